@@ -15,8 +15,9 @@ from typing import Any
 
 from bench.consumer import ACK, FOLDED, FOLDED_IDS, SINGLE, VCPU
 from bench.harness import ROOT, Table
-from bench.marks import drive
+from bench.marks import drive, weigh
 from xorack.aws.schema import DUE_SHARDS
+from xorack.core import windows
 from xorack.core.transitions import MAX_FOLD
 
 DAY, MILLION = 86_400, 1_000_000
@@ -27,6 +28,7 @@ CONSUMERS = (5, 10, 100, 1_000)
 CHAIN_SECONDS = 600  # from a chain's create to its end
 CALL_SECONDS = 0.005  # of DynamoDB's response
 MONTH_HOURS, MONTH_MINUTES = 730, 43_800
+WINDOWS, PARTITIONS = 24, 512  # of a day, and of a log
 METRICS, ALARMS, COMPOSITE_ALARMS = 25, 24, 2  # of the stack; an alarm counts by its metrics
 PRICES = {
     "queue calls": 0.50, "invocations": 0.20, "GB-seconds": 13.3334, "write units": 0.625,
@@ -167,7 +169,22 @@ def idle() -> dict[str, float]:
     }
 
 
+def windows_day() -> str:
+    """Weigh the requests of a day of windows over a log of many partitions."""
+    hour, keys = "2026-09-14T14", [f"orders/{number}" for number in range(PARTITIONS)]
+    detail = {"log": "orders", "window": hour, "ranges": "0" * 16, "positions": MILLION}
+    create = windows.create(tag := f"shop/orders/{hour}", detail, keys)
+    requests = [create, *(windows.finish(tag, detail["ranges"], key) for key in keys)]
+    sizes = [len(json.dumps(one.to_json(), separators=(",", ":"))) for one in requests[:2]]
+    out = Table(["partitions pass a window's end", "requests", "write units", "dollars"])
+    for name, together in (("together", len(requests)), ("each in another batch", 1)):
+        writes = WINDOWS * (weigh(requests, together).writes + 4)
+        out.add(name, WINDOWS * len(requests), writes, writes * PRICES["write units"] / MILLION)
+    head = f"A create of {sizes[0]:,} bytes, stamps of {sizes[1]}; a day of {WINDOWS} windows:"
+    return f"{head}\n\n{out.markdown()}"
+
+
 if __name__ == "__main__":
-    print(table(), throughput(), sep="\n")
+    print(table(), throughput(), windows_day(), sep="\n")
     for purpose, dollars_a_month in idle().items():
         print(f"{purpose}: {dollars_a_month:.2f} dollars a month")

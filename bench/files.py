@@ -54,9 +54,10 @@ def join(left: str, right: str) -> None:
 
 
 def compare(left: str, right: str) -> None:
-    """Compare as the command does, with the first rows."""
+    """Compare as the command does, with the first rows and why they differ."""
     with connect() as con:
-        diff_files(con, [left, right], [ReadOptions()] * 2, CompareOptions(KEY)).first()
+        found = diff_files(con, [left, right], [ReadOptions()] * 2, CompareOptions(KEY))
+        found.first(), found.explain()
 
 
 WAYS = {"join": join, "diff": compare}

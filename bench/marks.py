@@ -93,16 +93,20 @@ class WeighedStore(MemoryStore):
 @cache
 def drive(requests: int, together: int = 1) -> WeighedStore:
     """Apply a create and stamps to one chain, in batches of ``together`` requests."""
+    ops = ["create", *["stamp"] * (requests - 1)]
+    stamps = [
+        Request(op, TAG, f"request-{n}", traced(n + 1), started=1) for n, op in enumerate(ops)
+    ]
+    return weigh(stamps, together)
+
+
+def weigh(requests: Sequence[Request], together: int) -> WeighedStore:
+    """Apply requests of one chain, in batches of ``together``."""
     store = WeighedStore()
     limits = Limits(default_timeout_ms=86_400_000)
     writer = ChainWriter(store, clock=lambda: 1_800_000_000_000, limits=limits)
-    for first in range(0, requests, together):
-        numbers = range(first, min(first + together, requests))
-        ops = ["stamp" if number else "create" for number in numbers]
-        stamps = zip(ops, numbers, strict=True)
-        writer.apply(
-            TAG, [Request(op, TAG, f"request-{n}", traced(n + 1), started=1) for op, n in stamps]
-        )
+    for first in range(0, len(requests), together):
+        writer.apply(requests[0].tag, requests[first : first + together])
     return store
 
 

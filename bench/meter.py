@@ -37,12 +37,13 @@ class ProcessTree:
     Spark's Python workers are not waited for. So each process counts by what it last was seen with.
 
     Attributes:
-        worker_mb: The most memory that one of Spark's Python workers was seen with.
+        driver_mb: The most memory that this process was seen with.
+        worker_mb: The same of one of Spark's Python workers.
     """
 
     def __init__(self, without: Iterable[int] = ()) -> None:
         """Begin with the running processes, except some and their descendants."""
-        self.worker_mb = self._looking = 0.0
+        self.driver_mb = self.worker_mb = self._looking = 0.0
         self._without = set(without)
         self._ticks: dict[tuple[int, str], int] = {}
         """By process and the time of its start: ids are used again."""
@@ -70,11 +71,14 @@ class ProcessTree:
             key, ticks = found[process]
             self._ticks[key] = ticks
             with suppress(OSError):
-                folder = Path(f"/proc/{process}")
-                if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
-                    resident = int((folder / "statm").read_text().split()[1]) * _PAGE / (1 << 20)
-                    self.worker_mb = max(self.worker_mb, resident)
+                if b"pyspark.daemon" in Path(f"/proc/{process}/cmdline").read_bytes():
+                    self.worker_mb = max(self.worker_mb, _resident_mb(process))
+        self.driver_mb = max(self.driver_mb, _resident_mb(os.getpid()))
         self._looking += time.thread_time() - begun
+
+
+def _resident_mb(process: int) -> float:
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE / (1 << 20)
 
 
 class Meter:
@@ -121,6 +125,7 @@ class Meter:
         return {
             "cpu": self._cpu,
             "wall": round(self._wall, 2),
+            "driver_mb": round(self._processes.driver_mb),
             "worker_mb": round(self._processes.worker_mb),
             "shuffle_mb": round(sum(stage.shuffleWriteBytes() for stage in stages) / 1e6, 3),
             "spilled_mb": round(sum(stage.memoryBytesSpilled() for stage in stages) / 1e6),

@@ -33,7 +33,6 @@ class Progress:
 
     @property
     def ended(self) -> int:
-        """Chains with an event."""
         return self.acked + self.failed
 
 
@@ -42,11 +41,9 @@ class ChainMonitor:
     """A context manager that counts chains in a thread.
 
     Attributes:
-        stack: The stack, for its events.
         store: The chains' table, read for the opened chains: they have no events.
         expected: The number of chains that there will be, as far as it is known.
         show: Called in the thread with the numbers and the expected one when the numbers change.
-        progress: The numbers so far.
         events: The events so far as EventBridge delivers them, by tag.
     """
 
@@ -68,14 +65,10 @@ class ChainMonitor:
         self._pool.shutdown()
 
     def wait(self, patience_seconds: float, outstanding: int = 0) -> bool:
-        """Wait until chains have ended and no event is pending.
+        """Wait until chains have ended and no event is pending; True if they have.
 
-        Args:
-            patience_seconds: Gives up after so long without a change.
-            outstanding: Units that will not finish: their chains are not awaited.
-
-        Returns:
-            True if all other chains have ended.
+        Gives up after `patience_seconds` without a change. Chains of the outstanding units, which
+        will not finish, are not awaited.
         """
         before, deadline = self.progress, time.monotonic() + patience_seconds
         while not self._has_ended(outstanding):
@@ -97,7 +90,6 @@ class ChainMonitor:
         return self.progress.ended + len(left) >= self.expected and sum(left) <= outstanding
 
     def incomplete(self) -> list[str]:
-        """Return the sorted tags of the chains that have not ended."""
         return sorted(chain.tag for chain in self.store.scan() if chain.status == "open")
 
     def _run(self) -> None:
@@ -129,7 +121,6 @@ def _left(chain: Chain) -> int:
 
 
 def why_unacked(chain: Chain, has_event: bool) -> str | None:
-    """Return why a chain is not acked for its subscriber; None if it is."""
     if chain.status == "failed":
         return chain.reason or "failed"
     if chain.status != "acked":

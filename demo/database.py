@@ -49,10 +49,6 @@ def copy_standard_library(work: Path, library: Path | None = None) -> Database:
 
     The library's folder may hold installed packages, and tests with invalid texts. The copy has
     every other ``*.py`` of valid UTF-8.
-
-    Args:
-        work: The folder for the copy.
-        library: By default the standard library of the running Python.
     """
     library = library or Path(sysconfig.get_path("stdlib"))
     target = work / f"python{sys.version_info.major}.{sys.version_info.minor}"

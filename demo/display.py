@@ -36,15 +36,12 @@ class Display:
         self._printed_at = 0.0
 
     def begin(self, step: str, doing: str) -> None:
-        """Show that a step begins."""
         self._print(f"{step}: {doing} ...")
 
     def end(self, step: str, result: str) -> None:
-        """Show the result of a step."""
         self._print(f"{step}: {result}")
 
     def chains(self, progress: Progress, total: int) -> None:
-        """Show the numbers of chains, and their total."""
         before, now = self._printed, time.monotonic()
         complete = progress.ended == total or (progress.opened == total != before.opened)
         early = now - self._printed_at < _SECONDS_BETWEEN_LINES and not complete
@@ -89,7 +86,6 @@ class _LiveDisplay(Display):
         self._end(step, result, Text("✓", style="green"))
 
     def fail(self) -> None:
-        """Show that the running steps did not end."""
         for step in list(self._running):
             self._end(step, "", Text("✗", style="red"))
 
@@ -133,9 +129,7 @@ class Result:
         count: Summary of the job that counted the words, or of its repair.
         acked: Files whose chain, the first or the repair's, is acked with an event.
         unacked: The other chains: tag, status and reason of each.
-        usage: Counters of AWS, as of `Stack.usage`.
         counts: The folder with the counts, in Parquet.
-        commonest: The commonest words and their counts.
         seconds: Durations of ``set up``, of the jobs by name, and of ``all``.
     """
 
@@ -155,7 +149,6 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """True if all files are acked and all of their words counted."""
         return not self.unacked and not self.uncounted
 
 
@@ -175,7 +168,6 @@ def print_result(out: Console, result: Result) -> None:
 
 
 def _rows(result: Result) -> Iterator[tuple[str, str, str]]:
-    """Yield the table's rows: name, value and style."""
     used, count, files = result.usage, result.count, result.split["files"]
     parts = [f"{name} {spent:.1f}" for name, spent in result.seconds.items() if name != "all"]
     too_few = f": {result.uncounted:,} too few" if result.uncounted else ""
@@ -213,6 +205,5 @@ def _print_list(
 
 
 def _relative(path: str | Path) -> str:
-    """Return the path relative to here if it is below."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative

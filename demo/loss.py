@@ -22,12 +22,8 @@ class LostWord(NamedTuple):
 def lose_words(folder: Path, number: int) -> list[LostWord]:
     """Delete words of readable files, the same words each time, from as many files as possible.
 
-    Args:
-        folder: The folder that ``split`` wrote; see `pipeline.data`.
-        number: The number of words to delete.
-
-    Returns:
-        The deleted words, sorted by file and position; fewer than `number` if there are no more.
+    ``split`` wrote the folder; see `pipeline.data`. Returns the deleted words, sorted by file and
+    position; fewer than `number` if there are no more.
     """
     parts = sorted((folder / "words").glob("part-*.parquet"))
     files = pd.concat([ParquetFile(part).read(["file"]).to_pandas() for part in parts], keys=parts)

@@ -92,9 +92,7 @@ class Demo:
     Attributes:
         database: The user's files; None for the sources of Python's standard library.
         work: The folder for everything that the demo makes.
-        port: Port of the embedded AWS; None for a free one.
         lose: Number of words to lose between the jobs; the repair counts them.
-        display: The display of the progress.
     """
 
     database: Database | None
@@ -220,17 +218,14 @@ class Demo:
         return events
 
     def _source(self, database: Database) -> dict[str, object]:
-        """Return the options of a job that reads the database."""
         return {"database": database.folder, "encoding": self.encoding}
 
     def _folders(self, *names: str) -> dict[str, Path]:
-        """Return the options of a job that name its folders."""
         return {name: self.work / name for name in names}
 
     def _run_job(
         self, name: str, doing: str, result: str, options: Mapping[str, object]
     ) -> dict[str, Any]:
-        """Run a job of `pipeline`, return its summary and show it in the format `result`."""
         self.display.begin(name, doing)
         begun = time.monotonic()
         job = {"queue-url": self.stack.queue_url, "run-id": "demo", **self._folders("records")}

@@ -65,5 +65,4 @@ class StackSettings(Settings):
 
     @property
     def sender_list(self) -> list[str]:
-        """The senders one by one."""
         return self.senders.split(",") if self.senders else []

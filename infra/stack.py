@@ -29,7 +29,6 @@ class XorackStack(Stack):
         acker.add_outputs(exports=settings.exports, parameters=settings.parameter_prefix)
 
     def _props(self, settings: StackSettings) -> AckerProps:
-        """Return the settings and the resources that they name."""
         props: AckerProps = {"settings": settings}
         if arn := settings.event_bus_arn:
             props["bus"] = aws_events.EventBus.from_event_bus_arn(self, "Bus", arn)

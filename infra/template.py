@@ -8,11 +8,9 @@ shows: the synthesis gets values that occur nowhere else, and each is replaced.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 import sys
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any, Final
 from infra.settings import StackSettings
 from infra.synth import main, synth
 from xorack.core.errors import ArgumentError
+from xorack.local.deploy import zip_folder
 
 _NAME: Final = "XorackStackName"
 _TOPIC: Final = "arn:aws:sns:eu-west-1:123456789012:XorackAlarmTopic"
@@ -41,9 +40,7 @@ class Parameter:
     """A parameter of the template, in place of a setting.
 
     Attributes:
-        setting: The setting.
-        value: A value of it that shows nowhere else.
-        description: Its meaning.
+        value: A value of the setting that shows nowhere else.
         limits: Further properties of the parameter, such as `MinValue`.
         factor: The parameter is the setting's multiple, as in seconds of a day.
     """
@@ -56,11 +53,9 @@ class Parameter:
 
     @property
     def shown(self) -> str:
-        """The text by which the value shows in the template."""
         return str(self.value * self.factor)
 
     def declared(self, default: Any) -> dict[str, Any]:
-        """Return the declaration."""
         kind = "String" if isinstance(self.value, str) else "Number"
         default = default if isinstance(default, str) else default * self.factor
         return {"Type": kind, "Default": default, "Description": self.description, **self.limits}
@@ -100,10 +95,8 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
 def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str) -> dict[str, Any]:
     """Return the template of a synthesised one, with parameters and without the CDK's parts.
 
-    Args:
-        synthesised: The template that was synthesised with `sentinels`.
-        settings: The settings; those of `PARAMETERS` are the defaults.
-        key: The default of the code's key.
+    It was synthesised with `sentinels`. `settings` has the parameters' defaults, and `key` is that
+    of the code's key.
     """
     body = _replaced(synthesised)
     resources = {
@@ -197,7 +190,6 @@ def _replaced(value: Any) -> Any:
 
 
 def write(outdir: Path, context: Mapping[str, str]) -> list[Path]:
-    """Write the template and the zip into a folder; return their paths."""
     settings = StackSettings.from_context(context)
     for name, expected in _FIXED.items():
         if getattr(settings, name) != expected:
@@ -216,18 +208,6 @@ def write(outdir: Path, context: Mapping[str, str]) -> list[Path]:
     body = standalone(synthesised, settings, target.name)
     template.write_text(json.dumps(body, separators=(",", ":")) + "\n", encoding="utf-8")
     return [template, target]
-
-
-def zip_folder(folder: Path) -> bytes:
-    """Pack a folder; the same files make the same bytes."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
-                entry.external_attr = 0o644 << 16  # Lambda's user is another than the file's
-                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return packed.getvalue()
 
 
 if __name__ == "__main__":

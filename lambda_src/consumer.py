@@ -29,18 +29,11 @@ metrics = Metrics(namespace=METRIC_NAMESPACE, service=SERVICE)
 
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
-    """Handle a batch of SQS messages.
-
-    Args:
-        event: The SQS event.
-        context: The Lambda context.
-
-    Returns:
-        ``{"batchItemFailures": [{"itemIdentifier": message id}, ...]}``.
+    """Handle a batch of SQS messages; an error lets SQS deliver the whole batch again.
 
     Raises:
         BatchError: Every message failed. Lambda counts an error, and polls more slowly.
-        ArgumentError: The environment or the event is invalid; the whole batch is delivered again.
+        ArgumentError: The environment or the event is invalid.
     """
     began = time.monotonic()
     invocation = services().invocation(context)
@@ -81,7 +74,6 @@ def _number(value: object) -> int | None:
 
 
 def _emit_metrics(result: BatchResult) -> dict[str, int]:
-    """Emit the figures of a batch as metrics; return the counts."""
     failed = result.ended["failed"]
     counts = {
         Metric.REQUESTS_APPLIED: result.outcomes["applied"],

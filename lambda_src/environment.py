@@ -86,7 +86,6 @@ class Services:
         self.table_checked = variables.get("CHECK_TABLE") != "true"
 
     def text(self, name: str) -> str:
-        """Return the value of a variable that must have one."""
         value = self._variables[name]
         if not value:
             raise ArgumentError(name, value, "a value: it is an environment variable")
@@ -102,7 +101,6 @@ class Services:
 
     @cached_property
     def limits(self) -> Limits:
-        """Time-outs and retention of chains."""
         return Limits(
             default_timeout_ms=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY_SECONDS),
             pending_timeout_ms=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY_SECONDS),
@@ -127,7 +125,6 @@ class Services:
 
     @cached_property
     def workers(self) -> Workers:
-        """The threads of calls."""
         from xorack.acker.parallel import Workers
 
         return Workers(_WORKERS)
@@ -155,7 +152,6 @@ class Services:
         return Invocation(self, Budget(seconds_left, self._time_outs), attempts)
 
     def client(self, service: str, time_outs: TimeOuts) -> Any:
-        """Return the client of a service."""
         with self._connecting:
             if service not in self.clients:
                 self.clients[service] = make_client(service, config=config_of(time_outs))
@@ -174,7 +170,6 @@ class Services:
         return Tracer(daemon)
 
     def store(self, client: Any) -> DynamoDBStore:
-        """Return the table behind a client."""
         return DynamoDBStore(
             self.text("TABLE_NAME"),
             self._variables["PARTITION_KEY"] or schema.TAG,
@@ -202,7 +197,6 @@ class Invocation:
 
     def store(self, budget: Budget | None = None) -> DynamoDBStore:
         """Return the table for a step, by default for the last."""
-        budget = budget or self._dead_letters
         return self._services.store(self.client("dynamodb", budget))
 
     @cached_property

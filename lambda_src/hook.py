@@ -27,12 +27,7 @@ set_up_logs(os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack")
 def handler(event: dict[str, str], context: Any) -> None:
     """Invoke the new versions, and tell CodeDeploy whether they work.
 
-    Args:
-        event: CodeDeploy's `DeploymentId` and `LifecycleEventHookExecutionId`.
-        context: The Lambda context.
-
-    Raises:
-        ClientError: CodeDeploy does not take the answer; it then waits for an hour.
+    Without an answer that it takes, CodeDeploy waits for an hour.
     """
     del context
     client = make_client("lambda", config=_CONFIG)

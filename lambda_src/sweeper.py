@@ -22,18 +22,9 @@ _ATTEMPTS = 10
 
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Sweep all chains that are due.
+    """Sweep all chains that are due, and return the figures by metric name.
 
-    Args:
-        event: Ignored; a scheduled event.
-        context: The Lambda context.
-
-    Returns:
-        The figures of the sweep by metric name.
-
-    Raises:
-        ArgumentError: The environment is invalid.
-        Exception: The table cannot be read; the next sweep tries again.
+    If the table cannot be read, it raises, and the next sweep tries again.
     """
     del event
     began = time.monotonic()

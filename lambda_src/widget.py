@@ -45,16 +45,8 @@ limit: {_DEFAULT_LIMIT}
 def handler(event: dict[str, Any], context: Any) -> str:
     """Render the widget.
 
-    Args:
-        event: The widget's parameters `limit` and `page`, and CloudWatch's `widgetContext`; or
-            ``{"describe": true}``.
-        context: The Lambda context.
-
-    Returns:
-        HTML, also if the content cannot be read: it says why. For ``{"describe": true}``, Markdown.
-
-    Raises:
-        ArgumentError: A parameter or the environment is invalid.
+    The event has the widget's parameters `limit` and `page`, and CloudWatch's `widgetContext`. The
+    HTML says why if the content cannot be read. For ``{"describe": true}`` the result is Markdown.
     """
     if event.get("describe"):
         return DESCRIPTION

@@ -69,13 +69,11 @@ class Answer:
     gone_with: str = ""
 
     def covers(self, stack: str, place: str) -> bool:
-        """Return True if the findings stand at a place of a stack."""
         gone = self.gone_with in ARGUMENTS.get(stack, ())
         return not gone and any(fnmatchcase(place, pattern) for pattern in self.at)
 
 
 def answers() -> list[Answer]:
-    """Read the answers of judges.yml."""
     rows = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text(encoding="utf-8"))
     return [Answer(**row) for row in rows]
 
@@ -90,7 +88,6 @@ class Resource:
 
 
 def resources(app: App) -> Iterator[Resource]:
-    """Yield the resources of an app's stacks."""
     for construct in app.node.find_all():
         if CfnResource.is_cfn_resource(construct):
             stack, _, path = construct.node.path.removesuffix("/Resource").partition("/")
@@ -99,7 +96,6 @@ def resources(app: App) -> Iterator[Resource]:
 
 
 def answer(app: App) -> None:
-    """Give the resources of an app the answers that cover them."""
     every = answers()
     for resource in resources(app):
         covering = [one for one in every if one.covers(resource.stack, resource.place)]

@@ -29,7 +29,6 @@ PAGE: Final = "docs/deploy.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what is missing; return 1 if something is."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--profile")
     parser.add_argument("-c", "--context", action="append", default=[])
@@ -43,12 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def missing(profile: str | None, qualifier: str) -> str | None:
-    """Return what is missing for a deployment; None if nothing is known to be.
-
-    Args:
-        profile: The profile of credentials; by default the environment's.
-        qualifier: The qualifier of the bootstrap.
-    """
     if shutil.which("npm") is None:
         return "there is no node: run `make venv`, or install node 20 or later"
     try:

@@ -30,7 +30,6 @@ def with_repository(text: str, folder: str, url: str) -> str:
 
 
 def on_files(files: Any, config: Any, **_: Any) -> None:
-    """Add the scripts to the site."""
     from mkdocs.structure.files import File
 
     for name, path in SCRIPTS.items():

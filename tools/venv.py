@@ -94,11 +94,8 @@ def contents(path: Path, same_python: bool) -> str:
 def environment(name: str, same_python: bool = False) -> Path:
     """Make or update one of `ENVIRONMENTS`; return the folder of its programs.
 
-    Its stamp, which is written last, holds its name and a hash of what says what to install.
-
-    Args:
-        name: The environment.
-        same_python: Replace one whose Python is of another version than this.
+    Its stamp, which is written last, holds its name and a hash of what says what to install. With
+    `same_python`, one whose Python is of another version than this is replaced.
     """
     folder, lock, *needs = ENVIRONMENTS[name]
     path = ROOT / folder
@@ -127,7 +124,6 @@ def environment(name: str, same_python: bool = False) -> Path:
 
 
 def main() -> int:
-    """Make an environment or run uv; return the exit status."""
     name, *options = sys.argv[1:]
     try:
         if name == "uv":

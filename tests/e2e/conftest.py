@@ -5,15 +5,12 @@ import socket
 import subprocess
 import sys
 import time
-from functools import reduce
 from pathlib import Path
 
 import pytest
 
-import xorack
 from demo.run import SETTINGS
 from tests.support.subscriber import drain
-from xorack.core.request import Request
 from xorack.local.assembly import synthesise
 from xorack.local.deploy import deploy
 from xorack.local.embedded import EmbeddedAWS
@@ -35,18 +32,6 @@ def item_of(stack, tag):
         TableName=stack.table_name, Key={"tag": {"S": tag}}, ConsistentRead=True
     )
     return response.get("Item")
-
-
-def chain(tag, children, *, lose=(), **options):
-    """The requests of a chain: a root with children, of which all but the lost are finished."""
-    root = xorack.unit_id(tag)
-    units = [xorack.unit_id(tag, n) for n in range(children)]
-    yield Request.create(tag, "create", xorack.traced(root), **options)
-    split = reduce(xorack.xor, map(xorack.traced, [root, *units]))
-    yield Request.stamp_(tag, "split", split, started=children, finished=1)
-    for n, unit in enumerate(units):
-        if n not in lose:
-            yield Request.stamp_(tag, f"done {n}", xorack.traced(unit), finished=1)
 
 
 def events_of(tags, queue_url, sqs, seconds):

@@ -6,8 +6,9 @@ import zipfile
 
 import pytest
 
-from tests.e2e.conftest import chain, item_of
+from tests.e2e.conftest import item_of
 from tests.support.events import eventually
+from tests.support.functions import chain
 from xorack.aws.sqs import send
 from xorack.core.request import Request
 

@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 
 import xorack
-from infra.template import write, zip_folder
-from tests.e2e.conftest import ROOT, assert_acked, chain, events_of
+from infra.template import write
+from tests.e2e.conftest import ROOT, assert_acked, events_of
 from tests.support.events import eventually
+from tests.support.functions import chain
 from tests.support.in_process import receive_all
 from tests.support.subscriber import drain, subscribe
 from xorack.aws.sqs import send
 from xorack.aws.stack import find_stack
 from xorack.core.request import Request
-from xorack.local.deploy import Stack, deploy
+from xorack.local.deploy import Stack, deploy, zip_folder
 from xorack.local.embedded import EmbeddedAWS
 
 pytestmark = pytest.mark.embedded

@@ -6,8 +6,9 @@ import pytest
 
 import xorack.cli
 from infra.synth import synth
-from tests.e2e.conftest import ROOT, chain, events_of
+from tests.e2e.conftest import ROOT, events_of
 from tests.support.events import eventually
+from tests.support.functions import chain
 from tests.support.runbook import Shell, commands
 from tests.support.subscriber import subscribe
 from xorack.aws.sqs import send

@@ -45,6 +45,14 @@ def test_a_window_is_waited_for(stack, xorack, sleeps):
     assert xorack("wait", "--window", TAG, "--run", "shop")[0] == 2
 
 
+def test_a_window_that_failed_tells_the_reason(stack, xorack):
+    apply(
+        stack, create(), *finished(*KEYS[:3]), Request("fail", TAG, "f", reason="closed, by hand")
+    )
+    failed = 1, [f"{TAG}: closed, by hand, eu lag"], []
+    assert xorack("wait", "--window", TAG, "--timeout", "0") == failed
+
+
 HOURS = ("2026-09-14T14", "2026-09-14T15")
 
 

@@ -78,6 +78,10 @@ def test_json(xorack):
         "left_only": [],
         "right_only": [],
         "changed_types": {},
+        "changes": {
+            "price": {"rows": 1, "null_left": 0, "null_right": 0, "greatest": 0.25, "unit": ""},
+        },
+        "why": {},
         "rows": {
             "missing": [{"order": 17, "line": 2, "sku": "rope", "price": "4.00"}],
             "extra": [{"order": 18, "line": 2, "price": "1.00", "sku": "wick"}],

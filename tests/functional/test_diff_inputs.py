@@ -348,3 +348,42 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path, monkeypatch, name):
     with pytest.raises(StateError, match=f"^{re.escape(name)}.*{message}") as raised:
         counts(name, "right.csv")
     assert "\n" not in str(raised.value)
+
+
+NEAR = [
+    ("5,a|5,b", "6,a|7,b", {"x": 1}, (1, 0, 0, 1)),
+    ("9223372036854775807,a", "-9223372036854775808,a", {"x": "1"}, (0, 0, 0, 1)),
+    ("9007199254740993,a", "9007199254740992,a", {"x": 1}, (1, 0, 0, 0)),
+    ("1.5,a|5,a|9.5,a", "5.01,a|9.51,a", "0.02", (2, 1, 0, 0)),
+    ("1.5,a|5,a|9.5,a", "9.51,a|0,a|5.01,a", "0.02", (2, 0, 0, 1)),
+    ("1.5,a|1.5,b", "1.51,b|1.51,c", "0.02", (1, 0, 0, 1)),  # others tell rows apart first
+    ("1.5,a|1.5,a|7.5,a", "1.51,a|1.5,a", "0.02", (2, 1, 0, 0)),  # equal ones cancel out first
+    ("1.2,a|0.5,a", "1.3,a", "0.1", (1, 1, 0, 0)),  # in binary, they are further than 0.1
+    (",a|2.5,a|nan,a", "2.51,a|nan,a|,a", "0.02", (3, 0, 0, 0)),
+    ("-1e300,a|1e300,a|3,a", "3.01,a|inf,a", "0.02", (1, 1, 0, 1)),
+    ("100,a|200.5,a", "201,a|300,a|5,a", "1%", (1, 0, 1, 1)),
+    ("2026-01-01 10:00:00,a|2026-01-01 12:00:00,a", "2026-01-01 12:00:02,a", "2s", (1, 1, 0, 0)),
+]
+"""Rows of one key on both sides, a tolerance, and how many are equal, missing, extra, changed."""
+
+
+@pytest.mark.parametrize(("left", "right", "tolerance", "expected"), NEAR)
+def test_a_tolerance_beside_keys_with_several_rows(tmp_path, left, right, tolerance, expected):
+    sides = ["id,x,y\n" + "".join(f"1,{row}\n" for row in of.split("|"))
+             for of in (left, right)]  # fmt: skip
+    paths = list(map(str, two(tmp_path, *sides)))
+    with connect() as con:
+        options = CompareOptions(["id"], tolerance=tolerance)
+        found = diff_files(con, paths, [ReadOptions()] * 2, options).counts
+    assert (found.equal, found.missing, found.extra, found.changed) == expected
+
+
+def test_a_tolerance_of_unsigned_integers(tmp_path):
+    sides = two(tmp_path, b"", b"", "parquet")
+    for number, path in zip((3, 5), sides, strict=True):
+        duckdb.sql(f"SELECT 1 AS id, {number}::UBIGINT AS x").write_parquet(str(path))
+    with connect() as con:
+        for limit, changed in ((1, 1), (2, 0)):
+            options = CompareOptions(["id"], tolerance={"x": limit})
+            found = diff_files(con, list(map(str, sides)), [ReadOptions()] * 2, options)
+            assert found.counts.changed == changed

@@ -125,19 +125,6 @@ def advance_clock(monkeypatch, seconds):
     monkeypatch.setitem(ChainWriter.__init__.__kwdefaults__, "clock", lambda: now)
 
 
-def test_the_sweeper_scans_a_table_without_an_index(functions, aws, monkeypatch):
-    aws.client("dynamodb").create_table(
-        TableName="by-hand",
-        KeySchema=[{"AttributeName": "tag", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "tag", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
-    monkeypatch.setenv("TABLE_NAME", "by-hand")
-    functions.consume(message(create("late", timeout=10)))
-    advance_clock(monkeypatch, 100)
-    assert functions.sweep()["ChainsTimedOut"] == 1
-
-
 def test_metrics_are_those_of_powertools(functions, metrics):
     from aws_lambda_powertools import Metrics
 

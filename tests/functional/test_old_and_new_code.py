@@ -7,18 +7,16 @@ has the rule for a change of the format.
 
 import base64
 import json
-from functools import reduce
 from pathlib import Path
 
 import pytest
 
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.functions import chain
 from tests.support.services import Message, consume, sweep
 from xorack.aws import schema
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.message import pack
-from xorack.core.request import Request
-from xorack.core.stamp import plain, xor
 
 pytestmark = pytest.mark.thorough
 
@@ -125,19 +123,9 @@ def versions(aws, format):
     return (*(Code(store, bus, 1_800_000_000_000) for store in stores), bus)
 
 
-def requests_of(tag, children):
-    """The requests of a chain that ends acked."""
-    root, *units = (plain(1 << number) for number in range(children + 1))
-    yield Request.create(tag, "create", root)
-    split = reduce(xor, [root, *units])
-    yield Request.stamp_(tag, "split", split, started=children, finished=1)
-    for number, unit in enumerate(units):
-        yield Request.stamp_(tag, f"done {number}", unit, finished=1)
-
-
 def test_attributes_of_later_code_survive_todays_writes(aws):
     old, new, bus = versions(aws, schema.FORMAT)
-    create, split, done = requests_of("t", 1)
+    create, split, done = chain("t", 1)
     assert new.consume(*pack([create])) == []
     flavour = aws.item("t")["flavour"]
     for request in (split, done):
@@ -148,10 +136,10 @@ def test_attributes_of_later_code_survive_todays_writes(aws):
 
 def test_a_chain_of_a_newer_format_holds_up_no_other(aws):
     old, new, bus = versions(aws, schema.FORMAT + 1)
-    create, *rest = requests_of("new", 1)
+    create, *rest = chain("new", 1)
     assert new.consume(*pack([create])) == []
     stored = aws.item("new")
-    mixed, own = next(pack([*rest, *requests_of("old", 2)])), next(pack(requests_of("own", 1)))
+    mixed, own = next(pack([*rest, *chain("old", 2)])), next(pack(chain("own", 1)))
     for _ in range(2):
         assert old.consume(mixed, own) == [mixed]
         assert old.sweep().ended == {}

@@ -5,6 +5,7 @@ import socket
 import time
 
 import pytest
+from aws_xray_sdk.core import xray_recorder
 from aws_xray_sdk.core.models.facade_segment import FacadeSegment
 from aws_xray_sdk.core.models.subsegment import Subsegment
 
@@ -13,6 +14,7 @@ from tests.support.faults import failing, lost_responses
 from tests.support.functions import acked, message
 from tests.support.lambda_runtime import TRACE, run_function
 
+xray_recorder.emitter._socket.close()  # the SDK opens it when it is imported
 ROOT, PARENT = "1-58406520-a006649127e371903a2de979", "53995c3f42cd8ad8"
 
 

@@ -298,10 +298,8 @@ def _only_late(apply, chain, *call, **named):
 
 
 def _count_again(count, consumer, batch, tag, applied):
-    first = SimpleNamespace(
-        messages=[one._replace(receives=1) for one in batch.messages], sources=batch.sources
-    )
-    return count(consumer, first, tag, applied)
+    first = [one._replace(receives=1) for one in batch.sources(tag)]
+    return count(consumer, SimpleNamespace(sources=lambda _: first), tag, applied)
 
 
 def _count_own_write_again(count, writer, *call):

@@ -90,7 +90,7 @@ def part_files(path) -> list[Path]:
 
 
 def tag_text(prefix: str, *values: str | bytes | int | date | Decimal) -> str:
-    """What `xorack.spark.units.tag_column` must return, in plain Python."""
+    """What `xorack.spark.units.with_tag` must return, in plain Python."""
     texts = [_value_text(value) for value in values]
     for plain, encoded in (("%", "%25"), ("/", "%2F")):
         texts[:-1] = [text.replace(plain, encoded) for text in texts[:-1]]

@@ -75,6 +75,13 @@ def test_what_was_started_is_no_output(run, name):
     run.spark.catalog.clearCache()
 
 
+def test_what_a_batch_read_is_no_output(run):
+    """Its rows are no record's: the files that it reads are."""
+    with pytest.raises(ArgumentError, match=r"^written: it reads what was started or a copy of it"):
+        run.rows.batch(1).finish(copied(run), rows=run.read())
+    assert run.rows.batch(1).finish(str(run.root / "billed"), rows=run.read()).proof == "written"
+
+
 def gone(run):
     """Cache an output, then delete it."""
     path = shutil.copytree(run.root / "billed", run.root / "gone")

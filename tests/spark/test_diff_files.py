@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from decimal import Decimal
 
 import duckdb
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tests.spark.diff_model import Columns
 from tests.spark.diff_tables import CASE, FRACTIONS, LEAVES, Cases, judge, schemas
 from xorack.compare import comparison
+from xorack.compare.compared import Value
 from xorack.compare.comparison import Comparison
 from xorack.compare.engine import diff_files
 from xorack.compare.inputs import ReadOptions
@@ -67,7 +69,8 @@ def prove(folder, schema, cases, tolerance=None):
     with connect() as con:
         options = CompareOptions(key, **chosen, tolerance=tolerance)
         found = diff_files(con, paths, [ReadOptions()] * 2, options)
-        first = found.first()
+        first, changes = found.first(), found.changes()
+        found.explain()
         found.write(f"{folder}/found")
     frames = {
         name: by_case(
@@ -75,10 +78,19 @@ def prove(folder, schema, cases, tolerance=None):
         )
         for name in ("missing", "extra", "changed", "duplicates")
     }
+    decimals = [column.name for column in schema.key if "decimal" in column.kind.types[0]]
+    for row in (row for rows in frames["duplicates"].values() for row in rows):
+        # A text if no decimal has the digits of both types.
+        row.update({name: row[name] and Decimal(row[name]) for name in decimals})
     judge(schema, cases, columns, (by_case(paths[0]), by_case(paths[1])), frames, found)
     for kind in ("missing", "extra", "changed"):
         assert len(first[kind]) >= min(10, getattr(found.counts, kind))
     assert {name for row in first["changed"] for name in row["columns"]} == {*found.changed_columns}
+    changed = [row for rows in frames["changed"].values() for row in rows]
+    for name, change in changes.items():
+        rows = [row for row in changed if name in row["?columns"]]
+        nulls = [sum(row[side][name] is None for row in rows) for side in ("?left", "?right")]
+        assert list(change[:3]) == [len(rows), *nulls]
 
 
 def prove_many(make, examples, kinds=LEAVES, tolerance=None):
@@ -119,9 +131,9 @@ def test_tolerance(tmp_path_factory, examples):
     prove_many(tmp_path_factory.mktemp, examples, FRACTIONS, 0.5)
 
 
-def changed(name, *pairs):
+def changed(name, *pairs, of=Comparison):
     """Return a method whose SQL has other words in the place of some."""
-    real = getattr(Comparison, name)
+    real = getattr(of, name)
 
     def broken(*given, **options):
         sql = real(*given, **options)
@@ -130,11 +142,11 @@ def changed(name, *pairs):
             sql = sql.replace(one, other)
         return sql
 
-    return Comparison, name, broken
+    return of, name, broken
 
 
 MUTANTS = {
-    "equal nulls differ": changed("_differs", ("IS DISTINCT FROM", "<>")),
+    "equal nulls differ": changed("differs", ("IS DISTINCT FROM", "<>"), of=Value),
     "null keys do not match": changed("_joined", ("IS NOT DISTINCT FROM", "=")),
     "rows of one side cancel out": changed("_numbered", (", s) AS copy", ") AS copy")),
     "rows that differ are numbered with equal ones": changed("_numbered", (", same, s ", ", s ")),

@@ -76,6 +76,14 @@ JOBS = {
         lambda run: run.bill(run.read().join(run.spark.range(3), how="cross")),
         3 * ALL,
     ),
+    "half a chain doubled, half lost": (
+        lambda run: run.bill(
+            run.read().where("order < 6 OR line <= 60").withColumn(
+                "twice", F.explode(F.expr("sequence(1, if(order < 6, 1, 2))"))
+            )
+        ),
+        ALL,
+    ),
     "a wrong unit column": (
         lambda run: run.bill(run.read().withColumn("line", F.col("line") + 1)),
         ALL,

@@ -20,6 +20,7 @@ from xorack.aws.sqs import group_id
 from xorack.core.request import Request
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, SendError, StateError
 from xorack.spark import Report, Tracking, folding, starting
+from xorack.spark.record import Record
 from xorack.spark.storage import Stored
 
 pytestmark = pytest.mark.spark
@@ -120,6 +121,24 @@ def test_a_record_that_is_half_written_is_made_anew(run):
         run.rows.finish(path)
     run.rows.start(path)
     assert as_set(run.sent()) == started
+
+
+def test_two_starts_at_once(run, monkeypatch):
+    """Each attempt keeps its own record: whichever ends last, the rows can be finished."""
+    path, write_line = run.write_lines(), Record.write_line
+
+    def late(record, line, **given):
+        monkeypatch.undo()
+        run.rows.start(path)
+        write_line(record, line, **given)
+
+    monkeypatch.setattr(Record, "write_line", late)
+    run.rows.start(path)
+    acker = Acker(run.sent())
+    run.rows.finish(run.write(run.bill(run.read()), "billed"))
+    acker.apply(run.sent())
+    assert acker.statuses() == {"acked": ORDERS}
+    assert run.rows.start(path).units == ALL
 
 
 @EACH_SESSION

@@ -20,8 +20,8 @@ from xorack.spark.units import (
     parse_id,
     quoted,
     signed,
-    tag_column,
     unit_column,
+    with_tag,
 )
 
 UTC = timezone.utc
@@ -145,7 +145,7 @@ def test_tags_equal_tag_text(frame, values, configure, zone, ansi, names):
     assert chains.columns == [f"c{i}" for i in range(len(names))]
     types = [kind for _, kind in frame.select(*map(quoted, names)).dtypes]
     assert [kind for _, kind in chains.dtypes] == types
-    got = chains.select(tag_column(chains, "run/label/", chains.columns)).collect()
+    got = with_tag(chains, "run/label/", chains.columns).select("tag").collect()
     for row, (tag,) in zip(values, got, strict=True):
         by_name = dict(zip(NAMES, row, strict=True))
         assert tag == tag_text("run/label/", *(by_name[name] for name in names))
@@ -156,7 +156,7 @@ def test_long_tags_are_cut(spark):
     room = 1024 - len(prefix)
     long = ["a" * room, "a" * (room + 1), "é" * (room // 2 + 1), "\U0001f600" * 300 + "x"]
     chains = spark.createDataFrame([(value,) for value in long], "c0 string")
-    tags = [tag for (tag,) in chains.select(tag_column(chains, prefix, ["c0"])).collect()]
+    tags = [tag for (tag,) in with_tag(chains, prefix, ["c0"]).select("tag").collect()]
     assert tags == [tag_text(prefix, value) for value in long]
     assert tags[0] == prefix + long[0]
     for value, tag in zip(long[1:], tags[1:], strict=True):
@@ -167,7 +167,7 @@ def test_long_tags_are_cut(spark):
 def test_no_tag_holds_nul(spark):
     chains = spark.createDataFrame([("a\0b",)], "c0 string")
     with pytest.raises(Exception, match="xorack: a value of a chain column holds NUL"):
-        chains.select(tag_column(chains, "p/", ["c0"])).collect()
+        with_tag(chains, "p/", ["c0"]).collect()
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import reduce
 from typing import Any
 
 from xorack.core.errors import BatchError
+from xorack.core.hashing import unit_id
 from xorack.core.message import pack
 from xorack.core.request import Request
+from xorack.core.stamp import traced, xor
 
 
 def message(*requests) -> str:
@@ -19,6 +22,17 @@ def message(*requests) -> str:
 def acked(tag: str) -> tuple[Request, Request]:
     """Return the requests of a chain that is acked at once."""
     return Request.create(tag, "c", b"\1"), Request.stamp_(tag, "s", b"\1", finished=1)
+
+
+def chain(tag, children, **options):
+    """Yield the requests of a chain that ends acked: a root with children."""
+    root = unit_id(tag)
+    units = [unit_id(tag, n) for n in range(children)]
+    yield Request.create(tag, "create", traced(root), **options)
+    split = reduce(xor, map(traced, [root, *units]))
+    yield Request.stamp_(tag, "split", split, started=children, finished=1)
+    for n, unit in enumerate(units):
+        yield Request.stamp_(tag, f"done {n}", traced(unit), finished=1)
 
 
 def receive_bodies(aws, queue_url: str) -> list[str]:

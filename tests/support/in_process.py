@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
-from tests.support.subscriber import subscribe
+from tests.support.subscriber import arn_of, subscribe
 from xorack.aws import schema
 from xorack.local.embedded import ClientCache
 from xorack.local.isolation import REGION, isolated
@@ -32,6 +32,8 @@ _QUEUE_METHODS = (
     "purge_queue",
 )
 _POLL_SECONDS = 0.05
+_cached = functools.cache(functools.cache)
+"""Returns a function's form with a cache, the same one at each call."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ def locked_aws() -> Iterator[ClientCache]:
         stack.enter_context(mock_aws(config={"core": {"reset_boto3_session": False}}))
         _lock_dynamodb(stack)
         _lock_sqs(stack)
+        _hasten(stack)
         yield _clients()
 
 
@@ -183,10 +186,9 @@ def create_resources(
             TableName=name,
             TimeToLiveSpecification={"Enabled": True, "AttributeName": described.ttl_attribute},
         )
-    dead_url = sqs.create_queue(QueueName=f"{name}-dead")
-    dead = sqs.get_queue_attributes(QueueUrl=dead_url["QueueUrl"], AttributeNames=["QueueArn"])
+    dead_url = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
     redrive = {
-        "deadLetterTargetArn": dead["Attributes"]["QueueArn"],
+        "deadLetterTargetArn": arn_of(dead_url),
         "maxReceiveCount": described.max_receive_count,
     }
     queue_url = sqs.create_queue(
@@ -199,7 +201,7 @@ def create_resources(
         table_name=name,
         partition_key=described.table["KeySchema"][0]["AttributeName"],
         queue_url=queue_url["QueueUrl"],
-        dead_letter_queue_url=dead_url["QueueUrl"],
+        dead_letter_queue_url=dead_url,
         bus_name=name,
         events_queue_url="",
     )
@@ -216,6 +218,31 @@ def _lock_dynamodb(stack: ExitStack) -> None:
             return original(handler)
 
     stack.enter_context(patch.object(DynamoHandler, "call_action", call_action))
+
+
+def _hasten(stack: ExitStack) -> None:
+    """Leave out what moto does again at each call: half of the time of these tests."""
+    from moto.core import models, responses, serialize
+    from moto.dynamodb.parsing import validators
+
+    get_value = serialize.ResponseSerializer.get_value
+
+    def value_of(serializer: Any, value: Any, key: str, shape: Any) -> Any:
+        # S, N, BOOL, ...: moto looks for each of ten types under many names.
+        if type(value) is dict and key.isupper():
+            return value.get(key)
+        return get_value(serializer, value, key, shape)
+
+    stack.enter_context(patch.object(serialize.ResponseSerializer, "get_value", value_of))
+    stack.enter_context(patch.object(models, "RESPONSES_METHODS", []))  # of the library `requests`
+    # What holds for the whole expression needs no check at each of its nodes.
+    for validator, check in (
+        (validators.ActionCountValidator, "verify_action_counts"),
+        (validators.OverlappingPathsValidator, "check_for_overlapping_paths"),
+    ):
+        stack.enter_context(patch.object(validator, "traverse", getattr(validator, check)))
+    for function in (responses.method_names_from_class, responses.camelcase_to_underscores):
+        stack.enter_context(patch.object(responses, function.__name__, _cached(function)))
 
 
 def _lock_sqs(stack: ExitStack) -> None:

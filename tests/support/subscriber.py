@@ -11,6 +11,13 @@ from uuid import uuid4
 from xorack.errors import LocalError
 from xorack.local.deploy import Stack
 from xorack.local.embedded import Client
+from xorack.local.isolation import REGION
+
+
+def arn_of(queue_url: str) -> str:
+    """Return the ARN of an emulator's queue."""
+    account, name = queue_url.split("/")[-2:]
+    return f"arn:aws:sqs:{REGION}:{account}:{name}"
 
 
 def subscribe(stack: Stack, detail_types: Sequence[str] = ("acked", "failed")) -> str:
@@ -22,13 +29,12 @@ def subscribe(stack: Stack, detail_types: Sequence[str] = ("acked", "failed")) -
     sqs, events = stack.client("sqs"), stack.client("events")
     name = f"subscriber-{uuid4().hex[:8]}"
     url = sqs.create_queue(QueueName=name, Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
-    queue = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
     events.put_rule(
         Name=name,
         EventBusName=stack.bus_name,
         EventPattern=json.dumps({"source": ["xorack"], "detail-type": list(detail_types)}),
     )
-    target = {"Id": "queue", "Arn": queue["QueueArn"]}
+    target = {"Id": "queue", "Arn": arn_of(url)}
     answer = events.put_targets(Rule=name, EventBusName=stack.bus_name, Targets=[target])
     if answer.get("FailedEntryCount"):
         raise LocalError(f"cannot subscribe: {answer['FailedEntries'][0]['ErrorMessage']}")

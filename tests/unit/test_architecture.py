@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -16,8 +17,8 @@ FLOORS = [
     ["xorack/aws"],
     ["xorack/client", "xorack/cdk", "xorack/compare"],
     ["xorack/acker"],
-    ["xorack/ops", "xorack/spark", "xorack/local", "xorack/compat", "infra"],
-    ["xorack/web"],
+    ["xorack/ops", "xorack/spark", "xorack/local", "xorack/compat"],
+    ["xorack/web", "infra"],
     ["xorack/cli", "lambda_src", "pipeline", "examples"],
     ["demo", "measure"],
     ["tests/support"],
@@ -44,16 +45,18 @@ def folder_of(module):
     return top if top in FLOOR else None
 
 
+@cache
 def imports(path):
     """Return the modules that a file imports, at any place in it."""
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+            modules |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             package = path.relative_to(ROOT).parts[: -node.level] if node.level else ()
             module = ".".join([*package, *filter(None, [node.module])])
-            yield module
-            yield from (f"{module}.{name.name}" for name in node.names)
+            modules |= {module, *(f"{module}.{name.name}" for name in node.names)}
+    return modules
 
 
 def imported_by(folder):
@@ -78,7 +81,7 @@ def test_the_modules_of_a_folder_import_each_other_in_no_circle(folder):
         ".".join(path.relative_to(ROOT).with_suffix("").parts): path
         for path in (ROOT / folder).rglob("*.py")
     }
-    graph = {module: paths.keys() & {*imports(path)} - {module} for module, path in paths.items()}
+    graph = {module: paths.keys() & imports(path) - {module} for module, path in paths.items()}
     TopologicalSorter(graph).prepare()
 
 

@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.functions import message
 from tests.support.memory_store import MemoryStore
 from tests.support.services import Message, consume, sweep
 from xorack.aws.client import BoundedClient
@@ -66,11 +67,6 @@ def hurried(attempts):
     """Return a budget that is used up after a number of attempts."""
     left = iter([9.0] * attempts)
     return Budget(lambda: next(left, -1))
-
-
-def message(*requests):
-    (body,) = pack(requests)
-    return body
 
 
 def create(tag, unit=1, **options):
@@ -492,19 +488,3 @@ def test_a_chain_that_cannot_be_swept_does_not_hold_up_the_others(late):
     late.fail("write", delete, ConflictError(None))
     result = late.sweep()
     assert (result.ended, result.problems, result.chains) == ({"timed out": 18}, 1, 20)
-
-
-def test_a_sweep_without_time_is_continued_by_the_next(late):
-    due_pages = late.store.due_pages
-
-    def small_pages(now):
-        for page in due_pages(now):
-            yield from (page[at : at + 2] for at in range(0, len(page), 2))
-
-    late.store.due_pages = small_pages
-    first, second = late.sweep(hurried(8)), late.sweep()
-    assert (first.complete, first.ended) == (False, {"timed out": 5})
-    assert (second.complete, second.ended) == (True, {"timed out": 15})
-    late.now += 60_000
-    late.sweep()
-    assert sorted(late.tags()) == sorted(late.store.chains)

@@ -95,6 +95,14 @@ def test_the_surface_is_the_listed_one():
     assert surface().splitlines() == SURFACE.read_text(encoding="utf-8").splitlines()
 
 
+def test_what_is_public_has_a_docstring():
+    found = [definition(*home) for one in PACKAGES for home in exported(one).values()]
+    nodes = [node for _, node in filter(None, found) if hasattr(node, "name")]
+    methods = [item for node in nodes if isinstance(node, ast.ClassDef) for item in node.body]
+    public = [one for one in [*nodes, *methods] if not getattr(one, "name", "_").startswith("_")]
+    assert [one.name for one in public if not ast.get_docstring(one)] == []
+
+
 def test_pages_and_examples_use_public_names():
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/api").glob("*.md")]
     texts = [*pages, *(ROOT / "examples").rglob("*.py")]

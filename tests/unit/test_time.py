@@ -177,13 +177,6 @@ def test_a_sweep_judges_all_deadlines_before_it_waits_for_a_dead_bus(functions):
     assert now <= max(chain.ended_at for chain in chains)
 
 
-def test_a_chain_that_cannot_be_written_does_not_hold_up_a_sweep(functions):
-    due_chains(functions, 1)
-    functions.table.healthy = 10**6  # all writes are throttled
-    assert functions.sweep()["SweepProblems"] == 1
-    assert functions.table.writes == 10
-
-
 def test_a_sweep_tells_apart_why_chains_fail(functions):
     due_chains(functions, 2)
     due_chains(functions, 1, "orphan", status="pending", pending_deadline=0)

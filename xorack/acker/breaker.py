@@ -24,7 +24,6 @@ class CircuitBreaker:
         self._lock = threading.Lock()
 
     def allows(self) -> bool:
-        """Return True if a call may be made now."""
         with self._lock:
             if self._failures < _FAILURES:
                 return True
@@ -35,7 +34,6 @@ class CircuitBreaker:
             return True
 
     def record(self, *, success: bool) -> None:
-        """Record the result of a call."""
         with self._lock:
             self._failures = 0 if success else self._failures + 1
             self._next_probe = self._clock() + _PAUSE_SECONDS

@@ -45,12 +45,9 @@ _LATE_SWEEP_MS = 86_400_000
 
 @dataclass
 class WriteStats:
-    """Write statistics. Threads may share them.
+    """Counts of conditional writes, of conflicts among them, and of marks that were spilled.
 
-    Attributes:
-        writes: Conditional writes, the failed ones included.
-        conflicts: Writes that found the chain changed by others.
-        spilled: Marks that were spilled.
+    Threads may share them.
     """
 
     writes: int = 0
@@ -59,7 +56,6 @@ class WriteStats:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(self, *, writes: int = 0, conflicts: int = 0, spilled: int = 0) -> None:
-        """Add to the statistics."""
         with self._lock:
             self.writes += writes
             self.conflicts += conflicts
@@ -68,12 +64,10 @@ class WriteStats:
 
 @dataclass(frozen=True)
 class CachedChain:
-    """A chain as the caller believes it to be.
+    """A chain as the caller believes it to be; None if it does not exist.
 
-    Attributes:
-        chain: The chain; None if it does not exist.
-        verified: True if it was just read. A remembered or guessed chain is not: only a write whose
-            condition holds, or a read, proves it.
+    It is verified if it was just read. One that is remembered or guessed is not: only a write whose
+    condition holds, or a read, proves it.
     """
 
     chain: Chain | None
@@ -81,13 +75,7 @@ class CachedChain:
 
 
 class ChainWriter:
-    """Applies requests and other changes to stored chains. Threads may share one.
-
-    Attributes:
-        store: The chains.
-        now: Returns milliseconds since the epoch.
-        stats: Statistics of all writes.
-    """
+    """Applies requests and other changes to stored chains. Threads may share one."""
 
     def __init__(
         self,
@@ -106,7 +94,6 @@ class ChainWriter:
         self.stats = WriteStats()
 
     def has_time(self) -> bool:
-        """Return True if a call may start."""
         return self._budget.left() > 0
 
     def read(self, tags: Sequence[str], *, attempts: int) -> dict[str, Chain]:
@@ -142,7 +129,7 @@ class ChainWriter:
         Args:
             tag: The chain.
             requests: Any number, all of this tag; up to `MAX_FOLD` share a write.
-            cached: The chain as the caller believes it to be. None: it is read first.
+            cached: None: the chain is read first.
             must_exist: Raise TagNotFound instead of starting a chain.
             fresh_ids: The requests' ids were made for this call, so only a write of this call can
                 have applied one. Saves the lookup of spilled marks.

@@ -41,8 +41,6 @@ class Message(NamedTuple):
     """A message of the queue.
 
     Attributes:
-        id: The queue's id of the message.
-        body: The body.
         receives: How often the queue delivered the message, this time included.
         sent_at: Time when it was first sent, milliseconds since the epoch, if known.
         sender: The id of the principal that sent it, if known.
@@ -64,13 +62,10 @@ class BatchResult:
         outcomes: Number of requests that were ``applied``, ``duplicate``, ``late``, ``rejected``;
             of the rejected ones, ``reused`` another request's id; of the duplicates, ``repeated``
             creates of chains that had ended.
-        created: Chains created.
         ended: Chains ended, by status.
         latencies_ms: Milliseconds from create to ack of each chain that was acked here.
-        events: Events published.
-        events_pending: Events that were not published: the sweeper publishes them.
+        events: Events published; the sweeper publishes those that are pending.
         refused: Events and callbacks that a service refused for the first time.
-        stats: Write statistics.
     """
 
     failed: dict[str, str] = field(default_factory=dict)
@@ -85,44 +80,45 @@ class BatchResult:
 
 
 class _Batch:
-    """The requests of a batch by chain, with the positions of their messages."""
+    """The requests of a batch by chain, each with the id of its message."""
 
     def __init__(self, messages: Sequence[Message], oldest: int) -> None:
-        self.messages = messages
-        self.requests: dict[str, list[Request]] = defaultdict(list)
-        self.sources: dict[str, list[int]] = defaultdict(list)
-        self.chain_counts: Counter[int] = Counter()
-        self.rejected: list[tuple[Rejected, int]] = []
-        self.rejected_requests: dict[int, list[tuple[Request, str]]] = defaultdict(list)
-        self.failed: dict[int, str] = {}
+        self.messages = {message.id: message for message in messages}
+        self.requests: dict[str, list[tuple[Request, str]]] = defaultdict(list)
+        self.chain_counts: Counter[str] = Counter()
+        self.rejected: list[Rejected] = []
+        self.rejected_requests: dict[str, list[tuple[Request, str]]] = defaultdict(list)
+        self.failed: dict[str, str] = {}
         self.not_written: dict[str, str] = {}
         self.not_read: dict[str, str] = {}
         self.not_counted: dict[str, str] = {}
-        for index, message in enumerate(messages):
+        for message in messages:
             if message.sent_at is not None and message.sent_at < oldest:
                 # The tombstone of its chain may be gone: nothing tells whether it was applied.
                 expected = "a time within the retention of finished chains"
                 reason = str(ArgumentError("sent_at", message.sent_at, expected))
-                self.reject(index, [Rejected(message.body, reason)])
+                self.reject(message.id, [Rejected(message.body, reason)])
                 continue
             requests, rejected = parse(message.body)
             for request in requests:
-                self.requests[request.tag].append(request)
-                self.sources[request.tag].append(index)
-            self.reject(index, rejected)
-            self.chain_counts[index] = len({request.tag for request in requests})
+                self.requests[request.tag].append((request, message.id))
+            self.reject(message.id, rejected)
+            self.chain_counts[message.id] = len({request.tag for request in requests})
 
-    def reject(self, index: int, entries: Iterable[Rejected]) -> None:
-        """Add rejected requests of a message."""
-        of = self.messages[index]
+    def reject(self, id: str, entries: Iterable[Rejected]) -> None:
+        of = self.messages[id]
         for entry in entries:
-            known = entry._replace(sent_at=of.sent_at, message_id=of.id, sender=of.sender)
-            self.rejected.append((known, index))
+            known = entry._replace(sent_at=of.sent_at, message_id=id, sender=of.sender)
+            self.rejected.append(known)
+
+    def sources(self, tag: str) -> list[Message]:
+        """Return the message of each request for a chain."""
+        return [self.messages[id] for _, id in self.requests[tag]]
 
     def is_new(self, tag: str) -> bool:
         """Guess whether a chain does not exist: its create comes, in a message that is new."""
-        creates = any(request.op == "create" for request in self.requests[tag])
-        return creates and max(self.messages[i].receives for i in self.sources[tag]) == 1
+        creates = any(request.op == "create" for request, _ in self.requests[tag])
+        return creates and max(message.receives for message in self.sources(tag)) == 1
 
     def rank(self, tag: str) -> float:
         """Return the rank of a chain in the order of writes, the lowest first.
@@ -130,26 +126,22 @@ class _Batch:
         A message of few chains would wait for the writes of thousands. One that was delivered more
         often has fewer attempts left: each counts as an eighth of the chains.
         """
-        some = self.sources[tag]
-        return min(ldexp(self.chain_counts[i], -3 * self.messages[i].receives) for i in some)
+        some = self.sources(tag)
+        return min(ldexp(self.chain_counts[one.id], -3 * one.receives) for one in some)
 
     def fail(self, tag: str, reason: str) -> None:
-        """Fail the messages that hold requests for a chain."""
         self.not_written[tag] = reason
-        for index in self.sources[tag]:
-            self.failed.setdefault(index, reason)
+        for _, id in self.requests[tag]:
+            self.failed.setdefault(id, reason)
 
-    def log_field(self, positions: Iterable[int]) -> dict[str, str]:
-        """Return the ids of messages as a field of a log line."""
-        ids = dict.fromkeys(self.messages[position].id for position in positions)
+    def message_ids(self, tags: Iterable[str]) -> dict[str, str]:
+        """Return the ids of the messages of chains as a field of a log line."""
+        ids = dict.fromkeys(id for tag in tags for _, id in self.requests[tag])
         return {"message_ids": " ".join(ids)}
 
     def log_failures(self) -> None:
-        def describe(tags: Iterable[str]) -> dict[str, str]:
-            return self.log_field(index for tag in tags for index in self.sources[tag])
-
         log_failures(logging.WARNING, "chains not read together", self.not_read)
-        log_failures(logging.WARNING, "chains not written", self.not_written, describe)
+        log_failures(logging.WARNING, "chains not written", self.not_written, self.message_ids)
         log_failures(logging.WARNING, "late requests not counted", self.not_counted)
 
 
@@ -175,17 +167,16 @@ class Consumer:
         """Consume messages in any order. Those that are not in ``failed`` may be deleted then."""
         batch = _Batch(messages, self.writer.oldest())
         result = BatchResult(stats=self.writer.stats)
-        result.outcomes["rejected"] += sum(entry.request_count for entry, _ in batch.rejected)
+        result.outcomes["rejected"] += sum(entry.request_count for entry in batch.rejected)
         pending = self._write_chains(batch, result)
         reports = self.outbox.publish(pending)
         result.events_pending, result.refused = len(reports.pending), reports.alerts
         result.events = len(pending) - len(reports.pending.keys() | reports.refused.keys())
         self._send_rejected(batch)
-        result.failed = {messages[index].id: reason for index, reason in batch.failed.items()}
+        result.failed = batch.failed
         return result
 
     def _write_chains(self, batch: _Batch, result: BatchResult) -> list[Chain]:
-        """Write all chains of a batch; return those whose event is pending."""
         tags = sorted(batch.requests, key=batch.rank)
         pending = []
         workers = self.outbox.workers
@@ -223,7 +214,8 @@ class Consumer:
         if not self.writer.has_time():
             return NO_TIME
         try:
-            applied = self.writer.apply(tag, batch.requests[tag], known.get(tag))
+            requests = [request for request, _ in batch.requests[tag]]
+            applied = self.writer.apply(tag, requests, known.get(tag))
         except Exception as error:  # noqa: BLE001 - a failure affects only this chain
             return f"{type(error).__name__}: {error}"
         return self._counted(batch, tag, applied)
@@ -236,8 +228,8 @@ class Consumer:
         chain, outcomes = applied
         if chain is None or not chain.final or any(one.kind == "applied" for one in outcomes):
             return applied
-        sources = zip(outcomes, batch.sources[tag], strict=True)
-        new = [one for one, index in sources if batch.messages[index].receives == 1]
+        sources = zip(outcomes, batch.sources(tag), strict=True)
+        new = [one for one, message in sources if message.receives == 1]
         late = sum(one.kind == "late" for one in new)
         repeated = sum(map(_is_repeated_create, new))
         if not late and not repeated:
@@ -257,12 +249,12 @@ class Consumer:
         if not ops and applied.chain is not None and applied.chain.final:
             result.outcomes["repeated"] += sum(map(_is_repeated_create, applied.outcomes))
         if kinds["rejected"]:
-            for (request, _, error), index in zip(
-                applied.outcomes, batch.sources[tag], strict=True
+            for (_, _, error), (request, id) in zip(
+                applied.outcomes, batch.requests[tag], strict=True
             ):
                 if error is not None:
                     result.outcomes["reused"] += isinstance(error, RequestIdReused)
-                    batch.rejected_requests[index].append((request, str(error)))
+                    batch.rejected_requests[id].append((request, str(error)))
         chain = applied.chain
         if kinds["applied"] and chain is not None and chain.final:
             result.ended[chain.status] += 1
@@ -276,22 +268,23 @@ class Consumer:
             fields: dict[str, object] = {"status": chain.status}
             fields.update((str(kind), count) for kind, count in kinds.items())
             fields.update({"event_id": event_id(chain)} if chain.final else {})
-            log_chain(level, message, tag, **fields, **batch.log_field(batch.sources[tag]))
+            log_chain(level, message, tag, **fields, **batch.message_ids([tag]))
 
     def _send_rejected(self, batch: _Batch) -> None:
         """Send rejected requests, also those of messages that are delivered again."""
-        for index, requests in batch.rejected_requests.items():
-            batch.reject(index, reject(requests))
+        for id, requests in batch.rejected_requests.items():
+            batch.reject(id, reject(requests))
         if not batch.rejected:
             return
         # A reason holds part of the invalid value; its dead-lettered message has all of it.
-        kind = batch.rejected[0][0].reason.partition(":")[0]
-        count = sum(entry.request_count for entry, _ in batch.rejected)
-        messages = batch.log_field(index for _, index in batch.rejected)
-        LOG.warning("requests rejected", extra={"failures": count, "why": kind, **messages})
-        for position in self.send_rejected([entry for entry, _ in batch.rejected]):
+        kind = batch.rejected[0].reason.partition(":")[0]
+        count = sum(entry.request_count for entry in batch.rejected)
+        ids = " ".join(dict.fromkeys(str(entry.message_id) for entry in batch.rejected))
+        extra = {"failures": count, "why": kind, "message_ids": ids}
+        LOG.warning("requests rejected", extra=extra)
+        for position in self.send_rejected(batch.rejected):
             reason = "its rejected requests could not be sent to the dead-letter queue"
-            batch.failed.setdefault(batch.rejected[position][1], reason)
+            batch.failed.setdefault(str(batch.rejected[position].message_id), reason)
 
 
 def _is_repeated_create(outcome: Outcome) -> bool:

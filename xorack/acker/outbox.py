@@ -40,7 +40,6 @@ class Reports:
     alerts: int = 0
 
     def add(self, channel: str, chains: Sequence[Chain], failures: Mapping[str, str]) -> None:
-        """Add the reports of one channel."""
         for chain in chains:
             reason = failures.get(chain.tag)
             if reason is None:
@@ -80,10 +79,8 @@ class Outbox:
     def publish(self, chains: Sequence[Chain], only: str | None = None) -> Reports:
         """Report ends and mark what was delivered, as long as there is time.
 
-        Args:
-            chains: Finished chains with pending deliveries. Acked ones go first: it takes long to
-                name the outstanding units of failed ones.
-            only: The channel to report on; by default all.
+        `chains` are finished, with pending deliveries. Acked ones go first: it takes long to name
+        the outstanding units of failed ones. `only` is the channel to report on; by default all.
         """
         waiting: dict[str, list[Chain]] = defaultdict(list)
         for chain in sorted(chains, key=lambda chain: chain.status == "failed"):

@@ -37,15 +37,12 @@ class SweepResult:
     """The result of a sweep.
 
     Attributes:
-        chains: Chains that were read.
         ended: Chains ended, by reason; ``acked`` for those that were complete.
-        events: Events published, and callbacks made.
-        events_pending: Those that were not; the next sweep tries again.
+        events: Events published, and callbacks made; for others the next sweep tries again.
         pending_since: End of the earliest chain among those; milliseconds since the epoch.
         refused: Those that a service refused for the first time, and callbacks given up.
         problems: Chains that could not be read or written; the next sweep tries again.
         complete: False if time ran out before all due chains were judged.
-        stats: Write statistics.
     """
 
     chains: int = 0
@@ -79,11 +76,7 @@ class Sweeper:
         self.outbox = outbox
 
     def sweep(self) -> SweepResult:
-        """Sweep all chains that are due: judge all deadlines, then publish pending events.
-
-        Raises:
-            Exception: The index or the table cannot be read.
-        """
+        """Sweep all chains that are due: judge all deadlines, then publish pending events."""
         result = SweepResult(stats=self.writer.stats)
         # No channel waits for another.
         waiting: dict[str, Ranks] = {channel: {} for channel in self.outbox.channels}

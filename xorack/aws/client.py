@@ -46,7 +46,6 @@ _TRANSIENT = frozenset(
 
 
 def config_of(time_outs: TimeOuts, attempts: int = 1) -> Config:
-    """Return the configuration of a client whose calls make at most so many attempts."""
     return Config(
         connect_timeout=time_outs.connect,
         read_timeout=time_outs.read,
@@ -100,7 +99,6 @@ class BoundedClient:
 
 
 def budget_of(client: Any) -> Budget:
-    """Return the budget of a client's calls."""
     return client._budget if isinstance(client, BoundedClient) else UNLIMITED
 
 

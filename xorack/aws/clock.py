@@ -6,5 +6,4 @@ import time
 
 
 def milliseconds() -> int:
-    """Return the current time in whole milliseconds since the epoch."""
     return time.time_ns() // 1_000_000

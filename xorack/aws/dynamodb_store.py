@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from xorack.aws import schema
-from xorack.aws.client import error_code
 from xorack.aws.clock import milliseconds
 from xorack.aws.item import decode, encode
 from xorack.aws.mark_buckets import MarkBuckets
@@ -34,7 +33,6 @@ _SEARCH_PAGE = 1000
 _READERS = 8
 """Partitions of the index that an operator's search reads at a time."""
 _GENERATION = ("first_seen_at", "nonce")
-_NO_INDEX = ("ValidationException", "ResourceNotFoundException")
 
 
 OnInvalid = Callable[[NotAChainError], None]
@@ -42,11 +40,9 @@ OnInvalid = Callable[[NotAChainError], None]
 
 
 class ScanPart(NamedTuple):
-    """Chains of a part of the table.
+    """Chains of a part of the table, the number of items that DynamoDB read, and the next part.
 
-    Attributes:
-        read: Number of items that DynamoDB read, whatever they are.
-        after: The key at which the next part begins; empty if there is none.
+    The next part begins `after` a key, which is empty if there is none.
     """
 
     chains: list[Chain]
@@ -82,12 +78,10 @@ class DynamoDBStore(MarkBuckets):
         )
 
     def read(self, tags: Sequence[str]) -> dict[str, Chain]:
-        """See `xorack.core.ports.ChainStore.read`."""
         chains = map(self._decode, self.table.read(tags))
         return {chain.tag: chain for chain in chains}
 
     def write(self, before: Chain | None, after: Chain) -> None:
-        """See `xorack.core.ports.ChainStore.write`."""
         new = self._encode(after)
         old = self._encode(before) if before is not None else {}
         # Another writer may have ended the chain, with another retention.
@@ -196,35 +190,18 @@ class DynamoDBStore(MarkBuckets):
         return _generation_of(response["Attributes"])
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
-        """See `xorack.core.ports.ChainStore.due_pages`. The sparse index lags behind the table.
-
-        A table without the index, created by hand or for xor-ack-dynamodb, is scanned.
-        """
-        values = {":now": {"N": str(now)}}
+        """See `xorack.core.ports.ChainStore.due_pages`. The sparse index lags behind the table."""
         # Each minute another shard is first, so none always waits for the others.
         first = now // 60_000
-        try:
-            for offset in range(schema.DUE_SHARDS):
-                shard = {"N": str((first + offset) % schema.DUE_SHARDS)}
-                for page in self.table.pages(
-                    "query",
-                    IndexName=schema.DUE_INDEX,
-                    KeyConditionExpression="#shard = :shard AND #at <= :now",
-                    ExpressionAttributeNames={"#shard": schema.DUE_SHARD, "#at": schema.DUE_AT},
-                    ExpressionAttributeValues={":shard": shard, **values},
-                    Limit=_PAGE,
-                ):
-                    yield self._tags(page)
-        except ClientError as error:
-            message = error.response.get("Error", {}).get("Message", "")
-            if error_code(error) not in _NO_INDEX or "index" not in message:
-                raise
+        for offset in range(schema.DUE_SHARDS):
+            shard = {"N": str((first + offset) % schema.DUE_SHARDS)}
             for page in self.table.pages(
-                "scan",
-                FilterExpression="#at <= :now",
-                ProjectionExpression="#key",
-                ExpressionAttributeNames={"#at": schema.DUE_AT, "#key": self.table.partition_key},
-                ExpressionAttributeValues=values,
+                "query",
+                IndexName=schema.DUE_INDEX,
+                KeyConditionExpression="#shard = :shard AND #at <= :now",
+                ExpressionAttributeNames={"#shard": schema.DUE_SHARD, "#at": schema.DUE_AT},
+                ExpressionAttributeValues={":shard": shard, ":now": {"N": str(now)}},
+                Limit=_PAGE,
             ):
                 yield self._tags(page)
 

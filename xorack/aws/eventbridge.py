@@ -58,7 +58,6 @@ class EventBus:
         self._find_table = find_table
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
-        """See `xorack.core.ports.Publisher.publish`."""
         left = send_entries(dict(enumerate(chains)), self._put_events, self.policy, self._budget)
         return {chains[position].tag: reason for position, reason in left.items()}
 

@@ -61,11 +61,7 @@ def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
 
 
 def decode(item: Item, partition_key: str) -> Chain:
-    """Decode an item of xorack or of xor-ack-dynamodb.
-
-    Raises:
-        NotAChainError: Another program or a newer version of this package wrote the item.
-    """
+    """Decode an item; raise NotAChainError if another program or a newer version wrote it."""
     tag = item[partition_key]["S"]
     written = item.get(schema.FORMAT_NAME, {}).get("N", "0")
     if float(written) > schema.FORMAT:
@@ -107,7 +103,7 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
 
 
 def _is_readable(name: str, text: str) -> bool:
-    """Return True if a text is the JSON object that the chain's end needs."""
+    """Return True if a text is a JSON object; a note and a resume as requests have them."""
     try:
         value = json.loads(text)
         if name != "detail" and isinstance(value, dict):

@@ -14,7 +14,6 @@ LOG = logging.getLogger("xorack")
 
 
 def log_chain(level: int, message: str, tag: str, **fields: Any) -> None:
-    """Log a line about one chain."""
     # Line separators and the like would disturb whoever reads the log in a terminal.
     tag = tag if tag.isprintable() else tag.encode("unicode_escape").decode()
     LOG.log(level, message, extra={"tag": tag, **fields})

@@ -34,7 +34,6 @@ class MarkBuckets:
         self.table = table
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """See `xorack.core.ports.ChainStore`."""
         buckets = {bucket for key in keys for bucket in buckets_of(chain.spilled, key)}
         items = self.table.read([_key(chain, bucket) for bucket in sorted(buckets)])
         marks = [bytes(mark) for item in items for mark in item[schema.SPILLED_MARKS]["BS"]]
@@ -46,7 +45,6 @@ class MarkBuckets:
         }
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
-        """See `xorack.core.ports.ChainStore`."""
         by_bucket: dict[Bucket, set[bytes]] = {}
         for at in range(0, len(marks), MARK_BYTES):
             mark = marks[at : at + MARK_BYTES]
@@ -61,7 +59,6 @@ class MarkBuckets:
                 self._update(chain, bucket, "ADD #marks :marks", None, values)
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
-        """See `xorack.core.ports.ChainStore`."""
         for bucket in all_buckets(chain.spilled):
             # The condition does not hold either for a bucket that does not exist.
             values = {":until": ttl(until)}

@@ -85,7 +85,6 @@ class Resumer:
         self._naming = naming or Naming(budget_of(client))
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
-        """See `xorack.core.ports.Publisher.publish`."""
         left = send_entries(
             dict(enumerate(chains)), self._resume, self.policy, budget_of(self.client)
         )

@@ -42,12 +42,7 @@ class RetryPolicy:
 
 
 class Retry:
-    """The attempts of one operation.
-
-    Attributes:
-        attempt: The number of the current attempt, from 1.
-        waited_seconds: Length of the wait before it.
-    """
+    """The attempts of one operation: the number of the current one, and the wait before it."""
 
     def __init__(self, policy: RetryPolicy, budget: Budget) -> None:
         self.policy = policy

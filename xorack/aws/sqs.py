@@ -116,7 +116,6 @@ def make_message(
 
 
 def size_of(message: Entry) -> int:
-    """Return the bytes of a message as SQS counts them."""
     size = len(message["MessageBody"].encode("utf-8", "surrogatepass"))
     for name, value in message["MessageAttributes"].items():
         size += len(name) + len(value["DataType"]) + len(value["StringValue"].encode())
@@ -178,12 +177,7 @@ def send_messages(
     client: Any = None,
     policy: RetryPolicy | None = None,
 ) -> SendReport:
-    """Send what `make_message` made to any standard queue.
-
-    Raises:
-        SendError: Some messages were not accepted. Others may have arrived.
-        ArgumentError: The queue URL is empty.
-    """
+    """Send what `make_message` made to any standard queue; raises as `send`."""
     if not isinstance(queue_url, str) or not queue_url:
         raise ArgumentError("queue_url", queue_url, "the URL of an SQS queue")
     client = make_client("sqs") if client is None else client
@@ -199,7 +193,6 @@ def send_messages(
 
 
 def _batches(messages: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Group messages by the limits of SendMessageBatch."""
     batch: list[Entry] = []
     left = MAX_BODY_BYTES
     for entry in messages:

@@ -81,10 +81,8 @@ def _outputs(outputs: Mapping[str, str], source: str, state: str = "") -> StackO
 def open_table(name: str, client: Any, retention_ms: int = DEFAULT_RETENTION_MS) -> DynamoDBStore:
     """Open a table of chains for reading, whatever the name of its partition key.
 
-    A chain that ends here is kept for `retention_ms` milliseconds.
-
-    Raises:
-        StateError: The account and region have no such table.
+    A chain that ends here is kept for `retention_ms` milliseconds. Raises StateError if the account
+    and region have no such table.
     """
     try:
         keys = client.describe_table(TableName=name)["Table"]["KeySchema"]

@@ -35,9 +35,6 @@ class Table:
 
         ``policy`` limits the retries of reads of many items. ``attributes`` are all that is read,
         besides the partition key; none for all.
-
-        Raises:
-            ArgumentError: The table name is empty, or the partition key is an attribute of chains.
         """
         if not isinstance(name, str) or not name:
             raise ArgumentError("table_name", name, "the name of a DynamoDB table")
@@ -55,11 +52,7 @@ class Table:
         self.attributes = attributes
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        """Call an operation of the client on this table.
-
-        Raises:
-            UnavailableError: A retry may help. A ClientError means that DynamoDB rejects the call.
-        """
+        """Call an operation of the client on this table; UnavailableError if a retry may help."""
         if "RequestItems" not in arguments:
             arguments["TableName"] = self.name
         try:
@@ -72,9 +65,6 @@ class Table:
         """Check that this table can hold chains: two calls, which write nothing.
 
         Returns False if DynamoDB did not respond in time: what an earlier check found stands.
-
-        Raises:
-            ArgumentError: The table cannot hold chains.
         """
         try:
             table = self.call("describe_table")["Table"]
@@ -91,16 +81,13 @@ class Table:
         return True
 
     def find_arn(self) -> str:
-        """Ask DynamoDB for the table's ARN."""
         arn: str = self.call("describe_table")["Table"]["TableArn"]
         return arn
 
     def key(self, value: str) -> Item:
-        """Return the key of an item."""
         return {self.partition_key: {"S": value}}
 
     def key_of(self, item: Item) -> str:
-        """Return the value of an item's key."""
         value: str = item[self.partition_key]["S"]
         return value
 
@@ -157,7 +144,6 @@ def projection(partition_key: str, attributes: Sequence[str]) -> dict[str, Any]:
 
 
 def condition_failed(error: ClientError) -> bool:
-    """Return True if the condition of a write did not hold."""
     return error_code(error) == "ConditionalCheckFailedException"
 
 

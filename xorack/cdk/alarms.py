@@ -50,7 +50,6 @@ class _Row:
             of a composite alarm.
         period_minutes: The time that a value stands for.
         out_of: How many values must be above the threshold, out of how many of the last.
-        problem: The meaning of the alarm.
         first: The first thing to do.
     """
 
@@ -73,7 +72,6 @@ class _Row:
         return f"[{severity}] {self.problem} First: {self.first} Runbook: {runbook}"
 
     def measured(self) -> aws_cloudwatch.IMetric:
-        """Return the metric over the row's periods."""
         # An alarm on a plain metric with a label would be one on an expression.
         label = (
             {"label": self.name} if isinstance(self.metric, aws_cloudwatch.MathExpression) else {}
@@ -200,7 +198,6 @@ def _create_composites(
 
 
 def _rows(resources: Resources, functions: _Functions) -> list[_Row]:
-    """Return the table of the alarms."""
     settings, queue, dead_letters = resources.settings, resources.queue, resources.dead_letters
     consumer, sweeper = functions["Consumer"], functions["Sweeper"]
     # A batch that runs for long is received in one period and deleted in a later one.

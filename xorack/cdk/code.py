@@ -97,7 +97,6 @@ def _package_error(name: str, problem: str) -> StateError:
 
 
 def _is_copied(path: metadata.PackagePath) -> bool:
-    """Return True for the modules, the metadata and the licences of a package."""
     if path.parts[0].endswith(".dist-info"):
         return path.name in ("LICENSE", "METADATA")
     is_module = path.suffix in (".py", ".typed") and path.parts[0] != ".."  # scripts are above

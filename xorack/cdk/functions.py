@@ -292,7 +292,6 @@ def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Alias:
 
 
 def _check(table: aws_dynamodb.ITable) -> tuple[str, ...]:
-    """Return the actions that check a table, if the functions must."""
     return ("dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive") if is_imported(table) else ()
 
 
@@ -321,7 +320,6 @@ def _security_groups(scope: Construct, network: Network) -> list[aws_ec2.ISecuri
 
 
 def _statements_on_all_resources(resources: Resources) -> list[aws_iam.PolicyStatement]:
-    """Return the statements of actions that accept no resource."""
     statements = []
     if resources.settings.tracing:
         statements.append(allow("*", "xray:PutTraceSegments", "xray:PutTelemetryRecords"))

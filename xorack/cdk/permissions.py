@@ -25,7 +25,6 @@ _SERVICES: Final = ("dynamodb.*", "lambda.*", "sqs.*")
 
 
 def allow(resource: str, *actions: str) -> aws_iam.PolicyStatement:
-    """Allow actions on a resource."""
     return aws_iam.PolicyStatement(actions=list(actions), resources=[resource])
 
 
@@ -115,5 +114,4 @@ def allow_logs_to_use(key: aws_kms.IKey, scope: Construct) -> None:
 
 
 def acknowledge(scope: Construct, finding: str, reason: str) -> None:
-    """Acknowledge a finding of cdk-nag."""
     Validations.of(scope).acknowledge(Acknowledgment(id=finding, reason=reason))

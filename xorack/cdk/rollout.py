@@ -34,11 +34,7 @@ def create_canaries(
 ) -> None:
     """Let CodeDeploy move the aliases to new versions, and back if an alarm rings.
 
-    Args:
-        scope: The parent of the constructs.
-        resources: The acker's resources.
-        aliases: The aliases by construct id, each of another function.
-        alarms: Alarms that stop a deployment, besides one for errors of the new version.
+    The aliases are by construct id. An error of the new version stops a deployment, too.
     """
     shared = [*alarms]
     if resources.settings.monitoring == "full":

@@ -56,12 +56,10 @@ def _choice(default: Any, *choices: object) -> Any:
 
 
 def flag(default: bool) -> Any:
-    """Return a setting that is true or false."""
     return _setting(default, "true or false", bool)
 
 
 def text(default: str | None, pattern: str, expected: str) -> Any:
-    """Return a setting whose text matches a pattern."""
     return _setting(default, expected, str, lambda value: re.fullmatch(pattern, value))
 
 

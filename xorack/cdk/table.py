@@ -112,7 +112,6 @@ def _definition(table: aws_dynamodb.ITable) -> dict[str, Any] | None:
 
 
 def index_arn(table: aws_dynamodb.ITable) -> str:
-    """Return the ARN of the index of deadlines."""
     return f"{table.table_arn}/index/{DUE_INDEX}"
 
 

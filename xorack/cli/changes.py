@@ -132,7 +132,6 @@ def _json(result: ChangeResult, problem: str | None) -> dict[str, Any]:
 
 
 def _line(op: Op, result: ChangeResult) -> str:
-    """Describe a change."""
     status = result.status
     assert status is not None
     tag, chain = printable(result.tag), status.chain

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import runpy
 import sys
@@ -13,30 +12,16 @@ from pathlib import Path
 import click
 
 from xorack import __version__
-from xorack.cli import changes, dead_letters, failure_status, listing, screen
+from xorack.cli import changes, dead_letters, failure_status, listing, screen, show
 from xorack.cli.diff import diff
 from xorack.cli.error_messages import EXPECTED
 from xorack.cli.error_messages import explain as error_text
 from xorack.cli.local import local, local_environ, local_option
-from xorack.cli.options import (
-    Chains,
-    Duration,
-    Target,
-    interval_option,
-    json_option,
-    text_option,
-    with_run,
-    with_table,
-)
-from xorack.cli.show import explain, show
-from xorack.cli.wait import run_wait, run_window
-from xorack.cli.watch import run_watch
+from xorack.cli.wait import wait
+from xorack.cli.watch import watch
 from xorack.cli.web import web
-from xorack.cli.windows import windows
 from xorack.core.errors import ArgumentError
-from xorack.ops.snapshot import MAX_CHAINS
 from xorack.ops.text import printable
-from xorack.ops.watch import ChainWatcher
 
 _INTERRUPTED = 130
 _NOT_LOCAL = ("local", "demo", "diff")
@@ -139,100 +124,22 @@ def cli(context: click.Context, is_local: bool) -> None:
         context.with_resource(local_environ())
 
 
-@cli.command(epilog="Example: xorack watch order/17 order/18 && echo all done")
-@with_run
-@interval_option
-@click.option(
-    "--limit",
-    type=click.IntRange(1, MAX_CHAINS),
-    default=20,
-    help="Maximum number of chains to watch without TAG.",
-)
-@json_option
-@with_table
-def watch(
-    chains: Chains, interval_seconds: float, limit: int, as_json: bool, target: Target
-) -> int:
-    """Watch the progress of chains.
-
-    Draws a live table on a terminal; prints a line for each change elsewhere.
-
-    Without TAG: the unfinished chains with the nearest deadlines, until Ctrl-C (exit status 0).
-    With TAGs: these chains, until all have ended; the exit status is 1 if one of them failed.
-    Waits for a chain that does not exist yet. With --json, prints one JSON object a change.
-
-    With --run: the chains of the run with the nearest deadlines, until the run has ended; then
-    prints its counts. The exit status is 1 if a chain of the run failed. For --chains, see `xorack
-    wait --help`.
-    """
-    watcher = ChainWatcher(target.open(), chains.tags, limit, chains.run)
-    try:
-        return run_watch(watcher, interval_seconds, as_json=as_json)
-    except KeyboardInterrupt:
-        if any(chains):
-            raise
-        return 0
-
-
-@cli.command(epilog="Example: xorack wait --run 2026-01-31 --chains 5000 --timeout 3600")
-@with_run
-@interval_option
-@click.option(
-    "--timeout",
-    "timeout_seconds",
-    type=Duration(min=0),
-    default=math.inf,
-    show_default=False,
-    metavar="TIME",
-    help="Give up after this time: seconds, or 30m, 2h, 1d; 0 polls once.  [default: never]",
-)
-@text_option("--window", metavar="RUN/LOG/WINDOW", help="A window over a log, instead of TAGs.")
-@json_option
-@with_table
-def wait(
-    chains: Chains, window: str | None, as_json: bool, target: Target, **seconds: float
-) -> int:
-    """Wait until chains have ended, then print their counts.
-
-    For schedulers: prints one line, or with --json one JSON object. Names the first failed chains
-    with their reasons, on stderr or in the object.
-
-    With TAGs: until these chains have ended. Waits for a chain that does not exist yet.
-
-    With --run and --chains: until that many chains of the run have ended; more chains are an
-    error. Without --chains: until the run has a chain and none is unfinished. This is not exact,
-    since messages that are still in the queue may create more chains.
-
-    With --window: until the window is whole. Names the partitions that lag. LOG/WINDOW without
-    the run is looked for in the whole table.
-
-    Exit status: 0 if all are acked; 1 if one failed, for missing rows, or for an error; 3 after the
-    time-out.
-    """
-    if bool(chains.tags) + (chains.run is not None) + (window is not None) != 1:
-        raise click.UsageError("expected one of TAG, --run and --window")
-    times = seconds["interval_seconds"], seconds["timeout_seconds"]
-    if window is not None:
-        return run_window(target.open(), window, times, as_json=as_json)
-    watcher = ChainWatcher(target.open(), chains.tags, limit=1, run=chains.run)
-    return run_wait(watcher, *times, as_json=as_json)
-
-
 for _command in (
     listing.list_,
-    show,
-    explain,
+    listing.windows,
+    show.show,
+    show.explain,
+    watch,
+    wait,
     changes.fail,
     changes.extend,
     dead_letters.dead_letters,
     dead_letters.redrive,
     web,
-    windows,
+    diff,
+    local,
 ):
     cli.add_command(_command)
-
-cli.add_command(diff)
-cli.add_command(local)
 
 _CHECKOUT = Path(__file__).parents[2]
 if (_CHECKOUT / "demo" / "__main__.py").is_file():  # the wheel has no demo

@@ -24,7 +24,6 @@ from xorack.ops.text import plural, printable
 _DAY_MS = 86_400_000
 _MAX_REASONS = 20
 """Reasons shown: a faulty sender may cause any number."""
-_MAX_TAGS = 5
 _STAY = {
     "rejected": "rejected: the chain was in the wrong state. Once that is fixed, use --all",
     "malformed": "malformed: the consumer cannot parse such a message. Only --force sends it back",
@@ -34,7 +33,6 @@ _STAY = {
 
 
 def to_json(survey: Survey, retention_ms: int) -> dict[str, Any]:
-    """Return a survey as a JSON object; the retention is in milliseconds."""
     return {
         "messages": survey.total,
         "seen": survey.seen,
@@ -79,7 +77,6 @@ def _print_incomplete(survey: Survey) -> None:
 
 
 def print_messages(survey: Survey, *, as_json: bool) -> None:
-    """Print each message that the survey keeps."""
     if as_json:
         for message in survey.messages:
             screen.print_json(message.to_json())
@@ -143,7 +140,6 @@ def run_redrive(
 
 
 def _print_stay(survey: Survey, kinds: Sequence[Kind], days: float) -> None:
-    """Say why messages stay."""
     for kind in KINDS:
         if kind not in kinds and (count := survey.count(kind)):
             verb = "is" if count == 1 else "are"

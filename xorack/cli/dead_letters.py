@@ -25,28 +25,16 @@ from xorack.cli.options import (
 )
 from xorack.ops.dead_letters import KINDS, Kind, Selector, corrected
 from xorack.ops.redrive import MAX_READ
-from xorack.ops.run import Run
 from xorack.ops.text import plural
 
 _SHOWN = 20
-
-
-def _selector(
-    ids: tuple[str, ...],
-    reason: str | None,
-    kinds: tuple[Kind, ...],
-    tag: str | None,
-    run: Run | None,
-) -> Selector:
-    prefix = run.prefix if run else ""
-    return Selector(frozenset(ids), frozenset(kinds or KINDS), reason or "", tag, prefix)
 
 
 def _with_selector(*kinds: Kind) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add the options that select messages to a command, as its argument ``selector``."""
     return gathered(
         "selector",
-        _selector,
+        Selector,
         click.argument("ids", nargs=-1, metavar="[ID]..."),
         text_option("--reason", metavar="TEXT", help="Only messages with this text in the reason."),
         click.option(
@@ -171,7 +159,7 @@ def redrive(selector: Selector, target: Target, **flags: Any) -> int:
     Exit status: 0 if all selected messages are back; 1 if not, or if you answer no.
     """
     every, force = flags.pop("all_"), flags.pop("force")
-    named = bool(selector.ids) or selector.kinds != Selector().kinds
+    named = bool(selector.ids or selector.kinds)
     if named and (every or force):
         raise click.UsageError("--all and --force cannot be used with ID or --kind")
     kinds = KINDS[: 3 if force or named else 2 if every else 1]

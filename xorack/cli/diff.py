@@ -7,20 +7,22 @@ import logging
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.text import Text
 
 from xorack.cli import screen
-from xorack.cli.diff_output import Result, print_json_result, print_result
+from xorack.cli.diff_output import Outcome, check_page, print_found, write_page
+from xorack.cli.diff_tables import read_tables
 from xorack.cli.options import json_option, text_option
 from xorack.compare.inputs import FORMATS, ReadOptions, check_out, is_file
-from xorack.compare.report import DiffReport
+from xorack.compare.report import DiffReport, Result
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.ops.text import printable
 
@@ -33,6 +35,9 @@ _LIMIT = re.compile(r"(\d+(?:\.\d+)?)\s*(%|rows?)?")
 _ENCODINGS = ("utf-8", "utf-16", "latin-1")
 _ON_SPARK = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
 """Variables of a session of Spark that exists, which reads files, too."""
+_BY_ORDER = "rows of one key are paired by their order, not by nearest values, on Spark"
+_OF_RUN = ("as_json", "html", "tables", "limit", "out", "engine", "memory", "remote", "verbose")
+"""Parameters that are given once for all tables of a file."""
 
 
 class _Trouble(click.ClickException):
@@ -152,6 +157,8 @@ Exit status: 0 if both are equal; 1 if they differ; 2 for an error.""",
     help="Maximum number of rows to print of each kind.",
 )
 @json_option
+@text_option("--html", metavar="FILE", help="Write a report of one page, for people.")
+@text_option("--tables", metavar="FILE", help="Compare the tables that this file of YAML names.")
 @text_option("--out", metavar="FOLDER", help="Write all rows that differ to a new folder.")
 @click.option("--engine", type=click.Choice(["duckdb", "spark"]), help="What compares.")
 @text_option("--memory", metavar="SIZE", help="The memory of DuckDB, such as 2GB.")
@@ -168,23 +175,61 @@ def diff(left: str | None, right: str | None, as_json: bool, **options: Any) -> 
 
     Files are compared by DuckDB, in this process. Tables, --remote and --engine spark use Spark.
     """
-    names = _inputs(left, right, options)
-    if (options["key"] is None) != options["no_key"]:
-        raise click.UsageError("Missing option '--key'." if not options["no_key"] else
-                               "--key and --no-key: give one of them")  # fmt: skip
     with _one_line(verbose=options["verbose"]):
-        report, result = _compare(names, options)
-    for remark in result.remarks:
-        screen.say(f"note: {printable(remark)}", error=True)
-    if as_json:
-        print_json_result(*names, result)
-    else:
-        print_result(result)
-    return int(not _is_within(report, *options["max_different"]))
+        if options["html"] is not None:
+            check_page(options["html"])
+        jobs = _jobs(left, right, options)
+        found: dict[str, Outcome] = {}
+        with _Engines(jobs) as engines:
+            for name, (names, given) in jobs.items():
+                try:
+                    with _one_line(verbose=options["verbose"]):
+                        found[name] = engines.compare(name, names, given)
+                except _Trouble as error:
+                    if not name:
+                        raise
+                    found[name] = error.message
+        if options["html"] is not None:
+            write_page(options["html"], found)
+    print_found(found, as_json=as_json)
+    return max(
+        2
+        if isinstance(one, str)
+        else int(not _is_within(one.report, *jobs[name][1]["max_different"]))
+        for name, one in found.items()
+    )
+
+
+def _jobs(
+    left: str | None, right: str | None, options: dict[str, Any]
+) -> dict[str, tuple[tuple[str, str], dict[str, Any]]]:
+    """Return the inputs and options of each comparison by its name, which is empty for one."""
+    if options["tables"] is None:
+        return {"": (_inputs(left, right, options), options)}
+    context = click.get_current_context()
+    for one in context.params:
+        is_given = context.get_parameter_source(one) is ParameterSource.COMMANDLINE
+        if is_given and one not in _OF_RUN:
+            name = one.upper() if one in ("left", "right") else f"--{one.replace('_', '-')}"
+            raise click.UsageError(f"{name} and --tables: the file has it, for each table")
+    jobs = {}
+    run = {one: options[one] for one in _OF_RUN if one in options}
+    for name, given in read_tables(options["tables"], diff, _OF_RUN).items():
+        own = {**given, **run}
+        if run["out"] is not None:
+            if "/" in name or name in (".", ".."):
+                raise ArgumentError("out", problem=f"table {name}: its name is none of a folder")
+            own["out"] = f"{run['out'].rstrip('/')}/{name}"
+        try:
+            jobs[name] = _inputs(own.pop("left"), own.pop("right"), own), own
+        except click.UsageError as error:
+            problem = f"{options['tables']}: table {name}: {error.message}"
+            raise ArgumentError("tables", problem=problem) from error
+    return jobs
 
 
 def _inputs(left: str | None, right: str | None, options: dict[str, Any]) -> tuple[str, str]:
-    """Return the names of both inputs; a query's is its option."""
+    """Check that there are a key and two inputs; return their names, of a query its option."""
     queries = [options["left_sql"], options["right_sql"]]
     given = [name for name in (left, right) if name is not None]
     if len(given) + sum(query is not None for query in queries) != 2:
@@ -193,6 +238,9 @@ def _inputs(left: str | None, right: str | None, options: dict[str, Any]) -> tup
             f"Missing argument '{missing}'." if len(given) < 2 else "a query takes an input's place"
         )
     labels = ("--left-sql", "--right-sql")
+    if (options["key"] is None) != options["no_key"]:
+        raise click.UsageError("Missing option '--key'." if not options["no_key"] else
+                               "--key and --no-key: give one of them")  # fmt: skip
     first, second = (
         label if query is not None else given.pop(0)
         for label, query in zip(labels, queries, strict=True)
@@ -231,19 +279,60 @@ def _on_spark(names: tuple[str, str], options: dict[str, Any]) -> bool:
     return not all(name.startswith("--") or is_file(name) for name in names)
 
 
-def _compare(names: tuple[str, str], options: dict[str, Any]) -> tuple[DiffReport, Result]:
-    """Compare on the engine that suits, and fetch and write what differs."""
-    run = _compare_on_spark if _on_spark(names, options) else _compare_files
-    console = Console(stderr=True)
-    if not screen.can_redraw(console):
-        return run(lambda _: None, names, options)
-    with console.status("") as status:
-        return run(lambda text: status.update(Text(printable(text))), names, options)
+class _Engines(ExitStack):
+    """DuckDB, and one session of Spark for all comparisons that need it."""
+
+    def __init__(self, jobs: Mapping[str, Any]) -> None:
+        """Prepare for some comparisons."""
+        super().__init__()
+        self._inputs = [name for names, _ in jobs.values() for name in names]
+        self._spark: Any = None
+
+    def compare(self, name: str, names: tuple[str, str], options: dict[str, Any]) -> Result:
+        """Compare on the engine that suits, and fetch and write what differs."""
+        run = self._on_spark if _on_spark(names, options) else _compare_files
+        console = Console(stderr=True)
+        if not screen.can_redraw(console):
+            return run(lambda _: None, names, options)
+        table = f"{name}: " if name else ""
+        with console.status("") as status:
+            return run(lambda text: status.update(Text(printable(table + text))), names, options)
+
+    def _on_spark(self, phase: _Phase, names: tuple[str, str], options: dict[str, Any]) -> Result:
+        from xorack.spark import diff as compare
+        from xorack.spark._diff.inputs import open_frames
+        from xorack.spark._diff.outputs import check_empty, write_frames
+        from xorack.spark.session import bytes_in, open_session
+
+        for name in ("text", "ignore_case", "ignore_blanks", "memory"):
+            if options[name]:
+                raise ArgumentError(name.replace("_", "-"), problem="is for files, on DuckDB")
+        if self._spark is None:
+            phase("starting Spark")
+            how = {"remote": options["remote"], "verbose": options["verbose"]}
+            session = open_session("xorack diff", input_bytes=bytes_in(*self._inputs), **how)
+            self.enter_context(_quiet_pyspark(verbose=options["verbose"]))
+            self._spark = self.enter_context(session)
+        (spark, is_local), out = self._spark, options["out"]
+        if out is not None:
+            check_empty(spark, out, is_local=is_local)
+        phase(f"reading {names[0]} and {names[1]}")
+        frames = open_frames(spark, names, _read_options(options), is_local=is_local)
+        phase("comparing")
+        given = {name: options[name] for name in ("key", "values", "tolerance")}
+        with compare(*frames, **given, ignore=options["ignore"] or ()) as found:
+            phase("fetching the first rows")
+            rows = found.first(options["limit"]) if options["limit"] else {}
+            why, changes = found.explain(), found.changes()
+            if out is not None:
+                phase(f"writing {out}")
+                write_frames(found, out, is_local=is_local)
+            has_several = found.counts.duplicate_keys_left or found.counts.duplicate_keys_right
+            remarks = [_BY_ORDER] if options["tolerance"] and has_several else []
+            return Result(names, found, changes, why, rows, remarks, out)
 
 
-def _compare_files(
-    phase: _Phase, names: tuple[str, str], options: dict[str, Any]
-) -> tuple[DiffReport, Result]:
+def _compare_files(phase: _Phase, names: tuple[str, str], options: dict[str, Any]) -> Result:
     from xorack.compare.engine import diff_files
     from xorack.compare.options import CompareOptions, connect
 
@@ -257,41 +346,11 @@ def _compare_files(
         phase(f"comparing {names[0]} and {names[1]}")
         found = diff_files(con, names, _read_options(options), CompareOptions(**given))
         rows = found.first() if options["limit"] else {}
+        why, changes = found.explain(), found.changes()
         if out is not None:
             phase(f"writing {out}")
             found.write(out)
-        return found, Result(found.summary(), str(found), rows, found.remarks, out, found.key)
-
-
-def _compare_on_spark(
-    phase: _Phase, names: tuple[str, str], options: dict[str, Any]
-) -> tuple[DiffReport, Result]:
-    from xorack.spark import diff as compare
-    from xorack.spark._diff.inputs import open_frames
-    from xorack.spark._diff.outputs import check_empty, write_frames
-    from xorack.spark.session import bytes_in, open_session
-
-    for name in ("text", "ignore_case", "ignore_blanks", "memory"):
-        if options[name]:
-            raise ArgumentError(name.replace("_", "-"), problem="is for files, on DuckDB")
-    phase("starting Spark")
-    how = {"remote": options["remote"], "verbose": options["verbose"]}
-    session = open_session("xorack diff", input_bytes=bytes_in(*names), **how)
-    with _quiet_pyspark(verbose=options["verbose"]), session as (spark, is_local):
-        out = options["out"]
-        if out is not None:
-            check_empty(spark, out, is_local=is_local)
-        phase(f"reading {names[0]} and {names[1]}")
-        frames = open_frames(spark, names, _read_options(options), is_local=is_local)
-        phase("comparing")
-        given = {name: options[name] for name in ("key", "values", "tolerance")}
-        with compare(*frames, **given, ignore=options["ignore"] or ()) as found:
-            phase("fetching the first rows")
-            rows = found.first(options["limit"]) if options["limit"] else {}
-            if out is not None:
-                phase(f"writing {out}")
-                write_frames(found, out, is_local=is_local)
-            return found, Result(found.summary(), str(found), rows, [], out, found.key)
+        return Result(names, found, changes, why, rows, found.remarks, out)
 
 
 @contextmanager
@@ -299,9 +358,11 @@ def _one_line(*, verbose: bool) -> Iterator[None]:
     """Turn any error into one line and the exit status 2."""
     try:
         yield
+    except click.ClickException:
+        raise
     except ImportError as error:
         text = str(error).rstrip(".")
-        package = "xorack[diff]" if "duckdb" in text else "xorack[spark]"
+        package = f"xorack[{'diff' if re.search('duckdb|yaml', text) else 'spark'}]"
         if package == "xorack[spark]" and find_spec("pyspark") is not None:
             package = "pyspark[connect]"  # Spark Connect lacks a package
         raise _Trouble(f'{text}: pip install "{package}"') from error

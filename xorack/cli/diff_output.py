@@ -2,62 +2,118 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
-from decimal import Decimal
-from itertools import takewhile
-from typing import Any, NamedTuple
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
 
 from xorack.cli import screen
+from xorack.compare.report import Result
+from xorack.compare.values import MAX_CELL, as_json, as_text, excerpts
+from xorack.core.errors import ArgumentError
+from xorack.core.explaining import Explanation
 from xorack.ops.text import printable
+from xorack.web.diff_page import Outcome, render_results, state_of
 
-__all__ = ["Result", "print_json_result", "print_result"]
+__all__ = ["Outcome", "check_page", "print_found", "write_page"]
 
+_COUNTS = ("LEFT", "RIGHT", "EQUAL", "MISSING", "EXTRA", "CHANGED")
 _HEADS = ("CHANGE", "COLUMN", "LEFT", "RIGHT")
-_MAX_CELL = 80
-_BEFORE = 20
-"""Characters that a cut value shows before the first that differs."""
 
 
-class Result(NamedTuple):
-    """The result of a comparison.
+def json_of(result: Result) -> dict[str, Any]:
+    """Return a result as an object of JSON."""
+    return {
+        **dict(zip(("left", "right"), result.names, strict=True)),
+        **result.report.summary(),
+        "changes": {name: change._asdict() for name, change in result.changes.items()},
+        "why": {kind: _json_of_why(why) for kind, why in result.why.items()},
+        "rows": as_json(result.rows),
+        "remarks": result.remarks,
+        "out": result.out,
+    }
 
-    Attributes:
-        summary: The counts and the columns, as JSON.
-        text: The same for people.
-        rows: The first rows of each kind, as `xorack.spark.Difference.first` returns them.
-        remarks: Remarks on columns, a line each.
-        out: The folder that all rows were written to.
-        key: The columns of the key.
+
+def _json_of_why(why: Explanation) -> dict[str, Any]:
+    findings = [
+        {"what": f.what, "share": f.missing, "share_of_all": f.all, "lift": f.lift}
+        for f in why.findings
+    ]
+    return {"sentence": why.sentence, "findings": findings}
+
+
+def check_page(file: str) -> None:
+    """Check that a page can be written, before something is compared.
+
+    Raises:
+        ArgumentError: It cannot, or its name is none of HTML: it would replace other data.
     """
-
-    summary: dict[str, Any]
-    text: str
-    rows: dict[str, list[dict[str, Any]]]
-    remarks: list[str]
-    out: str | None
-    key: Sequence[tuple[str, str]] = ()
+    path = Path(file)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ArgumentError("html", file, "a file whose name ends in .html")
+    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ArgumentError("html", problem=f"{file}: cannot write to it")
 
 
-def print_json_result(left: str, right: str, result: Result) -> None:
-    """Print the result as an object of JSON."""
-    rows = {kind: _json(rows) for kind, rows in result.rows.items()}
-    sides = {"left": left, "right": right}
-    rest = {"rows": rows, "remarks": result.remarks, "out": result.out}
-    screen.print_json({**sides, **result.summary, **rest})
+def write_page(file: str, found: Mapping[str, Outcome]) -> None:
+    """Write the page, whole or not at all."""
+    page = render_results(found).encode("utf-8", "replace")
+    with NamedTemporaryFile(dir=Path(file).parent, suffix=".html", delete=False) as part:
+        part.write(page)
+    os.chmod(part.name, 0o644)
+    os.replace(part.name, file)
 
 
-def print_result(result: Result) -> None:
-    """Print the counts, and a line for each value that differs."""
-    for line in result.text.splitlines():
+def print_found(found: Mapping[str, Outcome], *, as_json: bool) -> None:
+    """Print comparisons by name; of one without a name, nothing but what it found."""
+    for name, one in found.items():
+        table = f"{name}: " if name else ""
+        for remark in [] if isinstance(one, str) else one.remarks:
+            screen.say(f"note: {printable(table + remark)}", error=True)
+        if isinstance(one, str):
+            screen.say(f"error: {printable(table + one)}", error=True)
+    if as_json:
+        objects = {
+            name: {"error": one} if isinstance(one, str) else json_of(one)
+            for name, one in found.items()
+        }
+        is_equal = all(state_of(one) == "equal" for one in found.values())
+        tables = [{"name": name, **of} for name, of in objects.items()]
+        screen.print_json(objects.get("") or {"equal": is_equal, "tables": tables})
+        return
+    if "" not in found:
+        screen.print_rows([_line(*item) for item in found.items()], right={*_COUNTS}, fold=set())
+    for name, one in found.items():
+        if isinstance(one, str) or (name and one.report.equal):
+            continue
+        if name:
+            screen.say(f"\n{printable(name)}:")
+        _print_result(one)
+    results = [one for one in found.values() if not isinstance(one, str)]
+    if any(
+        getattr(one.report.counts, kind) > len(rows)
+        for one in results
+        for kind, rows in one.rows.items()
+    ):
+        screen.say("there are more: --limit prints more, --out writes all", error=True)
+
+
+def _line(name: str, one: Outcome) -> dict[str, str]:
+    counts = {} if isinstance(one, str) else asdict(one.report.counts)
+    numbers = {head: f"{counts[head.lower()]:,}" if counts else "" for head in _COUNTS}
+    return {"TABLE": printable(name), "RESULT": state_of(one), **numbers}
+
+
+def _print_result(result: Result) -> None:
+    """Print the counts, why rows differ, and a line for each value that differs."""
+    lines = result.report.describe(result.changes)
+    for line in [*lines, *(f"  why: {why.sentence}" for why in result.why.values())]:
         screen.say(printable(line))
-    if cells := list(_cells(result.rows, result.key)):
+    if cells := list(_cells(result.rows, result.report.key)):
         screen.say("")
         screen.print_rows(cells, right=set(), fold={*cells[0]} - {"CHANGE"})
-    counts = result.summary["counts"]
-    if any(counts[kind] > len(rows) for kind, rows in result.rows.items()):
-        screen.say("there are more: --limit prints more, --out writes all", error=True)
 
 
 def _cells(
@@ -68,58 +124,16 @@ def _cells(
         for row in rows.get(kind, ()):
             found = {name.lower(): value for name, value in row.get("key", row).items()}
             own = [pair[kind == "extra"].lower() for pair in key]
-            values = [_cell(_text(found[name])) for name in own]
+            values = [_cell(as_text(found[name])) for name in own]
             first = {"CHANGE": kind, **dict(zip(heads, values, strict=True))}
             if kind != "changed":
                 yield {**first, "COLUMN": "", "LEFT": "", "RIGHT": ""}
                 continue
             for name, pair in row["columns"].items():
-                left, right = _excerpts(*map(_text, pair))
+                left, right = map(_cell, excerpts(*pair))
                 yield {**first, "COLUMN": printable(name), "LEFT": left, "RIGHT": right}
                 first = dict.fromkeys(first, "")
 
 
-def _excerpts(left: str, right: str) -> tuple[str, str]:
-    """Cut two long values to where they begin to differ."""
-    if max(len(left), len(right)) <= _MAX_CELL:
-        return _cell(left), _cell(right)
-    same = sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(left, right, strict=False)))
-    begin = max(0, same - _BEFORE)
-    dots = "…" if begin else ""
-    return _cell(dots + left[begin:]), _cell(dots + right[begin:])
-
-
 def _cell(text: str) -> str:
-    return printable(text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 1]}…")
-
-
-def _text(value: Any) -> str:
-    """Return a value as a cell; text that is empty, NULL or has outer blanks is in quotes."""
-    if value is None:
-        return "NULL"
-    plain = _json(value)
-    if not isinstance(plain, str):
-        return json.dumps(plain, ensure_ascii=False)
-    is_clear = plain == plain.strip(" ") and plain not in ("", "NULL")
-    return plain if is_clear else f'"{plain}"'
-
-
-def _json(value: Any) -> Any:
-    """Return a value of Spark as JSON; numbers that JSON lacks, times and binary are text."""
-    if isinstance(value, dict):
-        return {
-            name if isinstance(name, str) else _text(name): _json(v) for name, v in value.items()
-        }
-    if isinstance(value, (list, tuple)):
-        return [_json(one) for one in value]
-    if isinstance(value, float):
-        return value if value - value == 0 else str(value)
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, Decimal):
-        return f"{value:f}"  # str gives 0E-7
-    if isinstance(value, (bytes, bytearray)):
-        return value.hex()
-    return (
-        value.isoformat(*[" "] * hasattr(value, "hour")) if isinstance(value, date) else str(value)
-    )
+    return printable(text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…")

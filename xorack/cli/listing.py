@@ -1,4 +1,4 @@
-"""The command `xorack list`."""
+"""The commands `xorack list` and `xorack windows`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Any
 
 import click
 
+from xorack.aws.clock import milliseconds
 from xorack.cli import screen
 from xorack.cli.options import Duration, Target, json_option, run_option, text_option, with_table
 from xorack.core.checks import MAX_TIMEOUT_SECONDS
 from xorack.core.errors import NotAChainError
 from xorack.ops.listing import ORDERS, ChainFilter, Order, list_chains
 from xorack.ops.run import Run
-from xorack.ops.status import STATUSES
+from xorack.ops.status import STATUSES, ChainStatus
 from xorack.ops.text import printable
+from xorack.ops.windows import stage_table
 
 
 @click.command("list", epilog="Example: xorack list --status open --order deadline --limit 10")
@@ -90,7 +92,6 @@ def list_(run: Run | None, as_json: bool, target: Target, **options: Any) -> int
 
 
 def _none(chosen: ChainFilter, run: Run | None) -> str:
-    """Say that there are no such chains."""
     text = f"no chains of run {printable(run.name)}" if run else "no chains"
     conditions = [f"are {' or '.join(chosen.statuses)}"] if chosen.statuses else []
     if chosen.reason or chosen.older_than_ms or (chosen.prefix and not run):
@@ -107,3 +108,41 @@ def _quoted(text: str) -> str:
         for byte in text.encode()
     )
     return f"$'{''.join(plain)}'"
+
+
+@click.command(epilog="Example: xorack windows raw clean mart --run shop")
+@click.argument("logs", nargs=-1, metavar="[LOG]...")
+@run_option(help="Only windows of this run.")
+@click.option("--limit", type=click.IntRange(min=1), default=48, help="Maximum number of windows.")
+@json_option
+@with_table
+def windows(
+    logs: tuple[str, ...], run: Run | None, limit: int, as_json: bool, target: Target
+) -> int:
+    """List windows over logs by stage, the last ones first.
+
+    A stage is a LOG, by default each, the one that was first opened first. A window is whole; open,
+    with the share of its partitions that have passed its end, and those that lag; late, after its
+    deadline; missing rows; failed; or not open.
+
+    Reads the whole table. With --json, prints one JSON object a window. The exit status is 0:
+    `xorack wait --window` is for schedulers.
+    """
+    invalid: list[NotAChainError] = []
+    chains = target.open().scan(invalid.append, prefix=run.prefix if run else "")
+    now = milliseconds()
+    table = stage_table((ChainStatus(chain, now) for chain in chains), logs, limit)
+    lines = []
+    for head, (run_name, name, cells) in zip(table.heads, table.rows, strict=True):
+        stages = dict(zip(table.logs, cells, strict=True))
+        if as_json:
+            found = {log: one and one.to_json() for log, one in stages.items()}
+            screen.print_json({"run": run_name, "window": name, "stages": found})
+        texts = {log: one.text if one else "not open" for log, one in stages.items()}
+        lines.append({"WINDOW": head, **texts})
+    if lines and not as_json:
+        rows = [{printable(k): printable(text) for k, text in line.items()} for line in lines]
+        screen.print_rows(rows, right=set(), fold={*map(printable, table.logs)})
+    elif not lines and not as_json:
+        screen.say("no windows")
+    return int(screen.print_invalid(invalid) > 0)

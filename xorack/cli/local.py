@@ -62,7 +62,6 @@ def local() -> None:
 def _settings(
     _: click.Context, __: click.Parameter, pairs: tuple[str, ...]
 ) -> dict[str, str] | None:
-    """Read NAME=VALUE pairs."""
     for pair in pairs:
         if "=" not in pair:
             raise click.BadParameter(f"{pair!r}, expected NAME=VALUE")
@@ -166,20 +165,16 @@ def events(follow: bool) -> None:
     Each is a line of JSON, as EventBridge delivers it. Several readers may follow: each gets all
     events.
     """
+    running, seen = background.find(), 0
     try:
-        _print_events(background.find(), follow)
+        while True:
+            arrived, seen = running.events(seen)
+            for event in arrived:
+                click.echo(json.dumps(event))
+            if not follow:
+                return
+            sys.stdout.flush()
+            time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         if not follow:
             raise
-
-
-def _print_events(running: Background, follow: bool) -> None:
-    seen = 0
-    while True:
-        arrived, seen = running.events(seen)
-        for event in arrived:
-            click.echo(json.dumps(event))
-        if not follow:
-            return
-        sys.stdout.flush()
-        time.sleep(_POLL_SECONDS)

@@ -29,7 +29,6 @@ class Number(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number."""
         number: float = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail("nan is not a number", param, ctx)
@@ -42,7 +41,6 @@ class Duration(Number):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return seconds."""
         text = str(value)
         parts = _DURATION_PART.findall(text)
         if parts and not _DURATION_PART.sub("", text).strip():
@@ -71,7 +69,6 @@ class Target:
     retention_days: int | None = None
 
     def client(self, service: str) -> Any:
-        """Create a boto3 client."""
         try:
             return make_client(service, **({"region_name": self.region} if self.region else {}))
         except ValueError as error:  # botocore's error for an invalid region or endpoint
@@ -85,7 +82,6 @@ class Target:
             raise click.ClickException(f"{error}: name yours with --stack{alternative}") from error
 
     def open(self) -> DynamoDBStore:
-        """Open the table."""
         if self.table is not None:
             return open_table(self.table, self.client("dynamodb"))
         outputs = self.find_stack(", or its table with --table")
@@ -145,7 +141,6 @@ def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str 
 
 
 def _run(_: click.Context, __: click.Parameter, value: str | None) -> Run | None:
-    """Check a run's name."""
     try:
         return None if value is None else Run(value)
     except ArgumentError as error:

@@ -40,7 +40,6 @@ def can_redraw(out: Console) -> bool:
 
 
 def say(text: str, *, error: bool = False) -> None:
-    """Print a line to stdout, or to stderr for an error."""
     print(text, file=sys.stderr if error else sys.stdout)
 
 
@@ -58,7 +57,6 @@ def ask(question: str) -> bool:
 
 
 def print_invalid(errors: Collection[NotAChainError]) -> int:
-    """Print the errors of items that are not chains, and return their number."""
     for error in errors:
         say(f"error: {printable(str(error))}", error=True)
     return len(errors)
@@ -71,7 +69,6 @@ def print_json(value: Any) -> None:
 
 
 def cells(status: ChainStatus) -> dict[str, str]:
-    """Format a chain as the cells of a table, by the heads of the columns."""
     chain = status.chain
     time_left = ""
     if status.deadline is not None:

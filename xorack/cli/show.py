@@ -18,9 +18,8 @@ from xorack.cli.options import (
     with_table,
 )
 from xorack.client.names import Candidate
-from xorack.ops.among import candidates_in
 from xorack.ops.dead_letters import Selector
-from xorack.ops.explain import explain_run, names_in, run_facts
+from xorack.ops.explain import candidates_in, explain_run, names_in, run_facts
 from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus, read_status
 
@@ -97,7 +96,6 @@ def _print(
     as_json: bool,
     letters: list[str] | None = None,
 ) -> None:
-    """Print a chain, with the names of its outstanding units and its dead letters."""
     tag, units = status.chain.tag, status.outstanding
     names = {**status.partitions, **names_in(units, candidates, *(root or (tag,)))}
     if as_json:

@@ -1,4 +1,4 @@
-"""Waiting for the end of chains, and the output of `xorack wait`."""
+"""The command `xorack wait`, and polls until the end for `xorack watch`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,21 @@ import math
 import time
 from collections.abc import Callable
 
+import click
+
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.cli import screen
 from xorack.cli.error_messages import explain
+from xorack.cli.options import (
+    Chains,
+    Duration,
+    Target,
+    interval_option,
+    json_option,
+    text_option,
+    with_run,
+    with_table,
+)
 from xorack.core.errors import StateError, UnavailableError
 from xorack.ops.run import ChainCounts, Run
 from xorack.ops.text import plural, printable
@@ -20,13 +32,51 @@ _PAUSE = 9
 """Least length of a pause, in lengths of the poll before: reads take a tenth of the time."""
 
 
-def run_wait(
-    watcher: ChainWatcher, interval_seconds: float, timeout_seconds: float, *, as_json: bool
+@click.command(epilog="Example: xorack wait --run 2026-01-31 --chains 5000 --timeout 3600")
+@with_run
+@interval_option
+@click.option(
+    "--timeout",
+    "timeout_seconds",
+    type=Duration(min=0),
+    default=math.inf,
+    show_default=False,
+    metavar="TIME",
+    help="Give up after this time: seconds, or 30m, 2h, 1d; 0 polls once.  [default: never]",
+)
+@text_option("--window", metavar="RUN/LOG/WINDOW", help="A window over a log, instead of TAGs.")
+@json_option
+@with_table
+def wait(
+    chains: Chains,
+    window: str | None,
+    as_json: bool,
+    target: Target,
+    interval_seconds: float,
+    timeout_seconds: float,
 ) -> int:
-    """Wait until the watched chains have ended, print a summary and return the exit status.
+    """Wait until chains have ended, then print their counts.
 
-    `interval_seconds` is the least time between polls.
+    For schedulers: prints one line, or with --json one JSON object. Names the first failed chains
+    with their reasons, on stderr or in the object.
+
+    With TAGs: until these chains have ended. Waits for a chain that does not exist yet.
+
+    With --run and --chains: until that many chains of the run have ended; more chains are an
+    error. Without --chains: until the run has a chain and none is unfinished. This is not exact,
+    since messages that are still in the queue may create more chains.
+
+    With --window: until the window is whole. Names the partitions that lag. LOG/WINDOW without
+    the run is looked for in the whole table.
+
+    Exit status: 0 if all are acked; 1 if one failed, for missing rows, or for an error; 3 after the
+    time-out.
     """
+    if bool(chains.tags) + (chains.run is not None) + (window is not None) != 1:
+        raise click.UsageError("expected one of TAG, --run and --window")
+    store = target.open()
+    if window is not None:
+        return _wait_for_window(store, window, interval_seconds, timeout_seconds, as_json)
     said: set[str] = set()
 
     def show(update: WatchUpdate, error: str) -> None:
@@ -36,6 +86,7 @@ def run_wait(
                 screen.say(f"{printable(tag)} does not exist yet: waiting for it", error=True)
         said.update(update.not_found)
 
+    watcher = ChainWatcher(store, chains.tags, limit=1, run=chains.run)
     update = poll_to_end(watcher, interval_seconds, show, timeout_seconds)
     print_summary(update, as_json=as_json)
     if not update.done:
@@ -43,14 +94,14 @@ def run_wait(
     return exit_status(update)
 
 
-def run_window(
-    store: DynamoDBStore, window: str, times: tuple[float, float], *, as_json: bool
+def _wait_for_window(
+    store: DynamoDBStore,
+    window: str,
+    interval_seconds: float,
+    timeout_seconds: float,
+    as_json: bool,
 ) -> int:
-    """Wait until a window is whole, say which partitions lag, and return the exit status.
-
-    `times` are the least seconds between polls, and those until it gives up.
-    """
-    interval_seconds, timeout_seconds = times
+    """Wait until a window is whole, say which partitions lag, and return the exit status."""
     give_up = time.monotonic() + timeout_seconds
     tags = [window]
     while window.count("/") < 2:
@@ -74,7 +125,9 @@ def run_window(
         if as_json:
             screen.print_json({**status.to_json(), "lagging": shown.lagging})
         else:
-            which = "whole" if shown.state == "whole" else f"{shown.lag()} lag"
+            failed = status.reason if status.chain.status == "failed" else ""
+            parts = failed, shown.lag() and f"{shown.lag()} lag"
+            which = "whole" if shown.state == "whole" else ", ".join(filter(None, parts))
             screen.say(printable(f"{tags[0]}: {which}"))
             if status.note_text:
                 screen.say(printable(status.note_text), error=True)
@@ -115,7 +168,6 @@ def poll_to_end(
 
 
 def say_retrying(error: str) -> None:
-    """Print why a poll failed, if it did."""
     if error:
         screen.say(f"retrying: {printable(error)}", error=True)
 

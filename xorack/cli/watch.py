@@ -1,4 +1,4 @@
-"""The output of `xorack watch`: a live table on a terminal, elsewhere a line for each change."""
+"""The command `xorack watch`: a live table on a terminal, elsewhere a line for each change."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from datetime import datetime, timezone
 from typing import Any
 
+import click
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -16,8 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from xorack.cli import screen
+from xorack.cli.options import Chains, Target, interval_option, json_option, with_run, with_table
 from xorack.cli.wait import exit_status, poll_to_end, print_summary, say_retrying, summary
 from xorack.core.event import rfc3339
+from xorack.ops.snapshot import MAX_CHAINS
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural, printable
 from xorack.ops.watch import ChainWatcher, WatchUpdate
@@ -27,29 +30,56 @@ _OTHER_LINES = 4
 _URGENCY_COLOURS = {"ok": "", "soon": "yellow", "late": "red"}
 
 
-def run_watch(watcher: ChainWatcher, interval_seconds: float, *, as_json: bool) -> int:
-    """Watch until all named chains, or those of a run, have ended; else for ever.
+@click.command(epilog="Example: xorack watch order/17 order/18 && echo all done")
+@with_run
+@interval_option
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_CHAINS),
+    default=20,
+    help="Maximum number of chains to watch without TAG.",
+)
+@json_option
+@with_table
+def watch(
+    chains: Chains, interval_seconds: float, limit: int, as_json: bool, target: Target
+) -> int:
+    """Watch the progress of chains.
 
-    Returns the exit status: 1 if one of the chains failed. `interval_seconds` is the least time
-    between polls.
+    Draws a live table on a terminal; prints a line for each change elsewhere.
 
-    Raises:
-        BrokenPipeError: The reader of the output is gone.
+    Without TAG: the unfinished chains with the nearest deadlines, until Ctrl-C (exit status 0).
+    With TAGs: these chains, until all have ended; the exit status is 1 if one of them failed.
+    Waits for a chain that does not exist yet. With --json, prints one JSON object a change.
+
+    With --run: the chains of the run with the nearest deadlines, until the run has ended; then
+    prints its counts. The exit status is 1 if a chain of the run failed. For --chains, see `xorack
+    wait --help`.
     """
-    out = screen.console()
-    if as_json or not screen.can_redraw(out):
-        show = functools.partial(_print_update, set(), as_json)
-        update = poll_to_end(watcher, interval_seconds, show)
-    else:
-        with Live(console=out, auto_refresh=False) as live:
-            update = poll_to_end(
-                watcher,
-                interval_seconds,
-                lambda update, error: live.update(_draw(update, error, *out.size), refresh=True),
-            )
+    watcher = ChainWatcher(target.open(), chains.tags, limit, chains.run)
+    try:
+        update = _watch(watcher, interval_seconds, as_json)
+    except KeyboardInterrupt:
+        if any(chains):
+            raise
+        return 0
     if update.run:
         print_summary(update, as_json=as_json)
     return exit_status(update)
+
+
+def _watch(watcher: ChainWatcher, interval_seconds: float, as_json: bool) -> WatchUpdate:
+    """Poll and draw, or print, until all chains that are watched have ended."""
+    out = screen.console()
+    if as_json or not screen.can_redraw(out):
+        show = functools.partial(_print_update, set(), as_json)
+        return poll_to_end(watcher, interval_seconds, show)
+    with Live(console=out, auto_refresh=False) as live:
+        return poll_to_end(
+            watcher,
+            interval_seconds,
+            lambda update, error: live.update(_draw(update, error, *out.size), refresh=True),
+        )
 
 
 def _print_update(warned: set[str], as_json: bool, update: WatchUpdate, error: str) -> None:
@@ -99,7 +129,6 @@ def _line(status: ChainStatus) -> str:
 
 
 def _draw(update: WatchUpdate, error: str, width: int, height: int) -> Group:
-    """Draw the table in the size of the terminal."""
     chains = [*update.snapshot.chains, *update.ended]
     room = max(1, height - _OTHER_LINES)
     parts: list[Text | Table] = [_head(update)]

@@ -27,7 +27,7 @@ from xorack.cli.options import (
 )
 from xorack.core.errors import NotRunningError
 from xorack.local import background
-from xorack.ops.among import candidates_in
+from xorack.ops.explain import candidates_in
 from xorack.web.page.server import WebServer
 from xorack.web.page.site import DeadLetters, Site
 

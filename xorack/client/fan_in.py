@@ -47,7 +47,6 @@ class _Reader:
             raise ArgumentError("tags", self.tags, "a prefix of tags, or a function of a tag")
 
     def read(self, message: Mapping[str, Any], required: bool = False) -> Token | None:
-        """Return the token of a message; None without one."""
         for layer in layers(message, bodies=self.bodies):
             field = layer.get(self.name) if self.bodies else None
             for value in (_attribute(layer, self.name), field):

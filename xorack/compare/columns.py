@@ -140,7 +140,8 @@ def limits(
         side: The left side.
         pairs: The compared values.
         tolerance: One for all columns that it suits, or one a column.
-        kind_of: Returns ``number``, ``time`` or the name of another type for a pair.
+        kind_of: Returns ``number``, ``integer``, ``time`` or the name of another type for a pair.
+            Integers have a limit only by name.
     """
     if tolerance is None:
         return {}
@@ -154,7 +155,8 @@ def limits(
         if pair is None:
             problem = f"column {name} is not among the compared values"
             raise ArgumentError("tolerance", problem=problem)
-        if (kind := kind_of(pair)) != _suits(limit):
+        kind = kind_of(pair)
+        if ("number" if kind == "integer" else kind) != _suits(limit):
             needs = {"number": "float, double, decimal", "time": "dates and times; no unit is for"}
             raise ColumnsError(
                 f"column {name} is of the type {kind}: a tolerance of {given} is for "

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from xorack.compare.columns import Limit, balanced
+from xorack.compare.columns import balanced
+from xorack.compare.compared import Value
 from xorack.compare.inputs import Input
+from xorack.compare.report import Change
 from xorack.compare.texts import quoted
 from xorack.core.errors import StateError
 
-__all__ = ["Comparison", "Found", "Value"]
+__all__ = ["KIND_SQL", "Comparison", "Found"]
 
 _BUCKETS = 1 << 16
 _SAMPLE_ROWS = 2048
@@ -25,19 +27,9 @@ _SAMPLED_FROM_ROWS = 100_000
 _KEPT_ROWS = 500_000
 """Rows of both sides that are kept as a table of pairs; more are read again for what is shown."""
 _ROWS_OF_KEY = ("lefts", "rights")
-_KINDS = {"missing": "r IS NULL", "extra": "l IS NULL", "changed": "l AND r AND differs"}
+KIND_SQL = {"missing": "r IS NULL", "extra": "l IS NULL", "changed": "l AND r AND differs"}
 _MANY = 0.5
 """The share of rows in buckets that differ from which all rows are joined."""
-
-
-class Value(NamedTuple):
-    """A compared column: its names and forms on both sides, and its tolerance."""
-
-    names: tuple[str, str]
-    forms: tuple[str, str]
-    has_weak_hash: bool = False
-    limit: Limit | None = None
-    is_date: bool = False
 
 
 class Found(NamedTuple):
@@ -47,7 +39,7 @@ class Found(NamedTuple):
     extra: int
     changed: int
     duplicates: tuple[int, ...]
-    columns: dict[str, int]
+    columns: dict[str, Change]
     unique: bool
     condition: str
     is_kept: bool
@@ -109,9 +101,9 @@ class Comparison:
             rows = f"SELECT {self._bucket(side)} AS b, {row} AS h FROM side{side}"
             sums = "count(*) AS n, sum((h >> 1)::BIGINT) AS s"  # a HUGEINT: it does not overflow
             digests = f"SELECT b, {sums} FROM ({rows}) GROUP BY b"
-            self._keep(f"digests{side}", digests)
+            self.keep(f"digests{side}", digests)
         differ = " OR ".join(f"l.{of} IS DISTINCT FROM r.{of}" for of in ("n", "s"))
-        self._keep(
+        self.keep(
             "buckets",
             "SELECT b, coalesce(l.n, 0) AS n0, "
             f"coalesce(r.n, 0) AS n1 FROM digests0 l FULL JOIN digests1 r USING (b) WHERE {differ}",
@@ -142,7 +134,10 @@ class Comparison:
         columns = [f"{v.forms[side]} AS k{i}" for i, v in enumerate(self.keys)]
         columns += [f"{v.forms[side]} AS v{i}" for i, v in enumerate(self.values)]
         columns += [
-            f"{quoted(v.names[side])} AS t{i}" for i, v in enumerate(self.values) if v.limit
+            # The difference of two unsigned integers may be none.
+            f"{quoted(v.names[side])}{'::HUGEINT' * v.is_integer} AS t{i}"
+            for i, v in enumerate(self.values)
+            if v.limit
         ]
         if wide:
             held = ", ".join(
@@ -150,28 +145,20 @@ class Comparison:
             )
             columns.append(f"struct_pack({held}) AS w")
         condition = condition.replace("{bucket}", self._bucket(side))
+        condition = condition.replace("{hash}", self.hash(side, self.keys))
         return f"SELECT true AS p, {', '.join(columns)} FROM side{side} {condition}"
 
     def _differences(self, left: str, right: str) -> list[str]:
         """Return SQL for each value that is true where two rows differ in it."""
-        return [self._differs(i, v, left, right) for i, v in enumerate(self.values)]
+        return [value.differs(i, left, right) for i, value in enumerate(self.values)]
 
-    def _differs(self, i: int, value: Value, left: str, right: str) -> str:
-        differs = f"{left}v{i} IS DISTINCT FROM {right}v{i}"
-        if value.limit is None:
-            return differs
-        kind, amount = value.limit
-        a, b = f"{left}t{i}", f"{right}t{i}"
-        if kind == "seconds":
-            micros = [f"epoch_us(({of})::TIMESTAMP)" for of in (a, b)]
-            within = f"abs({micros[0]} - {micros[1]}) <= {amount * 1e6!r}"
-        elif kind == "relative":
-            a, b = f"({a})::DOUBLE", f"({b})::DOUBLE"
-            most = f"{amount!r} * greatest(abs({a}), abs({b}))"
-            within = f"isfinite({a}) AND isfinite({b}) AND abs({a} - {b}) <= {most}"
-        else:
-            within = f"TRY(abs({a} - {b}))::DOUBLE <= {amount!r}"
-        return f"({differs} AND NOT coalesce({within}, false))"
+    def _details(self, left: str, right: str) -> list[str]:
+        """Return SQL of what is told of values that differ, as columns."""
+        return [
+            f"CASE WHEN c{i} THEN {sql} END AS {name}{i}"
+            for i, value in enumerate(self.values)
+            for name, sql in value.details(f"{left}v{i}", f"{right}v{i}").items()
+        ]
 
     def _joined(self, left: str, right: str, kind: str = "FULL", *, wide: bool = False) -> str:
         """Return SQL of pairs of rows by a join: for keys that are unique."""
@@ -179,6 +166,7 @@ class Comparison:
         on, differences = self.same_keys("l", "r"), self._differences("l.", "r.")
         columns = [f"{differs} AS c{i}" for i, differs in enumerate(differences)]
         changed = _or([f"c{i}" for i in range(len(columns))])
+        columns += self._details("l.", "r.")
         rows = ["l.w AS lw, r.w AS rw"] * wide
         more = ["(l.p)::INTEGER AS lefts, (r.p)::INTEGER AS rights, 1 AS n"] * wide
         chosen = ", ".join([*keys, *columns, *rows, *more])
@@ -191,9 +179,6 @@ class Comparison:
         """Return SQL of pairs of rows, whose keys may have several: equal ones cancel out first."""
         keys = [f"k{i}" for i in range(len(self.keys))]
         values = [f"v{i}" for i in range(len(self.values))]
-        # Columns with a tolerance come last: the others tell which rows belong together.
-        order = sorted(range(len(values)), key=lambda i: self.values[i].limit is not None)
-        by_value = f"ORDER BY {', '.join(f'v{i}' for i in order)}" if values else ""
         k, kv = ", ".join(keys), ", ".join([*keys, *values])
         raw = [f"t{i}" for i, value in enumerate(self.values) if value.limit]
         sides = []
@@ -208,25 +193,60 @@ class Comparison:
             f"FROM ({' UNION ALL BY NAME '.join(sides)})"
         )
         same = f"SELECT *, count(*) OVER (PARTITION BY {kv}, copy) > 1 AS same FROM ({copies})"
+        near, order = self._near(same, keys)
+        place = ", ".join([*keys, "same", *["near"] * (near != same)])
+        by_value = f"ORDER BY {', '.join(order)}" if order else ""
         numbered = (
-            f"SELECT *, row_number() OVER (PARTITION BY {k}, same, s {by_value}) AS n FROM ({same})"
+            f"SELECT *, row_number() OVER (PARTITION BY {place}, s {by_value}) AS n FROM ({near})"
         )
         firsts = [
-            f"any_value({of}) FILTER (s = {s}) AS {'lr'[s]}{of}" for s in (0, 1) for of in values
+            f"any_value(CASE WHEN s = {s} THEN {of} END) AS {'lr'[s]}{of}"
+            for s in (0, 1)
+            for of in values
         ]
         firsts += [f"any_value({a}{of}) AS {a}{of}" for a in "lr" for of in [*raw, *["w"] * wide]]
         grouped = (
             f"SELECT {', '.join([k, *firsts])}, n, any_value(lefts) AS lefts, any_value(rights) AS "
             "rights, bool_or(s = 0) OR NULL AS l, bool_or(s = 1) OR NULL AS r "
-            f"FROM ({numbered}) GROUP BY {k}, same, n"
+            f"FROM ({numbered}) GROUP BY {place}, n"
         )
         differences = [f"{d} AS c{i}" for i, d in enumerate(self._differences("l", "r"))]
         changed = _or([f"c{i}" for i in range(len(values))])
-        kept = ", ".join([k, "n", "lefts", "rights", "l", "r", *differences, *["lw, rw"] * wide])
+        told = [*differences, *self._details("l", "r"), *["lw, rw"] * wide]
+        kept = ", ".join([k, "n", "lefts", "rights", "l", "r", *told])
         return (
             f"SELECT *, l IS NULL OR r IS NULL OR {changed} AS differs FROM (SELECT {kept} FROM "
             f"({grouped}))"
         )
+
+    def _near(self, rows: str, keys: Sequence[str]) -> tuple[str, list[str]]:
+        """Return SQL that tells which rows have a near one on the other side; and how to sort them.
+
+        Without limits, it is the SQL that is given. Rows of one key whose values with a limit are
+        not further from each other than it, one after another, are a group: in it, rows of both
+        sides are near by their rank.
+        """
+        limited = {i: value.limit for i, value in enumerate(self.values) if value.limit}
+        order = [f"v{i}" for i in range(len(self.values)) if i not in limited]
+        place = [*keys, "same", *order]
+        for i, limit in limited.items():
+            x = self.values[i].number(f"v{i}")
+            most = f"{limit.amount * (1 + 1e-9) + 1e-12!r}"  # the values are compared exactly later
+            if limit.kind == "relative":
+                most += " * greatest(abs(x), abs(before))"
+            part = f"OVER (PARTITION BY {', '.join(place)} ORDER BY x)"
+            rows = f"SELECT *, lag(x) {part} AS before FROM (SELECT *, {x} AS x FROM ({rows}))"
+            gap = f"x IS DISTINCT FROM before AND NOT coalesce(abs(x - before) <= {most}, false)"
+            group = f"count(*) FILTER ({gap}) {part} AS near{i}"
+            rows = f"SELECT * EXCLUDE (x, before), {group} FROM ({rows})"
+            place.append(f"near{i}")
+        if not limited:
+            return rows, order
+        order += [f"near{i}" for i in limited] + [f"v{i}" for i in limited]
+        part = ", ".join(place)
+        rank = f"row_number() OVER (PARTITION BY {part}, s ORDER BY {', '.join(order)}) AS place"
+        near = f"count(*) OVER (PARTITION BY {part}, place) > 1 AS near"
+        return f"SELECT *, {near} FROM (SELECT *, {rank} FROM ({rows}))", order
 
     def _is_unique(self, within: Sequence[int], condition: str) -> bool:
         """Return true if no side has a key twice.
@@ -245,31 +265,51 @@ class Comparison:
         relation = f"({self.pairs(condition, unique=unique, wide=False, kind='INNER')})"
         if sum(within) <= _KEPT_ROWS:
             whole = self.pairs(condition, unique=unique)
-            self._keep("kept", whole)
+            self.keep("kept", whole)
             relation = "kept"
-        flags = ["differs", *(f"c{i}" for i in range(len(self.values)))]
+        of_values = [
+            f"{name}{i}"
+            for i, value in enumerate(self.values)
+            for name in ("c", "a", "b", *["g"] * (value.unit is not None))
+        ]
         if unique:  # an inner join is cheaper, and the rows without a partner are the others
-            numbers = ["count(*)", *(f"count(nullif({flag}, false))" for flag in flags)]
-            sql = f"SELECT {', '.join(numbers)} FROM {relation} WHERE l AND r"
-            pairs, changed, *columns = self.all(sql)[0]
+            numbers = [
+                f"max({of})" if of[0] == "g" else f"count(nullif({of}, false))"
+                for of in ("differs", *of_values)
+            ]
+            sql = f"SELECT count(*), {', '.join(numbers)} FROM {relation} WHERE l AND r"
+            pairs, changed, *told = self.all(sql)[0]
             missing, extra, duplicates = within[0] - pairs, within[1] - pairs, [0, 0]
         else:
-            numbers = [f"count(*) FILTER ({_KINDS[kind]})" for kind in ("missing", "extra")]
+            numbers = [f"count(*) FILTER ({KIND_SQL[kind]})" for kind in ("missing", "extra")]
             numbers += [
-                f"count(DISTINCT {self._key}) FILTER (differs AND {of} > 1)" for of in _ROWS_OF_KEY
+                f"count(DISTINCT {self.key}) FILTER (differs AND {of} > 1)" for of in _ROWS_OF_KEY
             ]
-            numbers += [f"count(*) FILTER (l AND r AND {flag})" for flag in flags]
+            numbers += [
+                f"max(CASE WHEN l AND r THEN {of} END)"
+                if of[0] == "g"
+                else f"count(CASE WHEN l AND r AND {of} THEN 1 END)"
+                for of in ("differs", *of_values)
+            ]
             sql = f"SELECT {', '.join(numbers)} FROM {relation}"
             missing, extra, *duplicates = (row := self.all(sql)[0])[:4]
-            changed, *columns = row[4:]
-        names = [value.names[0] for value in self.values]
+            changed, *told = row[4:]
+        rest = iter(told)
+        columns = {
+            v.names[0]: Change(
+                next(rest), next(rest), next(rest), next(rest) if v.unit is not None else None,
+                v.unit or "",
+            )
+            for v in self.values
+        }  # fmt: skip
         return Found(
-            missing, extra, changed, tuple(duplicates), dict(zip(names, columns, strict=True)),
-            unique, condition, relation == "kept",
+            missing, extra, changed, tuple(duplicates), columns, unique, condition,
+            relation == "kept",
         )  # fmt: skip
 
     @property
-    def _key(self) -> str:
+    def key(self) -> str:
+        """SQL of the forms of a key in one value."""
         return f"struct_pack({', '.join(f'k{i} := k{i}' for i in range(len(self.keys)))})"
 
     def same_keys(self, left: str, right: str, by: str = "IS NOT DISTINCT FROM") -> str:
@@ -278,8 +318,12 @@ class Comparison:
 
     def first_keys(self, relation: str, limit: int) -> str:
         """Return SQL of the first keys of each kind and column among pairs of rows."""
-        firsts = [f"min({self._key}, {limit}) FILTER ({of})" for of in _KINDS.values()]
-        firsts += [f"[min({self._key}) FILTER (l AND r AND c{i})]" for i in range(len(self.values))]
+        firsts = [f"min({self.key}, {limit}) FILTER ({of})" for of in KIND_SQL.values()]
+        # With FILTER, the time to plan it grows with the square of the number of columns.
+        firsts += [
+            f"[min(CASE WHEN l AND r AND c{i} THEN {self.key} END)]"
+            for i in range(len(self.values))
+        ]
         keys = f"flatten([{', '.join(f'coalesce({of}, [])' for of in firsts)}])"
         return f"SELECT unnest({keys}, max_depth := 2) FROM {relation}"
 
@@ -291,32 +335,33 @@ class Comparison:
         known = " AND ".join(f"k{i} IS NOT NULL" for i in range(len(self.keys)))
         for side, values in ((0, self.values), (1, [])):  # the right has only extra rows to add
             rows = f"FROM ({self._side(side, found.condition)}) WHERE {known} LIMIT {_SAMPLE_ROWS}"
-            self._keep(f"sample{side}", rows)
+            self.keep(f"sample{side}", rows)
             part = replace(self, values=values)
             keys = part.first_keys(f"({part._pairs_of(f'sample{side}', found)})", limit)
-            self._keep(f"chosen{side}", keys + " EXCEPT FROM chosen0" * side)
+            self.keep(f"chosen{side}", keys + " EXCEPT FROM chosen0" * side)
         # In two parts, as the keys of each side's first rows are near to each other.
         parts = (self._pairs_of(f"chosen{side}", found, wide=True) for side in (0, 1))
-        self._keep("near", " UNION ALL ".join(parts))
+        self.keep("near", " UNION ALL ".join(parts))
         flags = [f"coalesce(bool_or(l AND r AND c{i}), false)" for i in range(len(self.values))]
-        numbers = [*(f"count(*) FILTER ({of})" for of in _KINDS.values()), *flags]
+        numbers = [*(f"count(*) FILTER ({of})" for of in KIND_SQL.values()), *flags]
         counts = self.all(f"SELECT {', '.join(numbers)} FROM near")[0]
         few = [n < min(limit, of) for n, of in zip(counts[:3], found[:3], strict=True)]
         unseen = [
             value
             for value, seen in zip(self.values, counts[3:], strict=True)
-            if found.columns[value.names[0]] and not seen
+            if found.columns[value.names[0]].rows and not seen
         ]
         if any(few) or unseen:
             values = unseen if found.unique and not few[2] else self.values
             part = replace(self, values=values)
             pairs = part.pairs(found.condition, unique=found.unique, wide=False)
             more = part.first_keys(f"({pairs})", limit)
-            self._keep("chosen", f"{more} UNION FROM chosen0 UNION FROM chosen1")
-            self._keep("near", self._pairs_of("chosen", found, "IS NOT DISTINCT FROM", wide=True))
+            self.keep("chosen", f"{more} UNION FROM chosen0 UNION FROM chosen1")
+            self.keep("near", self._pairs_of("chosen", found, "IS NOT DISTINCT FROM", wide=True))
         return "near"
 
-    def _keep(self, name: str, sql: str) -> None:
+    def keep(self, name: str, sql: str) -> None:
+        """Keep rows as a table."""
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
 
     def _pairs_of(self, keys: str, found: Found, by: str = "=", *, wide: bool = False) -> str:

@@ -7,8 +7,17 @@ from typing import Any
 
 from xorack.compare import texts
 from xorack.compare.columns import Side, limits, match
-from xorack.compare.comparison import Comparison, Value
-from xorack.compare.forms import FLOATS, TIMES, canonical_forms, has_weak_hash, shown
+from xorack.compare.compared import Value
+from xorack.compare.comparison import Comparison
+from xorack.compare.forms import (
+    FLOATS,
+    INTEGERS,
+    TIMES,
+    canonical_forms,
+    digits,
+    has_weak_hash,
+    shown,
+)  # fmt: skip
 from xorack.compare.found import FileDifference
 from xorack.compare.inputs import Input, ReadOptions, open_inputs
 from xorack.compare.messages import one_line, reading
@@ -45,7 +54,11 @@ def diff_files(
     count = len(matched.keys)
     given = limits(sides[0], matched.values, options.tolerance, _kind_of(pairs, types))
     values = [
-        one._replace(limit=given.get(one.names[0]), is_date=of[0].id in TIMES)
+        one._replace(
+            limit=given.get(one.names[0]),
+            unit=_unit(of),
+            is_integer=all(type_.id in INTEGERS for type_ in of),
+        )
         for one, of in zip(compared[count:], types[count:], strict=True)
     ]
     changed_types = {
@@ -60,8 +73,9 @@ def diff_files(
         totals[0], totals[1], totals[0] - kinds[0] - kinds[2], *kinds, *found.duplicates
     )
     key_names = tuple((left.name, right.name) for left, right in matched.keys)
+    changed = by_rows({name: of.rows for name, of in found.columns.items()})
     return FileDifference(
-        counts, by_rows(found.columns), matched.left_only, matched.right_only, key_names,
+        counts, changed, matched.left_only, matched.right_only, key_names,
         changed_types, remarks, comparison, found, options.limit,
     )  # fmt: skip
 
@@ -129,14 +143,22 @@ def _compared(pair: Any, types: tuple[Any, Any], options: CompareOptions) -> Val
     return Value((pair[0].name, pair[1].name), (made[0], made[1]))
 
 
+def _unit(types: tuple[Any, Any]) -> str | None:
+    """Return the unit of differences of two types, empty for numbers; None if there are none."""
+    if types[0] == types[1] and types[0].id in TIMES:
+        return "s"
+    return "" if all(of.id in FLOATS or digits(of) for of in types) else None
+
+
 def _kind_of(pairs: Sequence[Any], types: Sequence[tuple[Any, Any]]) -> Callable[[Any], str]:
     of_column = {pair[0].name: of for pair, of in zip(pairs, types, strict=True)}
 
     def kind_of(pair: tuple[Column, Column]) -> str:
         ids = {of.id for of in of_column[pair[0].name]}
-        is_number = ids & (FLOATS | {"decimal"})
-        return (
-            "number" if is_number else "time" if ids <= TIMES else shown(of_column[pair[0].name][0])
-        )
+        if ids & (FLOATS | {"decimal"}):
+            return "number"
+        known = {"integer": INTEGERS, "time": TIMES}
+        other = shown(of_column[pair[0].name][0])
+        return next((kind for kind, of in known.items() if ids <= of), other)
 
     return kind_of

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xorack.compare.comparison import Comparison, Found
+from xorack.compare.comparison import KIND_SQL, Comparison, Found
 from xorack.compare.forms import TIMES, is_nested
-from xorack.compare.report import KINDS, DiffReport
+from xorack.compare.report import KINDS, Change, DiffReport
 from xorack.compare.texts import quoted
+from xorack.compare.values import as_json
+from xorack.compare.why import COLUMNS, ROWS, Looked, explain_kinds
+from xorack.core.explaining import Explanation, Term
 
 __all__ = ["FileDifference"]
 
@@ -44,12 +47,13 @@ class FileDifference(DiffReport):
         flags = [f"c{i}" for i in range(len(of.values))]
         firsts = of.first_keys(relation, self._limit)
         sql = (
-            f"SELECT l, r, {', '.join([*columns, *flags])} FROM {relation} AS p "
+            f"SELECT l, r, lefts > 1 OR rights > 1, {', '.join([*columns, *flags])} FROM "
+            f"{relation} AS p "
             f"SEMI JOIN ({firsts}) AS k ON ({of.same_keys('p', 'k')}) WHERE differs "
             f"ORDER BY {order}"
         )
         unseen = set(self.changed_columns)
-        for has_left, has_right, *values in of.all(sql):
+        for has_left, has_right, several, *values in of.all(sql):
             ends = len(of.types[0]), len(of.types[0]) + len(of.types[1])
             left = _row(of.types[0], values[: ends[0]])
             right = _row(of.types[1], values[ends[0] : ends[1]])
@@ -64,8 +68,61 @@ class FileDifference(DiffReport):
                 unseen -= {name for name, _ in names}
                 shown_key = {v.names[0]: left[v.names[0]] for v in of.keys}
                 pair = {name: [left[name], right[other]] for name, other in names}
-                rows["changed"].append({"key": shown_key, "columns": pair})
+                whole = {"left": left, "right": right} if several else {}
+                rows["changed"].append({"key": shown_key, "columns": pair, **whole})
         return rows
+
+    def changes(self) -> dict[str, Change]:
+        """Return what is told of columns that differ."""
+        return {name: self._found.columns[name] for name in self.changed_columns}
+
+    def explain(self) -> dict[str, Explanation]:
+        """Say what the rows of each kind have in common, and all others do not.
+
+        Some 10,000 rows of each kind are looked at, and as many of each side.
+        """
+        if not self.different:
+            return {}
+        of = self._comparison
+        share = max(1, max(self.counts.left, self.counts.right) // ROWS)
+        if not self._found.is_kept:  # all rows of some keys, so their pairs are those of all rows
+            some = f"WHERE {{hash}} % {share} = 0"
+            of.keep("looked", of.pairs(some, unique=self._found.unique))
+        sides = [self._looked(side, share) for side in (0, 1)]
+        changed = [v.names[1] for v in of.values if v.names[0] in self.changed_columns]
+        return explain_kinds(self, sides, changed)
+
+    def _looked(self, side: int, share: int) -> Looked:
+        of, row = self._comparison, f"{'lr'[side]}w."
+        columns = dict([*_comparable(of.types[side]).items()][:COLUMNS])
+
+        def rows(relation: str, prefix: str) -> list[dict[str, Any]]:
+            shown = ", ".join(
+                sql.format(f"{prefix}{quoted(name)}") for name, sql in columns.items()
+            )
+            read = of.all(f"SELECT {shown} FROM {relation} LIMIT {ROWS}") if columns else []
+            return [dict(zip(columns, values, strict=True)) for values in read]
+
+        def count(terms: Sequence[Term]) -> int:
+            tests = []
+            for name, low, high in terms:
+                one, other = (_literal(value, of.types[side][name]) for value in (low, high))
+                test = (
+                    f"IS NOT DISTINCT FROM {one}" if low is high else f"BETWEEN {one} AND {other}"
+                )
+                tests.append(f"{columns[name].format(quoted(name))} {test}")
+            return int(of.all(f"SELECT count(*) FROM side{side} WHERE {' AND '.join(tests)}")[0][0])
+
+        pairs, all_rows = "looked", ("looked WHERE " + "lr"[side], row)
+        if self._found.is_kept:
+            by_hash = f"{of.hash(side, [*of.keys, *of.values])} % {share} = 0"
+            pairs, all_rows = "kept", (f"side{side} WHERE {by_hash}", "")
+        kinds = {
+            kind: rows(f"{pairs} WHERE {condition} ORDER BY hash({of.key})", row)
+            for kind, condition in KIND_SQL.items()
+            if kind != ("extra", "missing")[side] and getattr(self.counts, kind)
+        }
+        return Looked(kinds, rows(*all_rows), count)
 
     def _key_types(self, i: int) -> list[Any]:
         of = self._comparison
@@ -81,7 +138,7 @@ class FileDifference(DiffReport):
             f"QUALIFY bool_or(differs) OVER (PARTITION BY {keys})")  # fmt: skip
         of.con.execute(f"CREATE OR REPLACE TEMP TABLE pairs AS SELECT * FROM ({pairs}) {chosen}")
         names = self._key_names()
-        key = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in names.items())
+        own_key = ", ".join(f"lw.{quoted(name)} AS {quoted(name)}" for name in names)
         free = [quoted(_free(name, names)) for name in
                 ("columns", "left", "right", "left_count", "right_count")]  # fmt: skip
         flags = [f"CASE WHEN c{i} THEN {_text(v.names[0])} END" for i, v in enumerate(of.values)]
@@ -100,8 +157,8 @@ class FileDifference(DiffReport):
         queries = {
             "missing": "SELECT unnest(lw) FROM pairs WHERE r IS NULL",
             "extra": "SELECT unnest(rw) FROM pairs WHERE l IS NULL",
-            "changed": f"SELECT {key}, {columns} AS {free[0]}, {sides[0]} AS {free[1]}, {sides[1]} "
-            f"AS {free[2]} FROM pairs WHERE l AND r AND differs",
+            "changed": f"SELECT {own_key}, {columns} AS {free[0]}, {sides[0]} AS {free[1]}, "
+            f"{sides[1]} AS {free[2]} FROM pairs WHERE l AND r AND differs",
             "duplicates": f"SELECT {firsts}, {several} FROM (SELECT * REPLACE ({counts}) FROM "
             f"pairs) AS p WHERE p.lefts > 1 OR p.rights > 1 GROUP BY {own}",
             "repair": "SELECT unnest(lw) FROM pairs WHERE l",
@@ -115,12 +172,20 @@ class FileDifference(DiffReport):
             )
 
     def _key_names(self) -> dict[str, str]:
-        """Return SQL of the columns of the key: of the left row if there is one."""
+        """Return SQL of the columns of the key: of the left row if there is one.
+
+        Columns of two types have their common form, times a text.
+        """
         found = {}
         for i, value in enumerate(self._comparison.keys):
-            both = f"coalesce(lw.{quoted(value.names[0])}, rw.{quoted(value.names[1])})"
             one, other = self._key_types(i)
-            found[value.names[0]] = both if one == other else f"k{i}"
+            cast = "" if one == other else "::VARCHAR"
+            own = (
+                f"{side}w.{quoted(name)}{cast}"
+                for side, name in zip("lr", value.names, strict=True)
+            )
+            is_own = one == other or one.id in TIMES
+            found[value.names[0]] = f"coalesce({', '.join(own)})" if is_own else f"k{i}"
         return found
 
 
@@ -132,6 +197,26 @@ def _free(name: str, taken: dict[str, str]) -> str:
 
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
+
+
+def _literal(value: Any, type_: Any) -> str:
+    """Return SQL of a value; parameters would make DuckDB import pandas, a second of CPU."""
+    if value is None:
+        return "NULL"
+    text = _text(str(as_json(value))).replace("\0", "' || chr(0) || '")
+    return f"from_hex({text})" if isinstance(value, bytes) else f"({text})::{type_}"
+
+
+def _comparable(types: dict[str, Any]) -> dict[str, str]:
+    """Return SQL of values that Python can compare, by column; of nested types there is none."""
+    time = "least(greatest(({{}})::{0}, '0001-01-01'::{0}), '9999-12-31'::{0})"
+    return {
+        name: time.format("DATE" if type_.id == "date" else "TIMESTAMP")
+        if type_.id in TIMES
+        else "{}"
+        for name, type_ in types.items()
+        if not is_nested(type_)
+    }
 
 
 def _shown(value: str, type_: Any) -> str:

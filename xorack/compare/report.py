@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Counts", "DiffReport", "by_rows"]
+from xorack.core.explaining import Explanation
+
+__all__ = ["KINDS", "LABELS", "Change", "Counts", "DiffReport", "Result", "by_rows"]
 
 KINDS = ("missing", "extra", "changed")
+
+
+class Change(NamedTuple):
+    """What is told of the values of a column that differ.
+
+    Attributes:
+        rows: The number of changed rows in which they do.
+        null_left: In how many of these the left value is null.
+        null_right: In how many the right one is.
+        greatest: The greatest finite difference of two numbers or, in seconds, of two times.
+        unit: ``s`` for times.
+    """
+
+    rows: int
+    null_left: int = 0
+    null_right: int = 0
+    greatest: float | None = None
+    unit: str = ""
+
+    def __str__(self) -> str:
+        parts = [f"{self.rows:,}"]
+        if self.greatest is not None:
+            parts.append(f"by up to {self.greatest:.6g}{' ' * bool(self.unit)}{self.unit}")
+        for side, count in (("left", self.null_left), ("right", self.null_right)):
+            parts += [f"{count:,} null on the {side}"] * bool(count)
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -85,21 +114,28 @@ class DiffReport:
         }
 
     def __str__(self) -> str:
+        return "\n".join(self.describe({}))
+
+    def describe(self, changes: Mapping[str, Change]) -> list[str]:
+        """Return the counts and the columns in words, a line each."""
         counts = asdict(self.counts)
         width = max(len(f"{count:,}") for count in counts.values())
         lines = ["equal" if self.equal else "different"]
-        lines += [f"  {_LABELS[name]:<22}{count:>{width},}" for name, count in counts.items()]
+        lines += [f"  {LABELS[name]:<22}{count:>{width},}" for name, count in counts.items()]
         named = {
-            "changed columns": [f"{name} ({n:,})" for name, n in self.changed_columns.items()],
+            "changed columns": [
+                f"{name} ({changes.get(name, Change(n))})"
+                for name, n in self.changed_columns.items()
+            ],
             "columns on the left only": self.left_only,
             "columns on the right only": self.right_only,
             "other types": [f"{n} ({a}, {b})" for n, (a, b) in self.changed_types.items()],
         }
         lines += [f"  {label}: {', '.join(names)}" for label, names in named.items() if names]
-        return "\n".join(lines)
+        return lines
 
 
-_LABELS = {
+LABELS = {
     "left": "rows on the left",
     "right": "rows on the right",
     "equal": "equal",
@@ -109,6 +145,28 @@ _LABELS = {
     "duplicate_keys_left": "duplicate keys, left",
     "duplicate_keys_right": "duplicate keys, right",
 }
+
+
+class Result(NamedTuple):
+    """What is printed of a comparison.
+
+    Attributes:
+        names: The names of both inputs.
+        report: The counts and the names of columns.
+        changes: What is told of columns that differ.
+        why: What the rows of a kind have in common, as far as anything tells them from others.
+        rows: The first rows of each kind, as `xorack.spark.Difference.first` returns them.
+        remarks: Remarks on columns, a line each.
+        out: The folder that all rows were written to.
+    """
+
+    names: tuple[str, str]
+    report: DiffReport
+    changes: Mapping[str, Change]
+    why: Mapping[str, Explanation]
+    rows: Mapping[str, Sequence[Mapping[str, Any]]]
+    remarks: Sequence[str]
+    out: str | None
 
 
 def by_rows(numbers: dict[str, int]) -> dict[str, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import OrderedDict, defaultdict
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, NamedTuple
 
 from xorack.acker.chain_writer import CachedChain, ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -18,19 +19,12 @@ from xorack.core.stamp import Stamp, UnackedStamp, xor_bytes
 from xorack.core.transitions import MAX_FOLD, Limits
 
 
-class _Call:
+class _Call(NamedTuple):
     """A thread's call that waits for its request to be applied."""
 
-    def __init__(self, request: Request, *, fresh: bool) -> None:
-        self.request = request
-        self.fresh = fresh  # its id was made for this call
-        self.stamp: Stamp | None = None
-        self.error: BaseException | None = None
-
-    @property
-    def done(self) -> bool:
-        """True if the request was applied or has failed."""
-        return self.stamp is not None or self.error is not None
+    request: Request
+    is_fresh: bool  # its id was made for this call
+    result: Future[Stamp]
 
 
 class _Queue:
@@ -187,35 +181,32 @@ class DynamoDBAcker:
         if isinstance(stamp, (bytes, bytearray, memoryview)) and not any(stamp):
             raise ZeroBufferNoOp
         id = uuid.uuid4().hex if request_id is None else request_id
-        call = _Call(Request(op, tag, id, stamp, **counts), fresh=request_id is None)
+        call = _Call(Request(op, tag, id, stamp, **counts), request_id is None, Future())
         must_exist = op == "stamp"
         with self._guard:
             queue = self._queues[tag, must_exist]
             queue.calls.append(call)
         try:
             with queue.lock:
-                while not call.done:
+                while not call.result.done():
                     self._write_queue(tag, must_exist, queue)
         finally:
             with self._guard:
                 queue.calls.remove(call)
                 if not queue.calls:
                     del self._queues[tag, must_exist]
-        if call.error is not None:
-            raise call.error
-        assert call.stamp is not None, "written without an error"
-        return call.stamp
+        return call.result.result()
 
     def _write_queue(self, tag: str, must_exist: bool, queue: _Queue) -> None:
         """Write the requests of all calls that wait by now, in one write."""
         with self._guard:
-            calls = [call for call in queue.calls if not call.done][:MAX_FOLD]
+            calls = [call for call in queue.calls if not call.result.done()][:MAX_FOLD]
         try:
             self._write(tag, must_exist, calls)
         except BaseException as error:
             self._remember(tag, None)
             for call in calls:
-                call.error = error
+                call.result.set_exception(error)
             raise
 
     def _write(self, tag: str, must_exist: bool, calls: list[_Call]) -> None:
@@ -233,7 +224,7 @@ class DynamoDBAcker:
             requests,
             cached,
             must_exist=must_exist,
-            fresh_ids=all(call.fresh for call in calls),
+            fresh_ids=all(call.is_fresh for call in calls),
         )
         assert chain is not None  # every outcome implies a chain
         self._remember(tag, chain)
@@ -242,10 +233,10 @@ class DynamoDBAcker:
         stamp = chain.stamp
         for call, outcome in zip(reversed(calls), reversed(outcomes), strict=True):
             if outcome.error is not None:
-                call.error = outcome.error
+                call.result.set_exception(outcome.error)
                 continue
             acked = stamp is chain.stamp and chain.status == "acked"
-            call.stamp = Stamp(stamp) if any(stamp) or acked else UnackedStamp(stamp)
+            call.result.set_result(Stamp(stamp) if any(stamp) or acked else UnackedStamp(stamp))
             if outcome.kind == "applied" and call.request.stamp is not None:
                 stamp = xor_bytes(stamp, call.request.stamp)
 

@@ -31,15 +31,10 @@ _NONE = TimeOuts(0, 0)
 
 @dataclass(frozen=True)
 class Budget:
-    """The time of one step of an invocation.
+    """The time of one step of an invocation, of which `seconds_left` returns what is left.
 
     A call starts only if the longest call, and one of each later step, can end before the time is
     over.
-
-    Attributes:
-        seconds_left: Returns the seconds that the invocation has left.
-        time_outs: The time-outs of each call.
-        later_steps: Steps that come after this one.
     """
 
     seconds_left: Callable[[], float] = lambda: inf

@@ -128,7 +128,6 @@ class Chain:
         return max(deadline, self.deadline or 0)
 
     def with_late(self, repeated: int, late: int, now: int) -> Chain:
-        """Return the ended chain after it counted what came late."""
         assert self.final, "what comes before the end is applied, not counted"
         assert min(repeated, late) >= 0
         assert repeated + late > 0, "a write counts something"

@@ -8,13 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xorack.core.chain import Chain
 from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTHS
-
-if TYPE_CHECKING:
-    from xorack.core.peeling import Outstanding
 
 VERSION = 1
 """The version of the detail of events."""
@@ -54,22 +51,25 @@ def outstanding_units(chain: Chain) -> int | None:
     return left if chain.started > 0 and told else None
 
 
-def outstanding_of(chain: Chain) -> Outstanding:
-    """Return the outstanding units of a chain, as far as its stamp names them: a traced one.
+def outstanding_of(chain: Chain) -> tuple[list[int], bool, int]:
+    """Return the units that a traced stamp names, or else a note, and whether these are all.
+
+    The number is that of the units that the stamp names: 0 if they are a note's.
 
     Not even a zero plain stamp tells that nothing is outstanding: three ids may cancel out. Chosen
     ids may have the stamp of fewer others; then the counts tell that the names are not complete.
     """
-    from xorack.core.peeling import Outstanding, peel  # few invocations see a chain fail
+    from xorack.core.peeling import peel  # few invocations see a chain fail
 
-    if len(chain.stamp) == PLAIN_LENGTH:
-        return Outstanding(frozenset(), False)
     ids, complete = peel(chain.stamp)
-    return Outstanding(ids, complete and len(ids) >= (outstanding_units(chain) or 0))
+    if not ids and (noted := noted_units(chain)):
+        return noted, False, 0
+    complete = complete and len(chain.stamp) != PLAIN_LENGTH
+    complete = complete and len(ids) >= (outstanding_units(chain) or 0)
+    return sorted(ids), complete, len(ids)
 
 
 def noted_units(chain: Chain) -> list[int]:
-    """Return the ids that the chain's note names, in order."""
     return sorted(int(id, 16) for id in json.loads(chain.note or "{}").get("missing", ()))
 
 
@@ -103,13 +103,10 @@ def event_detail(chain: Chain) -> dict[str, Any]:
         detail["reason"] = chain.reason
         if chain.note:
             detail["note"] = json.loads(chain.note)
-        noted = noted_units(chain)
-        if noted or len(chain.stamp) in (PLAIN_LENGTH, *TRACED_LENGTHS):
-            ids, complete = outstanding_of(chain)
-            shown = sorted(ids)[:MAX_OUTSTANDING] or noted
-            complete = complete and bool(ids or not noted)
-            detail["outstanding"] = [f"{unit:016x}" for unit in shown]
+        units, complete, named = outstanding_of(chain)
+        if units or len(chain.stamp) in (PLAIN_LENGTH, *TRACED_LENGTHS):
+            detail["outstanding"] = [f"{unit:016x}" for unit in units[:MAX_OUTSTANDING]]
             detail["outstanding_units"] = outstanding_units(chain)
-            detail["outstanding_named"] = len(ids)
+            detail["outstanding_named"] = named
             detail["outstanding_complete"] = complete
     return detail

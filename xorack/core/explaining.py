@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from functools import partial
 from itertools import combinations
-from operator import eq
-from typing import Any
+from operator import and_
+from typing import Any, NamedTuple
 
 _MOST_VALUES = 20
 """Values of a column that are looked at: the most frequent ones among the missing rows."""
@@ -51,9 +50,10 @@ class Finding:
     lift: float
     terms: tuple[Term, ...] = field(repr=False)
 
-    def meets(self, row: Row) -> bool:
-        """Tell whether a row meets the condition."""
-        return all(_test(low, high)(row.get(name)) for name, low, high in self.terms)
+    def of(self, rows: Iterable[Row]) -> list[bool]:
+        """Tell which rows meet the condition."""
+        tests = [(name, _test(low, high)) for name, low, high in self.terms]
+        return [all(test(_known(row.get(name))) for name, test in tests) for row in rows]
 
     @property
     def nats(self) -> float:
@@ -65,12 +65,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why rows are missing.
-
-    Attributes:
-        sentence: The best finding in words.
-        findings: All of them, the best first.
-    """
+    """Why rows are missing: the best finding in words, and all of them, the best first."""
 
     sentence: str
     findings: tuple[Finding, ...]
@@ -103,12 +98,12 @@ def explain(
     if not missing or not rows:
         return Explanation(f"None of the {count:,} {word}s could be named to be compared", ())
     counted = [
-        (name, Counter(row.get(name) for row in missing), Counter(row.get(name) for row in rows))
+        (name, _counter(name, missing), _counter(name, rows))
         for name in dict.fromkeys(name for row in missing for name in row)
     ]
-    sizes = len(missing), len(rows), count / max(total, count)
+    compared = _Compared(missing, rows, count / max(total, count))
     singles = [
-        _finding(((name, *ends),), what, [_count(some, *ends) for some in (own, other)], sizes)
+        compared.finding(((name, *ends),), what, _count(own, *ends), _count(other, *ends))
         for name, own, other in counted
         for what, *ends in _conditions(name, own, other)
     ]
@@ -119,12 +114,13 @@ def explain(
     ranked = _ranked(
         one
         for one in singles
-        if one.nats > strict or (one.missing >= 1 and _with_others(one, sizes[2]) > plain)
+        if one.nats > strict or (one.missing >= 1 and compared.with_others(one) > plain)
     )
+    paired = [(one, one.of(missing), one.of(rows)) for one in ranked[:_MOST_PAIRED]]
     pairs = (
-        _both(one, other, missing, rows, sizes)
-        for one, other in combinations(ranked[:_MOST_PAIRED], 2)
-        if one.terms[0][0] != other.terms[0][0]
+        compared.both(one, other)
+        for one, other in combinations(paired, 2)
+        if one[0].terms[0][0] != other[0].terms[0][0]
     )
     best = ranked[0].nats if ranked else 0.0
     better = [pair for pair in pairs if pair.nats > max(strict, best * _GAIN)]
@@ -139,48 +135,60 @@ def _ranked(findings: Iterable[Finding]) -> list[Finding]:
     )
 
 
-def _finding(
-    terms: tuple[Term, ...], what: str, times: Sequence[int], sizes: tuple[int, int, float]
-) -> Finding:
-    looked, sampled, least = sizes
-    share = times[0] / looked
-    # A sample may have none of these rows, though they are among all.
-    of_all = min(max(times[1] / sampled, share * least, 0.5 / sampled), 1.0)
-    return Finding(what, share, of_all, share / of_all, terms)
+_Met = tuple[Finding, list[bool], list[bool]]
+"""A finding, and which of the missing rows and of all rows meet it."""
+
+
+class _Compared(NamedTuple):
+    """Missing rows and all rows, or samples of both; the share of all rows that is missing."""
+
+    missing: Sequence[Row]
+    rows: Sequence[Row]
+    share: float
+
+    def finding(
+        self, terms: tuple[Term, ...], what: str, missing_times: int, times: int
+    ) -> Finding:
+        """Return the finding of a condition that so many of the rows meet."""
+        share, sampled = missing_times / len(self.missing), len(self.rows)
+        # A sample may have none of these rows, though they are among all.
+        of_all = min(max(times / sampled, share * self.share, 0.5 / sampled), 1.0)
+        return Finding(what, share, of_all, share / of_all, terms)
+
+    def both(self, one: _Met, other: _Met) -> Finding:
+        """Return the finding of two conditions together."""
+        times = (sum(map(and_, *some)) for some in zip(one[1:], other[1:], strict=True))
+        terms, what = one[0].terms + other[0].terms, f"{one[0].what} and {other[0].what}"
+        return self.finding(terms, what, *times)
+
+    def with_others(self, finding: Finding) -> float:
+        """Return how much a missing row tells if the rows that are not missing are looked at too.
+
+        Source: Dunning, "Accurate methods for the statistics of surprise and coincidence" (1993).
+        """
+        if self.share >= 1:
+            return finding.nats
+        others = max((finding.all - finding.missing * self.share) / (1 - self.share), 0.0)
+        return finding.nats + (1 / self.share - 1) * _entropy(others, finding.all)
 
 
 def _entropy(share: float, of_all: float) -> float:
-    """Return the relative entropy of two shares, in nats."""
     parts = ((share, of_all), (1 - share, 1 - of_all))
     return sum(p * math.log(p / max(q, 1e-12)) for p, q in parts if p > 0)
 
 
-def _with_others(finding: Finding, least: float) -> float:
-    """Return how much a missing row tells if the rows that are not missing are looked at too.
-
-    Source: Dunning, "Accurate methods for the statistics of surprise and coincidence" (1993).
-    """
-    if least >= 1:
-        return finding.nats
-    others = max((finding.all - finding.missing * least) / (1 - least), 0.0)
-    return finding.nats + (1 / least - 1) * _entropy(others, finding.all)
+def _counter(name: str, rows: Sequence[Row]) -> Counter[Any]:
+    return Counter(_known(row.get(name)) for row in rows)
 
 
-def _both(
-    one: Finding,
-    other: Finding,
-    missing: Sequence[Row],
-    rows: Sequence[Row],
-    sizes: tuple[int, int, float],
-) -> Finding:
-    times = [sum(one.meets(row) and other.meets(row) for row in some) for some in (missing, rows)]
-    return _finding(one.terms + other.terms, f"{one.what} and {other.what}", times, sizes)
+def _known(value: Any) -> Any:
+    """Return one NaN for all: as a key, it equals itself."""
+    return math.nan if isinstance(value, (float, Decimal)) and math.isnan(value) else value
 
 
 def _test(low: Any, high: Any) -> Callable[[Any], bool]:
-    """Return the test of a value that a term stands for."""
     if low is high:
-        return partial(eq, low)
+        return lambda value: value is low or value == low
     return lambda value: value is not None and bool(low <= value <= high)
 
 
@@ -196,11 +204,11 @@ def _conditions(
     for value, times in own.most_common(_MOST_VALUES):
         if times > 1:
             yield f"{name} is null" if value is None else f"{name} = {_text(value)}", value, value
-    known = [value for value in own if value is not None]
+    known = [value for value in own if value not in (None, math.nan)]
     if len(known) < 2 or not isinstance(known[0], (int, float, Decimal, date)):
         return
     low, high = min(known), max(known)
-    everything = [*known, *(value for value in other if value is not None)]
+    everything = [*known, *(value for value in other if value not in (None, math.nan))]
     first, last = low == min(everything), high == max(everything)
     if not first or not last:
         what = f"from {_text(low)} to {_text(high)}"

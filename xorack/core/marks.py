@@ -69,7 +69,6 @@ def buckets_of(spilled: int, key: bytes) -> Iterator[Bucket]:
 
 
 def all_buckets(spilled: int) -> Iterator[Bucket]:
-    """Yield all buckets that a chain may have after a number of spilled marks."""
     for level in range(_level(spilled) + 1):
         yield from (Bucket(level, number) for number in range(_GROWTH**level))
 

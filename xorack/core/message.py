@@ -40,9 +40,7 @@ class Rejected(NamedTuple):
         body: A message body that holds just these requests.
         reason: The reason in one line, which names the field; the first request's if several.
         request_count: 1 for a message that is rejected whole.
-        sent_at: Time when the message was first sent, milliseconds since the epoch, if known.
-        message_id: The queue's id of the message that held them, if known.
-        sender: The id of the principal that sent it, if known.
+        sent_at, message_id, sender: Those of the message that held them, if known.
     """
 
     body: str
@@ -119,9 +117,6 @@ def parse(body: str) -> Parsed:
     message is rejected whole if it is not JSON, is nested too deep, or repeats a field. So is one
     of another version, without a list of requests, or with too many. Rejected requests keep their
     text, with repeated keys and all digits.
-
-    Args:
-        body: The body of an SQS message.
     """
     try:
         return Parsed([Request.from_json(raw) for raw in _raw_requests(_STRICT, body)], [])
@@ -223,16 +218,9 @@ def _skip_space(text: str, at: int) -> int:
 def pack(requests: Iterable[Request | str], max_bytes: int = 250_000) -> Iterator[str]:
     """Pack requests into as few messages as their order allows.
 
-    Args:
-        requests: Any number, consumed lazily; also as JSON texts.
-        max_bytes: The limit of one body, 1,024 to 1,048,576. A single request may exceed it; no
-            valid request exceeds the 1 MiB of SQS.
-
-    Yields:
-        Message bodies: JSON in ASCII, one byte a character. Nothing for no requests.
-
-    Raises:
-        ArgumentError: ``max_bytes`` is out of range.
+    They may be JSON texts, and are consumed lazily. ``max_bytes`` is the limit of one body, 1,024
+    to 1,048,576. A single request may exceed it; no valid request exceeds the 1 MiB of SQS. The
+    bodies are JSON in ASCII, one byte a character.
     """
     if not 1024 <= max_bytes <= MAX_BODY_BYTES:
         raise ArgumentError("max_bytes", max_bytes, f"1024 to {MAX_BODY_BYTES}")

@@ -32,8 +32,7 @@ class ChainStore(Protocol):
     def write(self, before: Chain | None, after: Chain) -> None:
         """Write a chain in one atomic write if `before` is stored; None if no chain must exist.
 
-        Raises:
-            ConflictError: The stored state is another one.
+        Raises ConflictError if the stored state is another one.
         """
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -103,9 +103,10 @@ TRANSITIONS: tuple[Transition, ...] = (
 """Every change of state. One pass from top to bottom runs all that are possible."""
 
 
-def _run(chain: Chain, trigger: str, now: int) -> Chain:
-    for source, after, _, guard, target, reason in TRANSITIONS:
-        if after not in (trigger, "both") or source != chain.status or not guard(chain, now):
+def _run(chain: Chain, step: Literal["request", "sweep"], now: int) -> Chain:
+    """Run the transitions that are possible after a step."""
+    for source, trigger, _, guard, target, reason in TRANSITIONS:
+        if trigger not in (step, "both") or source != chain.status or not guard(chain, now):
             continue
         changes: dict[str, Any] = {"status": target}
         if target in ("acked", "failed"):
@@ -261,8 +262,6 @@ def _duplicate(request: Request, same_content: bool) -> Outcome:
 def _fold(
     old: Chain, requests: Sequence[Request], now: int, default_timeout_ms: int | None
 ) -> dict[str, Any]:
-    """Return the attributes that accepted requests change."""
-
     def deadline(request: Request) -> int | None:
         return _after(now, _milliseconds(request.timeout) or default_timeout_ms)
 

@@ -42,6 +42,7 @@ def _shortened(keys: Iterable[str]) -> list[str]:
         numbers.setdefault(match[1], []).append(int(match[2]))
     texts = [key for key in keys if not _NUMBERED.fullmatch(key)]
     for head, found in numbers.items():
+        # Consecutive numbers are the same distance away from their places.
         for _, pairs in groupby(enumerate(sorted(found)), lambda pair: pair[1] - pair[0]):
             run = [number for _, number in pairs]
             texts.append(f"{head}{run[0]}-{run[-1]}")
@@ -61,7 +62,6 @@ def partition_names(tag: str, detail: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _expanded(text: str) -> Iterable[str]:
-    """Return the names that `_shortened` has joined."""
     first, _, last = text.rpartition("-")
     match = _NUMBERED.fullmatch(first)
     numbers = range(int(match[2]), int(last) + 1) if match and last.isdecimal() else ()

@@ -36,12 +36,9 @@ class Background:
 
     Attributes:
         pid: Id of its process and process group.
-        port: The port it listens on.
         started_at: Seconds since the epoch.
         settings: The stack's settings, as requested.
-        name: The stack's name.
-        outputs: The stack's outputs.
-        functions: Physical names of the stack's functions, by logical id.
+        name, outputs, functions: As in `Stack`.
     """
 
     pid: int
@@ -59,11 +56,9 @@ class Background:
 
     @property
     def stack(self) -> Stack:
-        """The stack."""
         return Stack(EmbeddedAWS(self.port), self.name, self.outputs, self.functions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what programs need, as a JSON object."""
         stack = self.stack
         return {
             "endpoint_url": stack.aws.endpoint_url,
@@ -151,17 +146,8 @@ def start(
 
     An interrupted or failed start leaves nothing running.
 
-    Args:
-        settings: Settings of the stack; default: those of a running one, or none.
-        port: The port to listen on; default: that of a running one, or a free one.
-        notify: Called with one line before each step that may take long.
-
-    Returns:
-        What runs, and False if it ran already.
-
-    Raises:
-        LocalError: The installation, synthesis, start or deployment failed; or it runs with other
-            settings or on another port.
+    `notify` is called with one line before each step that may take long. Returns what runs, and
+    False if it ran already; it is an error if that has other settings or another port.
     """
     with _lock(notify):
         with suppress(NotRunningError):

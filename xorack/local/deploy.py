@@ -6,14 +6,14 @@ CloudFormation creates its resources.
 
 from __future__ import annotations
 
+import io
 import json
-import shutil
+import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from xorack.core.errors import LocalError
@@ -46,26 +46,21 @@ class Stack:
 
     @property
     def table_name(self) -> str:
-        """Name of the chains' table."""
         return self.outputs["TableName"]
 
     @property
     def queue_url(self) -> str:
-        """URL of the queue of requests."""
         return self.outputs["QueueUrl"]
 
     @property
     def dead_letter_queue_url(self) -> str:
-        """URL of the dead-letter queue."""
         return self.outputs["DeadLetterQueueUrl"]
 
     @property
     def bus_name(self) -> str:
-        """Name of the event bus."""
         return self.outputs["EventBusName"]
 
     def client(self, service: str) -> Client:
-        """Return a boto3 client; see `ClientCache.client`."""
         return self.aws.client(service)
 
     def events(self, position: int = 0) -> tuple[list[dict[str, Any]], int]:
@@ -162,7 +157,7 @@ def _upload_assets(aws: EmbeddedAWS, assembly: Path) -> str:
             source = assembly / file["source"]["path"]
             if not source.exists():
                 raise LocalError(f"the asset {source} is missing")
-            content = _zip(source) if file["source"]["packaging"] == "zip" else source.read_bytes()
+            content = zip_folder(source) if source.is_dir() else source.read_bytes()
             for destination in file["destinations"].values():
                 bucket = _resolve(destination["bucketName"])
                 with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
@@ -177,13 +172,19 @@ def _resolve(text: str) -> str:
     return text
 
 
-def _zip(folder: Path) -> bytes:
-    with TemporaryDirectory() as target:
-        return Path(shutil.make_archive(f"{target}/asset", "zip", folder)).read_bytes()
+def zip_folder(folder: Path) -> bytes:
+    """Pack a folder; the same files make the same bytes."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
+                entry.external_attr = 0o644 << 16  # Lambda's user is another than the file's
+                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
 
 
 def _create(aws: EmbeddedAWS, name: str, template_url: str) -> Mapping[str, Any]:
-    """Create a stack, wait for it and return its description."""
     from botocore.exceptions import ClientError, WaiterError
 
     cloudformation = aws.client("cloudformation")

@@ -72,11 +72,8 @@ class EmbeddedAWS(ClientCache):
     ) -> None:
         """Store the options; nothing runs before `start`.
 
-        Args:
-            port: The port to listen on; default: a free one.
-            python: Python of an environment with ministack; default: the one that
-                `xorack.local.environment` makes.
-            folder: The folder to make for its files and its log; default: a temporary one.
+        By default it listens on a free port, runs in the environment that
+        `xorack.local.environment` makes, and has its files and its log in a temporary folder.
         """
         super().__init__(self._make_client)
         self.port = port
@@ -104,7 +101,6 @@ class EmbeddedAWS(ClientCache):
             return bytes(response.read())
 
     def answers(self) -> bool:
-        """Return True if it responds within 2 seconds."""
         try:
             self.fetch("/_ministack/ready", timeout_seconds=2)
         except OSError:
@@ -131,13 +127,7 @@ class EmbeddedAWS(ClientCache):
         )
 
     def start(self) -> EmbeddedAWS:
-        """Start it, wait until it is ready, and return it.
-
-        Raises:
-            LocalError: The installation of ministack failed, another program listens on the
-                requested port, or it ended or was not ready in time; the message ends with its
-                log's tail.
-        """
+        """Start it, wait until it is ready, and return it; an error ends with its log's tail."""
         python = self._python or environment.ensure()
         self.port = _free_port(self._requested_port or 0)
         with ExitStack() as failed:

@@ -15,9 +15,6 @@ def isolated(environ: Mapping[str, str]) -> dict[str, str]:
     Removes every `AWS_*` variable: a forgotten profile, token or endpoint would lead a client
     elsewhere. Disables the configuration files and the metadata service of EC2, and sets
     credentials that the real AWS rejects.
-
-    Returns:
-        The environment for a child process.
     """
     proxied = environ.get("no_proxy") or environ.get("NO_PROXY")
     no_proxy = ",".join(filter(None, [proxied, "127.0.0.1,localhost"]))

@@ -235,7 +235,6 @@ async def _respond(send: Any, text: str, status: int = 200) -> None:
 
 
 def main() -> None:
-    """Run ministack in the foreground."""
     (directory,) = sys.argv[1:]
     sys.argv[1:] = []
     _hold_lock(directory)

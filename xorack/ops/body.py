@@ -62,7 +62,6 @@ def _dump(value: Any, name: str = "") -> str:
 
 
 def _short(value: Any, name: str = "") -> Any:
-    """Shorten the texts in a value."""
     if isinstance(value, dict):
         return {_cut(key, _CHARACTERS): _short(item, key) for key, item in value.items()}
     if isinstance(value, list):

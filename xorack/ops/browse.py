@@ -49,8 +49,6 @@ class ChainPage:
     """Chains of a part of the table.
 
     Attributes:
-        at: Time of the reading, milliseconds since the epoch.
-        query: The chains that were asked for.
         chains: The chains: unfinished ones, the nearest deadline first, then failed ones and then
             acked ones, the latest first.
         counts: Numbers of the chains found, by `GROUPS`.
@@ -58,13 +56,11 @@ class ChainPage:
         more: The next page; None if this is the last one.
         whole: True if the whole table was read.
         event_pending: Number of finished chains with a pending event, of those found.
-        invalid: One error for each item that is not a chain.
         causes: The failed chains that were found, by run and reason.
         hour: How many of the chains found were ``created``, ``acked`` and ``failed`` in the last
             hour; empty if none.
     """
 
-    at: int
     query: Query
     chains: tuple[ChainStatus, ...]
     counts: Counter[str]
@@ -86,9 +82,6 @@ def read_chains(
     wherever they are. With a prefix only the searched part counts, as the index cannot search.
 
     The page has at most `shown` chains; at most `searched` items are read for it.
-
-    Raises:
-        UnavailableError: A retry may help.
     """
     at = milliseconds()
     invalid: dict[str, NotAChainError] = {}
@@ -116,7 +109,6 @@ def read_chains(
     elif part.after:
         more = Query(query.group, query.prefix, part.after)
     return ChainPage(
-        at=at,
         query=query,
         chains=tuple(chosen[query.skip : end]),
         counts=counts,

@@ -27,14 +27,7 @@ _TOGETHER = 80
 
 
 class ChangeResult(NamedTuple):
-    """The result of a change.
-
-    Attributes:
-        tag: The chain.
-        status: Its status afterwards; None after an error.
-        changed: True if this call changed it.
-        error: The error, if any.
-    """
+    """The result of a change: the chain's status afterwards, and whether this call changed it."""
 
     tag: str
     status: ChainStatus | None = None
@@ -48,9 +41,6 @@ def unfinished_tags(
     """Return the tags of a run's unfinished chains, by a scan of the whole table, in order.
 
     Calls `on_invalid` for each item of the run that is not a chain.
-
-    Raises:
-        UnavailableError: A retry may help.
     """
     attributes = (schema.STATUS, schema.FORMAT_NAME)
     chains = store.scan(on_invalid, prefix=run.prefix, attributes=attributes)
@@ -65,12 +55,8 @@ def change_chain(
     Without a publisher, or if it cannot be reached, the event stays pending: the stack's sweeper
     publishes it within some minutes.
 
-    Returns:
-        The status afterwards; True if the request was applied: the chain had not ended before.
-
-    Raises:
-        TagNotFound: The chain does not exist.
-        StaleLocalData: Others kept writing the chain until the retries were spent.
+    Returns the status afterwards, and True if the request was applied: the chain had not ended
+    before.
     """
     store, tag = store.whole(), request.tag
     writer = ChainWriter(store, limits=Limits(retention_ms=store.retention_ms))
@@ -94,10 +80,8 @@ def change_chains(
 ) -> Iterator[ChangeResult]:
     """Apply a request to each of some chains; see `change_chain`.
 
-    No tag may occur twice. `fields` are the other fields of the requests: `reason` or `timeout`.
-
-    Raises:
-        ArgumentError: A tag or field is invalid. Nothing is changed.
+    No tag may occur twice. `fields` are the other fields of the requests: `reason` or `timeout`. If
+    one is invalid, nothing is changed.
     """
     requests = [
         Request(op, validate_tag(tag), f"{op}-{uuid.uuid4().hex}", **fields) for tag in tags

@@ -15,7 +15,7 @@ import binascii
 import json
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from xorack.core.event import rfc3339
 from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.core.request import Request
 from xorack.ops.body import decode, value_line
+from xorack.ops.run import Run
 from xorack.ops.text import plural, span
 
 Kind = Literal["failed", "rejected", "malformed", "expired"]
@@ -136,7 +137,6 @@ class DeadMessage:
 
     @property
     def tag(self) -> str:
-        """The first tag; empty if there is none."""
         return next(iter(self.tags), "")
 
     @cached_property
@@ -204,25 +204,24 @@ class DeadMessage:
 
 @dataclass(frozen=True)
 class Selector:
-    """A choice of dead-lettered messages: those that meet all conditions.
+    """A choice of dead-lettered messages: those that meet all conditions that are given.
 
-    `reason` is a part of the error, and `prefix` the beginning of the tag of a request.
+    `reason` is a part of the error; `tag` and `run` are of a request's chain.
     """
 
-    ids: frozenset[str] = frozenset()
-    kinds: frozenset[Kind] = frozenset(KINDS)
-    reason: str = ""
+    ids: Collection[str] = ()
+    kinds: Collection[Kind] = ()
+    reason: str | None = None
     tag: str | None = None
-    prefix: str = ""
+    run: Run | None = None
 
     def matches(self, message: DeadMessage) -> bool:
-        """Return True if the message meets all conditions."""
         return (
-            message.kind in self.kinds
+            (not self.kinds or message.kind in self.kinds)
             and (not self.ids or message.id in self.ids)
-            and (self.reason in message.reason or self.reason in (message.error or ""))
+            and (not self.reason or self.reason in f"{message.reason}\0{message.error}")
             and (self.tag is None or self.tag in message.tags)
-            and (not self.prefix or any(tag.startswith(self.prefix) for tag in message.tags))
+            and (not self.run or any(tag.startswith(self.run.prefix) for tag in message.tags))
         )
 
 

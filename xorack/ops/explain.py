@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -13,6 +13,7 @@ from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.client.names import Candidate, names_of
 from xorack.core.chain import Chain
+from xorack.core.errors import ArgumentError
 from xorack.core.explaining import explain
 from xorack.core.hashing import unit_id
 from xorack.ops.run import Run
@@ -42,9 +43,6 @@ def explain_run(
         What `xorack explain --run --json` prints. ``state`` says what is explained: ``failed`` or,
         if none has failed, ``unfinished`` chains; ``count`` is their number. ``unnamed`` is the
         number of their outstanding units without a name.
-
-    Raises:
-        UnavailableError: A retry may help.
     """
     now = milliseconds()
     chains = [ChainStatus(one, now) for one in store.scan(lambda _: None, prefix=run.prefix)]
@@ -182,3 +180,31 @@ def names_in(units: Sequence[int], candidates: Iterable[Candidate], *root: str) 
     }
     own = unit_id(*root)
     return {**names, own: ROOT} if own in names else names
+
+
+def candidates_in(lines: Iterable[str]) -> Iterator[Candidate]:
+    """Yield the candidates of a file's lines, for `xorack.names_of`.
+
+    A line is a name; one that is a whole number is also tried as an int. A JSON list is a path: the
+    name at each level below the root, where a list within it is a name of several parts.
+    """
+    for number, line in enumerate(lines, 1):
+        name = line.rstrip("\r\n")
+        if name.startswith("["):
+            yield _path(name, number)
+        elif name:
+            yield name
+            if name.removeprefix("-").isdecimal() and name.isascii() and len(name) < 20:
+                yield int(name)
+
+
+def _path(text: str, line: int) -> Candidate:
+    try:
+        path: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        path = None
+    steps = [tuple(step) if isinstance(step, list) else step for step in path or ()]
+    parts = [p for step in steps for p in (step if isinstance(step, tuple) else (step,))]
+    if not parts or not all(type(part) in (str, int) for part in parts):
+        raise ArgumentError(f"line {line}", text, "a name, or a JSON list of names")
+    return steps

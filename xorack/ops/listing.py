@@ -78,9 +78,6 @@ def list_chains(
             value come last.
         limit: Most chains; None for all.
         after: The position at which an earlier page of this order ended.
-
-    Raises:
-        ArgumentError: `after` is not a position of this order.
     """
     now = milliseconds()
     scanned = store.scan(on_invalid, prefix=chosen.prefix, after="" if order else after)

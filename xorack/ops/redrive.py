@@ -53,8 +53,7 @@ class Survey:
         total: Messages in the queue; SQS's approximate count if not all were read.
         complete: True if all selected messages were read.
         read: Messages that were read, selected or not.
-        ids: The ids of the selected messages.
-        messages: The first of them, as many as the caller asked for.
+        messages: The first selected ones, as many as the caller asked for.
         at: Time of the reading, milliseconds since the epoch.
     """
 
@@ -68,7 +67,6 @@ class Survey:
     at: int = field(default_factory=milliseconds)
 
     def count(self, *kinds: Kind) -> int:
-        """Count the messages of these kinds."""
         return sum(group.count for group in self.groups if group.kind in kinds)
 
     @property
@@ -118,11 +116,7 @@ class Redrive:
         self._client = client
 
     def swapped(self) -> bool:
-        """Return True if the queue is the dead-letter queue of the dead-letter queue.
-
-        Raises:
-            StateError: One of the queues does not exist.
-        """
+        """Return True if the queue is the dead-letter queue of the dead-letter queue."""
         self._redrive_policy(self.queue_url)
         target: str = self._redrive_policy(self.dead_letters_url).get("deadLetterTargetArn", "")
         # An ARN and a URL both end in account and name.
@@ -163,7 +157,7 @@ class Redrive:
                 survey.ids.update(message.id for message in chosen)
                 survey.messages += chosen[: max(0, keep - len(survey.messages))]
                 # Without new ones, those that were hidden first appear again.
-                if not new or survey.ids == survey.selector.ids:
+                if not new or (chosen and survey.ids == {*survey.selector.ids}):
                     break
                 if len(handles) >= most:
                     survey.complete = False
@@ -182,12 +176,9 @@ class Redrive:
         """Send selected messages back to the queue, with the time of their first send.
 
         Expired messages stay, whatever the kinds. So do messages that arrive meanwhile: what is
-        rejected again must not go round in circles.
+        rejected again must not go round in circles. After a SendError, those not moved stay.
 
         Calls `progress` after each page of messages.
-
-        Raises:
-            SendError: The queue rejects the messages; those not moved stay where they are.
         """
         kinds = set(kinds) - {"expired"}
         until = self._server_time()
@@ -271,7 +262,6 @@ class Redrive:
             yield [DeadMessage.read(message, oldest) for message in messages.values()]
 
     def _send(self, messages: Sequence[DeadMessage]) -> None:
-        """Send messages back to the queue."""
         again = [_again(body, one) for one in messages for body in one.bodies]
         send_messages(self.queue_url, again, self._client, _POLICY)
 

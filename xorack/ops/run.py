@@ -35,13 +35,11 @@ class ChainCounts:
     failures: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, status: str, tag: str, reason: str | None = None) -> None:
-        """Count a chain, an invalid item or a tag without a chain."""
         self.by_status[status] += 1
         if status in ("failed", "invalid") and len(self.failures) < _FAILURES_KEPT:
             self.failures.append((tag, reason or ""))
 
     def add_invalid(self, error: NotAChainError) -> None:
-        """Count an item that is not a chain."""
         self.add("invalid", str(error.tag), error.reason)
 
     @property
@@ -60,7 +58,6 @@ class ChainCounts:
         return self.by_status["failed"] + self.by_status["invalid"]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts as a JSON object."""
         return {
             "chains": self.chains,
             **{name: self.by_status[name] for name in (*STATUSES, "invalid", "not_found")},
@@ -81,11 +78,7 @@ class Run:
     chains: int | None = None
 
     def __post_init__(self) -> None:
-        """Reject a name that no run has.
-
-        Raises:
-            ArgumentError: The name is empty, no text of a tag, or has a slash.
-        """
+        """Reject a name that is no tag, or has a slash."""
         try:
             validate_tag(self.name)
         except ArgumentError as error:
@@ -95,7 +88,6 @@ class Run:
 
     @property
     def prefix(self) -> str:
-        """The beginning of its chains' tags."""
         return f"{self.name}/"
 
     def count(self, store: DynamoDBStore) -> ChainCounts:
@@ -110,10 +102,7 @@ class Run:
         """Tell whether all its chains have ended.
 
         Without the number of chains, those count that exist: messages that are still in the queue
-        may create more.
-
-        Raises:
-            StateError: The run has more chains than its number says.
+        may create more. More chains than their number are an error.
         """
         if self.chains is None:
             return bool(counts.chains) and not counts.unfinished

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from xorack.aws.clock import milliseconds
 from xorack.core.chain import Chain
 from xorack.core.errors import TagNotFound
-from xorack.core.event import noted_units, outstanding_of, rfc3339
+from xorack.core.event import outstanding_of, rfc3339
 from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_LENGTHS
 from xorack.core.windows import partition_names
 from xorack.ops.text import plural, span
-
-if TYPE_CHECKING:
-    from xorack.core.peeling import Outstanding
 
 STATUSES = ("pending", "open", "acked", "failed")
 SOON_MS = 600_000
@@ -81,7 +78,7 @@ class ChainStatus:
         return ", ".join(plural(count, what) for count, what in counts if count)
 
     @cached_property
-    def _peeled(self) -> Outstanding:
+    def _outstanding(self) -> tuple[list[int], bool, int]:
         return outstanding_of(self.chain)
 
     @property
@@ -101,7 +98,6 @@ class ChainStatus:
 
     @property
     def note_text(self) -> str:
-        """The note as one text; empty without one."""
         note = self.note or {}
         count = note.get("missing_count")
         found = (note.get("text"), None if count is None else f"{plural(count, 'unit')} missing")
@@ -110,12 +106,11 @@ class ChainStatus:
     @property
     def outstanding(self) -> list[int]:
         """The ids of the outstanding units that the stamp reveals, or else a note, in order."""
-        return sorted(self._peeled.ids) or noted_units(self.chain)
+        return self._outstanding[0]
 
     @property
     def outstanding_complete(self) -> bool:
-        """True if `outstanding` has all outstanding units."""
-        return self._peeled.complete and bool(self._peeled.ids or not noted_units(self.chain))
+        return self._outstanding[1]
 
     @property
     def outstanding_note(self) -> str:
@@ -162,7 +157,6 @@ class ChainStatus:
         return [fact for fact in facts if fact[1]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `xorack show --json` prints."""
         chain = self.chain
         return {
             "tag": chain.tag,
@@ -194,14 +188,7 @@ class ChainStatus:
 
 
 def read_status(store: ChainStore, tag: str) -> ChainStatus:
-    """Read the status of one chain, consistently.
-
-    Raises:
-        ArgumentError: The tag is invalid.
-        NotAChainError: The item under this tag is not a chain.
-        TagNotFound: The chain does not exist.
-        UnavailableError: Try again.
-    """
+    """Read the status of one chain, consistently; raise TagNotFound if there is none."""
     chain = store.read([validate_tag(tag)]).get(tag)
     if chain is None:
         raise TagNotFound(tag)

@@ -27,7 +27,6 @@ class WatchUpdate:
         changed: Chains whose status, counts or stamp differ from the previous poll.
         not_found: Named tags without a chain.
         counts: The counts of the named chains; those of a run if it was counted, else None.
-        run: The run that is watched.
     """
 
     snapshot: Snapshot

@@ -82,17 +82,14 @@ class StageWindow:
         return ", ".join(filter(None, (f"{self.state}{share}", self.why)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `xorack windows --json` prints of it."""
         facts = {"tag": self.status.chain.tag, "state": self.state, "percent": self.status.percent}
         return {**facts, "lagging": self.lagging, "missing_count": self.missing_count}
 
 
 class StageTable(NamedTuple):
-    """Windows by stage.
+    """Windows by stage: the stages, and rows.
 
-    Attributes:
-        logs: The stages.
-        rows: The run, the window's name, and its state in each stage; None where it is not open.
+    A row is the run, the window's name, and its state in each stage; None where it is not open.
     """
 
     logs: tuple[str, ...]
@@ -110,10 +107,7 @@ def stage_table(
 ) -> StageTable:
     """Return the windows among chains, the last names first.
 
-    Args:
-        statuses: Chains, of windows and others.
-        logs: The stages, in their order; by default all, the one that was first opened first.
-        limit: Most windows.
+    `logs` are the stages, in their order; by default all, the one that was first opened first.
     """
     found: dict[tuple[str, str], dict[str, StageWindow]] = {}
     first: dict[str, int] = {}

@@ -16,6 +16,8 @@ from xorack._lazy import lazy_names
 
 if TYPE_CHECKING:
     from xorack.compare.report import Counts as Counts
+    from xorack.core.windows_ledger import Window as Window
+    from xorack.core.windows_ledger import WindowStatus as WindowStatus
     from xorack.spark._diff.difference import Difference as Difference
     from xorack.spark._diff.difference import diff as diff
     from xorack.spark.auditing import Audit as Audit
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from xorack.spark.tracking import Tracking as Tracking
     from xorack.spark.windows import Windows as Windows
     from xorack.spark.windows_ends import kafka_ends as kafka_ends
-    from xorack.spark.windows_ledger import Window as Window
-    from xorack.spark.windows_ledger import WindowStatus as WindowStatus
 
 _HOMES = {
     "Audit": "xorack.spark.auditing",
@@ -41,8 +41,8 @@ _HOMES = {
     "Report": "xorack.spark.rows",
     "TrackedRows": "xorack.spark.rows",
     "Tracking": "xorack.spark.tracking",
-    "Window": "xorack.spark.windows_ledger",
-    "WindowStatus": "xorack.spark.windows_ledger",
+    "Window": "xorack.core.windows_ledger",
+    "WindowStatus": "xorack.core.windows_ledger",
     "Windows": "xorack.spark.windows",
     "diff": "xorack.spark._diff.difference",
     "kafka_ends": "xorack.spark.windows_ends",

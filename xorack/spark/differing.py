@@ -157,18 +157,15 @@ def notes(rows: Names, chains: DataFrame, why: str = "") -> DataFrame:
         chains: ``tag``, ``state``, ``n``, ``lack`` and ``ids`` of the chains.
         why: What the missing rows have in common.
     """
-    lost, number = F.col("lack"), F.format_string("%,d", F.abs("lack"))
-    of = F.concat(number, F.lit(" of "), F.format_string("%,d", "n"), F.lit(" units of "))
-    where = F.when(F.col("state") == "lacking", " were not in what the job read")
-    text = (
-        F.when(lost > 0, F.concat(of, F.lit(rows.name), where.otherwise(" are not in the output")))
-        .when(lost < 0, F.concat(F.lit("the output has too many units: "), number))
-        .otherwise("the output has as many units as were started, but others")
-    )
-    if why:
-        text = F.concat(text, F.when(where.isNull(), F.lit(f"; {why[:_WHY]}")).otherwise(""))
-    noted = chains.select("tag", text.alias("text"), F.col("ids").alias("missing"), "lack")
-    digest = noted.withColumn("digest", F.xxhash64("text", "missing"))
+    text = f"""
+        CASE WHEN lack > 0 THEN format_string('%,d of %,d units of {rows.name} %s', lack, n,
+            if(state = 'lacking', 'were not in what the job read', 'are not in the output'))
+        WHEN lack < 0 THEN format_string('the output has too many units: %,d', -lack)
+        ELSE 'the output has as many units as were started, but others' END"""
+    because = F.when(F.expr("state <> 'lacking'"), f"; {why[:_WHY]}" if why else "").otherwise("")
+    noted = chains.withColumn("text", F.concat(F.expr(text), because))
+    digest = noted.withColumn("digest", F.xxhash64("text", "ids"))
     id = F.concat(F.lit(f"{request_id(rows, 'finish')}/note/"), _hex("digest")).alias("id")
-    count = F.when(lost > 0, lost).alias("missing_count")
-    return digest.select(F.lit("note").alias("op"), "tag", id, "text", "missing", count)
+    count = F.expr("if(lack > 0, lack, NULL) AS missing_count")
+    missing = F.col("ids").alias("missing")
+    return digest.select(F.lit("note").alias("op"), "tag", id, "text", missing, count)

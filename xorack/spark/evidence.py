@@ -13,7 +13,13 @@ from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckEr
 from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, named, of_units, together
 from xorack.spark.messages import one_line, plain_errors
 from xorack.spark.storage import Stored, files_of, folders, names_of, reads_plainly, writes_in
-from xorack.spark.units import column_named, has_columns, unit_column
+from xorack.spark.units import (
+    column_named,
+    field_named,
+    has_columns,
+    made_once,
+    unit_column,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -34,21 +40,24 @@ class Observed(NamedTuple):
     Attributes:
         frame: The frame without the columns of the evidence.
         observation: Spark's observation of the first action on it.
+        source: The frame with these columns.
         is_written: Whether `TrackedRows.observe` ran that action, a write that returned.
     """
 
     frame: DataFrame
     observation: Observation
+    source: DataFrame
     is_written: bool = False
 
     @classmethod
     def of(cls, frame: DataFrame, names: Sequence[str]) -> Observed:
         """Observe the columns of the evidence and drop them."""
         for name in names:
-            column_named(frame, name)
+            field_named(frame, name)
         observation = Observation()
-        observed = frame.observe(observation, *together(names, SUMS))
-        return cls(observed.drop(*names), observation)
+        sums = made_once(frame.sparkSession, tuple(names), lambda: together(names, SUMS))
+        observed = frame.observe(observation, *sums)
+        return cls(observed.drop(*names), observation, frame)
 
     def write(self, write: Callable[[Any], object]) -> Observed:
         """Let a function write the frame, once.
@@ -166,7 +175,7 @@ def has_evidence(rows: Names, frame: DataFrame) -> bool:
             f"evidence, with .agg(…, *rows.evidence(frame))"
         )
     for name in there:
-        type_ = column_named(frame, name)[1].simpleString()
+        type_ = field_named(frame, name).dataType.simpleString()
         if type_ in _INEXACT:
             raise ColumnsError(
                 f"column {name} is {type_}, expected bigint: it has lost digits, so write it as a "
@@ -262,9 +271,16 @@ def as_list(outputs: Any, option: str) -> list[Output]:
     return given
 
 
+def source_of(given: Output, frame: DataFrame) -> Line:
+    """Return where rows lie that were started, or that a micro-batch reads: see `_started`."""
+    names = names_of(frame)
+    path = given if isinstance(given, str) else None
+    return {"source": path, "folders": folders(names), "writes": writes_in(names)}
+
+
 def _started(line: Line, output: Output, names: Sequence[str]) -> ArgumentError | None:
     """Return an error if an output, which reads these files, is what was started."""
-    places, copied = folders(names), {*writes_in(names)} & {*line.get("writes", ())}
+    places, copied = folders(names), {*writes_in(names)} & {*line["writes"]}
     if output != line["source"] and not copied and not {*places} & {*line["folders"]}:
         return None
     return ArgumentError(

@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, XorAckError
 from xorack.spark.differing import find, named_units, output_differs, with_ids
-from xorack.spark.evidence import open_output, per_chain, unit_of
+from xorack.spark.evidence import open_output, per_chain, source_of, unit_of
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.grouping import compare_chains
 from xorack.spark.record import summary_in
-from xorack.spark.starting import keep_record, request_id
-from xorack.spark.units import tag_column
+from xorack.spark.starting import NO_FACTS, keep_record, request_id
+from xorack.spark.units import with_tag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,15 +49,18 @@ class Settled(NamedTuple):
 _Cache = Callable[["DataFrame"], "DataFrame"]
 
 
-def line_of(rows: Names) -> Line:
-    """Return the line of what was started: in a micro-batch, where there is none, an empty one.
+def line_of(rows: Names, given: Output | None = None) -> Line:
+    """Return the line of what was started: in a micro-batch, of the rows that are given.
 
     Raises:
+        ArgumentError: They are not given.
         StateError: Nothing was started, or with other unit columns.
     """
-    _, line = rows.record.read()
     if rows.batch_id is not None:
-        return {"source": None, "folders": ()}
+        if given is None:
+            raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
+        return source_of(given, open_output(rows.tracking.spark, given, "rows"))
+    _, line = rows.record.read()
     if line is None:
         raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
     if line["unit"] != list(rows.unit):
@@ -77,16 +80,14 @@ def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Itera
             stack.callback(frame.unpersist)
             return frame.persist()
 
-        if rows.batch_id is None:
-            yield _settle_run(rows, line, proof, given, cache)
-        else:
+        if given is not None and rows.batch_id is not None:
             yield _settle_batch(rows, proof, given, cache)
+        else:
+            yield _settle_run(rows, line, proof, given, cache)
 
 
-def _settle_batch(rows: Names, proof: Proof, given: Output | None, cache: _Cache) -> Settled:
+def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Settled:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
-    if given is None:
-        raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
     frame = open_output(rows.tracking.spark, given)
     finished = cache(_fold(rows, frame))
     summary = summarize(finished)
@@ -168,8 +169,8 @@ def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:
     there = source.select(unit_of(rows, source).alias("xorack_unit_"))
     kept = rows.record.units(line).toDF(*rows.chain, "xorack_unit_")
     gone = kept.join(there, "xorack_unit_", "left_anti")
-    tag = tag_column(gone, rows.prefix, rows.chain)
-    return gone.select("xorack_unit_", tag.alias("xorack_tag_"))
+    tagged = with_tag(gone, rows.prefix, rows.chain, "xorack_tag_")
+    return tagged.select("xorack_unit_", "xorack_tag_")
 
 
 def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:
@@ -183,13 +184,12 @@ def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:
     Returns:
         The chains; ``due`` is what the job had to write.
     """
-    state = (
-        F.when(F.expr("verdict = 'agree'"), "whole")
-        .when(F.expr("net IS NULL AND verdict IN ('missing', 'short')"), "lacking")
-        .otherwise("differs")
-    )
-    due = F.expr("least(n, found + coalesce(net, 0)) AS due")
-    return chains.join(net, "tag", "left").select("*", state.alias("state"), due)
+    state = """
+        CASE WHEN verdict = 'agree' THEN 'whole'
+        WHEN net IS NULL AND verdict IN ('missing', 'short') THEN 'lacking'
+        ELSE 'differs' END AS state"""
+    due = "least(n, found + coalesce(net, 0)) AS due"
+    return chains.join(net, "tag", "left").selectExpr("*", state, due)
 
 
 def finish(
@@ -203,16 +203,13 @@ def finish(
         step: The step that the requests' ids name.
         started: ``tag`` and the columns `SUMS` of the units that start.
     """
-    chains, others = settled.finished, [F.lit(None).cast("long").alias("started")]
-    stamp = F.col("xor")
+    chains, others = settled.finished, ("xor", "bigint(NULL) AS started")
     if started is not None:
         starts = started.selectExpr("tag", "xor AS other", "count AS started")
-        chains, others = chains.join(starts, "tag", "left"), [F.col("started")]
-        stamp = stamp.bitwiseXOR(F.coalesce("other", F.lit(0).cast("long")))
-    id = F.lit(request_id(rows, step)).alias("id")
-    finished = F.col("count").alias("finished")
-    op = F.lit("stamp").alias("op")
-    return chains.select(op, "tag", id, stamp.alias("xor"), finished, *others)
+        chains = chains.join(starts, "tag", "left")
+        others = ("xor ^ coalesce(other, 0L) AS xor", "started")
+    id = f"'{request_id(rows, step)}' AS id"
+    return chains.selectExpr("'stamp' AS op", "tag", id, "count AS finished", *others)
 
 
 def advance(
@@ -230,9 +227,8 @@ def advance(
 
     def of_known(folded: DataFrame) -> DataFrame:
         tag = F.when(F.col("known"), F.col("tag")).otherwise(stranger)
-        null = F.lit(None).cast("string")
         joined = folded.join(known, "tag", "left").withColumn("tag", tag).drop("known")
-        return joined.withColumns({"detail": null, "failed": null})
+        return joined.selectExpr("*", *NO_FACTS)
 
     _, before = following.record.read()
     kept = keep_record(following, written, before or {"starts": False}, of_known)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ColumnsError
 from xorack.spark.messages import plain_errors
-from xorack.spark.units import chain_columns, tag_column
+from xorack.spark.units import chain_columns, quoted, with_tag
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -75,9 +75,8 @@ def named(columns: Sequence[Column]) -> list[Column]:
 
 def together(names: Sequence[str] = SUMS, to: Sequence[str] = SUMS) -> list[Column]:
     """Return aggregates that add up columns of sums."""
-    xor, count, sum_ = names
-    aggregates = (F.bit_xor(xor), F.sum(count), F.sum(sum_))
-    return [column.alias(name) for column, name in zip(aggregates, to, strict=True)]
+    pairs = zip(("bit_xor", "sum", "sum"), names, to, strict=True)
+    return [F.expr(f"{fold}({quoted(name)}) AS {quoted(new)}") for fold, name, new in pairs]
 
 
 def fold_units(
@@ -87,7 +86,7 @@ def fold_units(
     columns = chain_columns(frame, chain)
     keys = [f"c{i}" for i in range(len(columns))]
     grouped = frame.select(*columns, *named(sums)).groupBy(*keys).agg(*together())
-    return grouped.select(tag_column(grouped, prefix, keys).alias("tag"), *SUMS)
+    return with_tag(grouped, prefix, keys).select("tag", *SUMS)
 
 
 @contextmanager
@@ -106,16 +105,15 @@ def folding(spark: SparkSession) -> Iterator[None]:
 
 def summary_columns() -> list[Column]:
     """Return aggregates over ``tag`` and the columns `SUMS`, for `summary_of`."""
-    counted = F.col("count") > 0
     of_chains = {
-        "xor": F.bit_xor(F.when(counted, F.col("xor"))),
-        "count": F.sum("count"),
-        "sum": F.sum(F.when(counted, F.col("sum"))),
-        "chains": F.count_if(counted),
-        "fingerprint": F.bit_xor(F.xxhash64("tag", *SUMS)),
-        "cancelled": F.min(F.when(counted & (F.col("xor") == 0), F.col("tag"))),
+        "xor": "bit_xor(if(count > 0, xor, NULL))",
+        "count": "sum(count)",
+        "sum": "sum(if(count > 0, sum, NULL))",
+        "chains": "count_if(count > 0)",
+        "fingerprint": f"bit_xor(xxhash64(tag, {', '.join(SUMS)}))",
+        "cancelled": "min(if(count > 0 AND xor = 0, tag, NULL))",
     }
-    return [column.alias(name) for name, column in of_chains.items()]
+    return [F.expr(text).alias(name) for name, text in of_chains.items()]
 
 
 def summary_of(row: dict[str, Any]) -> Summary:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.spark.evidence import evidence_of, unit_of
-from xorack.spark.folding import SUMS, named, of_units
+from xorack.spark.folding import named, of_units
 from xorack.spark.messages import plain_errors
 from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED, missing_units
-from xorack.spark.units import column_named, has_columns, tag_column
+from xorack.spark.units import column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,19 +76,12 @@ def differences(source: DataFrame, outputs: Sequence[DataFrame], *key: str) -> D
         The key, ``n`` (units of the source), ``found`` (units of the outputs), ``lack`` (``n -
         found``), ``difference``, the XOR of both, and ``s``, the difference of the sums.
     """
-    none = F.lit(0).cast("long")
-    x, n, s = (F.col(name) for name in SUMS)
-    sides = [source.select(*key, x, n.alias("n"), none.alias("found"), s.alias("s"))]
-    sides += [one.select(*key, x, none, n, -s) for one in outputs]
-    sums = {
-        "n": F.sum("n"),
-        "found": F.sum("found"),
-        "s": F.sum("s"),
-        "difference": F.bit_xor("xor"),
-    }
-    columns = [F.coalesce(one, none).alias(name) for name, one in sums.items()]
-    together = reduce(lambda a, b: a.union(b), sides).groupBy(*key).agg(*columns)
-    return together.withColumn("lack", F.col("n") - F.col("found"))
+    sides = [source.selectExpr(*key, "xor", "count AS n", "0L AS found", "sum AS s")]
+    sides += [one.selectExpr(*key, "xor", "0L", "count", "-sum") for one in outputs]
+    sums = [F.expr(f"sum({name}) AS {name}") for name in ("n", "found", "s")]
+    both = reduce(lambda a, b: a.union(b), sides).groupBy(*key)
+    compared = both.agg(F.bit_xor("xor").alias("difference"), *sums).na.fill(0)
+    return compared.selectExpr("*", "n - found AS lack")
 
 
 def compare_chains(started: DataFrame, held: Sequence[DataFrame]) -> DataFrame:
@@ -98,15 +91,11 @@ def compare_chains(started: DataFrame, held: Sequence[DataFrame]) -> DataFrame:
         ``tag``, what `differences` returns, and ``verdict``: ``agree``, ``missing``, ``short``,
         ``surplus``, ``other`` or ``unknown``.
     """
-    verdict = (
-        F.when(F.expr(f"NOT ({DIFFER})"), "agree")
-        .when(F.expr("n = 0"), "unknown")
-        .when(F.expr("found = 0"), "missing")
-        .when(F.expr("lack > 0"), "short")
-        .when(F.expr("lack < 0"), "surplus")
-        .otherwise("other")
-    )
-    return differences(started, held, "tag").withColumn("verdict", verdict)
+    verdict = f"""
+        CASE WHEN NOT ({DIFFER}) THEN 'agree' WHEN n = 0 THEN 'unknown'
+        WHEN found = 0 THEN 'missing' WHEN lack > 0 THEN 'short'
+        WHEN lack < 0 THEN 'surplus' ELSE 'other' END AS verdict"""
+    return differences(started, held, "tag").selectExpr("*", verdict)
 
 
 def compare(
@@ -153,8 +142,7 @@ def _started(rows: Names, source: DataFrame) -> DataFrame:
     failed = rows.record.chains().where("count = 0").select(F.col("tag").alias("xorack_tag_"))
     if not failed.take(1):
         return source
-    tag = tag_column(source, rows.prefix, rows.chain)
-    tagged = source.withColumn("xorack_tag_", tag)
+    tagged = with_tag(source, rows.prefix, rows.chain, "xorack_tag_")
     return tagged.join(F.broadcast(failed), "xorack_tag_", "left_anti").drop("xorack_tag_")
 
 
@@ -196,12 +184,12 @@ def _compare(
 ) -> Differing:
     """Compare by columns and, if all have them, by those of the chain; or unit by unit."""
 
-    def keyed(frame: DataFrame, with_tag: bool) -> DataFrame:
+    def keyed(frame: DataFrame, is_tagged: bool) -> DataFrame:
         key = unit_of(rows, frame) if by is None else _key(frame, by)
-        tag = tag_column(frame, rows.prefix, rows.chain) if with_tag else F.lit("")
-        return frame.withColumns({"xorack_key_": key, "xorack_tag_": tag})
+        keyed = frame.withColumns({"xorack_key_": key, "xorack_tag_": F.lit("")})
+        return with_tag(keyed, rows.prefix, rows.chain, "xorack_tag_") if is_tagged else keyed
 
-    tagged = keyed(source, with_tag=has_columns(source, rows.chain))
+    tagged = keyed(source, has_columns(source, rows.chain))
     tagged = tagged.withColumn("xorack_unit_", unit_of(rows, source))
     tag = F.col("xorack_tag_") if has_tags else F.lit("")
     key = ("xorack_key_", tag.alias("tag"))

@@ -21,7 +21,7 @@ from xorack.spark.grouping import DIFFER, MOST_SOLVED, SOLVED, Differing, compar
 from xorack.spark.messages import plain_errors
 from xorack.spark.solving import missing_units
 from xorack.spark.storage import reads_plainly
-from xorack.spark.units import has_columns, quoted
+from xorack.spark.units import comparable, has_columns, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,7 +36,6 @@ _SAMPLE = 10_000
 """Rows, of all, with which they are compared."""
 _COLUMNS = 60
 """Columns of the source that are looked at."""
-_SHOWN = ("int", "float", "double", "decimal", "string", "boolean", "date", "timestamp")
 
 
 class Named(NamedTuple):
@@ -258,14 +257,8 @@ class MissingRows:
     def _shown(self) -> dict[str, Column]:
         """Return the columns to look at, with the file of a row, and its task in a shuffle."""
         frame = self._frame
-        shown: dict[str, Column] = {}
-        for field_ in frame.schema.fields:
-            column = F.col(quoted(field_.name))
-            if field_.dataType.typeName() in ("array", "map"):
-                shown[f"size of {field_.name}"] = F.size(column)
-            elif _is_simple(field_.dataType.simpleString()) and field_.name[:7] != "xorack_":
-                shown[field_.name] = column
-        shown = dict([*shown.items()][:_COLUMNS]) or {"unit": F.col("xorack_unit_")}
+        few = [*comparable(frame).items()][:_COLUMNS]
+        shown = dict(few) or {"unit": F.col("xorack_unit_")}
         if self._differing.sums["whole"] and self.by and self.by != self._rows.unit:
             tasks = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
             hashed = F.hash(*map(F.col, map(quoted, self.by)))
@@ -273,10 +266,6 @@ class MissingRows:
         if reads_plainly(frame):  # a frame of several sources has no such file
             shown["input file"] = F.element_at(F.split(F.input_file_name(), "/"), -1)
         return shown
-
-
-def _is_simple(type_: str) -> bool:
-    return type_.split("(", maxsplit=1)[0] in _SHOWN or type_ in ("bigint", "smallint", "tinyint")
 
 
 def _of_group(members: Mapping[int, dict[str, Any]], group: Any) -> Collection[int]:

@@ -26,7 +26,7 @@ from xorack.spark.run import Names
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
-from xorack.spark.units import has_columns, parse_id, signed, unit_column
+from xorack.spark.units import has_columns, made_once, parse_id, signed, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -117,6 +117,9 @@ class Rows(Names):
                 f"the frame has no column {self.unit_name}: add it first, "
                 "with .transform(rows.with_unit)"
             )
+        return made_once(self.tracking.spark, self.unit_name, self._evidence)
+
+    def _evidence(self) -> tuple[Column, Column, Column]:
         unit, names = F.col(self.unit_name), self.evidence_names
         upper = F.sum(F.shiftright(unit, 32)).alias(names[2])
         return F.bit_xor(unit).alias(names[0]), F.count(unit).alias(names[1]), upper
@@ -236,7 +239,7 @@ class TrackedRows(Rows):
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
-        line = line_of(self)
+        line = line_of(self, rows)
         proof = proof_of(self, line, written, observed, read)
         with settle(self, line, proof, rows) as settled:
             return self._send(proof, settled, finish(self, settled))
@@ -281,7 +284,7 @@ class TrackedRows(Rows):
             raise ArgumentError(
                 "following", problem=f"label {following.label!r}, expected {self.label!r}"
             )
-        line = line_of(self)
+        line = line_of(self, rows)
         proof = proof_of(self, line, written)
         with settle(self, line, proof, rows) as settled:
             if settled.error is not None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _CHAINS_A_TASK = 2_000
 """A message's worth: without a limit, a task and a message for each small file of a record."""
-_OMIT_NULLS = {"ignoreNullFields": "true"}
 
 
 class Queue(NamedTuple):
@@ -78,11 +77,15 @@ def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
 
 
 def send_few(spark: SparkSession, requests: Iterable[Request], queue: Queue) -> SendReport:
-    """Send requests that the driver has from a task, as `send` does."""
-    rows = [(json.dumps(one.to_json(), separators=(",", ":")),) for one in requests]
-    if not rows:
+    """Send requests that the driver has: it does so itself, or has a task do it on Connect."""
+    texts = [json.dumps(one.to_json(), separators=(",", ":")) for one in requests]
+    if not texts:
         return SendReport()
-    return _send(spark.createDataFrame(rows, "request string"), queue, len(rows))
+    if hasattr(spark, "_jvm"):
+        from xorack.aws import sqs
+
+        return sqs.send(queue.url, texts, queue.client(), group=queue.run_id)
+    return _send(spark.createDataFrame(zip(texts), "request string"), queue, len(texts))
 
 
 def _send(requests: DataFrame, queue: Queue, number: int) -> SendReport:
@@ -114,16 +117,13 @@ def _text(requests: DataFrame) -> Column:
 
     The stamp is in ``xor``, and ``detail`` is JSON already.
     """
-    names = [name for name in requests.columns if name not in ("xor", "detail")]
-    fields = [F.col(name) for name in names]
+    fields = [name for name in requests.columns if name not in ("xor", "detail")]
     if "xor" in requests.columns:
-        digits = F.lpad(F.hex("xor"), 16, "0")
         # A stamp is little-endian, and Spark has no function that turns bytes around.
-        turned = F.regexp_replace(digits, "(..)" * 8, "$8$7$6$5$4$3$2$1")
-        fields.append(F.base64(F.unhex(turned)).alias("stamp"))
-    text = F.to_json(F.struct(*fields), _OMIT_NULLS)
-    if "detail" not in requests.columns:
-        return text
-    head = text.substr(F.lit(1), F.length(text) - 1)
-    detailed = F.concat(head, F.lit(',"detail":'), F.col("detail"), F.lit("}"))
-    return F.coalesce(detailed, text)
+        turned = "'(..)(..)(..)(..)(..)(..)(..)(..)', '$8$7$6$5$4$3$2$1'"
+        fields.append(f"base64(unhex(regexp_replace(lpad(hex(xor), 16, '0'), {turned}))) AS stamp")
+    text = f"to_json(struct({', '.join(fields)}), map('ignoreNullFields', 'true'))"
+    if "detail" in requests.columns:
+        head = f"left({text}, length({text}) - 1)"
+        text = f"if(detail IS NULL, {text}, concat({head}, ',\"detail\":', detail, '}}'))"
+    return F.expr(text)

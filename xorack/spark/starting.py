@@ -11,11 +11,10 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ColumnsError, StateError
 from xorack.core.request import Request
 from xorack.core.stamp import plain
-from xorack.spark.evidence import open_output, unit_of
+from xorack.spark.evidence import open_output, source_of, unit_of
 from xorack.spark.folding import SUMS, fold_units, of_units, summarize
 from xorack.spark.record import summary_in
-from xorack.spark.storage import folders, names_of, writes_in
-from xorack.spark.units import chain_columns, column_named, has_columns, tag_column
+from xorack.spark.units import chain_columns, column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from xorack.spark.evidence import Output
     from xorack.spark.record import Line
     from xorack.spark.run import Names
+
+NO_FACTS = ("string(NULL) AS detail", "string(NULL) AS failed")
 
 
 def keep_start(rows: Names, written: Output, chains: DataFrame | None) -> Line:
@@ -68,12 +69,10 @@ def keep_record(
         units = None
         if tracking.keep_units:
             units = frame.select(*chain_columns(frame, rows.chain), unit.alias("unit"))
-        types, names = dict(frame.dtypes), names_of(frame)
+        types = dict(frame.dtypes)
         source = {
+            **source_of(written, frame),
             "run": tracking.run_id,
-            "source": written if isinstance(written, str) else None,
-            "folders": folders(names),
-            "writes": writes_in(names),
             "keeps_units": tracking.keep_units,
             "unit": list(rows.unit),
             "types": [types.get(name) for name in rows.unit],
@@ -99,11 +98,11 @@ def _facts(rows: Names, chains: DataFrame) -> DataFrame:
         for name in ("detail", "failed")
     ]
     selected = chains.select(*columns, *texts)
-    tag = tag_column(selected, rows.prefix, selected.columns[: len(columns)]).alias("tag")
+    tagged = with_tag(selected, rows.prefix, selected.columns[: len(columns)])
     reason = F.substring(F.translate("failed", "\0", ""), 1, 250).alias("failed")
     twice = F.raise_error(F.expr("concat('xorack: ', count(1), ' rows about chain ', tag)"))
     detail = F.when(F.count(F.lit(1)) > 1, twice).otherwise(F.first("detail")).alias("detail")
-    facts = selected.select(tag, "detail", reason).groupBy("tag")
+    facts = tagged.select("tag", "detail", reason).groupBy("tag")
     checked = facts.agg(detail, F.first("failed").alias("failed"))
     return checked.mapInArrow(check_details, "tag string, detail string, failed string")
 
@@ -132,8 +131,7 @@ def _detail(tag: str, text: str | None) -> str | None:
 def _with_facts(rows: Names, folded: DataFrame, facts: DataFrame | None) -> DataFrame:
     """Add the facts about chains. A chain with nothing started has its root as its one unit."""
     if facts is None:
-        null = F.lit(None).cast("string")
-        return folded.withColumns({"detail": null, "failed": null})
+        return folded.selectExpr("*", *NO_FACTS)
     has_units = F.col("failed").isNull() & F.col("count").isNotNull()
     root = F.xxhash64(F.lit(rows.salt), F.col("tag"))
     none = F.lit(0).cast("long")
@@ -145,23 +143,22 @@ def _with_facts(rows: Names, folded: DataFrame, facts: DataFrame | None) -> Data
 
 def creates(rows: Names, line: Line) -> DataFrame:
     """Return the requests that create the chains of a record, and end those without units."""
-    step, number = request_id(rows, "start"), F.col("count")
-    create, end = F.lit("create"), F.when(F.col("failed").isNull(), "stamp").otherwise("fail")
-    op = F.when(number > 0, F.array(create)).otherwise(F.array(create, end))
-    requests = rows.record.chains(line).withColumn("op", F.explode(op))
-    is_create = F.col("op") == "create"
-    one = F.lit(1).cast("long")
-    return requests.select(
-        "op",
-        "tag",
-        F.when(is_create, step).otherwise(f"{step}/end").alias("id"),
-        F.when(F.col("op") != "fail", F.col("xor")).alias("xor"),
-        F.when(is_create, F.greatest(number, one)).alias("started"),
-        F.when(F.col("op") == "stamp", one).alias("finished"),
-        F.when(is_create, F.lit(line["timeout"]).cast("double")).alias("timeout"),
-        F.when(is_create, F.lit(line["idle_timeout"]).cast("double")).alias("idle_timeout"),
-        F.when(is_create, F.col("detail")).alias("detail"),
-        F.when(F.col("op") == "fail", F.col("failed")).alias("reason"),
+    end = "array('create', if(failed IS NULL, 'stamp', 'fail'))"
+    op = f"explode(if(count > 0, array('create'), {end})) AS op"
+    times = [f"double({json.dumps(line[name])})" for name in ("timeout", "idle_timeout")]
+    return (
+        rows.record.chains(line)
+        .selectExpr("*", op, f"'{request_id(rows, 'start')}' AS step")
+        .selectExpr(
+            *("op", "tag", "if(op = 'create', step, concat(step, '/end')) AS id"),
+            "if(op = 'fail', NULL, xor) AS xor",
+            "if(op = 'create', greatest(count, 1L), NULL) AS started",
+            "if(op = 'stamp', 1L, NULL) AS finished",
+            f"if(op = 'create', {times[0]}, NULL) AS timeout",
+            f"if(op = 'create', {times[1]}, NULL) AS idle_timeout",
+            "if(op = 'create', detail, NULL) AS detail",
+            "if(op = 'fail', failed, NULL) AS reason",
+        )
     )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 _CONSTANT: dict[str, list[str]] = {}
 """Lines of texts that are written once, by path, size and time."""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
-_STATUS = re.compile(r"path=([^;]+);.*?length=(\d+);.*?modification_time=(\d+)")
+_STATUS = re.compile(r"path=(.+?); isDirectory=.*?length=(\d+);.*?modification_time=(\d+)")
 _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
 """Lines of a plan that reads what is stored, and no more."""
 _PARTITION = re.compile(r"[^/=]+=[^/]*")
@@ -121,9 +123,8 @@ def write_text(spark: SparkSession, folder: str, text: str) -> None:
         return
     path, system = _hadoop(spark, folder)
     system.delete(path, True)
-    file, _ = _hadoop(spark, f"{folder}/part-0.txt")
-    draft, _ = _hadoop(spark, f"{folder}/_draft")  # a process that dies leaves no half text
-    stream = system.create(draft)
+    file, draft = _java(spark).Path(path, "part-0.txt"), _java(spark).Path(path, "_draft")
+    stream = system.create(draft)  # a process that dies leaves no half text
     try:
         stream.write(bytearray(f"{text}\n".encode()))
     finally:
@@ -145,7 +146,7 @@ def read_texts(spark: SparkSession, pattern: str, *, constant: bool = False) -> 
                 return []
             raise
     path, system = _hadoop(spark, f"{pattern}/part-*")
-    while (lines := _listed(system, path, constant)) is None:
+    while (lines := _listed(spark, system, system.globStatus(path), constant)) is None:
         pass
     return lines
 
@@ -161,18 +162,18 @@ def read_lines(spark: SparkSession, file: str) -> list[str] | None:
         return None
 
 
-def _listed(system: Any, pattern: Any, constant: bool) -> list[str] | None:
+def _listed(spark: Any, system: Any, found: Any, constant: bool) -> list[str] | None:
     """Read the lines of files; None if one is gone, as those that were read may be older then."""
     lines: list[str] = []
-    for status in system.globStatus(pattern) or ():
-        name = f"{status.getPath()} {status.getLen()} {status.getModificationTime()}"
-        text = _CONSTANT.get(name) if constant else None
+    statuses = _java(spark).toString(found)
+    for match in _STATUS.finditer(statuses):  # in one call: each takes a quarter of a millisecond
+        text = _CONSTANT.get(match[0]) if constant else None
         if text is None:
-            text = _lines(system, status.getPath())
+            text = _lines(system, _java(spark).Path(match[1]))
             if text is None:
                 return None
             if constant:
-                _CONSTANT[name] = text
+                _CONSTANT[match[0]] = text
         lines += text
     return lines
 
@@ -195,6 +196,18 @@ def _lines(system: Any, path: Any) -> list[str] | None:
 
 def _hadoop(spark: Any, path: str) -> tuple[Any, Any]:
     """Return a path of Hadoop's, and its file system with the session's settings."""
-    hadoop = spark._jvm.org.apache.hadoop.fs.Path(path)
-    settings = spark._jsparkSession.sessionState().newHadoopConf()
-    return hadoop, hadoop.getFileSystem(settings)
+    hadoop = _java(spark).Path(path)
+    return hadoop, hadoop.getFileSystem(_java(spark).settings)
+
+
+@lru_cache(maxsize=4)
+def _java(spark: Any) -> SimpleNamespace:
+    """Return what is used of Java: to find a class takes a call for each part of its name.
+
+    Later settings would change nothing, as Hadoop keeps its file systems.
+    """
+    return SimpleNamespace(
+        Path=spark._jvm.org.apache.hadoop.fs.Path,
+        toString=spark._jvm.org.apache.commons.lang3.ArrayUtils.toString,
+        settings=spark._jsparkSession.sessionState().newHadoopConf(),
+    )

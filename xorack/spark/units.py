@@ -7,9 +7,9 @@ the same ids and tags with ANSI mode on and off, and in every time zone of the s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from operator import methodcaller
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import functions as F
 
@@ -18,17 +18,28 @@ from xorack.core.errors import ArgumentError, ColumnsError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructField
 
     Expression = Callable[[Column], Column]
     Forms = tuple[Expression, Expression]
 
-_CUT_CHARACTERS = 240
+T = TypeVar("T")
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _ISO = "%sT%02d:%02d:%02d.%06d"
 _ENCODED = {"%": "%25", "/": "%2F"}
+_COMPARABLE = {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string",
+               "boolean", "date", "timestamp", "timestamp_ntz"}  # fmt: skip
+_TAG = f"""
+CASE WHEN contains({{tag}}, chr(0))
+    THEN raise_error('xorack: a value of a chain column holds NUL; a tag cannot')
+WHEN octet_length({{tag}}) > {MAX_TAG_BYTES}
+    THEN concat(substring({{tag}}, 1, 240), '...', lower(lpad(
+        hex(xxhash64({{tag}}) | bigint(xxhash64({{tag}}) = 0)), 16, '0')))
+ELSE {{tag}} END"""
 _HEX_ID = re.compile("[0-9a-fA-F]{16}")
+_MADE: dict[Hashable, Any] = {}
+_MOST_MADE = 100
 _SUITABLE = "integers, boolean, string, binary, date, timestamp, timestamp_ntz and decimal"
 
 
@@ -37,8 +48,20 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def column_named(frame: DataFrame, name: str) -> tuple[Column, DataType]:
-    """Find a column and its type, in another case too unless ``spark.sql.caseSensitive`` is true.
+def comparable(frame: DataFrame) -> dict[str, Column]:
+    """Return the columns whose values Python can compare, and the sizes of arrays and maps."""
+    shown: dict[str, Column] = {}
+    for field in frame.schema.fields:
+        column, type_ = F.col(quoted(field.name)), field.dataType.simpleString()
+        if type_.startswith(("array", "map")):
+            shown[f"size of {field.name}"] = F.size(column)
+        elif type_.split("(", maxsplit=1)[0] in _COMPARABLE and field.name[:7] != "xorack_":
+            shown[field.name] = column
+    return shown
+
+
+def field_named(frame: DataFrame, name: str) -> StructField:
+    """Find a column, in another case too unless ``spark.sql.caseSensitive`` is true.
 
     Raises:
         ColumnsError: The frame has no such column, or more than one.
@@ -53,15 +76,33 @@ def column_named(frame: DataFrame, name: str) -> tuple[Column, DataType]:
         problem = "not in the frame" if not found else f"{len(found)} times in the frame"
         columns = ", ".join(field.name for field in fields)
         raise ColumnsError(f"column {name} is {problem}, which has {columns}")
-    return F.col(quoted(found[0].name)), found[0].dataType
+    return found[0]
+
+
+def column_named(frame: DataFrame, name: str) -> tuple[Column, DataType]:
+    """Find a column and its type; see `field_named`."""
+    field = field_named(frame, name)
+    return F.col(quoted(field.name)), field.dataType
 
 
 def has_columns(frame: DataFrame, names: Sequence[str]) -> bool:
-    """Tell whether a frame has all of these columns; see `column_named`."""
+    """Tell whether a frame has all of these columns; see `field_named`."""
     try:
-        return bool([column_named(frame, name) for name in names])
+        return bool([field_named(frame, name) for name in names])
     except ColumnsError:
         return False
+
+
+def made_once(spark: Any, key: Hashable, make: Callable[[], T]) -> T:
+    """Return columns that were made before under a key: a unit takes dozens of calls of Java."""
+    if (java := getattr(spark, "_jvm", None)) is None:
+        return make()
+    made: T | None = _MADE.get((java, key))
+    if made is None:
+        if len(_MADE) >= _MOST_MADE:
+            _MADE.clear()
+        made = _MADE[java, key] = make()
+    return made
 
 
 def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
@@ -70,8 +111,12 @@ def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
     Raises:
         ColumnsError: There are no names; a column is missing, ambiguous or of another type.
     """
-    parts = [hashed(column) for column, (hashed, _) in _suitable(frame, names, "unit")]
-    return _never_zero(F.xxhash64(F.lit(salt), *parts))
+
+    def make() -> Column:
+        parts = [hashed(column) for column, (hashed, _) in _suitable(frame, names, "unit")]
+        return _never_zero(F.xxhash64(F.lit(salt), *parts))
+
+    return made_once(frame.sparkSession, (frame.schema, salt, tuple(names)), make)
 
 
 def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
@@ -84,8 +129,8 @@ def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
     return [column.alias(f"c{i}") for i, (column, _) in enumerate(parts)]
 
 
-def tag_column(frame: DataFrame, prefix: str, names: Sequence[str]) -> Column:
-    """Return the tag of each chain: the prefix and the columns' values, joined by ``/``.
+def with_tag(frame: DataFrame, prefix: str, names: Sequence[str], to: str = "tag") -> DataFrame:
+    """Add the tag of each chain: the prefix and the columns' values, joined by ``/``.
 
     In all values but the last, ``%`` and ``/`` are percent-encoded. A tag above 1,024 UTF-8 bytes
     is cut: 240 characters, ``...``, and 16 hex digits of the hash of the whole tag. The job fails
@@ -98,12 +143,8 @@ def tag_column(frame: DataFrame, prefix: str, names: Sequence[str]) -> Column:
     texts = [text(column) for column, (_, text) in parts]
     for plain, encoded in _ENCODED.items():
         texts[:-1] = [F.replace(text, F.lit(plain), F.lit(encoded)) for text in texts[:-1]]
-    tag = F.concat(F.lit(prefix), F.concat_ws("/", *texts))
-    digits = F.lower(F.lpad(F.hex(_never_zero(F.xxhash64(tag))), 16, "0"))
-    cut = F.concat(F.substring(tag, 1, _CUT_CHARACTERS), F.lit("..."), digits)
-    valid = F.when(F.octet_length(tag) > MAX_TAG_BYTES, cut).otherwise(tag)
-    nul = F.raise_error(F.lit("xorack: a value of a chain column holds NUL; a tag cannot"))
-    return F.when(tag.contains("\0"), nul).otherwise(valid)
+    whole = frame.withColumn(to, F.concat(F.lit(prefix), F.concat_ws("/", *texts)))
+    return whole.withColumn(to, F.expr(_TAG.format(tag=to)))
 
 
 def parse_id(given: int | str) -> int:
@@ -132,16 +173,16 @@ def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[C
         raise ColumnsError(f"a {role} needs at least one column")
     parts = []
     for name in names:
-        column, type_ = column_named(frame, name)
-        shown = type_.simpleString()
+        shown = column_named(frame, name)[1].simpleString()
         forms = _FORMS.get(shown.split("(")[0])
         if forms is None:
             raise ColumnsError(
                 f"{role} column {name} is of the type {shown}: cast it; suitable are {_SUITABLE}"
             )
         # xxhash64 skips a null: without the check, two rows would have one id.
-        message = f"xorack: {role} column {name} is null; a {role} needs a value"
-        parts.append((F.coalesce(column, F.raise_error(F.lit(message))), forms))
+        message = f"xorack: {role} column {name} is null; a {role} needs a value".encode().hex()
+        checked = F.expr(f"coalesce({quoted(name)}, raise_error(string(X'{message}')))")
+        parts.append((checked, forms))
     return parts
 
 

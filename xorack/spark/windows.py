@@ -11,27 +11,27 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType
 
 from xorack.core import windows as requests
+from xorack.core import windows_ledger as ledger
 from xorack.core.errors import ArgumentError, ColumnsError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
-from xorack.spark import windows_ledger as ledger
+from xorack.core.windows_ledger import Range, Window, WindowStatus, moment
 from xorack.spark.differing import find, output_differs
-from xorack.spark.evidence import check_unchanged, open_output, proof_of, unit_of
+from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_of
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
-from xorack.spark.storage import GLOB, folders, names_of, read_texts, write_text
+from xorack.spark.storage import GLOB, read_texts, write_text
 from xorack.spark.units import column_named
-from xorack.spark.windows_ends import key_of, offsets_of, positions_of
-from xorack.spark.windows_ledger import Proof, Range, Window, WindowStatus, moment
+from xorack.spark.windows_ends import key_of, of_all_positions, offsets_of, positions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from xorack.core.message import SendReport
-    from xorack.spark.evidence import Observed, Output
+    from xorack.spark.evidence import Observed, Output, Proof
     from xorack.spark.run import Run
 
     Ends = Mapping[Any, Any] | DataFrame
@@ -133,33 +133,29 @@ class Windows(Rows):
         """
         if self.batch_id is None:
             raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
-        spark, bounds = self.tracking.spark, ledger.UNKNOWN
-        batch = self.stream, self.batch_id
-        if self.of is not None:
-            bounds = self._window(self.of)[1:]
-        elif checkpoint is not None:
-            bounds = offsets_of(spark, checkpoint, self.batch_id, self.unit)
-        frame = open_output(spark, rows, "rows")
-        totals, seen = self._seen(frame)
-        source = rows if isinstance(rows, str) else None
-        line = {"source": source, "folders": folders(names_of(frame))}
+        batch, bounds = (self.stream, self.batch_id), self._bounds(checkpoint)
+        frame = open_output(self.tracking.spark, rows, "rows")
+        line = {} if written is None else source_of(rows, frame)
         proof = proof_of(self, line, written, observed, read)
-        if proof.totals != totals:
-            missing = find(self, proof, totals.count, frame)
-            error = output_differs(self, proof, totals.count, (rows, missing))
-            count = max(0, error.started - error.written)
-            some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
-            self._store.keep_loss(*batch)
-            self._send(self._notes(seen, f"lacks {count} rows: {some}. {error.why}", count))
-            raise error
-        check_unchanged(spark, proof)
-        found = ledger.prove(self._store, batch, seen, bounds, gaps=self.gaps != "error")
+        expected, seen = of_all_positions(self, frame, bounds, proof.totals.count)
+        if proof.totals != expected:
+            if observed is not None:  # which rows it lacks is known if it is computed again
+                proof = proof._replace(outputs=[observed.source])
+            whole, seen = seen, self._compare(proof, frame, rows)
+            if whole and seen == whole:
+                raise StateError(
+                    "the batch has as many rows as positions, but not one each: some are there "
+                    "twice, and hide others"
+                )
+        check_unchanged(self.tracking.spark, proof)
+        store = self._store
+        found = ledger.prove(store, batch, seen, bounds, gaps=self.gaps != "error")
         again = "lacked rows, and was repeated with all"
-        mended = self._notes(seen, again) if self._store.loses(*batch) else ()
+        mended = self._notes(seen, again) if batch in store.losses else ()
         finishes = (one for status, keys in found for one in self._finishes(status, keys))
         sent = self._send([*mended, *finishes])
         chains = sum(1 for _, keys in found if keys)
-        return Report(proof.kind, chains, totals.count, 0, *sent, proof.stored)
+        return Report(proof.kind, chains, proof.totals.count, 0, *sent, proof.stored)
 
     def status(self, name: str) -> WindowStatus:
         """Return how far a window is proved, by what is in the records."""
@@ -187,6 +183,27 @@ class Windows(Rows):
         place = F.lpad(position.cast("string"), _DIGITS, "0")
         late = F.unix_timestamp(column_named(frame, self.time)[0]) < moment(name)
         return frame.where((place >= edge(window.starts)) & (place < edge(window.ends)) & late)
+
+    def _compare(self, proof: Proof, frame: DataFrame, rows: Output) -> dict[str, Range]:
+        """Return where the rows of a batch lie; raise, and note it, if the output differs."""
+        totals, seen = self._seen(frame)
+        if proof.totals == totals:
+            return seen
+        missing = find(self, proof, totals.count, frame)
+        error = output_differs(self, proof, totals.count, (rows, missing))
+        count = max(0, error.started - error.written)
+        some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
+        self._store.keep_loss(self.stream, self.batch_id)
+        self._send(self._notes(seen, f"lacks {count} rows: {some}. {error.why}", count))
+        raise error
+
+    def _bounds(self, checkpoint: str | None) -> tuple[ledger.Ends, ledger.Ends]:
+        """Return where a batch begins and ends in partitions, as far as that is known."""
+        if self.of is not None:
+            return self._window(self.of)[1:]
+        if checkpoint is None or self.batch_id is None:
+            return ledger.UNKNOWN
+        return offsets_of(self.tracking.spark, checkpoint, self.batch_id, self.unit)
 
     @property
     def _store(self) -> _Folder:
@@ -250,11 +267,19 @@ class Windows(Rows):
         return send_few(self.tracking.spark, some, self.tracking.queue)
 
 
+def _proof_or_loss(line: Any) -> ledger.Proof | tuple[str, int]:
+    return ledger.Proof.of(line) if isinstance(line, dict) else tuple(line)
+
+
 class _Folder:
-    """Windows and proofs in a folder of records: a line of JSON each."""
+    """Windows and proofs in a folder of records: a line of JSON each.
+
+    Attributes:
+        losses: The last batch of each stream that lacked rows, when proofs were last read.
+    """
 
     def __init__(self, tracking: Run, folder: str) -> None:
-        self._spark, self._folder = tracking.spark, folder
+        self._spark, self._folder, self.losses = tracking.spark, folder, list[tuple[str, int]]()
 
     def windows(self) -> list[Window]:
         return self._read("window=*", lambda line: Window(**line), constant=True)
@@ -262,18 +287,16 @@ class _Folder:
     def keep_window(self, window: Window) -> None:
         self._write(folder_part("window", window.name), window._asdict())
 
-    def proofs(self) -> list[Proof]:
-        return self._read("stream=*/slot=*", Proof.of)
+    def proofs(self) -> list[ledger.Proof]:
+        found = self._read("stream=*/{slot=*,loss}", _proof_or_loss)
+        self.losses = [one for one in found if not isinstance(one, ledger.Proof)]
+        return [one for one in found if isinstance(one, ledger.Proof)]
 
-    def keep_proof(self, proof: Proof) -> None:
+    def keep_proof(self, proof: ledger.Proof) -> None:
         self._write(f"{folder_part('stream', proof.stream)}/slot={proof.slot}", proof._asdict())
 
-    def loses(self, stream: str, batch: int) -> bool:
-        """Tell whether the last batch of a stream that lacked rows is this one."""
-        return self._read(f"{folder_part('stream', stream)}/loss", int) == [batch]
-
-    def keep_loss(self, stream: str, batch: int) -> None:
-        self._write(f"{folder_part('stream', stream)}/loss", batch)
+    def keep_loss(self, stream: str, batch: int | None) -> None:
+        self._write(f"{folder_part('stream', stream)}/loss", [stream, batch])
 
     def _read(self, pattern: str, of: Callable[[Any], Any], *, constant: bool = False) -> list[Any]:
         place = f"{self._folder.translate(GLOB)}/{pattern}"

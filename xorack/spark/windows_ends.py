@@ -8,14 +8,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.types import IntegralType, StringType
+
 from xorack.core.errors import ArgumentError, StateError
+from xorack.core.hashing import MASK, P1, P2, P3, P4, P5, unit_id
+from xorack.core.windows_ledger import Range, moment
+from xorack.spark.folding import Totals
 from xorack.spark.storage import read_lines
-from xorack.spark.windows_ledger import moment
+from xorack.spark.units import field_named
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
-__all__ = ["kafka_ends", "key_of", "offsets_of", "positions_of"]
+    from xorack.core.windows_ledger import Ends
+    from xorack.spark.run import Names
+
+__all__ = ["kafka_ends", "key_of", "of_all_positions", "offsets_of", "positions_of"]
+
+_AT_ONCE = 1 << 20
+"""Positions whose units are computed at once: each step takes 8 MB."""
 
 
 def key_of(values: Sequence[object]) -> str:
@@ -65,6 +77,65 @@ def offsets_of(
     until = read(batch_id)
     # A partition that is in no earlier batch is new, and is read from its beginning.
     return ({**dict.fromkeys(until, 0), **read(batch_id - 1)} if batch_id else {}), until
+
+
+def of_all_positions(
+    rows: Names, frame: DataFrame, bounds: tuple[Ends, Ends], count: int
+) -> tuple[Totals | None, dict[str, Range]]:
+    """Return what the units of a batch add up to if each position has a row, and its ranges.
+
+    Units follow from positions. So what was written can be judged without a look at the rows, and
+    whatever the job did to them.
+
+    Args:
+        rows: The names of the rows.
+        frame: A frame with their columns.
+        bounds: Where the batch begins and ends, as far as that is known.
+        count: How many rows were written.
+
+    Returns:
+        None, and no ranges, if these are not as many as the positions, or that is not known.
+    """
+    since, until = bounds
+    ranges = {k: Range(since.get(k, -1), end, end - since.get(k, -1)) for k, end in until.items()}
+    counts = [one.rows for one in ranges.values()]
+    known = all(one.end >= one.begin >= 0 for one in ranges.values())
+    kinds = [field_named(frame, name).dataType for name in rows.unit]
+    if not until or not known or sum(counts) != count or not isinstance(kinds[-1], IntegralType):
+        return None, {}
+    totals = Totals()
+    for key, one in ranges.items():
+        values = [_value(*pair) for pair in zip(key.split("/"), kinds[:-1], strict=True)]
+        if None in values:
+            return None, {}
+        totals += _totals(unit_id(rows.salt, *values), one)
+    return totals, {key: one for key, one in ranges.items() if one.rows}
+
+
+def _value(text: str, kind: DataType) -> Any:
+    """Return the value of a column that `key_of` has written: a string or an integer, else None."""
+    plain = text.replace("%2F", "/").replace("%25", "%")
+    if isinstance(kind, StringType):
+        return plain
+    return int(plain) if isinstance(kind, IntegralType) and plain.isdecimal() else None
+
+
+def _totals(seed: int, places: Range) -> Totals:
+    """Add up the units of a partition's positions: `unit_id`, of many numbers at once."""
+    import numpy as np
+
+    totals = Totals()
+    for begin in range(places.begin, places.end, _AT_ONCE):
+        h: Any = np.arange(begin, min(begin + _AT_ONCE, places.end), dtype=np.uint64) * P2
+        h = (h << 31 | h >> 33) * P1 ^ (seed + P5 + 8 & MASK)
+        h = (h << 27 | h >> 37) * P1 + P4
+        h = (h ^ h >> 33) * P2
+        h = (h ^ h >> 29) * P3
+        h ^= h >> 32
+        h[h == 0] = 1
+        units = h.view(np.int64)
+        totals += Totals(int(np.bitwise_xor.reduce(units)), len(units), int((units >> 32).sum()))
+    return totals
 
 
 def kafka_ends(

@@ -24,7 +24,6 @@ _COLUMNS = ("Messages", "Kind", "Reason", "For example")
 
 
 def sentence(survey: Survey) -> str:
-    """Return the number of messages, in words."""
     if not survey.seen:
         return "No dead-lettered messages."
     if survey.seen < survey.total:
@@ -33,7 +32,6 @@ def sentence(survey: Survey) -> str:
 
 
 def render_survey(survey: Survey, theme: Theme = "light") -> str:
-    """Render a survey as HTML: the counts by reason, and the messages that it keeps."""
     summary = f'<p>{sentence(survey)} <span class="faint">{rfc3339(survey.at)}</span></p>'
     return html_page(summary + render_messages(survey), theme)
 
@@ -60,7 +58,6 @@ def render_messages(survey: Survey, actions: Actions | None = None) -> str:
 
 
 def _details(message: DeadMessage, now: int, actions: Actions | None) -> str:
-    """Render one message, collapsed: its heading is the reason."""
     rows = "".join(
         f"<dt>{name}</dt><dd>{escaped(value, 300)}</dd>"
         for name, value in message.facts(now)

@@ -83,7 +83,6 @@ def render(snapshot: Snapshot, theme: Theme = "light") -> str:
 
 
 def unreadable(errors: Iterable[NotAChainError]) -> str:
-    """Render the errors of items that are not chains."""
     return "".join(
         f'<p class="late">{escaped(str(error.tag), _TAG_CHARACTERS)} cannot be read: '
         f"{escaped(error.reason, 200)}</p>"
@@ -118,6 +117,14 @@ def html_page(content: str, theme: Theme) -> str:
 def style(colours: Mapping[str, str]) -> str:
     """Return the style of everything that this module renders, in these colours."""
     return _STYLE.format(**colours)
+
+
+def variables() -> str:
+    """Return the colours as variables of CSS, for both themes; `style` may name them."""
+    light, dark = (
+        "".join(f"--{name}:{value};" for name, value in COLOURS[theme].items()) for theme in COLOURS
+    )
+    return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
 
 
 def _summary(snapshot: Snapshot) -> str:
@@ -176,7 +183,6 @@ def _name(status: ChainStatus, *, is_link: bool) -> str:
 
 
 def chain_address(tag: str) -> str:
-    """Return the address of a chain's page, relative to the other pages."""
     return escaped(f"chain?{urlencode({'tag': tag})}")
 
 

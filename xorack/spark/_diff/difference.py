@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from xorack.compare.report import Counts, DiffReport
+from xorack.compare.report import Change, Counts, DiffReport
+from xorack.compare.why import explain_kinds
 from xorack.spark._diff.columns import compare_columns
 from xorack.spark._diff.digests import compare_digests
 from xorack.spark._diff.pairing import pair_rows
+from xorack.spark._diff.why import changes_of, looked_at
 from xorack.spark.units import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
     from xorack.compare.columns import Names, Tolerance
+    from xorack.core.explaining import Explanation
     from xorack.spark._diff.columns import Comparison, Pair
 
 __all__ = ["Counts", "Difference", "diff"]
@@ -112,6 +115,25 @@ class Difference(DiffReport):
         ]
         return self._pairs.where("lefts = 0 AND n = 1").select(*keys)
 
+    def changes(self) -> dict[str, Change]:
+        """Return of each changed column how many rows have nulls, and the greatest difference."""
+        return changes_of(self._values, self.changed, self.changed_columns)
+
+    def explain(self) -> dict[str, Explanation]:
+        """Say why rows differ: what those of a kind have in common, and all others do not.
+
+        Some 10,000 rows of each kind are compared with as many of all rows, in Python. Kinds of
+        rows that nothing tells apart are left out.
+        """
+        if not self.different:
+            return {}
+        sides = [
+            looked_at(frame, side, self._pairs, self.counts)
+            for side, frame in enumerate(self._comparison.frames)
+        ]
+        changed = [pair.right.name for pair in self._values if pair.name in self.changed_columns]
+        return explain_kinds(self, sides, changed)
+
     def _of(self, kind: str) -> DataFrame:
         return self._pairs.where(F.col("kind") == kind)
 
@@ -147,8 +169,9 @@ class Difference(DiffReport):
 
         Returns:
             ``missing`` and ``extra``: the rows. ``changed``: for each pair ``key``, the values of
-            the key columns, and ``columns``, the two values of each column that differs. If Python
-            lacks a time, such as one after the year 9999, dates and times are strings.
+            the key columns, and ``columns``, the two values of each column that differs; where
+            the key has several rows, also ``left`` and ``right``, these rows. If Python lacks a
+            time, such as one after the year 9999, dates and times are strings.
         """
         rows: dict[str, list[dict[str, Any]]] = {}
         for kind, side in (("missing", "l"), ("extra", "r")):
@@ -161,6 +184,7 @@ class Difference(DiffReport):
                     left: [_plain(row["l"][left]), _plain(row["r"][right])]
                     for left, right in (names[place] for place in row["columns"])
                 },
+                **(_whole(row) if max(row["lefts"], row["rights"]) > 1 else {}),
             }
             for row in self._with_all_columns(self._first("changed", n))
         ]
@@ -172,7 +196,7 @@ class Difference(DiffReport):
         unseen = changed - {place for row in rows for place in row["columns"]}
         if not unseen:
             return rows
-        row = F.struct("l", "r", "columns", "k", "n")
+        row = F.struct("l", "r", "columns", "lefts", "rights", "k", "n")
         each = self._of("changed").select(F.explode("columns").alias("of"), row.alias("row"))
         first = F.min_by("row", F.struct("row.k", "row.n")).alias("row")
         chosen = each.where(F.col("of").isin(*unseen)).groupBy("of").agg(first).select("row.*")
@@ -188,12 +212,13 @@ class Difference(DiffReport):
         return self._collect(self._of(kind).orderBy("k", "n").limit(n))
 
     def _collect(self, some: DataFrame) -> list[Row]:
+        told = ("columns", "lefts", "rights")
         try:
-            return some.select("l", "r", "columns").collect()
+            return some.select("l", "r", *told).collect()
         except (OverflowError, ValueError):  # Python lacks some times
             frames = zip("lr", self._comparison.frames, strict=True)
             rows = [_with_times_as_text(side, frame) for side, frame in frames]
-            return some.select(*rows, "columns").collect()
+            return some.select(*rows, *told).collect()
 
     def unpersist(self) -> None:
         """Free what is cached. The frames can still be read, and are computed again."""
@@ -289,6 +314,10 @@ def _with_times_as_text(side: str, frame: DataFrame) -> Column:
         has_times = re.search("date|timestamp", type_)
         columns.append((column.cast("string") if has_times else column).alias(name))
     return F.struct(*columns).alias(side)
+
+
+def _whole(row: Row) -> dict[str, Any]:
+    return {side: _plain(row[side[0]]) for side in ("left", "right")}
 
 
 def _plain(value: Any) -> Any:

@@ -6,11 +6,12 @@ All addresses are relative: the first part of a page's path is a secret of the s
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlencode
 
 from xorack.core.event import event_detail
@@ -20,12 +21,14 @@ from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.redrive import Survey
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural
+from xorack.ops.windows import StageTable, StageWindow, State
 from xorack.web.dead_letter_page import render_messages, sentence
 from xorack.web.widget import (
     COLOURS,
     Names,
     badge,
     bar,
+    chain_address,
     chain_table,
     escaped,
     named_first,
@@ -33,6 +36,7 @@ from xorack.web.widget import (
     style,
     table,
     unreadable,
+    variables,
 )
 
 _UNITS_SHOWN = 200
@@ -70,17 +74,11 @@ class Frame:
 
 def stylesheet(rules: str) -> str:
     """Return the style of the pages: the rules after those of the shared renderer."""
-    themes = [
-        "".join(f"--{name}:{value};" for name, value in COLOURS[theme].items())
-        for theme in ("light", "dark")
-    ]
     shared = style({name: f"var(--{name})" for name in COLOURS["light"]})
-    light, dark = themes
-    return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}{shared}{rules}"
+    return f"{variables()}{shared}{rules}"
 
 
 def error_page(frame: Frame, title: str, reason: str) -> bytes:
-    """Render the reason why there is nothing else to show."""
     problem = f'<h1>{title}</h1><p id="problem">{escaped(reason, 1000)}</p>'
     return frame.page(title, f'{problem}<p><a href="./">All chains</a></p>')
 
@@ -89,7 +87,6 @@ def error_page(frame: Frame, title: str, reason: str) -> bytes:
 
 
 def chains_page(frame: Frame, page: ChainPage, names: Names) -> bytes:
-    """Render a list of chains."""
     query, plus = page.query, "" if page.whole else "+"
     total = sum(page.counts.values())
     tabs = "".join(
@@ -129,7 +126,6 @@ def _findings(page: ChainPage) -> str:
 
 
 def _causes(page: ChainPage) -> str:
-    """List the groups of failed chains, with what each has in common."""
     if page.query.group not in ("", "failed"):
         return ""
     lines = []
@@ -268,6 +264,47 @@ def _json(value: Any) -> str:
     lines = body_lines(json.dumps(value, ensure_ascii=False), 200)
     text = "\n".join(map(escaped, lines))
     return f"<pre>{text}</pre>"
+
+
+# -- windows -----------------------------------------------------------------------------------
+
+
+def windows_page(frame: Frame, found: StageTable, prefix: str, searched: int | None) -> bytes:
+    """Render windows by stage; `searched` items were read, if these are not the whole table."""
+    states = Counter[str](one.state for _, _, cells in found.rows for one in cells if one)
+    news = ", ".join(f"{states[state]} {state}" for state in get_args(State) if states[state])
+    heads = ["Window", *(escaped(log, 60) for log in found.logs)]
+    rows = "".join(
+        f'<tr data-key="{escaped(head)}"><th scope="row" class="tag">{escaped(head, 120)}</th>'
+        + "".join(f"<td>{_window(one)}</td>" for one in cells)
+        + "</tr>"
+        for head, (_, _, cells) in zip(found.heads, found.rows, strict=True)
+    )
+    part = ""
+    if searched is not None:
+        part = f"Found among {searched:,} items of the table: xorack windows reads all of it."
+    parts = [
+        '<h1 class="unseen">Windows</h1><div class="bar-of-tools">'
+        f'<p class="findings">{" ".join(filter(None, [news and f"{news}.", part]))}</p>'
+        '<form role="search" action="windows"><label for="prefix">Tag begins with</label>'
+        f'<input id="prefix" type="search" name="prefix" value="{escaped(prefix)}"></form></div>',
+        table("stages", heads, rows) if rows else '<p class="nothing">No windows.</p>',
+    ]
+    return frame.page("Windows", "".join(parts), "windows", news=news)
+
+
+def _window(window: StageWindow | None) -> str:
+    if window is None:
+        return '<span class="faint">not open</span>'
+    state, percent = window.state, window.status.percent
+    link = chain_address(window.status.chain.tag)
+    colour = {"whole": "done", "open": "ok"}.get(state, "late")
+    label = f'<a href="{link}" class="badge {colour}">{state}</a>'
+    if state == "whole":
+        return label
+    share = "" if percent is None else f' <span class="num">{percent:g} %</span>'
+    why = f'<div class="faint">{escaped(window.why, 120)}</div>'
+    return f"{label}{share}{bar(percent or 0, 'failed' if state == 'failed' else colour)}{why}"
 
 
 # -- dead-lettered messages --------------------------------------------------------------------

@@ -47,11 +47,7 @@ class WebServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, site: Site, port: int = 0) -> None:
-        """Listen on a port of the loopback interface; 0 for a free one.
-
-        Raises:
-            OSError: The port is taken.
-        """
+        """Listen on a port of the loopback interface; 0 for a free one."""
         super().__init__((_HOST, port), _Handler)
         self.site = site
         self.secret = secrets.token_urlsafe(24)
@@ -68,7 +64,6 @@ class WebServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address of the first page."""
         return f"http://{_HOST}:{self.server_port}/{self.secret}/"
 
     @property
@@ -139,7 +134,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(response.body)
 
     def end_headers(self) -> None:
-        """End the headers of any response with the policy."""
         for name, value in _HEADERS.items():
             self.send_header(name, value)
         super().end_headers()
@@ -156,5 +150,4 @@ def _fields(text: str) -> dict[str, list[str]]:
 
 
 def _single(query: str) -> dict[str, str]:
-    """Return the fields of a query, each with its first value."""
     return {name: values[0] for name, values in _fields(query).items()}

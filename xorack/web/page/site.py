@@ -15,17 +15,15 @@ from xorack.client.names import Candidate
 from xorack.core.errors import ArgumentError, NotAChainError, TagNotFound
 from xorack.core.ports import Publisher
 from xorack.core.request import Request
-from xorack.ops.among import candidates_in
 from xorack.ops.browse import GROUPS, SEARCHED, Query, read_chains
 from xorack.ops.changes import change_chain
 from xorack.ops.dead_letters import Kind, Selector, add_to_groups
-from xorack.ops.explain import names_in
+from xorack.ops.explain import candidates_in, names_in
 from xorack.ops.redrive import MoveResult, Redrive, Survey
 from xorack.ops.status import ChainStatus, read_status
 from xorack.ops.text import plural
 from xorack.ops.windows import stage_table
 from xorack.web.page import pages
-from xorack.web.page.windows import windows_page
 
 _KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
 """The kinds that can be sent back, if an operator names the messages."""
@@ -55,7 +53,6 @@ class DeadLetters:
     """A dead-letter queue, read and changed by one caller at a time: a reader hides messages."""
 
     def __init__(self, redrive: Redrive) -> None:
-        """Use the queues of a redrive."""
         self._redrive = redrive
         self._lock = threading.Lock()
         self._count = 0
@@ -75,8 +72,7 @@ class DeadLetters:
     def look(self) -> tuple[Survey, int]:
         """Read the first messages; SQS counts it as a receive of each.
 
-        Returns:
-            The messages, and the result of `count` before: another one means new messages.
+        Returns them, and the result of `count` before: another one means new messages.
         """
         with self._lock:
             count = self._count = self._redrive.count()
@@ -85,13 +81,9 @@ class DeadLetters:
         return survey, count
 
     def change(self, ids: Sequence[str], *, delete: bool) -> str:
-        """Send messages back to the queue, or delete them; return what was done.
-
-        Raises:
-            SendError: The queue rejects the messages.
-        """
+        """Send messages back to the queue, or delete them; return what was done."""
         with self._lock:
-            survey = self._redrive.survey(Selector(frozenset(ids)))
+            survey = self._redrive.survey(Selector(ids))
             if delete:
                 result = self._redrive.delete(survey)
             else:
@@ -112,7 +104,6 @@ class Naming:
         self._find = functools.lru_cache(maxsize=_CHAINS_KEPT)(self._look_up)
 
     def add(self, candidates: Iterable[Candidate]) -> None:
-        """Add candidates, for all chains."""
         self._candidates += candidates
         self._find.cache_clear()
 
@@ -131,11 +122,7 @@ class Naming:
 
 
 class Site:
-    """The pages of a table and of a dead-letter queue.
-
-    Attributes:
-        token: What a form must send: it is on the pages alone.
-    """
+    """The pages of a table and of a dead-letter queue. A form must send the pages' token."""
 
     def __init__(
         self,
@@ -181,7 +168,6 @@ class Site:
         return self.problem(404, "Not found", "There is no such page.")
 
     def post(self, path: str, fields: Mapping[str, Sequence[str]]) -> Response:
-        """Do what a button says, and return the page after it."""
         action, ids = ", ".join(fields.get("action", ())), fields.get("id", ())
         if path == "chain":
             return self._change(action, {name: texts[0] for name, texts in fields.items()})
@@ -194,11 +180,9 @@ class Site:
         return self._dead_letters(notice=self._letters.change(ids, delete=action == "delete"))
 
     def problem(self, status: int, title: str, reason: str) -> Response:
-        """Return a page that says what is wrong."""
         return Response(status, pages.error_page(pages.Frame(self._name), title, reason))
 
     def failure(self, error: Exception) -> Response:
-        """Return a page for an error of AWS or of the arguments."""
         if isinstance(error, TagNotFound):
             return self.problem(404, "No such chain", str(error))
         if isinstance(error, NotAChainError):
@@ -226,7 +210,7 @@ class Site:
         now = milliseconds()
         table = stage_table((ChainStatus(chain, now) for chain in part.chains), limit=WINDOWS)
         searched = part.read if part.after else None
-        return Response(200, windows_page(self._frame(), table, prefix, searched))
+        return Response(200, pages.windows_page(self._frame(), table, prefix, searched))
 
     def _chain(self, tag: str, notice: str = "") -> Response:
         status = read_status(self._store, tag)

@@ -32,8 +32,8 @@ read: the source's own offsets (``since``, ``until``); and the order of batches,
 partition on from where it was. The latter counts only since the last batch that nobody proved,
 which leaves a hole. A partition's first rows begin at themselves.
 
-Two calls that open a window with other ends at once do not see each other: units depend on the
-ends, so such a chain is never acked.
+Two calls that open a window with other ends at once do not see each other. Units depend on the
+ends: if the chain is that of one call and the record that of the other, it is never acked.
 """
 
 from __future__ import annotations
@@ -249,11 +249,15 @@ def prove(
         proved_of([*(one for one in proofs if one.stream != stream), proof])
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
-    proved, found = proved_of(store.proofs()), []
-    for window in store.windows():
-        if touched := [key for key, one in own.items() if overlaps(window, key, one)]:
-            status = WindowStatus.of(window, proved)
-            found.append((status, sorted({*touched} - status.lagging.keys())))
+    touched = [
+        (window, keys)
+        for window in store.windows()
+        if (keys := {key for key, one in own.items() if overlaps(window, key, one)})
+    ]
+    proved, found = proved_of(store.proofs() if touched else ()), []
+    for window, keys in touched:
+        status = WindowStatus.of(window, proved)
+        found.append((status, sorted(keys - status.lagging.keys())))
     return found
 
 

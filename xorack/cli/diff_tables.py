@@ -1,0 +1,174 @@
+"""The file of `xorack diff --tables`: comparisons by name, with the options of the command."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xorack.core.errors import ArgumentError, XorAckError
+
+__all__ = ["read_tables"]
+
+_INPUTS = ("left", "right")
+
+
+def read_tables(
+    file: str, command: click.Command, of_run: Collection[str]
+) -> dict[str, dict[str, Any]]:
+    """Read a file of comparisons: what the command's parameters are for each, by its name.
+
+    Args:
+        file: A file of YAML.
+        command: The command, whose options are fields.
+        of_run: Parameters that are given once, for all tables.
+
+    Raises:
+        ArgumentError: The file cannot be read, or a field is wrong; the message names the entry.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        document = _load(Path(file).read_bytes())
+        defaults, entries = _parts(document)
+        for number, entry in enumerate(entries, 1):
+            where = f"entry {number}"
+            try:
+                fields = defaults | _mapping(entry)
+                name = fields.pop("name", None)
+                if not isinstance(name, str) or not name.strip():
+                    raise _Wrong(f"name: {_kind(name)}, expected a text")
+                where = f"table {name}"
+                if name in found:
+                    raise _Wrong("name: another entry has it, too")
+                found[name] = _parameters(fields, command, of_run)
+            except _Wrong as error:
+                raise _Wrong(f"{where}: {error}") from error
+    except (OSError, _Wrong) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise ArgumentError("tables", problem=f"{file}: {problem}") from error
+    return found
+
+
+class _Wrong(XorAckError):
+    """What is wrong with the file."""
+
+
+def _load(text: bytes) -> Any:
+    """Parse YAML; a field that stands twice is an error, which PyYAML does not say."""
+    import yaml
+
+    try:
+        _check_twice(yaml.compose(text, yaml.SafeLoader), set())
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: no such date
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
+        raise _Wrong(f"{line}it is no YAML: {problem}") from error
+
+
+def _check_twice(node: Any, seen: set[int]) -> None:
+    if id(node) in seen or not isinstance(getattr(node, "value", None), list):
+        return
+    seen.add(id(node))
+    pairs = [pair for pair in node.value if isinstance(pair, tuple)]
+    names = [key.value for key, _ in pairs if isinstance(key.value, str)]
+    for key, _ in pairs:
+        if names.count(key.value) > 1:
+            line = key.start_mark.line + 1
+            raise _Wrong(
+                f"line {line}: the field {key.value} stands {names.count(key.value)} times"
+            )
+    for part in node.value:
+        for inner in part if isinstance(part, tuple) else [part]:
+            _check_twice(inner, seen)
+
+
+def _parts(document: Any) -> tuple[dict[str, Any], list[Any]]:
+    """Return the defaults and the entries of a document."""
+    whole = _mapping(document)
+    if unknown := [name for name in whole if name not in ("tables", "defaults")]:
+        raise _Wrong(f"{unknown[0]}: unknown field, expected tables or defaults")
+    defaults, entries = whole.get("defaults"), whole.get("tables")
+    if not isinstance(entries, list) or not entries:
+        raise _Wrong(f"tables: {_kind(entries)}, expected a list of entries")
+    try:
+        return ({} if defaults is None else _mapping(defaults)), entries
+    except _Wrong as error:
+        raise _Wrong(f"defaults: {error}") from error
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _Wrong(f"{_kind(value)}, expected fields and their values")
+    # YAML reads the field null as no text.
+    return {"null" if name is None else str(name): of for name, of in value.items()}
+
+
+def _kind(value: Any) -> str:
+    """Name a value without its content, which aliases may make endless."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, (dict, list)):
+        return "fields" if isinstance(value, dict) else "a list"
+    return repr(value)[:80]
+
+
+def _parameters(
+    fields: dict[str, Any], command: click.Command, of_run: Collection[str]
+) -> dict[str, Any]:
+    """Let the command parse the fields as its options."""
+    options = {
+        name.removeprefix("--"): one
+        for one in command.params
+        for name in (*one.opts, *one.secondary_opts)
+        if one.name not in of_run and name.startswith("--")
+    }
+    words: list[str] = []
+    for name, value in fields.items():
+        if name in _INPUTS:
+            continue
+        if name not in options:
+            close = get_close_matches(name, [*options, *_INPUTS, "name"], 1)
+            known = f": did you mean {close[0]}?" if close else ""
+            raise _Wrong(f"{name}: unknown field{known}")
+        words += _words(name, value, options[name])
+    inputs = [_text(name, fields[name]) for name in _INPUTS if name in fields]
+    try:
+        with command.make_context("diff", [*words, "--", *inputs]) as context:
+            return context.params
+    except click.UsageError as error:
+        raise _Wrong(" ".join(error.format_message().split())) from error
+
+
+def _words(name: str, value: Any, option: Any) -> Iterator[str]:
+    """Yield a field as arguments of the command line."""
+    if option.is_flag:
+        if not isinstance(value, bool):
+            raise _Wrong(f"{name}: {_kind(value)}, expected true or false")
+        names = [*option.secondary_opts, *option.opts] if not value else option.opts
+        if value or option.secondary_opts:
+            yield names[0]
+    elif option.multiple:
+        for one in value if isinstance(value, list) else [value]:
+            yield f"--{name}={_text(name, one)}"
+    elif isinstance(value, list):
+        yield f"--{name}={','.join(_quoted(_text(name, one)) for one in value)}"
+    elif isinstance(value, dict):
+        pairs = (_quoted(f"{_text(name, key)}={_text(name, of)}") for key, of in value.items())
+        yield f"--{name}={','.join(pairs)}"
+    else:
+        yield f"--{name}={_text(name, value)}"
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise _Wrong(f"{name}: {_kind(value)}, expected a text: put it in quotes")
+    return str(value)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
