@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tests.support.files import write_files
 from xorack.cli import diff_output, main, screen
+from xorack.compare.report import Change
 
 OLD = "order,line,sku,price\n17,1,harpoon,9.50\n17,2,rope,4.00\n18,1,oil,7.25\n"
 NEW = "order,line,price,sku\n17,1,9.5,harpoon\n18,1,7.50,oil\n18,2,1.00,wick\n"
@@ -137,6 +138,22 @@ def test_text_without_case_and_blanks(xorack, tmp_path):
     both = ["a.csv", "b.csv", "--key", "id"]
     assert xorack(*both, "--ignore-case", "x")[0] == 1
     assert xorack(*both, "--ignore-case", "X", "--ignore-blanks", "*")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ((1_200,), "1,200"),
+        ((7, 1, 2, 0.25), "7, by up to 0.25, 1 null on the left, 2 null on the right"),
+        ((7, 0, 0, 1e300), "7, by up to 1e+300"),
+        ((7, 0, 0, 2_592_000.0, "s"), "7, by up to 30 d"),
+        ((7, 0, 0, 5400.0, "s"), "7, by up to 1.5 h"),
+        ((7, 0, 0, 0.0002, "s"), "7, by up to 200 us"),
+        ((7, 0, 0, 0.0, "s"), "7, by up to 0 us"),
+    ],
+)
+def test_what_is_told_of_a_column(told, words):
+    assert str(Change(*told)) == words
 
 
 def test_a_remark(xorack, tmp_path):

@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from tests.support.files import write_files
+from xorack.compare import comparison
 from xorack.compare.engine import diff_files
 from xorack.compare.inputs import ReadOptions
 from xorack.compare.options import CompareOptions, connect
@@ -387,3 +388,15 @@ def test_a_tolerance_of_unsigned_integers(tmp_path):
             options = CompareOptions(["id"], tolerance={"x": limit})
             found = diff_files(con, list(map(str, sides)), [ReadOptions()] * 2, options)
             assert found.counts.changed == changed
+
+
+def test_names_of_columns_in_braces(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparison, "_KEPT_ROWS", -1)
+    monkeypatch.setattr(comparison, "_MANY", 2)  # only the rows of buckets that differ are read
+    head = "{bucket},{hash}\n"
+    sides = two(tmp_path, head + "1,2\n2,3\n", head + "1,2\n2,4\n")
+    with connect() as con:
+        options = CompareOptions(["{bucket}", "{hash}"])
+        found = diff_files(con, list(map(str, sides)), [ReadOptions()] * 2, options)
+        assert found.explain() == {}
+        assert (found.counts.missing, found.counts.extra) == (1, 1)

@@ -66,6 +66,10 @@ WHY = {
         [*ROWS, *({**row, "id": row["id"] + 5000, "land": "xx"} for row in ROWS[:50])],
         "All 50 extra rows have land = 'xx' (4 % of all rows, all of which are extra)",
     ),
+    "long texts": (
+        [*ROWS, *({**row, "id": row["id"] + 5000, "land": "y" * 999} for row in ROWS[:50])],
+        f"All 50 extra rows have land = '{'y' * 100}'... (4 % of all rows, all of which are extra)",
+    ),
     "changes where the left has a value": (
         with_changes(lambda r: r["line"] == 5, price=lambda r: r["price"] + 1),
         "All 171 changed rows have line = 5 (14.2 % of all rows, all of which are changed)",

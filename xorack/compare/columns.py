@@ -11,12 +11,22 @@ from typing import Any, NamedTuple, Protocol
 
 from xorack.core.errors import ArgumentError, ColumnsError
 
-__all__ = ["Limit", "Matched", "Names", "Side", "Tolerance", "balanced", "limits", "match"]
+__all__ = [
+    "SECONDS",
+    "Limit",
+    "Matched",
+    "Names",
+    "Side",
+    "Tolerance",
+    "balanced",
+    "limits",
+    "match",
+]
 
 Names = str | Sequence[str]
 Tolerance = float | str | Mapping[str, "float | str"] | None
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400}
-_LIMIT = re.compile(rf"([\d.]+(?:[eE][+-]?\d+)?)\s*(%|{'|'.join(_SECONDS)})?")
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400}
+_LIMIT = re.compile(rf"([\d.]+(?:[eE][+-]?\d+)?)\s*(%|{'|'.join(SECONDS)})?")
 
 
 class Field(Protocol):
@@ -50,7 +60,7 @@ class Limit(NamedTuple):
             raise ArgumentError("tolerance", given, "a finite number")
         if unit == "%":
             return cls("relative", number / 100)
-        return cls("seconds", number * _SECONDS[unit]) if unit else cls("absolute", number)
+        return cls("seconds", number * SECONDS[unit]) if unit else cls("absolute", number)
 
 
 class Side:

@@ -6,6 +6,7 @@ halves of their hashes: docs/adr/0049-files-on-duckdb.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -144,8 +145,8 @@ class Comparison:
                 f"{quoted(c.name)} := {quoted(c.name)}" for c in self.inputs[side].columns
             )
             columns.append(f"struct_pack({held}) AS w")
-        condition = condition.replace("{bucket}", self._bucket(side))
-        condition = condition.replace("{hash}", self.hash(side, self.keys))
+        made = {"{bucket}": self._bucket(side), "{hash}": self.hash(side, self.keys)}
+        condition = re.sub(r"\{\w+\}", lambda found: made[found[0]], condition)
         return f"SELECT true AS p, {', '.join(columns)} FROM side{side} {condition}"
 
     def _differences(self, left: str, right: str) -> list[str]:

@@ -14,7 +14,7 @@ from xorack.compare.report import KINDS, Change, DiffReport
 from xorack.compare.texts import quoted
 from xorack.compare.values import as_json
 from xorack.compare.why import COLUMNS, ROWS, Looked, explain_kinds
-from xorack.core.explaining import Explanation, Term
+from xorack.core.explaining import CHARACTERS, Explanation, Term
 
 __all__ = ["FileDifference"]
 
@@ -204,18 +204,18 @@ def _literal(value: Any, type_: Any) -> str:
     if value is None:
         return "NULL"
     text = _text(str(as_json(value))).replace("\0", "' || chr(0) || '")
-    return f"from_hex({text})" if isinstance(value, bytes) else f"({text})::{type_}"
+    return f"({text})::{type_}"
 
 
 def _comparable(types: dict[str, Any]) -> dict[str, str]:
-    """Return SQL of values that Python can compare, by column; of nested types there is none."""
+    """Return SQL of values that Python can compare, by column, long texts cut; for some is none."""
     time = "least(greatest(({{}})::{0}, '0001-01-01'::{0}), '9999-12-31'::{0})"
+    known = dict.fromkeys(TIMES, time.format("TIMESTAMP"))
+    known |= {"date": time.format("DATE"), "varchar": f"left({{}}, {CHARACTERS})"}
     return {
-        name: time.format("DATE" if type_.id == "date" else "TIMESTAMP")
-        if type_.id in TIMES
-        else "{}"
+        name: known.get(type_.id, "{}")
         for name, type_ in types.items()
-        if not is_nested(type_)
+        if not is_nested(type_) and type_.id != "blob"
     }
 
 

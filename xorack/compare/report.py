@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from xorack.compare.columns import SECONDS
 from xorack.core.explaining import Explanation
 
 __all__ = ["KINDS", "LABELS", "Change", "Counts", "DiffReport", "Result", "by_rows"]
@@ -30,10 +31,21 @@ class Change(NamedTuple):
     greatest: float | None = None
     unit: str = ""
 
+    @property
+    def distance(self) -> str:
+        """The greatest difference in words, of times in the largest unit; empty if none is."""
+        if self.greatest is None:
+            return ""
+        if not self.unit:
+            return f"{self.greatest:,.6g}"
+        units = SECONDS.items()
+        size, unit = max((of, unit) for unit, of in units if of <= max(self.greatest, 1e-6))
+        return f"{self.greatest / size:,.6g} {unit}"
+
     def __str__(self) -> str:
         parts = [f"{self.rows:,}"]
-        if self.greatest is not None:
-            parts.append(f"by up to {self.greatest:.6g}{' ' * bool(self.unit)}{self.unit}")
+        if self.distance:
+            parts.append(f"by up to {self.distance}")
         for side, count in (("left", self.null_left), ("right", self.null_right)):
             parts += [f"{count:,} null on the {side}"] * bool(count)
         return ", ".join(parts)

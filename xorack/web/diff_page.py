@@ -137,7 +137,7 @@ def _section(one: Outcome) -> Iterator[str]:
             [
                 [
                     escaped(name), f"{change.rows:,}", f"{shares[name]:.2%}",
-                    "" if change.greatest is None else f"{change.greatest:,.6g} {change.unit}",
+                    change.distance,
                     f"{change.null_left:,}", f"{change.null_right:,}",
                 ]
                 for name, change in one.changes.items()
