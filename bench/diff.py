@@ -23,19 +23,21 @@ from bench.meter import Meter, cpu, make_lines, ratios, run_variants, spread_goa
 from pipeline.session import session
 from xorack.spark import diff
 
-LINES = {"0.6 M": 0.1, "6 M": 1.0, "18 M": 3.0}
+LINES = {"0.6 M": 0.1, "3 M": 0.5, "6 M": 1.0, "12 M": 2.0, "18 M": 3.0}
 """Scale factors by the number of rows."""
 QUICK_SCALE = 0.01
-QUICK_CASES = {"equal": 0, "10 rows": 10, "10 %": 600}
+QUICK_CASES = {"equal": 0, "10 rows": 10, "10 %": 600, "100 columns, 8 rows": 8,
+               "2 columns, 1 %": 600, "skewed duplicates, 1 %": 600}  # fmt: skip
 """How many rows differ."""
 TURNS = 3
-SCAN, DIFF, JOIN, SHUFFLED = "scan", "diff", "outer join", "bytes shuffled"
-KEY = ["l_orderkey", "l_linenumber"]
+SCAN, DIFF, JOIN, EXCEPT = "scan", "diff", "outer join", "exceptAll"
+SHUFFLED = "bytes shuffled"
+KEY = "l_orderkey", "l_linenumber"
 _FAR = 1_000_000_000
 """Beyond the last order."""
 
 
-_EQUAL = {JOIN: 0.42, SCAN: 1.1, SHUFFLED: 0.01}
+_EQUAL = {JOIN: 0.31, SCAN: 1.1, SHUFFLED: 0.01}
 _FEW = {JOIN: 0.5, SHUFFLED: 0.01}
 _MANY = {JOIN: 1.1}
 
@@ -49,21 +51,33 @@ class Case:
         differing: How many of the rows differ; all if there are not so many.
         bounds: The most CPU, times that of other ways; of `SHUFFLED`, bytes times the join's.
         turns: How often each way runs.
+        columns: What is selected of lineitem, as SQL.
+        key: The columns of the key.
+        other: The usual way, which diff is compared with.
     """
 
     lines: str
     differing: int
     bounds: Mapping[str, float] = field(default_factory=dict)
     turns: int = TURNS
+    columns: Sequence[str] = ("*",)
+    key: Sequence[str] = KEY
+    other: str = JOIN
 
 
+_NARROW = "l_orderkey * 8 + l_linenumber AS id", "l_quantity"
+_WIDE = "*", *(f"l_extendedprice * {i} AS c{i}" for i in range(84))
+_SKEWED = "bigint(pow(l_partkey % 1000 / 1000D, 8) * 1e5) AS id", "* EXCEPT (l_orderkey)"
 CASES = {
     "equal": Case("6 M", 0, _EQUAL),
     "10 rows": Case("6 M", 10, _FEW),
     "1,000 rows": Case("6 M", 1000, _MANY),
     "100 k rows": Case("6 M", 100_000, _MANY),
     "10 %": Case("6 M", 600_000, _MANY),
-    "all rows": Case("6 M", 7_000_000, turns=1),
+    "all rows": Case("6 M", 7_000_000, {JOIN: 1.5}, turns=1),
+    "2 columns, 1 %": Case("12 M", 120_000, {JOIN: 1.3}, 1, _NARROW, ["id"]),
+    "100 columns, 8 rows": Case("0.6 M", 8, {JOIN: 0.6}, columns=_WIDE),
+    "skewed duplicates, 1 %": Case("3 M", 30_000, {EXCEPT: 1.2}, 1, _SKEWED, ["id"], EXCEPT),
     "18 M, equal": Case("18 M", 0, _EQUAL, turns=1),
     "18 M, 10 rows": Case("18 M", 10, _FEW, turns=1),
     "0.6 M, 10 rows": Case("0.6 M", 10),
@@ -102,25 +116,31 @@ Compared = tuple[int, int]
 """How many rows of each side are not on the other; a changed row counts on both."""
 
 
-def by_scan(left: Any, right: Any) -> None:
+def by_scan(left: Any, right: Any, key: Sequence[str]) -> None:
     """Hash all columns of both sides: what any comparison has to read."""
     for side in (left, right):
         side.agg(F.bit_xor(F.xxhash64(*left.columns))).first()
 
 
-def by_join(left: Any, right: Any) -> Compared:
+def by_join(left: Any, right: Any, key: Sequence[str]) -> Compared:
     """Join both sides on the key, and compare all columns."""
     pairs = {name: (F.col(f"a.{name}"), F.col(f"b.{name}")) for name in left.columns}
-    same = [pairs[name][0].eqNullSafe(pairs[name][1]) for name in KEY]
+    same = [pairs[name][0].eqNullSafe(pairs[name][1]) for name in key]
     differ = reduce(operator.or_, [~a.eqNullSafe(b) for a, b in pairs.values()])
     joined = left.alias("a").join(right.alias("b"), same, "full_outer").where(differ)
-    lefts, rights = drop(joined, *(side.isNotNull() for side in pairs[KEY[0]]))
+    lefts, rights = drop(joined, *(side.isNotNull() for side in pairs[key[0]]))
     return lefts, rights
 
 
-def by_diff(left: Any, right: Any) -> Compared:
+def by_except(left: Any, right: Any, key: Sequence[str]) -> Compared:
+    """Subtract each side from the other, as multisets."""
+    lefts, rights = left.exceptAll(right), right.exceptAll(left)
+    return drop(lefts, F.lit(True))[0], drop(rights, F.lit(True))[0]
+
+
+def by_diff(left: Any, right: Any, key: Sequence[str]) -> Compared:
     """Let `xorack.spark.diff` compare."""
-    with diff(left, right, key=KEY) as found:
+    with diff(left, right, key=key) as found:
         counts = found.counts
         if not found.equal:
             for rows in (found.missing, found.extra, found.changed):
@@ -128,20 +148,23 @@ def by_diff(left: Any, right: Any) -> Compared:
     return counts.missing + counts.changed, counts.extra + counts.changed
 
 
-WAYS = {SCAN: by_scan, DIFF: by_diff, JOIN: by_join}
+WAYS = {SCAN: by_scan, DIFF: by_diff, JOIN: by_join, EXCEPT: by_except}
 
 
 def run_case(spark: Any, case: Case, sides: Sequence[str]) -> dict[str, list[Figures]]:
     """Compare two folders in all ways."""
 
-    def run(compare: Callable[[Any, Any], Compared | None]) -> tuple[Compared | None, Figures]:
+    def run(
+        compare: Callable[[Any, Any, Sequence[str]], Compared | None],
+    ) -> tuple[Compared | None, Figures]:
         left, right = map(spark.read.parquet, sides)
         meter = Meter(spark, Path("none"))
         with meter.step("compare"):
-            compared = compare(left, right)
+            compared = compare(left, right, case.key)
         return compared, meter.figures()
 
-    return run_variants(WAYS, run, case.turns)
+    ways = {name: WAYS[name] for name in (SCAN, DIFF, case.other)}
+    return run_variants(ways, run, case.turns)
 
 
 def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
@@ -159,9 +182,11 @@ def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
             lines = Path(data, case.lines)
             if not lines.exists():
                 make_lines(lines, QUICK_SCALE if quick else LINES[case.lines])
-            left, right = f"{lines}/lineitem", f"{data}/damaged"
-            damaged(spark.read.parquet(left), case.differing).write.mode("overwrite").parquet(right)
-            results[name] = run_case(spark, case, (left, right))
+            rows = spark.read.parquet(f"{lines}/lineitem")
+            sides = {f"{data}/left": rows, f"{data}/right": damaged(rows, case.differing)}
+            for folder, frame in sides.items():
+                frame.selectExpr(*case.columns).write.mode("overwrite").parquet(folder)
+            results[name] = run_case(spark, case, list(sides))
     spark.stop()
     return {"turns": TURNS, "cases": {name: results[name] for name in cases}}
 
@@ -179,14 +204,15 @@ def goals_of(name: str, case: Figures) -> Iterator[Goal]:
 def tables(figures: Figures) -> list[Table]:
     """Make the tables."""
     table = Table(
-        ["case", "", "CPU s", "times the join", "times the scan", "seconds", "MB shuffled",
+        ["case", "", "CPU s", "times the usual way", "times the scan", "seconds", "MB shuffled",
          "MB spilled"],
     )  # fmt: skip
     goals: list[Goal] = []
     for name, case in figures["cases"].items():
         goals += goals_of(name, case)
         for variant, runs in case.items():
-            of = [median(ratios(case, variant, base)) for base in (JOIN, SCAN)]
+            other = next(way for way in (JOIN, EXCEPT) if way in case)
+            of = [median(ratios(case, variant, base)) for base in (other, SCAN)]
             names = ("wall", "shuffle_mb", "spilled_mb")
             others = [float(median(run[name] for run in runs)) for name in names]
             table.add(name, variant, median(map(cpu, runs)), *of, *others)

@@ -139,7 +139,7 @@ def test_hashes(spark):
     equal, cases, sides = cases_of(spark)
     comparison = compare_columns(*sides, "id")
     hashes = [
-        side.select(*(hash_of([pair], i).alias(pair.name) for pair in comparison.values))
+        side.selectExpr(*(f"{hash_of([pair], i)} AS {pair.name}" for pair in comparison.values))
         for i, side in enumerate(sides)
     ]
     (one,), (other,) = (frame.collect() for frame in hashes)
@@ -189,7 +189,7 @@ def test_hashes_of_several_columns(spark):
     ]
     frame = spark.sql(" UNION ALL ".join(f"SELECT 0 AS id, {row}" for row in rows))
     values = compare_columns(frame, frame, "id").values
-    assert frame.select(hash_of(values, 0)).distinct().count() == len(rows)
+    assert frame.selectExpr(hash_of(values, 0)).distinct().count() == len(rows)
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,17 @@ def test_odd_names(spark):
         assert row["key"] == {"columns": 0, "left": 1, "right": 2, "a.b": 9}
 
 
+@pytest.mark.parametrize("columns", [301, pytest.param(1000, marks=pytest.mark.slow)])
+def test_wide_rows(spark, columns):
+    left = spark.range(3).selectExpr("id", *(f"id * {i} AS c{i}" for i in range(1, columns)))
+    with diff(left, left.withColumn("c300", F.lit(600)), key="id") as d:
+        assert d.changed_columns == {"c300": 2}
+        assert rows_of(d.changed.select("id", "columns")) == [(0, ["c300"]), (1, ["c300"])]
+        assert [c["columns"] for c in d.first()["changed"]] == [
+            {"c300": [0, 600]}, {"c300": [300, 600]}]  # fmt: skip
+        assert len(d.repair.columns) == columns
+
+
 def test_the_first_rows_show_each_changed_column(frame):
     left = frame([(i, "a", 0.0) for i in range(9)])
     right = frame([(i, "b" if i else "a", float(i > 7)) for i in range(9)])
@@ -287,7 +298,7 @@ def test_no_frame(frame):
 def test_frames_that_change(frame, monkeypatch):
     rows = frame([(i, "a", 0.0) for i in range(9)])
     monkeypatch.setattr(pairing, "_FEW", 1)
-    monkeypatch.setattr(pairing, "in_buckets", lambda *_: F.col("id") < 5 + 2 * _[1])
+    monkeypatch.setattr(pairing, "in_buckets", lambda *_: f"id < {5 + 2 * _[1]}")
     with pytest.raises(StateError, match="gave other rows when they were read again"):
         diff(rows, rows.withColumn("name", F.lit("b")), key="id")
 

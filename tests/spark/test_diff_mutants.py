@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -20,15 +21,20 @@ from xorack.spark._diff.difference import Difference
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-def functions(**broken):
-    """Return `pyspark.sql.functions` with others in the place of some."""
-    return SimpleNamespace(**vars(F) | broken)
+def expressions(pattern, other):
+    """Return `pyspark.sql.functions` that replaces a part of SQL."""
+    return SimpleNamespace(**vars(F) | {"expr": lambda sql: F.expr(re.sub(pattern, other, sql))})
 
 
 def halves(change):
     """Return `_halves` with other halves of a row's hash."""
     real = digests._halves
     return lambda name: change(real(name)) if name == "row" else real(name)
+
+
+def hashes(row):
+    """Return `_hashes` with another hash of a row."""
+    return lambda of, side: (f"{digests.hash_of(of.keys, side)} AS hash", f"{row(of, side)} AS row")
 
 
 def cast(type_, other):
@@ -52,49 +58,47 @@ def cancelling(rows):
     return rows.withColumn("same", same).withColumn("n", number("same", "side"))
 
 
-def equal_if_overflown(name):
-    """Sum the rows of a key; if the sum overflows, it is that of equal rows."""
-    rights = F.sum(F.when(F.col(name) < 0, 1).otherwise(0))
-    return F.coalesce(F.try_sum(name), -rights)
+def null_is_hashed_as_nothing(value, form):
+    return f"named_struct('n', false, 'v', {form(value)})"
 
 
-def null_is_hashed_as_nothing(column, form):
-    return F.struct(F.lit(False).alias("n"), form(column).alias("v"))
-
-
-in_buckets, duplicates, count = pairing.in_buckets, Difference.duplicates, pairing._count
+in_buckets, paired, count = pairing.in_buckets, pairing._paired, pairing._count
+duplicates = Difference.duplicates
 MUTANTS = {
-    "XOR instead of sums": (digests, "F", functions(sum=F.bit_xor)),
+    "XOR instead of sums": (digests, "F", expressions(r"^sum\((?!IF)", "bit_xor(")),
     "only the numbers of rows are compared": (digests, "_halves", halves(lambda real: [])),
     "sums of whole hashes overflow": (
         *(digests, "_halves"),
-        halves(lambda real: [real[0], ("high", F.col("row"))]),
+        halves(lambda real: [real[0], "row"]),
     ),
     "the hash skips nulls": (Pair, "nullable", False),
     "the hash of a row lacks its key": (
-        *(digests, "_row_hash"),
-        lambda of, side: digests.hash_of(of.values, side),
+        *(digests, "_hashes"),
+        hashes(lambda of, side: digests.hash_of(of.values, side)),
     ),
     "the hash of a row lacks its values": (
-        *(digests, "_row_hash"),
-        lambda of, side: digests.hash_of(of.keys, side),
+        *(digests, "_hashes"),
+        hashes(lambda of, side: digests.hash_of(of.keys, side)),
     ),
     "keys with as many rows on both sides are left out": (
         *(digests, "F"),
-        functions(shiftrightunsigned=lambda *_: F.lit(0).cast("long")),
+        expressions(r"try_sum\(row\)", "sum(IF(row < 0, -1, 0))"),
     ),
     "the last buckets are not read again": (
         *(pairing, "in_buckets"),
-        lambda of, side, buckets: in_buckets(of, side, sorted(buckets)[:-1]),
+        lambda of, side, buckets: in_buckets(of, side, sorted(buckets)[:-1] or [-1]),
+    ),
+    "strata are not read again": (
+        *(pairing, "in_buckets"),
+        lambda of, side, buckets: in_buckets(of, side, [b for b in buckets if b < 4096] or [-1]),
     ),
     "keys whose hashes overflow are left out": (
         *(digests, "F"),
-        functions(try_sum=equal_if_overflown),
+        expressions(r"(try_sum\(row\))", r"coalesce(\1, -sum(IF(row < 0, 1, 0)))"),
     ),
-    "a bucket in 64 is not read again": (digests, "signed", lambda word: word % 2**63),
     "all keys are taken for unique": (
-        *(pairing, "differing_keys"),
-        changed(pairing.differing_keys, "several", lambda: F.lit(False)),
+        *(pairing, "_paired"),
+        lambda *given, unique: paired(*given, unique=True),
     ),
     "rows of one side cancel out": (pairing, "_numbered", cancelling),
     "rows that differ are numbered with equal ones": (
@@ -115,7 +119,7 @@ MUTANTS = {
     ),
     "a key with duplicates counts once for each pair": (
         *(pairing, "_count"),
-        lambda of, pairs: count(of, pairs.withColumn("n", F.lit(1))),
+        lambda of, pairs, *given: count(of, pairs.withColumn("n", F.lit(1)), *given),
     ),
 }
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from itertools import chain
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
@@ -120,7 +120,7 @@ SWAPS = {
 def prove_swaps(spark, monkeypatch):
     """Find damage that keeps the sums of the only bucket, if they were those of values alone."""
     with monkeypatch.context() as patch:
-        patch.setattr(digests, "_bucket", lambda *_: F.lit(0))
+        patch.setattr(digests, "_bucket", lambda _: "0")
         left = spark.createDataFrame(ROWS, "k int, v string, w string")
         for rows, keys, columns in SWAPS.values():
             with diff(left, spark.createDataFrame(rows, left.schema), key="k") as found:
@@ -151,6 +151,9 @@ def test_random_files(spark, tmp_path_factory, configure, examples):
     @settings(PROOF, max_examples=examples)
     @given(schema=schemas(), seed=st.integers(0, 2**32), unique=st.booleans())
     def prove_files(schema, seed, unique):
+        kinds = [column.kind for side in (0, 1) for column in schema.side(side)]
+        # Spark does not write such maps.
+        assume(not any("map<string collate" in type_ for kind in kinds for type_ in kind.types))
         folder = tmp_path_factory.mktemp("files")
         prove(spark, schema, Cases(schema, seed, cases=100, unique=unique), folder=folder)
 

@@ -134,7 +134,7 @@ Exit status: 0 if both are equal; 1 if they differ; 2 for an error.""",
     metavar="LIMIT",
     callback=_max_different,
     default="0",
-    help="Exit with 0 up to so many rows that differ: 0.1%, or '10 rows'.  [default: 0]",
+    help="Exit with 0 up to so many rows that differ: 0.1%, or '10 rows'.",
 )
 @click.option(
     "--format",

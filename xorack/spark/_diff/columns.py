@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from xorack.compare.columns import Side, limits, match
@@ -15,7 +14,7 @@ from xorack.spark._diff.canonical import canonical_forms
 from xorack.spark.units import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from xorack.compare.columns import Limit, Names, Tolerance
     from xorack.spark._diff.canonical import Forms
@@ -49,35 +48,34 @@ class Pair:
         """True if a side may have nulls."""
         return self.left.nullable or self.right.nullable
 
-    def column(self, side: int, row: str | None = None) -> Column:
-        """Return the column of a side: of its frame, or of a struct with the rows."""
-        name = (self.left, self.right)[side].name
-        return F.col(quoted(name)) if row is None else F.col(row).getField(name)
+    def column(self, side: int, row: str = "") -> str:
+        """Return the column of a side as SQL: of its frame, or of a struct such as ``l.``."""
+        return row + quoted((self.left, self.right)[side].name)
 
-    def form(self, side: int, row: str | None = None) -> Column:
-        """Return the canonical form of a side's column."""
+    def form(self, side: int, row: str = "") -> str:
+        """Return the canonical form of a side's column as SQL."""
         return self.forms[side](self.column(side, row))
 
-    def differs(self, left: str, right: str) -> Column:
-        """Return true where the values in two structs of rows differ."""
-        is_equal = self.form(0, left).eqNullSafe(self.form(1, right))
+    def differs(self) -> str:
+        """Return as SQL whether the values in the structs ``l`` and ``r`` differ."""
+        is_equal = f"{self.form(0, 'l.')} <=> {self.form(1, 'r.')}"
         if self.limit is not None:
-            within = self._within(self.column(0, left), self.column(1, right), *self.limit)
-            is_equal = is_equal | F.coalesce(within, F.lit(False))
-        return ~is_equal
+            within = self._within(self.column(0, "l."), self.column(1, "r."), *self.limit)
+            is_equal = f"{is_equal} OR coalesce({within}, false)"
+        return f"NOT ({is_equal})"
 
-    def _within(self, left: Column, right: Column, kind: str, amount: float) -> Column:
+    def _within(self, left: str, right: str, kind: str, amount: float) -> str:
         if kind == "seconds":
-            micros = [F.unix_micros(value.cast("timestamp")) for value in (left, right)]
-            return F.abs(micros[0] - micros[1]) <= amount * 1e6
+            micros = [f"unix_micros(CAST({value} AS timestamp))" for value in (left, right)]
+            return f"abs({micros[0]} - {micros[1]}) <= double('{amount * 1e6}')"
         is_float = isinstance(self.left.dataType, (T.FloatType, T.DoubleType))
         if is_float or kind == "relative":
-            left, right = left.cast("double"), right.cast("double")
-        distance = F.abs(F.try_subtract(left, right)).cast("double")
+            left, right = f"double({left})", f"double({right})"
+        distance = f"double(abs(try_subtract({left}, {right})))"
         if kind == "absolute":
-            return distance <= amount
-        most = F.greatest(F.abs(left), F.abs(right))
-        return (most < float("inf")) & (distance <= amount * most)
+            return f"{distance} <= double('{amount}')"
+        most = f"greatest(abs({left}), abs({right}))"
+        return f"{most} < double('inf') AND {distance} <= double('{amount}') * {most}"
 
 
 @dataclass(frozen=True)
@@ -85,25 +83,18 @@ class Comparison:
     """Two frames and the columns that are compared.
 
     Attributes:
-        left: The left frame.
-        right: The right frame.
+        frames: The left and the right frame.
         keys: The columns of the key.
         values: The columns that are compared.
         left_only: The names of columns that the right side lacks.
         right_only: The names of columns that the left side lacks.
     """
 
-    left: DataFrame
-    right: DataFrame
+    frames: tuple[DataFrame, DataFrame]
     keys: tuple[Pair, ...]
     values: tuple[Pair, ...]
     left_only: tuple[str, ...]
     right_only: tuple[str, ...]
-
-    @property
-    def frames(self) -> tuple[DataFrame, DataFrame]:
-        """Both sides."""
-        return self.left, self.right
 
 
 def compare_columns(
@@ -140,7 +131,7 @@ def compare_columns(
         )
         for pairs in (found.keys, found.values)
     )
-    return Comparison(left, right, keys, compared, found.left_only, found.right_only)
+    return Comparison((left, right), keys, compared, found.left_only, found.right_only)
 
 
 _NESTED = (T.ArrayType, T.StructType, T.MapType)

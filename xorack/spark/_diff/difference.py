@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from xorack.spark._diff.columns import compare_columns
 from xorack.spark._diff.digests import compare_digests
 from xorack.spark._diff.pairing import pair_rows
 from xorack.spark._diff.why import changes_of, looked_at
+from xorack.spark.units import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -56,16 +58,13 @@ class Difference(DiffReport):
         ours gets an underscore: ``columns_``. A key of two types of numbers has a type that holds
         both. If no decimal does, it is a string.
         """
+        # Spark 3.5 takes an empty struct only if it may be null.
         structs = {
-            # Spark 3.5 takes an empty struct only if it may be null.
-            side: F.when(
-                F.col(row).isNotNull(),
-                F.struct(*(pair.column(i, row).alias(pair.name) for pair in self._values)),
-            )
+            side: F.expr(f"IF({row} IS NULL, NULL, struct({', '.join(columns)}))")
             for i, (side, row) in enumerate({"left": "l", "right": "r"}.items())
+            for columns in [[f"{p.column(i, f'{row}.')} AS {quoted(p.name)}" for p in self._values]]
         }
-        columns = F.array_except("columns", F.array(F.lit(None).cast("string")))
-        return self._with_key(self._of("changed"), {"columns": columns, **structs})
+        return self._with_key(self._of("changed"), {"columns": self._names, **structs})
 
     @property
     def duplicates(self) -> DataFrame:
@@ -75,8 +74,9 @@ class Difference(DiffReport):
         `changed`.
         """
         several = self._pairs.where("(lefts > 1 OR rights > 1) AND n = 1")
-        counts = {"left_count": F.col("lefts"), "right_count": F.col("rights")}
-        return self._with_key(several, counts)
+        return self._with_key(
+            several, {"left_count": F.col("lefts"), "right_count": F.col("rights")}
+        )
 
     @property
     def repair(self) -> DataFrame:
@@ -110,7 +110,9 @@ class Difference(DiffReport):
     @property
     def deletions(self) -> DataFrame:
         """The keys to delete on the right side: those that the left side lacks."""
-        keys = [pair.column(1, "r").alias(pair.right.name) for pair in self._comparison.keys]
+        keys = [
+            F.expr(pair.column(1, "r.")).alias(pair.right.name) for pair in self._comparison.keys
+        ]
         return self._pairs.where("lefts = 0 AND n = 1").select(*keys)
 
     def changes(self) -> dict[str, Change]:
@@ -139,6 +141,14 @@ class Difference(DiffReport):
     def _values(self) -> Sequence[Pair]:
         return self._comparison.values
 
+    @property
+    def _names(self) -> Column:
+        """The names of the columns that differ in a row; SQL knows their places."""
+        names = F.from_json(
+            F.lit(json.dumps([pair.name for pair in self._values])), "array<string>"
+        )
+        return F.transform("columns", lambda place: F.get(names, place))
+
     def _with_key(self, pairs: DataFrame, columns: dict[str, Column]) -> DataFrame:
         """Select the columns of the key and others; the key's names have precedence."""
         keys = {pair.name: _key_of(pair) for pair in self._comparison.keys}
@@ -166,13 +176,13 @@ class Difference(DiffReport):
         rows: dict[str, list[dict[str, Any]]] = {}
         for kind, side in (("missing", "l"), ("extra", "r")):
             rows[kind] = [_plain(row[side]) for row in self._first(kind, n)]
+        names = [(pair.name, pair.right.name) for pair in self._values]
         rows["changed"] = [
             {
                 "key": {pair.name: _plain(row["l"][pair.name]) for pair in self._comparison.keys},
                 "columns": {
-                    pair.name: [_plain(row["l"][pair.name]), _plain(row["r"][pair.right.name])]
-                    for pair in self._values
-                    if pair.name in row["columns"]
+                    left: [_plain(row["l"][left]), _plain(row["r"][right])]
+                    for left, right in (names[place] for place in row["columns"])
                 },
                 **(_whole(row) if max(row["lefts"], row["rights"]) > 1 else {}),
             }
@@ -182,7 +192,8 @@ class Difference(DiffReport):
 
     def _with_all_columns(self, rows: list[Row]) -> list[Row]:
         """Add a row for each changed column that no other row shows."""
-        unseen = {*self.changed_columns} - {name for row in rows for name in row["columns"]}
+        changed = {i for i, pair in enumerate(self._values) if pair.name in self.changed_columns}
+        unseen = changed - {place for row in rows for place in row["columns"]}
         if not unseen:
             return rows
         row = F.struct("l", "r", "columns", "lefts", "rights", "k", "n")
@@ -264,18 +275,7 @@ def diff(
         ...     d.missing.show()
     """
     comparison = compare_columns(left, right, key, values, ignore, tolerance)
-    digests = compare_digests(comparison)
-    pairs, found = pair_rows(comparison, digests)
-    counts = Counts(
-        digests.left,
-        digests.right,
-        digests.left - found.missing - found.changed,
-        found.missing,
-        found.extra,
-        found.changed,
-        found.duplicate_keys_left,
-        found.duplicate_keys_right,
-    )
+    pairs, counts, columns = pair_rows(comparison, compare_digests(comparison))
     fields = [(pair.left, pair.right) for pair in (*comparison.keys, *comparison.values)]
     changed_types = {
         left.name: (left.dataType.simpleString(), right.dataType.simpleString())
@@ -284,7 +284,7 @@ def diff(
     }
     return Difference(
         counts,
-        found.columns,
+        columns,
         comparison.left_only,
         comparison.right_only,
         tuple((pair.name, pair.right.name) for pair in comparison.keys),
@@ -296,13 +296,15 @@ def diff(
 
 def _key_of(pair: Pair) -> Column:
     """Return the key column of a pair of rows: the left side's if there is a left row."""
-    left, right = pair.column(0, "l"), pair.column(1, "r")
+    left, right = pair.column(0, "l."), pair.column(1, "r.")
     types = pair.left.dataType, pair.right.dataType
     if isinstance(types[0], T.StringType):
-        right = right.cast(types[0])  # a string of two collations is read back as none
+        # A string of two collations is read back as none.
+        right = f"CAST({right} AS {types[0].simpleString()})"
     elif isinstance(types[0], T.NumericType) and types[0] != types[1]:
-        left, right = pair.form(0, "l"), pair.form(1, "r")  # the common decimal may be rounded
-    return F.coalesce(left, right)
+        # The common decimal may be rounded.
+        left, right = pair.form(0, "l."), pair.form(1, "r.")
+    return F.expr(f"coalesce({left}, {right})")
 
 
 def _with_times_as_text(side: str, frame: DataFrame) -> Column:

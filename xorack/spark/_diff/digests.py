@@ -6,11 +6,11 @@ sums of the two halves of their hashes. XOR would not do: it is blind to pairs o
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from xorack.spark.units import signed
@@ -25,9 +25,13 @@ __all__ = ["Digests", "compare_digests", "differing_keys", "hash_of", "in_bucket
 _BUCKETS = 1 << 12
 """A task's digests fit into the processor's cache: four times as many cost a fifth more CPU."""
 _HASHES_A_TASK = 250_000
-_MASK_BITS = 62
-_WORD = 64
+_STRATA = 12
+_OF_STRATUM = 64
+"""One key in so many falls into a stratum, which has so many buckets."""
+_EQUAL = 0.3
+"""The share of equal buckets with which a stratum tells the number of keys."""
 _HALF = 32
+_ODD = 0x9E3779B97F4A7C15
 
 
 class Digests(NamedTuple):
@@ -38,49 +42,40 @@ class Digests(NamedTuple):
         right: The rows of the right side.
         buckets: The buckets that differ.
         differing: The rows of both sides in these.
+        keys: An estimate of the keys that differ.
     """
 
     left: int
     right: int
     buckets: Sequence[int]
     differing: int
+    keys: float
 
 
-def hash_of(pairs: Sequence[Pair], side: int, *seed: Column) -> Column:
-    """Return the hash of the columns of a side, and of which of them are null."""
-    nullable = [pair.column(side).isNull() for pair in pairs if pair.nullable]
-    # xxhash64 skips nulls: (1, null) and (null, 1) would have one hash.
-    flags = [
-        F.when(is_null, F.lit(1 << i % _MASK_BITS)).otherwise(F.lit(0)).cast("long")
-        for i, is_null in enumerate(nullable)
-    ]
-    masks = [
-        reduce(Column.bitwiseOR, flags[i : i + _MASK_BITS])
-        for i in range(0, len(flags), _MASK_BITS)
-    ]
-    return F.xxhash64(*seed, *(pair.form(side) for pair in pairs), *masks)
+def hash_of(pairs: Sequence[Pair], side: int, *seed: str) -> str:
+    """Return as SQL the hash of the columns of a side, and of which of them are null."""
+    parts = list(seed)
+    for place, pair in enumerate(pairs, 1):
+        parts.append(pair.form(side))
+        if pair.nullable:
+            # xxhash64 skips nulls: (1, null) and (null, 1) would have one hash.
+            parts.append(f"{signed(place * _ODD)}L")
+    return f"xxhash64({', '.join(parts)})"
 
 
-def in_buckets(comparison: Comparison, side: int, buckets: Iterable[int]) -> Column:
-    """Return true for the rows of a side whose key is in one of the buckets."""
-    words = [0] * (_BUCKETS // _WORD)
-    for bucket in buckets:
-        words[bucket // _WORD] |= 1 << bucket % _WORD
-    bits = F.array(*(F.lit(signed(word)).cast("long") for word in words))
-    of_row = _bucket(comparison, side)
-    word = F.get(bits, F.shiftright(of_row, 6))
-    bit = F.call_function("shiftright", word, of_row.bitwiseAND(F.lit(_WORD - 1)))
-    return bit.bitwiseAND(F.lit(1)) == 1
+def in_buckets(comparison: Comparison, side: int, buckets: Iterable[int]) -> str:
+    """Return as SQL whether the key of a row of a side is in one of the buckets."""
+    return f"{_bucket(hash_of(comparison.keys, side))} IN ({', '.join(map(str, buckets))})"
 
 
 def compare_digests(comparison: Comparison) -> Digests:
     """Read both sides, and find the buckets that differ."""
     sides = []
     for side, frame in enumerate(comparison.frames):
-        row = _row_hash(comparison, side)
-        rows = frame.select(_bucket(comparison, side).alias("bucket"), row.alias("row"))
-        sums = [F.sum(half) for _, half in _halves("row")]
-        sums_of = rows.groupBy("bucket").agg(F.count(F.lit(1)), *sums)
+        hashes = frame.selectExpr(*_hashes(comparison, side))
+        rows = hashes.selectExpr(f"{_bucket('hash')} AS bucket", "row")
+        sums = "count(1) AS n", *(f"sum({half})" for half in _halves("row"))
+        sums_of = rows.groupBy("bucket").agg(*map(F.expr, sums))
         sides.append(sums_of.select(F.lit(side), "*"))
     digests: list[dict[int, tuple[int, int, int]]] = [{}, {}]
     for side, bucket, *digest in sides[0].union(sides[1]).collect():
@@ -89,48 +84,64 @@ def compare_digests(comparison: Comparison) -> Digests:
     differing = [b for b in left.keys() | right.keys() if left.get(b) != right.get(b)]
     rows_in = [sum(side[b][0] for b in differing if b in side) for side in digests]
     totals = [sum(count for count, *_ in side.values()) for side in digests]
-    return Digests(totals[0], totals[1], sorted(differing), sum(rows_in))
+    keys = _keys_in(differing)
+    return Digests(totals[0], totals[1], sorted(differing), sum(rows_in), keys)
+
+
+def _keys_in(buckets: Iterable[int]) -> float:
+    """Estimate the keys that differ by the first stratum that has enough equal buckets."""
+    found = Counter((bucket - _BUCKETS) // _OF_STRATUM for bucket in buckets)
+    for stratum in range(_STRATA):
+        equal = 1 - found[stratum] / _OF_STRATUM
+        if equal > _EQUAL:
+            break
+    return -math.log(equal or 1 / _OF_STRATUM) * _OF_STRATUM**2 * (2 << stratum)
 
 
 def differing_keys(comparison: Comparison, frames: Sequence[DataFrame], number: int) -> DataFrame:
     """Read some rows of both sides, so many, and find the keys with other rows on the two sides.
 
     Returns:
-        ``hash``, of the key; ``rows``, how many both sides have; ``differs``; ``several``, true if
-        a side has more than one row. Keys of several equal rows are there, too.
+        ``hash``, of the key; ``rows``, how many both sides have; ``several``, true if a side has
+        more than one.
     """
     sides = []
     for side, frame in enumerate(frames):
         # The sign is the side: two longs a row are shuffled, and equal rows add up to -1.
-        row = F.shiftrightunsigned(_row_hash(comparison, side), 1)
-        key = hash_of(comparison.keys, side).alias("hash")
-        sides.append(frame.select(key, (F.bitwise_not(row) if side else row).alias("row")))
+        row = f"{'~' * side}shiftrightunsigned(row, 1) AS row"
+        sides.append(frame.selectExpr(*_hashes(comparison, side)).selectExpr("hash", row))
     # Nearly all keys are different: partial sums in the first tasks would be in vain.
     rows = sides[0].union(sides[1]).repartition(1 + number // _HASHES_A_TASK, "hash")
-    is_right = F.col("row") < 0
-    counts = F.sum(F.when(is_right, F.lit(1 << _HALF)).otherwise(F.lit(1)))
-    keys = rows.groupBy("hash").agg(F.try_sum("row").alias("total"), counts.alias("counts"))
-    lefts, rights = (half for _, half in _halves("counts"))
+    counts = f"sum(IF(row < 0, {1 << _HALF}, 1)) AS counts"
+    keys = rows.groupBy("hash").agg(F.expr("try_sum(row) AS total"), F.expr(counts))
+    lefts, rights = _halves("counts")
     # Null: the hashes of duplicates overflowed.
-    differs = F.col("total").isNull() | (F.col("total") != -rights) | (lefts != rights)
-    columns = {
-        "rows": lefts + rights,
-        "differs": differs,
-        "several": (lefts > 1) | (rights > 1),
-    }
-    found = keys.select("hash", *(column.alias(name) for name, column in columns.items()))
-    return found.where("differs OR several")
+    differ = keys.where(f"total IS NULL OR total != -{rights} OR {lefts} != {rights}")
+    return differ.selectExpr(
+        "hash",
+        f"{lefts} + {rights} AS rows",
+        f"{lefts} > 1 OR {rights} > 1 AS several",
+    )
 
 
-def _bucket(comparison: Comparison, side: int) -> Column:
-    return hash_of(comparison.keys, side).bitwiseAND(F.lit(_BUCKETS - 1)).cast("int")
+def _bucket(key: str) -> str:
+    """Return as SQL the bucket of the hash of a key; one of 64 is in that of a stratum.
+
+    A stratum has half the keys of the one before: those with as many zeros at the end of a part of
+    the hash.
+    """
+    zeros = f"bit_count((shiftright({key}, 24) & -shiftright({key}, 24)) - 1)"
+    of_stratum = f"least({zeros}, {_STRATA - 1}) * {_OF_STRATUM} + (shiftright({key}, 18) & 63)"
+    is_sampled = f"shiftright({key}, 12) & 63 = 0"
+    return f"int(IF({is_sampled}, {_BUCKETS} + {of_stratum}, {key} & {_BUCKETS - 1}))"
 
 
-def _row_hash(comparison: Comparison, side: int) -> Column:
-    return hash_of(comparison.values, side, hash_of(comparison.keys, side))
+def _hashes(comparison: Comparison, side: int) -> tuple[str, str]:
+    """Return as SQL ``hash``, that of the key, and ``row``, that of the compared columns."""
+    key = hash_of(comparison.keys, side)
+    return f"{key} AS hash", f"{hash_of(comparison.values, side, key)} AS row"
 
 
-def _halves(name: str) -> list[tuple[str, Column]]:
-    """Return the two halves of a hash: sums of them do not overflow."""
-    low = F.col(name).bitwiseAND(F.lit((1 << _HALF) - 1))
-    return [("low", low), ("high", F.shiftright(name, _HALF))]
+def _halves(name: str) -> list[str]:
+    """Return as SQL the two halves of a hash: sums of them do not overflow."""
+    return [f"({name} & {(1 << _HALF) - 1})", f"shiftright({name}, {_HALF})"]
