@@ -215,6 +215,28 @@ def test_two_opens_at_once_with_other_ends(kept, created):
         assert bool([*world.acked()]) == (kept == created and whole)
 
 
+def test_a_stream_keeps_two_proofs_while_they_are_listed():
+    """Its slots are empty in turn, each as the listing passes it."""
+    store, places = Store(), [("a", 0), ("a", 1)]
+    for number in range(2):
+        ledger.prove(store, ("a", number), {"t/0": Range(number, number + 1, 1)})
+    later = Store()
+    later.slots = dict(store.slots)
+    for number in (2, 3):
+        ledger.prove(later, ("a", number), {"t/0": Range(number, number + 1, 1)})
+
+    window = ledger.find_window(store, "w", {"t/0": 2}, {})
+    looks = iter(places)
+
+    def step():
+        if window.name in store.opened and (place := next(looks, None)):
+            store.slots |= {one: later.slots[one] for one in places if one not in store.slots}
+            del store.slots[place]
+
+    store.step = step
+    assert ledger.open_window(store, window).whole
+
+
 def looks_early(real, late, store, *given):
     """Call with a store that shows what was there at the first look, but for one answer."""
     seen = SimpleNamespace(windows=store.windows(), proofs=store.proofs())

@@ -197,17 +197,13 @@ def _lines(system: Any, path: Any) -> list[str] | None:
 def _hadoop(spark: Any, path: str) -> tuple[Any, Any]:
     """Return a path of Hadoop's, and its file system with the session's settings."""
     hadoop = _java(spark).Path(path)
-    return hadoop, hadoop.getFileSystem(_java(spark).settings)
+    return hadoop, hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
 
 
 @lru_cache(maxsize=4)
 def _java(spark: Any) -> SimpleNamespace:
-    """Return what is used of Java: to find a class takes a call for each part of its name.
-
-    Later settings would change nothing, as Hadoop keeps its file systems.
-    """
+    """Return what is used of Java: to find a class takes a call for each part of its name."""
     return SimpleNamespace(
         Path=spark._jvm.org.apache.hadoop.fs.Path,
         toString=spark._jvm.org.apache.commons.lang3.ArrayUtils.toString,
-        settings=spark._jsparkSession.sessionState().newHadoopConf(),
     )
