@@ -146,7 +146,7 @@ def read_texts(spark: SparkSession, pattern: str, *, constant: bool = False) -> 
                 return []
             raise
     path, system = _hadoop(spark, f"{pattern}/part-*")
-    while (lines := _listed(spark, system, system.globStatus(path), constant)) is None:
+    while (lines := _listed(spark, system, _glob(system, path), constant)) is None:
         pass
     return lines
 
@@ -160,6 +160,19 @@ def read_lines(spark: SparkSession, file: str) -> list[str] | None:
         return [row["value"] for row in spark.read.text(file).collect()]
     except AnalysisException:
         return None
+
+
+def _glob(system: Any, path: Any) -> Any:
+    """List files; Hadoop says of a local folder that vanishes meanwhile that it is not readable."""
+    from py4j.protocol import Py4JJavaError
+
+    for _ in range(10):
+        try:
+            return system.globStatus(path)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() != "AccessDeniedException":
+                raise
+    return system.globStatus(path)
 
 
 def _listed(spark: Any, system: Any, found: Any, constant: bool) -> list[str] | None:
