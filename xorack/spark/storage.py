@@ -164,7 +164,7 @@ def read_lines(spark: SparkSession, file: str) -> list[str] | None:
 
 def _glob(system: Any, path: Any) -> Any:
     """List files; Hadoop says of a local folder that vanishes meanwhile that it is not readable."""
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     for _ in range(10):
         try:
@@ -193,7 +193,7 @@ def _listed(spark: Any, system: Any, found: Any, constant: bool) -> list[str] | 
 
 def _lines(system: Any, path: Any) -> list[str] | None:
     """Read the lines of a file of Hadoop's; None if another process is replacing it."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
 
     try:
         stream = system.open(path)
