@@ -153,18 +153,6 @@ def test_encodings(spark, queue, tmp_path, encoding, capfd):
     assert [(row["position"], row["word"]) for row in rows] == list(enumerate(words(text)))
 
 
-@pytest.mark.slow
-def test_stamps_equal_those_of_plain_python(database, queue, tmp_path):
-    root, texts = database
-    assert run_split(queue, root, tmp_path / "w", "--glob", "plain.txt") == 0
-    assert run_count(queue, tmp_path / "w", tmp_path / "c") == 0
-    places = range(len(words(texts["plain.txt"])))
-    stamps = xor(*(plain(unit_id("r1/words", file_id("plain.txt"), at)) for at in places))
-    requests = [(r.op, r.tag, r.started, r.finished, r.stamp) for r in queue.take()]
-    tag = "r1/file/plain.txt"
-    assert requests == [("create", tag, 5, 0, stamps), ("stamp", tag, 0, 5, stamps)]
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -26,7 +26,6 @@ from tests.spark.helpers import (
     write_files,
 )
 from tests.support.plain_words import counted
-from tests.support.queue_server import requests_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -85,33 +84,6 @@ def counted_in(spark, files):
     return Counter(dict(batches.groupBy("word").sum("count").collect()))
 
 
-def test_every_chain_is_acked_once_although_the_process_is_killed_twice(spark, queue, files):
-    first = {f"a{n}.txt": f"one two Two {'three ' * n}" for n in range(5)}
-    later = {f"b{n}.txt": f"four FIVE {'six ' * n}" for n in range(4)} | {"wordless.txt": " \n-"}
-    put(files, {**first, "bad.txt": b"caf\xe9 au lait"})
-    run(queue, files, "--available-now", die_after="start:1", status=-signal.SIGKILL)
-    put(files, {**later, "empty.txt": ""})  # Spark skips empty files: no chain
-    run(queue, files, "--available-now", die_after="finish:1", status=-signal.SIGKILL)
-    run(queue, files, "--available-now")
-    before = list(queue.bodies)
-    run(queue, files, "--available-now")  # nothing new: nothing is sent
-    assert queue.bodies == before
-
-    assert duplicates_in(queue.bodies) > 0  # both kills repeated a batch
-    distinct = {(r.tag, r.id): r for r in requests_in(queue.bodies)}
-    assert Counter(r.op for r in distinct.values()) == {
-        "create": len(first) + len(later) + 1,
-        "fail": 1,
-        "stamp": len(first) + len(later),
-    }
-    acker = Acker(queue.bodies)
-    assert acker.statuses() == {"acked": len(first) + len(later), "failed": 1}
-    assert len(acker.bus.events) == len(first) + len(later) + 1
-    failed = [event for event in acker.bus.events if event["status"] == "failed"]
-    assert [event["tag"] for event in failed] == ["r/file/bad.txt"]
-    assert counted_in(spark, files) == count_words([*first.values(), *later.values()])
-
-
 @contextmanager
 def running(queue, files, log, **options):
     """Run the streams in the background; kill them at the end."""
@@ -152,24 +124,26 @@ def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functio
     put(files, first)
     with running(queue, files, log) as process:
         until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 3})
-        # While it runs: an unreadable file, and one that is older than all others.
-        put(files, {"bad.txt": b"caf\xe9 au lait"})
+        # Unreadable, wordless and empty files, and one that is older than all others.
+        put(files, {"bad.txt": b"caf\xe9 au lait", "wordless.txt": " \n-", "empty.txt": ""})
         old.write_text("four")
         os.utime(old, (86_400, 86_400))
         old.rename(files / "old.txt")
-        until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 4, "failed": 1})
+        until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 5, "failed": 1})
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0, log.read_text()[-4000:]
     assert " batches, " in log.read_text()
     assert uncommitted(files) == {"words": set(), "starts": set(), "counts": set()}
     assert duplicates_in(queue.bodies) == 0
+    before = list(queue.bodies)
+    run(queue, files, "--available-now")  # nothing new: nothing is sent
+    assert queue.bodies == before
 
     # Another run id would give other request ids, and repeated requests would count twice.
     errors = run(queue, files, run_id="another", status=1)
     assert "exists already, from the run 'r'" in errors
 
     # Killed right after it sent, in each query that sends; then interrupted by Ctrl-C.
-    before = list(queue.bodies)
     for step, query, name in (("start", "starts", "b0.txt"), ("finish", "counts", "b1.txt")):
         put(files, {name: "five Six five"})
         with running(queue, files, log, die_after=f"{step}:1") as process:
@@ -177,7 +151,7 @@ def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functio
         assert uncommitted(files)[query]
     assert len(queue.bodies) > len(before)
     with running(queue, files, log) as process:
-        until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 6, "failed": 1})
+        until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 7, "failed": 1})
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 0, log.read_text()[-4000:]
     assert duplicates_in(queue.bodies) > 0
@@ -186,7 +160,7 @@ def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functio
     texts = first | {"old.txt": "four"} | dict.fromkeys(["b0.txt", "b1.txt"], "five Six five")
     expected = {
         f"r/file/{name}": ("acked", *[counted(text).total()] * 2) for name, text in texts.items()
-    }
+    } | {"r/file/wordless.txt": ("acked", 1, 1)}
     for expected_events in (dict.fromkeys([*expected, "r/file/bad.txt"], 1), {}):
         apply(functions, queue.bodies)
         table = totals(chains_in(functions.aws))

@@ -195,23 +195,6 @@ def test_rows_missing_in_the_input(run, keep):
     found.rows.unpersist()
 
 
-@pytest.mark.slow
-def test_rows_missing_chain_by_chain(run):
-    """With the chains in the output, and of the read rows alone."""
-    run.rows.start(run.write_lines())
-    acker = Acker(run.sent())
-    run.write_lines(LINES[1:5])
-    report = run.rows.finish(read=run.bill(run.read(), "order"))
-    assert (report.proof, report.chains, report.units, report.missing) == ("read", 1, 2, 150)
-    acker.apply(run.sent())
-    assert acker.statuses() == {"acked": 1, "open": 5}
-    run.write_lines()
-    report = run.rows.finish(run.write(run.bill(run.read(), "order"), "billed"))
-    assert (report.proof, report.units, report.missing) == ("written", ALL, 0)
-    acker.apply(run.sent())
-    assert acker.statuses() == {"acked": ORDERS}
-
-
 @EACH_SESSION
 def test_an_observed_proof(run, monkeypatch):
     """The write is run, once, and nothing else is; without it, the proof is that of reading."""
