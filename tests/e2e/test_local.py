@@ -129,6 +129,7 @@ def test_a_reader_follows_until_it_is_interrupted_or_the_stack_ends(running):
     assert err.startswith(("error: xorack local is not running", "error: xorack local has ended"))
 
 
+@pytest.mark.slow
 def test_its_page_shows_what_it_holds_and_ends_with_it(running):
     command = [sys.executable, "-m", "xorack.cli"]
     pages = [
@@ -261,6 +262,7 @@ background.start()
     assert eventually(lambda: not home.exists(), seconds=30)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 def test_two_starts_at_once_start_one():
     program = """

@@ -109,6 +109,7 @@ def test_a_start_that_failed_claims_nothing(run):
     assert run.rows.start(path).requests == ORDERS
 
 
+@pytest.mark.slow
 def test_a_record_that_is_half_written_is_made_anew(run):
     path = run.write_lines()
     run.rows.start(path)
@@ -123,6 +124,7 @@ def test_a_record_that_is_half_written_is_made_anew(run):
     assert as_set(run.sent()) == started
 
 
+@pytest.mark.slow
 def test_two_starts_at_once(run, monkeypatch):
     """Each attempt keeps its own record: whichever ends last, the rows can be finished."""
     path, write_line = run.write_lines(), Record.write_line
@@ -393,6 +395,7 @@ def test_detail_that_is_invalid(detail, problem):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @EACH_SESSION
 def test_detail_that_is_invalid_in_a_task(run):
     chains = run.spark.createDataFrame([(9, "[1]")], "order int, detail string")
@@ -416,6 +419,7 @@ def test_facts_that_name_a_chain_twice(run):
     assert {r.op for r in requests_in(run.sent())} == {"create"}
 
 
+@pytest.mark.slow
 def test_odd_names(run):
     """Runs, labels and values of any characters; records stay inside their folder."""
     odd = run.again(run_id="../.. 50%=é*{}" + "ü" * 60, root=run.root / "[x] {a}*?")
