@@ -16,7 +16,7 @@ from xorack.compare.report import KINDS, LABELS, Result
 from xorack.compare.values import MAX_CELL, as_text, excerpts
 from xorack.core.explaining import Explanation
 from xorack.ops.text import plural
-from xorack.web.widget import escaped, table, variables
+from xorack.web.parts import VARIABLES, escaped, table
 
 __all__ = ["Outcome", "render_results"]
 
@@ -26,7 +26,7 @@ _COLUMNS = 40
 """Columns of a table of rows: more are unreadable."""
 _FINDINGS = 5
 _STYLE = (
-    variables()
+    VARIABLES
     + """
 :root{color-scheme:light dark;--page:#fff;--gone:#fde8e8;--come:#e3f5ea}
 @media(prefers-color-scheme:dark){:root{--page:#161d26;--gone:#4a2328;--come:#173c2b}}
