@@ -137,8 +137,6 @@ def main() -> None:
 _LEFT_OUT = re.compile(
     r" *[\d.]+ s  (Java|stack|AWS|chains|.*\.\.\.$)|counts  |commonest words|  +[\d,]+  "
 )
-    r" *[\d.]+ s  (Java|stack|AWS|chains|.*\.\.\.$)|counts  |commonest words|  +[\d,]+  "
-)
 
 
 def take_demo(target: Path = TARGET / "lost-words.svg") -> None:
