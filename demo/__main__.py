@@ -23,7 +23,7 @@ def _check_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
-@click.command(epilog="Example: xorack demo --dir ~/texts")
+@click.command(epilog="Example: make demo DIR=~/texts")
 @click.option(
     "--dir",
     "folder",
