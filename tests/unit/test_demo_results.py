@@ -14,7 +14,6 @@ from demo.chains import ChainMonitor, Progress, check_repair, why_unacked
 from demo.database import DemoFailed
 from demo.display import Display, Result, print_result
 from demo.loss import LostWord, lose_words
-from xorack.cli.commands import run as run_command
 from xorack.core.chain import Chain
 
 ID = "00000000000000aa"
@@ -228,9 +227,3 @@ def test_lost_words_are_of_many_files_and_gone_from_the_disk(written, number, fi
     assert len(list((written / "words").glob(".*.crc"))) == (2 if number == 1 else 1)
     if number == 11:
         assert lose_words(written, 3) == []  # no word is left
-
-
-@pytest.mark.parametrize("lose", ["", "-1", "some", "1.5", "99999999"])
-def test_an_invalid_number_of_words_is_rejected(lose, capsys):
-    assert run_command(["demo", "--lose", lose]) == 2
-    assert "--lose" in capsys.readouterr().err
