@@ -148,7 +148,8 @@ def take_demo(target: Path = TARGET / "lost-words.svg") -> None:
     from demo.__main__ import demo
     from xorack.cli import screen
 
-    ran, drawn = (Console(record=True, width=100, force_terminal=False) for _ in range(2))
+    ran = Console(record=True, width=100, force_terminal=False, soft_wrap=True)
+    drawn = Console(record=True, width=100, force_terminal=False)
     with patch.object(screen, "console", lambda: ran):
         status = demo.main(["--lose", "3"], standalone_mode=False)
     if status:
