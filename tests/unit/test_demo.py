@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.__main__ import demo
 from demo.database import (
     DemoFailed,
     InvalidDatabase,
@@ -21,6 +22,7 @@ from demo.database import (
 from demo.run import SETTINGS, interruptible, java_options, work_folder
 from tests.support.events import eventually
 from xorack.cdk.code import CHECKOUT
+from xorack.cli import commands
 from xorack.errors import LocalError
 from xorack.local import assembly
 from xorack.local.program import run_program
@@ -246,3 +248,19 @@ def test_a_folder_of_others_is_named_and_left_alone(tmp_path):
 )
 def test_short_jobs_do_without_javas_second_compiler(size, given, options):
     assert java_options(size, given) == options
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--dir", "/not/there"], "Invalid value for --dir: /not/there: No such"),
+        (["--dir="], "Invalid value for --dir: it is empty"),
+        (["--dir", __file__], "Invalid value for --dir: "),
+        *((["--lose", n], "Invalid value for '--lose'") for n in ("", "-1", "1.5", "99999999")),
+        (["--encoding", "utf-9"], "Invalid value for '--encoding': 'utf-9' is not known"),
+    ],
+)
+def test_arguments_that_are_wrong(capsys, arguments, line):
+    assert commands.run(arguments, demo) == 2
+    (shown,) = capsys.readouterr().err.splitlines()
+    assert shown.startswith(f"error: {line}")

@@ -1,7 +1,7 @@
 """The demo's output, its view of the chains, and the repair of lost words."""
 
 import io
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +12,8 @@ from rich.console import Console
 
 from demo.chains import ChainMonitor, Progress, check_repair, why_unacked
 from demo.database import DemoFailed
-from demo.display import Display, Result, open_display, print_result
+from demo.display import Display, Result, print_result
 from demo.loss import LostWord, lose_words
-from xorack.cli.commands import run as run_command
 from xorack.core.chain import Chain
 
 ID = "00000000000000aa"
@@ -87,7 +86,7 @@ def test_the_table_has_the_repair_and_the_first_lost_words():
 
 
 def test_plain_lines_are_few(capsys):
-    display = Display()
+    display = Display(Console(soft_wrap=True))
     display.begin("split", "files to words")
     for opened in range(0, 101):
         display.chains(Progress(opened), 100)
@@ -103,24 +102,6 @@ def test_plain_lines_are_few(capsys):
     assert texts[-1] == "chains: 100 of 100 opened, 99 acked, 1 failed"
     assert "chains: 100 of 100 opened, 0 acked" in texts
     assert len(texts) < 8
-
-
-@pytest.mark.parametrize(
-    ("error", "last"), [(None, "split     files to [words] … 0 s"), (DemoFailed("x"), "✗ split")]
-)
-def test_a_terminal_shows_steps_and_bars_and_where_it_stopped(monkeypatch, error, last):
-    monkeypatch.setenv("TERM", "xterm")
-    terminal = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
-    with suppress(DemoFailed), open_display(terminal) as display:
-        display.begin("Java", "looking")
-        display.end("Java", "/usr/lib/[java]")
-        display.begin("split", "files to [words]")
-        display.chains(Progress(7, 3, 1), 10)
-        if error:
-            raise error
-    output = terminal.file.getvalue()
-    for shown in ("✓ Java      /usr/lib/[java]", "7 of 10", "3 of 10 1 failed", last):
-        assert shown in output
 
 
 class FakeStack:
@@ -246,9 +227,3 @@ def test_lost_words_are_of_many_files_and_gone_from_the_disk(written, number, fi
     assert len(list((written / "words").glob(".*.crc"))) == (2 if number == 1 else 1)
     if number == 11:
         assert lose_words(written, 3) == []  # no word is left
-
-
-@pytest.mark.parametrize("lose", ["", "-1", "some", "1.5", "99999999"])
-def test_an_invalid_number_of_words_is_rejected(lose, capsys):
-    assert run_command(["demo", "--lose", lose]) == 2
-    assert "--lose" in capsys.readouterr().err
