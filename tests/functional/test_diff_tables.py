@@ -185,6 +185,7 @@ def hostile(folder):
     )
 
 
+@pytest.mark.thorough
 def test_a_page_escapes_everything(xorack, tmp_path):
     tables = hostile(tmp_path)
     assert xorack("--tables", "t.yml", "--html", "r.html", t_yml=tables)[0] == 2
