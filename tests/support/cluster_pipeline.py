@@ -30,8 +30,8 @@ BEFORE, AFTER = "two", "t w"
 
 
 def stumbling(folder: Path, database: Path) -> Callable[..., Any]:
-    """Wrap `pipeline.scan._scan_parts`, which reads the files of a task, so that tasks fail."""
-    original = scan._scan_parts
+    """Wrap `pipeline.scan._scan_files`, which reads the files of a task, so that tasks fail."""
+    original = scan._scan_files
 
     def scan_parts(parts: Iterable[Any], encoding: Any) -> Iterator[Any]:
         parts = list(parts)
@@ -57,7 +57,7 @@ def main(master: str, database: str, out: str, queue_url: str, place: str) -> in
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*given, "pyspark-shell"])
     os.environ["SPARK_MASTER"] = master
     scan._TASK_BYTES = 2 * scan._FILE_COSTS  # two files a task
-    scan._scan_parts = stumbling(Path(place), Path(database))
+    scan._scan_files = stumbling(Path(place), Path(database))
     common = ["--queue-url", queue_url, "--run-id", "r", "--records", f"{out}/records"]
     words = ["--words", f"{out}/words"]
     return split.main(["--database", database, *words, *common]) or count.main(
