@@ -197,7 +197,7 @@ class Demo:
         self.display.begin("failed", doing)
         if not monitor.wait(_PATIENCE_SECONDS, len(lost)):
             raise DemoFailed(f"some files besides the {_files(lost)} with lost words did not end")
-        acked, tags = monitor.progress.acked, monitor.incomplete()
+        acked, tags = monitor.ended["acked"], monitor.incomplete()
         end_chains(self.stack, monitor, tags)
         events = [monitor.events[tag] for tag in tags]
         units = plural(_units(events), "lost word")
