@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -14,7 +15,6 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from demo.chains import Progress
 from xorack.ops.text import printable
 
 _SHOWN_LINES = 20
@@ -28,8 +28,7 @@ class Display:
         self._out = out
         self._begun = time.monotonic()
         self._lock = threading.Lock()
-        self._printed = Progress()
-        self._printed_at = 0.0
+        self._printed_at = -_SECONDS_BETWEEN_LINES
 
     def begin(self, step: str, doing: str) -> None:
         self._print(f"{step}: {doing} ...")
@@ -37,15 +36,12 @@ class Display:
     def end(self, step: str, result: str) -> None:
         self._print(f"{step}: {result}")
 
-    def chains(self, progress: Progress, total: int) -> None:
-        before, now = self._printed, time.monotonic()
-        complete = progress.ended == total or (progress.opened == total != before.opened)
-        early = now - self._printed_at < _SECONDS_BETWEEN_LINES and not complete
-        if progress != before and not early:
-            self._printed, self._printed_at = progress, now
-            but = f", {progress.failed:,} failed" if progress.failed else ""
-            opened = f"{progress.opened:,} of {total:,} opened"
-            self._print(f"chains: {opened}, {progress.acked:,} acked{but}")
+    def chains(self, ended: Counter[str], total: int) -> None:
+        now = time.monotonic()
+        if ended.total() == total or now - self._printed_at >= _SECONDS_BETWEEN_LINES:
+            self._printed_at = now
+            but = f", {ended['failed']:,} failed" if ended["failed"] else ""
+            self._print(f"chains: {ended['acked']:,} of {total:,} acked{but}")
 
     def _print(self, text: str) -> None:
         with self._lock:

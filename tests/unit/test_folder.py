@@ -37,21 +37,12 @@ def test_files_and_links_are_listed(root):
     assert {f.relative: f.size for f in found}["link.txt"] == len("b.txt")
 
 
-def test_patterns(root):
-    assert names(list_files(str(root), "*.py")) == ["a.py"]
-    assert names(list_files(str(root), "sub/*")) == ["sub/c.txt"]
-    assert names(list_files(str(root), exclude=["*.txt"])) == ["a.py"]
-    assert names(list_files(str(root), "*", hidden=True))[:2] == [".git/config", ".hidden"]
-    assert names(list_files(f"file://{root}", "a.*")) == ["a.py"]
-
-
 def test_a_file_name_can_be_invalid_utf_8(root):
     path = os.path.join(os.fsencode(root), b"caf\xe9.txt")
     with open(path, "wb") as file:
         file.write(b"text")
-    found = list_files(str(root), "caf*")
-    assert names(found) == ["caf\\xe9.txt"]
-    with opened(found[0].path, 4) as file:
+    (found,) = [one for one in list_files(str(root)) if one.relative == "caf\\xe9.txt"]
+    with opened(found.path, 4) as file:
         assert file.read() == b"text"
 
 
@@ -92,7 +83,6 @@ def test_objects_are_listed_and_opened(tmp_path, monkeypatch):
     system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     from_uri = SimpleNamespace(from_uri=lambda uri: (system, uri.partition("://")[2].rstrip("/")))
     monkeypatch.setattr("pyarrow.fs.FileSystem", from_uri)
-    assert names(list_files("s3a://bucket/", hidden=True))[::2] == [".hidden/a", "deep/.c"]
     files = list_files("s3a://bucket/")
     assert [(file.relative, file.path) for file in files] == [
         ("b.txt", b"s3://bucket/b.txt"),
