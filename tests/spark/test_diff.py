@@ -147,6 +147,7 @@ def test_duplicate_keys(frame):
         assert rows_of(repaired) == rows_of(sides[0])
 
 
+@pytest.mark.slow
 def test_equal_duplicates_among_many_keys_that_differ(spark, monkeypatch):
     for module, name, value in (
         (digests, "_BUCKETS", 64),
@@ -161,6 +162,7 @@ def test_equal_duplicates_among_many_keys_that_differ(spark, monkeypatch):
         assert d.counts == Counts(302, 302, 2, 0, 0, 300, 0, 0)
 
 
+@pytest.mark.slow
 def test_first_rows_with_values_that_python_lacks(spark):
     """A usual sentinel: east of Greenwich, it lies in the year 10000."""
     rows = spark.sql(
@@ -176,6 +178,7 @@ def test_first_rows_with_values_that_python_lacks(spark):
         assert d.first()["changed"][0]["columns"]["s"] == [[{"x": 1}], [{"x": 2}]]
 
 
+@pytest.mark.slow
 def test_columns_of_one_side(frame):
     left = frame([(1, 2, 3)], "id int, a int, b int")
     right = frame([(1, 4, 2)], "ID int, c int, A int")
@@ -217,7 +220,8 @@ def test_odd_names(spark):
         assert row["key"] == {"columns": 0, "left": 1, "right": 2, "a.b": 9}
 
 
-@pytest.mark.parametrize("columns", [301, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [301, 1000])
 def test_wide_rows(spark, columns):
     left = spark.range(3).selectExpr("id", *(f"id * {i} AS c{i}" for i in range(1, columns)))
     with diff(left, left.withColumn("c300", F.lit(600)), key="id") as d:
@@ -274,6 +278,7 @@ def test_tolerance(frame):
         assert d.counts.equal == 2
 
 
+@pytest.mark.slow
 def test_pairs_within_a_tolerance(frame):
     """The columns without tolerance say first which rows of a key belong together."""
     left = frame([(1, "a", 2.0), (1, "b", 1.0)], "id int, name string, x double")
@@ -319,15 +324,16 @@ def test_frames_that_change(frame, monkeypatch):
         diff(rows, rows.withColumn("name", F.lit("b")), key="id")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("paths", "unique"),
     [
         ({"_FEW": 1}, False),
-        pytest.param({"_FEW": 0}, True, marks=pytest.mark.slow),
-        pytest.param({"_FEW": 1}, True, marks=pytest.mark.slow),
-        pytest.param({"_FEW": 0}, False, marks=pytest.mark.slow),
-        pytest.param({"_FEW": 0, "_BROADCAST_KEYS": 0}, True, marks=pytest.mark.slow),
-        pytest.param({"_FEW": 0, "_BROADCAST_KEYS": 0}, False, marks=pytest.mark.slow),
+        ({"_FEW": 0}, True),
+        ({"_FEW": 1}, True),
+        ({"_FEW": 0}, False),
+        ({"_FEW": 0, "_BROADCAST_KEYS": 0}, True),
+        ({"_FEW": 0, "_BROADCAST_KEYS": 0}, False),
     ],
 )
 def test_every_path_finds_the_same(spark, monkeypatch, paths, unique):
