@@ -64,7 +64,7 @@ diff: venv ## Compare two datasets: LEFT=one RIGHT=other KEY=order,line, ARGS="-
 	  "error: give LEFT, RIGHT and KEY: make diff LEFT=orders.csv RIGHT=copy.csv KEY=order,line" >&2; exit 2)
 	@$(PY) -m xorack.cli diff "$$LEFT" "$$RIGHT" --key "$$KEY" $(ARGS)
 
-# Three workers: two have the Spark tests, one those of the embedded AWS, which often wait.
+# Three workers: one has the Spark tests, one those of the embedded AWS, which often wait.
 PYTEST := $(PY) -m pytest -n 3 --no-loadscope-reorder
 
 # Folders without the others: each worker imports all that it collects.

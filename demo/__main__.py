@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from demo.database import InvalidDatabase, open_database
-from demo.display import open_display, print_result
+from demo.display import Display, print_result
 from demo.run import ROOT, Demo
 from xorack.cli import screen
 from xorack.cli.commands import run
@@ -23,7 +23,7 @@ def _check_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
-@click.command(epilog="Example: xorack demo --dir ~/texts")
+@click.command(epilog="Example: make demo DIR=~/texts")
 @click.option(
     "--dir",
     "folder",
@@ -62,8 +62,7 @@ def demo(folder: str | None, encoding: str, port: int | None, lose: int, work: s
     out = screen.console()
     try:
         database = None if folder is None else open_database(Path(folder))
-        with open_display(out) as display:
-            result = Demo(database, encoding, Path(work), port, lose, display).run()
+        result = Demo(database, encoding, Path(work), port, lose, Display(out)).run()
     except KeyboardInterrupt:
         screen.say("interrupted", error=True)
         return 130

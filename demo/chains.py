@@ -1,4 +1,4 @@
-"""The chains while the jobs run: opened ones from the table, ended ones from events."""
+"""The chains while the jobs run: their events as they end."""
 
 from __future__ import annotations
 
@@ -23,35 +23,23 @@ _PAUSE_SECONDS = 0.2
 _SWEEPS = 30
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Numbers of created chains, and of those with an event ``acked`` and ``failed``."""
-
-    opened: int = 0
-    acked: int = 0
-    failed: int = 0
-
-    @property
-    def ended(self) -> int:
-        return self.acked + self.failed
-
-
 @dataclass
 class ChainMonitor:
     """A context manager that counts chains in a thread.
 
     Attributes:
-        store: The chains' table, read for the opened chains: they have no events.
+        store: The chains' table, read for chains that have no event yet.
         expected: The number of chains that there will be, as far as it is known.
         show: Called in the thread with the numbers and the expected one when the numbers change.
+        ended: Numbers of chains with an event, by status.
         events: The events so far as EventBridge delivers them, by tag.
     """
 
     stack: Stack
     store: DynamoDBStore
     expected: int
-    show: Callable[[Progress, int], object]
-    progress: Progress = field(default=Progress(), init=False)
+    show: Callable[[Counter[str], int], object]
+    ended: Counter[str] = field(default_factory=Counter, init=False)
     events: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
 
     def __enter__(self) -> ChainMonitor:
@@ -70,12 +58,12 @@ class ChainMonitor:
         Gives up after `patience_seconds` without a change. Chains of the outstanding units, which
         will not finish, are not awaited.
         """
-        before, deadline = self.progress, time.monotonic() + patience_seconds
+        before, deadline = self.ended, time.monotonic() + patience_seconds
         while not self._has_ended(outstanding):
             if self._thread.done():
                 self._thread.result()  # raises its error
-            if self.progress != before:
-                before, deadline = self.progress, time.monotonic() + patience_seconds
+            if self.ended != before:
+                before, deadline = self.ended, time.monotonic() + patience_seconds
             elif time.monotonic() >= deadline:
                 return False
             time.sleep(_PAUSE_SECONDS)
@@ -87,7 +75,7 @@ class ChainMonitor:
         if any(chain.event_pending or chain.status == "pending" for chain in chains):
             return False
         left = [_left(chain) for chain in chains if chain.status == "open"]
-        return self.progress.ended + len(left) >= self.expected and sum(left) <= outstanding
+        return self.ended.total() + len(left) >= self.expected and sum(left) <= outstanding
 
     def incomplete(self) -> list[str]:
         return sorted(chain.tag for chain in self.store.scan() if chain.status == "open")
@@ -103,15 +91,10 @@ class ChainMonitor:
             self._stop.wait(max(_PAUSE_SECONDS, 4 * (time.monotonic() - begun)))
 
     def _update(self) -> None:
-        statuses = Counter(event["detail"]["status"] for event in self.events.values())
-        # A chain with an event was opened, whatever the latest scan found.
-        opened = max(self.progress.opened, len(self.events))
-        if opened < self.expected:
-            opened = max(opened, sum(chain.created for chain in self.store.scan()))
-        progress = Progress(opened, statuses["acked"], statuses["failed"])
-        if progress != self.progress:
-            self.progress = progress
-            self.show(progress, max(self.expected, opened))
+        ended = Counter(event["detail"]["status"] for event in self.events.values())
+        if ended != self.ended:
+            self.ended = ended
+            self.show(ended, max(self.expected, ended.total()))
 
 
 def _left(chain: Chain) -> int:

@@ -1,25 +1,20 @@
-"""The demo's output: the progress, live on a terminal or line by line, and the results."""
+"""The demo's output: the progress, line by line, and the results."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn
-from rich.progress import Progress as Bars
+from rich.console import Console
 from rich.text import Text
 
-from demo.chains import Progress
-from xorack.cli import screen
 from xorack.ops.text import printable
 
 _SHOWN_LINES = 20
@@ -29,11 +24,11 @@ _SECONDS_BETWEEN_LINES = 2.0
 class Display:
     """The progress in lines, one for each change; several threads call it."""
 
-    def __init__(self) -> None:
+    def __init__(self, out: Console) -> None:
+        self._out = out
         self._begun = time.monotonic()
         self._lock = threading.Lock()
-        self._printed = Progress()
-        self._printed_at = 0.0
+        self._printed_at = -_SECONDS_BETWEEN_LINES
 
     def begin(self, step: str, doing: str) -> None:
         self._print(f"{step}: {doing} ...")
@@ -41,83 +36,17 @@ class Display:
     def end(self, step: str, result: str) -> None:
         self._print(f"{step}: {result}")
 
-    def chains(self, progress: Progress, total: int) -> None:
-        before, now = self._printed, time.monotonic()
-        complete = progress.ended == total or (progress.opened == total != before.opened)
-        early = now - self._printed_at < _SECONDS_BETWEEN_LINES and not complete
-        if progress != before and not early:
-            self._printed, self._printed_at = progress, now
-            but = f", {progress.failed:,} failed" if progress.failed else ""
-            opened = f"{progress.opened:,} of {total:,} opened"
-            self._print(f"chains: {opened}, {progress.acked:,} acked{but}")
+    def chains(self, ended: Counter[str], total: int) -> None:
+        now = time.monotonic()
+        if ended.total() == total or now - self._printed_at >= _SECONDS_BETWEEN_LINES:
+            self._printed_at = now
+            but = f", {ended['failed']:,} failed" if ended["failed"] else ""
+            self._print(f"chains: {ended['acked']:,} of {total:,} acked{but}")
 
     def _print(self, text: str) -> None:
         with self._lock:
-            print(f"{time.monotonic() - self._begun:6.1f} s  {printable(text)}", flush=True)
-
-
-class _LiveDisplay(Display):
-    """A line for each finished step, spinners for the running ones, two bars for the chains."""
-
-    def __init__(self, out: Console) -> None:
-        super().__init__()
-        self._out = out
-        self._running: dict[str, TaskID] = {}
-        self._steps = Bars(
-            SpinnerColumn(style="cyan"),
-            TextColumn("{task.description:<9}", style="bold"),
-            TextColumn("{task.fields[doing]} … {task.elapsed:.0f} s", markup=False),
-        )
-        self._bars = Bars(
-            TextColumn("  {task.description:<10}"),
-            BarColumn(bar_width=40),
-            TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
-            TextColumn("{task.fields[note]}", style="red"),
-        )
-        names = ("opened", "acked")
-        self._tasks = [self._bars.add_task(name, note="", visible=False) for name in names]
-        self.content = Group(self._steps, self._bars)
-
-    def begin(self, step: str, doing: str) -> None:
-        self._remove(step)
-        self._running[step] = self._steps.add_task(step, doing=printable(doing))
-
-    def end(self, step: str, result: str) -> None:
-        self._end(step, result, Text("✓", style="green"))
-
-    def fail(self) -> None:
-        for step in list(self._running):
-            self._end(step, "", Text("✗", style="red"))
-
-    def chains(self, progress: Progress, total: int) -> None:
-        note = f"{progress.failed:,} failed" if progress.failed else ""
-        shown = ((progress.opened, ""), (progress.acked, note))
-        for task, (completed, text) in zip(self._tasks, shown, strict=True):
-            self._bars.update(task, completed=completed, total=total, note=text, visible=True)
-
-    def _end(self, step: str, text: str, sign: Text) -> None:
-        self._remove(step)
-        line = Text.assemble(sign, " ", (f"{step:<9}", "bold"), " ", printable(text))
-        self._out.print(line, overflow="ellipsis", no_wrap=True)
-
-    def _remove(self, step: str) -> None:
-        if step in self._running:
-            self._steps.remove_task(self._running.pop(step))
-
-
-@contextmanager
-def open_display(out: Console) -> Iterator[Display]:
-    """Yield a live display on a terminal, a plain one elsewhere."""
-    if not screen.can_redraw(out):
-        yield Display()
-        return
-    display = _LiveDisplay(out)
-    with Live(display.content, console=out, refresh_per_second=10):
-        try:
-            yield display
-        except BaseException:
-            display.fail()
-            raise
+            seconds = time.monotonic() - self._begun
+            self._out.print(Text(f"{seconds:6.1f} s  {printable(text)}"))
 
 
 @dataclass(frozen=True)

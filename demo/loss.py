@@ -10,6 +10,8 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow.parquet import ParquetFile, write_table
 
+_SEED = 1
+
 
 class LostWord(NamedTuple):
     """A word that was deleted; the names are those of the columns."""
@@ -20,7 +22,7 @@ class LostWord(NamedTuple):
 
 
 def lose_words(folder: Path, number: int) -> list[LostWord]:
-    """Delete words of readable files, the same words each time, from as many files as possible.
+    """Delete words of readable files, chosen by chance.
 
     ``split`` wrote the folder; see `pipeline.data`. Returns the deleted words, sorted by file and
     position; fewer than `number` if there are no more.
@@ -29,15 +31,7 @@ def lose_words(folder: Path, number: int) -> list[LostWord]:
     files = pd.concat([ParquetFile(part).read(["file"]).to_pandas() for part in parts], keys=parts)
     status = pd.concat(map(pd.read_parquet, (folder / "files").glob("part-*.parquet")))
     readable = files[~files["file"].isin(status["file"][status["error"].notna()])]
-    rows = readable.astype("category").sort_values("file", kind="stable")
-    by_file = rows.groupby("file", observed=True)["file"]
-    words = by_file.transform("size")
-    # The middle of a file: a loss at its beginning or end would be easier to notice.
-    turns = rows.assign(turn=(by_file.cumcount() + words // 2) % words).query("turn < @number")
-    chosen: list[tuple[Path, int]] = []
-    for _, turn in turns.groupby("turn"):
-        if count := min(number - len(chosen), len(turn)):
-            chosen += [turn.index[(2 * n + 1) * len(turn) // (2 * count)] for n in range(count)]
+    chosen = list(readable.sample(min(number, len(readable)), random_state=_SEED).index)
     lost = []
     for part in {part for part, _ in chosen}:
         table = ParquetFile(part).read()

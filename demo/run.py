@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from demo.chains import ChainMonitor, check_repair, end_chains, why_unacked
 from demo.database import Database, DemoFailed, copy_standard_library
@@ -32,7 +32,6 @@ ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {"max_concurrency": "2", "resume": "all"}
 """The stack's settings: as many consumers as suit one machine, and all kinds of callbacks."""
 _OUTPUTS = ("words", "counts", "repaired", "records", "database", "tmp")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE_SECONDS = 30.0
 _COMMONEST = 10
 _LISTED = 5
@@ -42,23 +41,11 @@ _SMALL_BYTES = 100_000_000
 """Jobs of a database up to this size end before Java's second compiler has paid for itself."""
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` on the signals that end a program."""
-
-    def interrupt(*_: object) -> NoReturn:
-        for number in _SIGNALS:  # a second signal would interrupt the cleaning up
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    # An ignored signal stays ignored, under nohup for example.
-    handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in handled}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def interrupt_on_signals() -> None:
+    """Let the signals that end a program raise `KeyboardInterrupt`, so that its children end."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, signal.default_int_handler)
 
 
 @contextmanager
@@ -106,7 +93,8 @@ class Demo:
         """Run the demo; chains that are not acked are part of its result."""
         self.begun = time.monotonic()
         self.seconds: dict[str, float] = {}
-        with interruptible(), work_folder(self.work) as self.work:
+        interrupt_on_signals()
+        with work_folder(self.work) as self.work:
             java, database, python, template = self._prepare()
             with EmbeddedAWS(self.port, python=python) as aws:
                 self.stack = self._deploy(aws, template)
@@ -209,7 +197,7 @@ class Demo:
         self.display.begin("failed", doing)
         if not monitor.wait(_PATIENCE_SECONDS, len(lost)):
             raise DemoFailed(f"some files besides the {_files(lost)} with lost words did not end")
-        acked, tags = monitor.progress.acked, monitor.incomplete()
+        acked, tags = monitor.ended["acked"], monitor.incomplete()
         end_chains(self.stack, monitor, tags)
         events = [monitor.events[tag] for tag in tags]
         units = plural(_units(events), "lost word")

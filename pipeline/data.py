@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipeline.folder import InputFile, JobError, shown
-from pipeline.reading import Encoding
 from pipeline.scan import scan_database
 from xorack.spark import TrackedRows
 
@@ -35,7 +34,7 @@ def write_words(
     spark: SparkSession,
     place: str,
     files: Sequence[InputFile],
-    encoding: Encoding,
+    encoding: str,
     keep: Callable[[DataFrame], DataFrame] = lambda words: words,
     repairs: Mapping[str, str] | None = None,
 ) -> None:

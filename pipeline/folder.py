@@ -9,9 +9,8 @@ pipes, sockets and devices. A link that leads nowhere is a file that cannot be r
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, BinaryIO, NamedTuple
 
@@ -46,42 +45,27 @@ def shown(path: bytes) -> str:
     return path.decode("utf-8", "backslashreplace")
 
 
-def list_files(
-    database: str, glob: str = "*", exclude: Iterable[str] = (), *, hidden: bool = False
-) -> list[InputFile]:
+def list_files(database: str) -> list[InputFile]:
     """List the files of a database, a folder's path or URI, in the order of their relative paths.
 
-    A glob is a pattern of names (``*.txt``), or with a ``/`` in it of relative paths. Raises
-    `JobError` if the folder cannot be listed or has no such file.
+    Names that begin with a dot are left out. Raises `JobError` if the folder cannot be listed or
+    has no file.
     """
     place = absolute(database)
-    found = _remote(place) if "://" in place else _local(os.fsencode(place), hidden)
-    files = sorted(
-        file
-        for file in found
-        if (hidden or "/." not in f"/{file.relative}")
-        and _matches(file.relative, [glob])
-        and not _matches(file.relative, exclude)
-    )
+    found = _remote(place) if "://" in place else _local(os.fsencode(place))
+    files = sorted(file for file in found if "/." not in f"/{file.relative}")
     if not files:
-        which = "" if glob == "*" else f" of the pattern {glob!r}"
-        raise JobError(f"database {database} has no files{which}")
+        raise JobError(f"database {database} has no files")
     if len({file.relative for file in files}) < len(files):
         raise JobError(f"database {database} has two files whose names look the same in UTF-8")
     return files
 
 
-def _matches(path: str, globs: Iterable[str]) -> bool:
-    """Tell whether a glob matches the file's name or, if it has a ``/``, the whole path."""
-    name = path.rpartition("/")[2]
-    return any(fnmatchcase(path if "/" in glob else name, glob) for glob in globs)
-
-
-def _local(root: bytes, hidden: bool) -> Iterator[InputFile]:
+def _local(root: bytes) -> Iterator[InputFile]:
     """Yield the regular files below a folder of this machine, and those that cannot be read."""
     errors: list[OSError] = []
     for folder, folders, names in os.walk(root, onerror=errors.append):
-        folders[:] = [name for name in folders if hidden or not name.startswith(b".")]
+        folders[:] = [name for name in folders if not name.startswith(b".")]
         for path in (os.path.join(folder, name) for name in names):
             relative = shown(os.path.relpath(path, root))
             try:
@@ -136,8 +120,8 @@ def _open(path: bytes) -> Any:
     return _file_system(f"{scheme}://{rest.partition('/')[0]}/")[0].open_input_file(rest)
 
 
-def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
-    """Note in a folder which run writes to it, and empty it unless `keep` is true.
+def claim(option: str, place: str, run_id: str) -> None:
+    """Note in a folder which run writes to it, and empty it.
 
     Raises `JobError`, which names the option, if another run wrote to the folder or it has files
     of something else.
@@ -148,11 +132,10 @@ def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
         raise JobError(f"{option} {place} exists already: give another folder")
     if before not in (None, run_id):
         raise JobError(f"{option} {place} exists already, from the run {before!r}")
-    if before is None or not keep:
-        system.create_dir(root)
-        system.delete_dir_contents(root)
-        with system.open_output_stream(f"{root.rstrip('/')}/_run") as file:
-            file.write(run_id.encode())
+    system.create_dir(root)
+    system.delete_dir_contents(root)
+    with system.open_output_stream(f"{root.rstrip('/')}/_run") as file:
+        file.write(run_id.encode())
 
 
 def run_of(place: str) -> str | None:

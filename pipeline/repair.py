@@ -122,7 +122,7 @@ def _files(
     listed = reduce(DataFrame.unionByName, [files_in(spark, place) for place in places])
     rows = listed.orderBy(F.isnull("error")).collect()  # those without an error last
     known = {key: row for row in rows for key in (row["path"], row["file"])}
-    now = {file.relative: file for file in list_files(database, hidden=True)}
+    now = {file.relative: file for file in list_files(database)}
     files = {}
     for tag, (path, _) in failed.items():
         row = known.get(path) or known.get(tag.split("/", 2)[-1])

@@ -1,4 +1,4 @@
-"""From files to words: tasks read pieces of files, Spark splits them into rows."""
+"""From files to words: tasks read files in pieces, Spark splits them into rows."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -8,43 +8,39 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.folder import InputFile, UnreadableFile, opened, shown
-from pipeline.reading import PIECE, Encoding, read_words
+from pipeline.reading import PIECE, read_words
 from xorack import unit_id
 
 PIECES = "file string, file_id long, position long, text string, error string"
 """The words of a piece and the position of the first; or why a file cannot be read."""
 UNIT = ("file_id", "position")
 """The columns that tell words apart: two longs are hashed in a third of the time of strings."""
-_PARTS = "file string, path binary, start long, end long, size long"
+_FILES = "file string, path binary, size long"
 _TASK_BYTES = 16 * PIECE
 _FILE_COSTS = 64 << 10
 """The bytes that can be read in the time that it takes to open a file."""
 
 
-def scan_database(spark: SparkSession, files: Iterable[InputFile], encoding: Encoding) -> DataFrame:
+def scan_database(spark: SparkSession, files: Iterable[InputFile], encoding: str) -> DataFrame:
     """Read the words of readable files: the rows of `words_of`, however the tasks share them."""
-    parts: list[tuple[str, bytes, int, int, int]] = []
-    for file, path, size, _ in files:
-        step = _TASK_BYTES if encoding.can_be_cut else max(size, 1)
-        starts = range(0, max(size, 1), step)
-        parts += [(file, path, start, min(start + step, size), size) for start in starts]
-    tasks = 1 + sum(end - start + _FILE_COSTS for _, _, start, end, _ in parts) // _TASK_BYTES
+    read = [(file, path, size) for file, path, size, _ in files]
+    tasks = 1 + sum(size + _FILE_COSTS for *_, size in read) // _TASK_BYTES
 
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from _scan_parts(zip(*batch.to_pydict().values(), strict=True), encoding)
+            yield from _scan_files(zip(*batch.to_pydict().values(), strict=True), encoding)
 
-    spread = spark.createDataFrame(parts, _PARTS).repartition(tasks)
+    spread = spark.createDataFrame(read, _FILES).repartition(tasks)
     return words_of(spread.mapInArrow(scan, PIECES))
 
 
-def _scan_parts(parts: Iterable[Any], encoding: Encoding) -> Iterator[pa.RecordBatch]:
+def _scan_files(files: Iterable[Any], encoding: str) -> Iterator[pa.RecordBatch]:
     rows: list[Any] = []
     gathered = 0
-    for file, path, start, end, size in parts:
+    for file, path, size in files:
         try:
             with opened(path, size) as opened_file:
-                for position, text in read_words(opened_file, start, end, size, encoding):
+                for position, text in read_words(opened_file, size, encoding):
                     rows.append((file, position, text.decode(), None))
                     gathered += len(text)
                     if gathered >= PIECE:

@@ -19,9 +19,6 @@ from xorack.spark import TrackedRows
 _OPTIONS = {
     "database": {"required": True, "metavar": "DIR", "help": "a folder tree of text files"},
     "words": {"required": True, "metavar": "OUT", "help": "the folder to write to"},
-    "glob": {"default": "*", "metavar": "PATTERN", "help": "of names; with a /, of paths in DIR"},
-    "exclude": {"action": "append", "default": [], "metavar": "PATTERN", "help": "other files"},
-    "hidden": {"action": "store_true", "help": "read names that begin with a dot, too"},
     **FILES,
 }
 
@@ -29,8 +26,7 @@ _OPTIONS = {
 def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, object]:
     """Write the words of text files, and start a chain a file."""
     place = absolute(arguments.words)
-    chosen = {"exclude": arguments.exclude, "hidden": arguments.hidden}
-    files = list_files(arguments.database, arguments.glob, **chosen)
+    files = list_files(arguments.database)
     claim("--words", place, arguments.run_id)
     write_words(spark, place, files, arguments.encoding)
     chains = chains_in(spark, place)

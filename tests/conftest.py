@@ -32,8 +32,6 @@ _ORDER = ("spark", "e2e", "simulation", "infrastructure", "functional", "propert
 """Folders, longest tests first: no worker starts a long test at the end."""
 _ONE_WORKER = ("spark", "e2e", "infrastructure")
 """Folders whose tests share an expensive session fixture: one worker runs them."""
-_SECOND_HALF = "test_m"
-"""A second worker runs the tests of Spark in the files from this name on, half of their time."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -59,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the workers of the Spark tests, which have most to do, have the processors first."""
+    """Let the worker of the Spark tests, which has most to do, have the processors first."""
     if "PYTEST_XDIST_WORKER" in os.environ and item.path.parent.name != "spark" and not os.nice(0):
         os.nice(5)
 
@@ -76,8 +74,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             file = Path(nodeid.partition("::")[0])
             folder = file.parent.name
-            if folder == "spark" and file.name > _SECOND_HALF:
-                return _SECOND_HALF
             return folder if folder in _ONE_WORKER else str(file)
 
     return Scheduling(config, log)

@@ -41,28 +41,24 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Acker": "xorack.compat.memory_acker",
-    "DynamoDBAcker": "xorack.compat.dynamodb_acker",
-    "Outstanding": "xorack.core.peeling",
-    "Request": "xorack.core.request",
-    "RetryPolicy": "xorack.aws.retry",
-    "SendReport": "xorack.core.message",
-    "Stamp": "xorack.core.stamp",
-    "Step": "xorack.client.tracker",
-    "Token": "xorack.client.token",
-    "Tracker": "xorack.client.tracker",
-    "event_tag": "xorack.client.event_tag",
-    "fan_in": "xorack.client.fan_in",
-    "fan_out": "xorack.client.fan_in",
-    "names_of": "xorack.client.names",
-    "peel": "xorack.core.peeling",
-    "plain": "xorack.core.stamp",
-    "send": "xorack.aws.sqs",
-    "step_of": "xorack.client.fan_in",
-    "token_of": "xorack.client.fan_in",
-    "traced": "xorack.core.stamp",
-    "unit_id": "xorack.core.hashing",
-    "xor": "xorack.core.stamp",
+    name: f"xorack.{module}"
+    for module, names in {
+        "aws.retry": "RetryPolicy",
+        "aws.sqs": "send",
+        "client.event_tag": "event_tag",
+        "client.fan_in": "fan_in fan_out step_of token_of",
+        "client.names": "names_of",
+        "client.token": "Token",
+        "client.tracker": "Step Tracker",
+        "compat.dynamodb_acker": "DynamoDBAcker",
+        "compat.memory_acker": "Acker",
+        "core.hashing": "unit_id",
+        "core.message": "SendReport",
+        "core.peeling": "Outstanding peel",
+        "core.request": "Request",
+        "core.stamp": "Stamp plain traced xor",
+    }.items()
+    for name in names.split()
 }
 
 __all__ = [*_HOMES, "errors"]  # noqa: PLE0604

@@ -122,7 +122,9 @@ HIDING_JAVA = ("PYTHONPATH", "PATH", "JAVA_HOME")
 @pytest.mark.parametrize(
     ("arguments", "hidden", "message"),
     [
-        ("--port {}", (), "port {} is taken: Address already in use"),
+        pytest.param(
+            *("--port {}", (), "port {} is taken: Address already in use"), marks=pytest.mark.slow
+        ),
         ("", HIDING_JAVA, "no Java 17 or later found for Spark: JAVA_HOME="),
         pytest.param(
             *("--encoding rot13", (), "split: encoding 'rot13' is not one of text files"),

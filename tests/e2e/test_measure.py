@@ -78,6 +78,7 @@ def test_a_load_with_all_faults_ends_as_expected_and_leaves_only_chains(stack, t
     assert all("tag" in one for one in leftovers(stack, report["run"]))
 
 
+@pytest.mark.slow
 def test_an_interrupted_measurement_cleans_up_and_names_its_chains(stack):
     command = [sys.executable, "-m", "measure", "--stack", stack.name, "--yes", "--rate", "5"]
     process = subprocess.Popen(

@@ -110,10 +110,6 @@ INVALID = [
     ),
     ("web --dead-letters d --queue q", "--dead-letters requires --table"),
     ("web --port 65536", "Invalid value for '--port'"),
-    ("demo --dir /not/there", "Invalid value for --dir: /not/there: No such"),
-    ("demo --dir=", "Invalid value for --dir: it is empty"),
-    (f"demo --dir {__file__}", "Invalid value for --dir: "),
-    ("demo --encoding utf-9", "Invalid value for '--encoding': 'utf-9' is not known"),
     ("local start -c resume", "Invalid value for '-c': 'resume', expected NAME=VALUE"),
     *(
         (f"{command} --{option} nan", f"Invalid value for '--{option}': nan is not a number")
@@ -167,7 +163,10 @@ def configure(monkeypatch):
         (PLACE, "no AWS credentials: log in"),
         (KEYS, "no AWS region: give --region, or set AWS_REGION"),
         ({**PLACE, "AWS_PROFILE": "gone"}, "The config profile (gone) could not be found"),
-        ({**BOTH, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "cannot reach http://127.0.0.1:9"),
+        (
+            {**BOTH, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
+            "Could not connect to the endpoint",
+        ),
         ({**BOTH, "AWS_ENDPOINT_URL": "nonsense"}, "Invalid endpoint: nonsense"),
     ],
     ids=["credentials", "region", "profile", "network", "endpoint"],

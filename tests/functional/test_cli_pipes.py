@@ -23,13 +23,13 @@ ARGUMENTS = {
 }  # fmt: skip
 
 
-LOCAL = [("local", name) for name in ("start", "status", "env", "events", "stop", "web")]
+LOCAL = [("local", name) for name in ("start", "status", "env", "events", "stop")]
 
 
 def test_every_command_is_tested():
     paths = {path for path, command in commands_of(cli) if not hasattr(command, "commands")}
     # `local` needs a running AWS, `diff` Spark: tests/e2e and tests/spark run them.
-    assert {path for path in paths if path[0] != "local"} == {*ARGUMENTS, ("demo",), ("diff",)}
+    assert {path for path in paths if path[0] != "local"} == {*ARGUMENTS, ("diff",)}
     assert {path for path in paths if path[0] == "local"} == {*LOCAL}
 
 

@@ -86,11 +86,3 @@ def test_it_opens_a_browser_if_told(stack, xorack, visit, monkeypatch, options, 
     visit()
     _, out, _ = xorack("web", *options)
     assert urls == out * opened
-
-
-def test_it_ends_with_what_it_shows(stack, xorack, monkeypatch, capsys):
-    ended = iter([False, True])
-    monkeypatch.setattr(web_command, "_LOOK_SECONDS", 0)
-    page, target = web_command._Page(0, False, None), web_command.Target("xorack", None)
-    assert web_command._serve(page, target, lambda: next(ended)) == 0
-    assert capsys.readouterr().err.splitlines()[-1] == "xorack local has stopped"

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from xorack.cli import web
 from xorack.cli.commands import cli
 from xorack.errors import LocalError
 from xorack.local import assembly
@@ -60,7 +59,7 @@ def running(ended):
 
 
 COMMANDS = [["local", "status"], ["local", "env"], ["local", "events"], ["--local", "list"],
-            ["local", "web"], ["--local", "web"]]  # fmt: skip
+            ["--local", "web"]]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -103,16 +102,6 @@ def test_one_that_does_not_respond(xorack, running):
     assert f"runs as process {STATE.pid} and does not respond: xorack local stop ends it" in line
     status, _, (line,) = xorack("local", "events")
     assert line.startswith("error: xorack local does not respond: ")
-
-
-def test_its_page_notices_its_end(home, running):
-    has_ended = web._local_has_ended()
-    assert not has_ended()
-    state = json.loads((running / "state.json").read_text())
-    (running / "state.json").write_text(json.dumps({**state, "started_at": 1.5}))
-    assert has_ended()  # another one has started
-    home.rename(home.with_name("gone"))
-    assert has_ended()
 
 
 def test_an_interrupt_while_the_commands_are_imported(monkeypatch, xorack):

@@ -71,6 +71,7 @@ def test_chains_are_listed_unfinished_first_and_filtered(web, chains):
         assert ("No chains whose tag begins with “%25”." in page.text) == (not expected)
 
 
+@pytest.mark.thorough
 def test_failed_chains_are_grouped_by_run_and_reason(aws, web):
     """What they have in common stands above the list; a bar shows what is missing."""
     requests = []
@@ -111,6 +112,7 @@ def test_a_page_reads_a_bounded_part_and_leads_to_the_rest(aws):
     assert pages >= 3
 
 
+@pytest.mark.thorough
 def test_the_nearest_deadlines_are_found_wherever_they_are(aws):
     apply(aws, *(Request.create(f"t{n}", "c", traced(n + 1), timeout=9000 + n) for n in range(20)))
     page = read_chains(store(aws), Query(), shown=3, searched=1)
@@ -268,6 +270,7 @@ def test_a_button_changes_the_named_messages_and_no_other(aws, web):
     assert aws.receive_all(aws.queue_url) == []
 
 
+@pytest.mark.thorough
 def test_a_page_has_a_hundred_messages_and_its_buttons_mean_these(aws, web):
     for _ in range(13):
         entries = [{"Id": f"{n}", "MessageBody": "x"} for n in range(10)]
@@ -425,6 +428,7 @@ def test_without_a_queue_the_page_says_how_to_name_it(aws):
     assert site.post("dead-letters", {"action": ["delete"], "id": ["x"]}).status == 400
 
 
+@pytest.mark.thorough
 def test_two_readers_of_the_queue_take_turns(aws, web):
     """A look while a retry holds messages would see none of them."""
     put_messages(aws, failed=range(12))

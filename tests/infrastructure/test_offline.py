@@ -59,7 +59,8 @@ def machine(tmp_path):
     }
 
 
-@pytest.mark.parametrize("validation", ["false", pytest.param("true", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("validation", ["false", "true"])
 def test_the_app_runs_without_network_and_node(machine, validation):
     context = {"CDK_VALIDATION": validation, "CDK_CONTEXT_JSON": '{"batch_size": "77"}'}
     process = run(sys.executable, "app.py", **machine, **context)

@@ -62,6 +62,7 @@ def _shrink(seeds):
                 yield failing, small
 
 
+@pytest.mark.slow
 def test_a_failing_seed_shrinks_and_replays(capsys):
     # Seed 301 shrinks soon and far. If the code changes, another seed does.
     shrunk = _shrink((301, *range(5 * SEEDS)))

@@ -24,7 +24,7 @@ collect_ignore = [] if CONNECT else [f"test_{name}.py" for name in OTHERS]
 
 
 @pytest.fixture(scope="session")
-def spark(_no_real_aws):
+def spark(_no_real_aws, request):
     """Start a local session that retries failed tasks, as a cluster does."""
     from pyspark.sql import SparkSession
 
@@ -51,7 +51,8 @@ def spark(_no_real_aws):
         "-Djava.net.preferIPv4Stack=true "
         f"-Dlog4j2.configurationFile={ROOT / 'pipeline' / 'log4j2.properties'}",
     }
-    if CONNECT:  # the same JVM serves the fixture `connect`
+    # The same JVM serves the fixture `connect`, which slow tests alone have.
+    if CONNECT and any(item.get_closest_marker("slow") for item in request.session.items):
         options |= {
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
             "spark.connect.grpc.binding.address": "127.0.0.1",

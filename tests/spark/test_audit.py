@@ -114,6 +114,7 @@ def test_what_cannot_be_named_has_candidates(started):
     assert str(gone).endswith(expected)
 
 
+@pytest.mark.slow
 def test_a_sum_with_the_name_of_a_column_makes_no_groups(started):
     rows = started.read().where("line <> 3").transform(started.rows.with_unit).groupBy("sku")
     billed = rows.agg(F.max("line").alias("line"), *started.rows.evidence())
@@ -126,6 +127,7 @@ def test_a_sum_with_the_name_of_a_column_makes_no_groups(started):
     assert missing.reasons().first()["what"] == "line = 3"
 
 
+@pytest.mark.slow
 def test_a_table_without_chains(started):
     audit = started.rows.audit(started.write(started.bill(damaged(started)), "billed"))
     assert not audit.agrees
@@ -136,6 +138,7 @@ def test_a_table_without_chains(started):
     assert rows_of(started.rows.audit(total).missing_rows(started.read())) == [(6, 120)]
 
 
+@pytest.mark.slow
 def test_a_start_without_rows(run):
     run.rows.start(run.write_lines([]))
     bills = run.bill(lines_of(run.spark))

@@ -40,11 +40,16 @@ def cached(frame):
     return frame
 
 
-SELDOM = {"the rows that were read", "a view of it", "rows on the driver", "deleted"}
+BY_DAY = {
+    "the input's path",
+    "a copy of its files",
+    "cached, and its files are gone",
+    "written again",
+}
 
 
 def by_day_or_night(names):
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name in SELDOM)) for name in names]
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in BY_DAY)) for name in names]
 
 
 def copied(run):
@@ -75,6 +80,7 @@ def test_what_was_started_is_no_output(run, name):
     run.spark.catalog.clearCache()
 
 
+@pytest.mark.slow
 def test_what_a_batch_read_is_no_output(run):
     """Its rows are no record's: the files that it reads are."""
     with pytest.raises(ArgumentError, match=r"^written: it reads what was started or a copy of it"):

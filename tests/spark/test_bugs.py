@@ -104,13 +104,8 @@ OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=() if n == "a filter" else pytest.mark.slow)
-        for n in {**BUGS, **OUTPUTS}
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", {**BUGS, **OUTPUTS})
 def test_what_is_said_of_a_bug(run, name):
     output = OUTPUTS[name](run) if name in OUTPUTS else run.bill(BUGS[name](run))
     with pytest.raises(OutputDiffersError) as caught:

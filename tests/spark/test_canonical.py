@@ -154,6 +154,7 @@ def test_differences_of_frames(spark):
         assert d.first()["changed"]
 
 
+@pytest.mark.slow
 def test_differences_of_files(spark, tmp_path, configure):
     """The same values have the same differences on DuckDB; its digests tell them apart, too."""
     configure("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
@@ -212,6 +213,7 @@ def test_unsuitable_types(spark, left, right, message):
         diff(*sides, key="id")
 
 
+@pytest.mark.slow
 def test_time_zones_and_modes(spark, configure):
     """Frames of Python's values are the same instants in every zone of the session."""
     instants = spark.sql("SELECT 1 AS id, TIMESTAMP'2026-01-31 12:00:00 UTC' AS at, 1.10BD AS x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from decimal import Decimal
 
 import pytest
@@ -30,6 +31,10 @@ def rows_of(frame):
     return sorted(map(tuple, frame.collect()), key=str)
 
 
+def rows_of_all(d):
+    return sorted(d.all_rows.collect(), key=lambda row: (row["diff"], str(row["left"])))
+
+
 @EACH_SESSION
 def test_kinds(frame):
     left = frame([(1, "a", 1.0), (2, "b", 2.0), (3, "c", None), (None, "n", 0.0)])
@@ -39,6 +44,10 @@ def test_kinds(frame):
         assert rows_of(d.missing) == [(3, "c", None)]
         assert rows_of(d.extra) == [(4, "d", 4.0)]
         assert rows_of(d.changed) == [(2, ["name", "price"], ("b", 2.0), ("B", 2.5))]
+        assert [(row["diff"], row["id"], row["columns"]) for row in rows_of_all(d)] == [
+            ("C", 2, ["name", "price"]), ("D", 3, None), ("I", 4, None), ("N", 1, None),
+            ("N", None, None),
+        ]  # fmt: skip
         assert d.missing.schema.simpleString() == left.schema.simpleString()
         assert d.changed.columns == ["id", "columns", "left", "right"]
         assert d.changed_columns == {"name": 1, "price": 1}
@@ -91,6 +100,7 @@ def test_equal_frames(frame):
         assert d.first() == {"missing": [], "extra": [], "changed": []}
         for empty in (d.missing, d.extra, d.changed, d.duplicates, d.repair, d.deletions):
             assert empty.collect() == []
+        assert [row["diff"] for row in d.all_rows.collect()] == ["N", "N", "N"]
         assert d.missing.columns == rows.columns
     empty = rows.limit(0)
     with diff(empty, empty, key="id") as d:
@@ -129,12 +139,15 @@ def test_duplicate_keys(frame):
         differ = [key for key, case in enumerate(DUPLICATES) if case[0] != case[1]]
         numbers = [(key, *map(len, DUPLICATES[key][:2])) for key in differ]
         assert rows_of(d.duplicates) == [counts for counts in numbers if max(counts[1:]) > 1]
+        letters = Counter(row["diff"] for row in d.all_rows.collect())
+        assert letters == {"N": 8, "D": 3, "I": 4, "C": 4}
         assert rows_of(d.deletions) == [(6,)]
         repaired = sides[1].join(d.deletions, "id", "left_anti")
         repaired = repaired.join(d.repair, "id", "left_anti").unionByName(d.repair)
         assert rows_of(repaired) == rows_of(sides[0])
 
 
+@pytest.mark.slow
 def test_equal_duplicates_among_many_keys_that_differ(spark, monkeypatch):
     for module, name, value in (
         (digests, "_BUCKETS", 64),
@@ -149,6 +162,7 @@ def test_equal_duplicates_among_many_keys_that_differ(spark, monkeypatch):
         assert d.counts == Counts(302, 302, 2, 0, 0, 300, 0, 0)
 
 
+@pytest.mark.slow
 def test_first_rows_with_values_that_python_lacks(spark):
     """A usual sentinel: east of Greenwich, it lies in the year 10000."""
     rows = spark.sql(
@@ -164,6 +178,7 @@ def test_first_rows_with_values_that_python_lacks(spark):
         assert d.first()["changed"][0]["columns"]["s"] == [[{"x": 1}], [{"x": 2}]]
 
 
+@pytest.mark.slow
 def test_columns_of_one_side(frame):
     left = frame([(1, 2, 3)], "id int, a int, b int")
     right = frame([(1, 4, 2)], "ID int, c int, A int")
@@ -205,7 +220,8 @@ def test_odd_names(spark):
         assert row["key"] == {"columns": 0, "left": 1, "right": 2, "a.b": 9}
 
 
-@pytest.mark.parametrize("columns", [301, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [301, 1000])
 def test_wide_rows(spark, columns):
     left = spark.range(3).selectExpr("id", *(f"id * {i} AS c{i}" for i in range(1, columns)))
     with diff(left, left.withColumn("c300", F.lit(600)), key="id") as d:
@@ -253,12 +269,16 @@ def test_tolerance(frame):
     limits = {"f": 0.125, "m": 0.01, "n": 1}
     columns = {"f": 1, "d": 2, "m": 1, "i": 1}
     assert diff(left, right, key="id", tolerance=limits).changed_columns == columns
+    kinds = {"number": 0.125, "integer": 1, "d": 0}
+    columns = {"f": 1, "d": 2, "m": 1, "n": 1}
+    assert diff(left, right, key="id", tolerance=kinds).changed_columns == columns
     one = left.where("id < 3"), right.where("id < 3")
     with diff(*one, key="id", tolerance=1) as d:
         assert d.equal
         assert d.counts.equal == 2
 
 
+@pytest.mark.slow
 def test_pairs_within_a_tolerance(frame):
     """The columns without tolerance say first which rows of a key belong together."""
     left = frame([(1, "a", 2.0), (1, "b", 1.0)], "id int, name string, x double")
@@ -283,6 +303,7 @@ def test_pairs_within_a_tolerance(frame):
         ({"key": "id", "tolerance": float("nan")}, ArgumentError, "tolerance: nan"),
         ({"key": "id", "tolerance": {"name": 1}}, ColumnsError, "name is of the type string"),
         ({"key": "id", "tolerance": {"id": 1}}, ArgumentError, "id is not among the compared"),
+        ({"key": "id", "tolerance": {"time": 1}}, ColumnsError, "time is a kind of columns: a tol"),
     ],
 )
 def test_invalid_options(frame, options, error, message):
@@ -303,15 +324,16 @@ def test_frames_that_change(frame, monkeypatch):
         diff(rows, rows.withColumn("name", F.lit("b")), key="id")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("paths", "unique"),
     [
         ({"_FEW": 1}, False),
-        pytest.param({"_FEW": 0}, True, marks=pytest.mark.slow),
-        pytest.param({"_FEW": 1}, True, marks=pytest.mark.slow),
-        pytest.param({"_FEW": 0}, False, marks=pytest.mark.slow),
-        pytest.param({"_FEW": 0, "_BROADCAST_KEYS": 0}, True, marks=pytest.mark.slow),
-        pytest.param({"_FEW": 0, "_BROADCAST_KEYS": 0}, False, marks=pytest.mark.slow),
+        ({"_FEW": 0}, True),
+        ({"_FEW": 1}, True),
+        ({"_FEW": 0}, False),
+        ({"_FEW": 0, "_BROADCAST_KEYS": 0}, True),
+        ({"_FEW": 0, "_BROADCAST_KEYS": 0}, False),
     ],
 )
 def test_every_path_finds_the_same(spark, monkeypatch, paths, unique):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import contextmanager
 from decimal import Decimal
 from itertools import chain
 
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
@@ -23,9 +22,6 @@ from tests.spark.diff_tables import (
     judge,
     schemas,
 )
-from xorack.compare.engine import diff_files
-from xorack.compare.inputs import ReadOptions
-from xorack.compare.options import CompareOptions, connect
 from xorack.errors import ColumnsError
 from xorack.spark import diff
 from xorack.spark._diff import digests, pairing
@@ -66,27 +62,8 @@ def unmistakable(frame, schema: Schema):
     return rows
 
 
-@contextmanager
-def diff_on_duckdb(spark, folder, sides, key, chosen, tolerance):
-    """Compare frames as files of Parquet on DuckDB; yield its report, with the rows as frames."""
-    names = [f"{folder}/{side}" for side in (0, 1)]
-    for name, frame in zip(names, sides, strict=True):
-        frame.write.parquet(name)
-    with connect() as con:
-        options = CompareOptions(key, tolerance=tolerance, **chosen)
-        found = diff_files(con, names, [ReadOptions()] * 2, options)
-        found.first()
-        found.write(f"{folder}/found")
-    for name in ("missing", "extra", "changed", "duplicates"):
-        object.__setattr__(found, name, spark.read.parquet(f"{folder}/found/{name}"))
-    yield found
-
-
-def prove(spark, schema: Schema, cases: Cases, tolerance=None, folder=None):
-    """Compare all cases at once, and each case's result with the model's.
-
-    With a folder, files are compared on DuckDB; else frames.
-    """
+def prove(spark, schema: Schema, cases: Cases, tolerance=None):
+    """Compare all cases at once, and each case's result with the model's."""
     sides = [spark.createDataFrame(cases.rows[side], cases.schema(side)) for side in (0, 1)]
     key = [CASE, *(column.name for column in schema.key)]
     ignored = [column.name for column in schema.values[: schema.ignored]]
@@ -94,12 +71,7 @@ def prove(spark, schema: Schema, cases: Cases, tolerance=None, folder=None):
     columns = Columns(key, values, dict.fromkeys(values, tolerance) if tolerance else {})
     chosen = {"values": values} if schema.named else {"ignore": ignored}
     left, right = map(by_case, sides)
-    compared = (
-        diff_on_duckdb(spark, folder, sides, key, chosen, tolerance)
-        if folder
-        else diff(*sides, key=key, **chosen, tolerance=tolerance)
-    )
-    with compared as found:
+    with diff(*sides, key=key, **chosen, tolerance=tolerance) as found:
         frames = {
             "missing": by_case(found.missing),
             "extra": by_case(found.extra),
@@ -139,25 +111,6 @@ def test_keys_with_equal_rows_are_left_out(spark):
     right = left.withColumn("v", F.expr("if(id = 17, 0, v)"))
     comparison = compare_columns(left, right, "id")
     assert digests.differing_keys(comparison, comparison.frames, 200).count() == 1
-
-
-@pytest.mark.parametrize(
-    "examples", [2, pytest.param(40, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
-)
-def test_random_files(spark, tmp_path_factory, configure, examples):
-    """DuckDB finds what the model finds; Parquet keeps the types, but for collations."""
-    configure("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-
-    @settings(PROOF, max_examples=examples)
-    @given(schema=schemas(), seed=st.integers(0, 2**32), unique=st.booleans())
-    def prove_files(schema, seed, unique):
-        kinds = [column.kind for side in (0, 1) for column in schema.side(side)]
-        # Spark does not write such maps.
-        assume(not any("map<string collate" in type_ for kind in kinds for type_ in kind.types))
-        folder = tmp_path_factory.mktemp("files")
-        prove(spark, schema, Cases(schema, seed, cases=100, unique=unique), folder=folder)
-
-    prove_files()
 
 
 @settings(PROOF, max_examples=1)

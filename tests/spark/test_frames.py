@@ -122,6 +122,7 @@ def test_an_output_with_values_that_are_unsuitable(run):
     assert run.rows.finish(bills).missing == 0
 
 
+@pytest.mark.slow
 def test_nothing(run):
     """No rows: no message, no error, whatever the job."""
     nothing = lines_of(run.spark).where("line < 0")
@@ -140,6 +141,7 @@ def test_nothing(run):
         run.rows.start(lines_of(run.spark))
 
 
+@pytest.mark.slow
 def test_one_chain_with_nearly_all_rows(run, configure):
     """Of 20,000 rows in 200 chains, one has 90 %; others have as many units as a stamp words."""
     configure("spark.sql.execution.arrow.maxRecordsPerBatch", "1777")

@@ -23,6 +23,8 @@ from tests.support.plain_words import words
 from xorack import plain, unit_id, xor
 from xorack.spark import TrackedRows
 
+PLAIN = "one two  Two, three_four"
+
 
 @pytest.fixture(scope="module")
 def database(spark, tmp_path_factory):
@@ -30,7 +32,7 @@ def database(spark, tmp_path_factory):
     root = tmp_path_factory.mktemp("database") / "my data"
     rng = random.Random(3)
     texts = {
-        "plain.txt": "one two  Two, three_four",
+        "plain.txt": PLAIN,
         "empty.txt": "",
         "no words.txt": " \n\t--- ... \n",
         "deep/er/file.txt": prose(rng, 500),
@@ -119,9 +121,8 @@ def test_a_killed_or_rejected_run_can_be_repeated(
     def die(*arguments, **options):
         raise RuntimeError("disk full\n\tat java.lang")
 
-    some = ("--exclude", "large.txt", "--exclude", "bad end.txt")
     for job, step in (
-        (partial(run_split, queue, root, out, *some), "start"),
+        (partial(run_split, queue, root, out), "start"),
         (partial(run_count, queue, out, tmp_path / "c"), "finish"),
     ):
         queue.bodies.clear()
@@ -137,9 +138,8 @@ def test_a_killed_or_rejected_run_can_be_repeated(
         for _ in range(2):
             assert job() == 0
             acker.apply(queue.bodies)
-    assert acker.statuses() == {"acked": len(texts) - 1, "failed": 2}
-    rest = [text for name, text in texts.items() if name != "large.txt"]
-    assert counts_in(spark, tmp_path / "c") == count_words(rest)
+    assert acker.statuses() == {"acked": len(texts), "failed": 3}
+    assert counts_in(spark, tmp_path / "c") == count_words(texts.values())
 
 
 @pytest.mark.slow
@@ -153,23 +153,10 @@ def test_encodings(spark, queue, tmp_path, encoding, capfd):
     assert [(row["position"], row["word"]) for row in rows] == list(enumerate(words(text)))
 
 
-@pytest.mark.slow
-def test_stamps_equal_those_of_plain_python(database, queue, tmp_path):
-    root, texts = database
-    assert run_split(queue, root, tmp_path / "w", "--glob", "plain.txt") == 0
-    assert run_count(queue, tmp_path / "w", tmp_path / "c") == 0
-    places = range(len(words(texts["plain.txt"])))
-    stamps = xor(*(plain(unit_id("r1/words", file_id("plain.txt"), at)) for at in places))
-    requests = [(r.op, r.tag, r.started, r.finished, r.stamp) for r in queue.take()]
-    tag = "r1/file/plain.txt"
-    assert requests == [("create", tag, 5, 0, stamps), ("stamp", tag, 0, 5, stamps)]
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         (["--database", "/no/such/folder"], "split: database /no/such/folder: No such file"),
-        (["--glob", "*.nothing"], "has no files of the pattern '*.nothing'"),
         (["--encoding", "klingon"], "split: encoding 'klingon' is not known"),
         (["--timeout", "0"], "split: --timeout: 0.0"),
         (["--queue-url", "nothing"], "split: --queue-url: 'nothing', expected the URL"),
@@ -187,11 +174,12 @@ def test_an_invalid_argument_is_one_line_on_stderr(
 
 
 @pytest.mark.slow
-def test_folders_of_others_are_left_alone(database, queue, tmp_path, capfd):
-    root, _ = database
+def test_folders_of_others_are_left_alone(queue, tmp_path, capfd):
+    root, other = tmp_path / "db", tmp_path / "other"
+    write_files(root, {"plain.txt": PLAIN})
+    write_files(other, {"empty.txt": ""})
     write_files(tmp_path / "mine", {"mine.txt": "precious"})
-    some = ("--glob", "plain.txt")
-    assert run_split(queue, root, tmp_path / "w", *some) == 0
+    assert run_split(queue, root, tmp_path / "w") == 0
     assert run_count(queue, tmp_path / "w", tmp_path / "c") == 0
     queue.bodies.clear()
     for job, source, out, run, message in (
@@ -202,10 +190,9 @@ def test_folders_of_others_are_left_alone(database, queue, tmp_path, capfd):
         (run_count, tmp_path / "mine", "c2", "r1", "is not what split writes, or split has not"),
         (run_count, tmp_path / "w", "c3", "r2", "run 'r2' has not started rows named 'words'"),
     ):
-        arguments = some if job is run_split else ()
-        assert job(queue, source, tmp_path / out, *arguments, run=run) == 1
+        assert job(queue, source, tmp_path / out, run=run) == 1
         assert message in capfd.readouterr().err
     assert [path.read_text() for path in (tmp_path / "mine").iterdir()] == ["precious"]
-    assert run_split(queue, root, tmp_path / "w", "--glob", "e*.txt") == 1
+    assert run_split(queue, other, tmp_path / "w") == 1
     assert "run 'r1' started 5 rows named 'words' in 1 chains before" in capfd.readouterr().err
     assert queue.bodies == []

@@ -8,8 +8,8 @@ from functools import partial
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import count, repair, stream
-from pipeline.data import counts_of, read
+from pipeline import count, repair
+from pipeline.data import read
 from pipeline.scan import file_id
 from tests.spark.helpers import (
     Acker,
@@ -69,48 +69,6 @@ def split(started, queue, tmp_path):
     return Acker(bodies), partial(run_count, queue, tmp_path / "w", tmp_path / "c")
 
 
-def check_repeated(spark, queue, acker, job, counts):
-    """The same job in order acks all chains."""
-    assert job() == 0
-    acker.apply(queue.bodies)
-    assert acker.statuses() == {"acked": len(TEXTS)}
-    assert counts_in(spark, counts) == count_words(TEXTS.values())
-
-
-def lose_a_file(rows, words):
-    return counts_of(rows.where("file <> 'b.txt'"), words)
-
-
-def double_a_word(rows, words):
-    return counts_of(rows.unionByName(rows.where("word = 'six'")), words)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "broken",
-    [
-        lambda folder: ("read", damaged_read(delete_a_row, folder)),
-        lambda folder: ("counts_of", lose_a_file),
-        lambda folder: ("read", damaged_read(copy_part, folder)),
-        lambda folder: ("counts_of", double_a_word),
-    ],
-    ids=["row deleted on disk", "file lost", "part copied on disk", "word doubled"],
-)
-def test_counts_that_are_damaged(spark, split, queue, tmp_path, capfd, monkeypatch, broken):
-    """The job fails with the numbers of units, and sends what it found, in notes."""
-    acker, job = split
-    with monkeypatch.context() as patch:
-        patch.setattr(count, *broken(tmp_path / "c"))
-        assert job() == 1
-    error = capfd.readouterr().err
-    assert "units of 'words'" in error
-    assert "what differs is not finished" in error
-    assert error.count("\n") == 1
-    sent = [request for body in queue.bodies for request in parse(body).requests]
-    assert {request.op for request in sent} <= {"note"}  # no chain finishes a unit
-    check_repeated(spark, queue, acker, job, tmp_path / "c")
-
-
 def lose_words(folder):
     """Delete the words `two` and `six`; return the ids of their units by tag."""
     lost: dict[str, set] = {}
@@ -134,48 +92,50 @@ def test_words_that_are_lost_between_the_jobs(spark, split, queue, tmp_path, cap
     shutil.rmtree(tmp_path / "w")
     shutil.move(tmp_path / "whole", tmp_path / "w")
     queue.bodies.clear()
-    check_repeated(spark, queue, acker, job, tmp_path / "c")
+    assert job() == 0
+    acker.apply(queue.bodies)
+    assert acker.statuses() == {"acked": len(TEXTS)}
+    assert counts_in(spark, tmp_path / "c") == count_words(TEXTS.values())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", [delete_a_row, copy_part])
-def test_a_repair_whose_counts_are_damaged(
-    spark, split, queue, tmp_path, capfd, monkeypatch, damage
-):
+def count_again(split, queue, tmp_path):
     acker, job = split
+    return acker, job, count, tmp_path / "c"
+
+
+def repair_lost_words(split, queue, tmp_path):
+    """The second job lost words before; the repair counts them."""
+    _, job = split
     lose_words(tmp_path / "w" / "words")
     assert job() == 0
-    queue.bodies.clear()
-    capfd.readouterr()
     folders = {"database": "db", "words": "w", "counts": "c", "repaired": "n"}
     options = [f"--{name}={tmp_path / folder}" for name, folder in folders.items()]
     options += [f"--tag={tag}" for tag in TAGS]
     again = partial(run_main, repair, queue, "f1", tmp_path / "records", *options)
-    with monkeypatch.context() as patch:
-        patch.setattr(repair, "read", damaged_read(damage, tmp_path / "n" / "counts"))
-        assert again() == 1
-    assert "what differs is not finished" in capfd.readouterr().err
-    acker = Acker(queue.bodies)
-    assert acker.statuses() == {"open": 3}
-    assert again() == 0
-    acker.apply(queue.bodies)
-    assert acker.statuses() == {"acked": 3}
-    assert counts_in(spark, tmp_path / "n" / "counts") == count_words(TEXTS.values())
+    return Acker(), again, repair, tmp_path / "n" / "counts"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [delete_a_row, copy_part])
-def test_a_stream_whose_counts_are_damaged(spark, queue, tmp_path, capfd, monkeypatch, damage):
-    write_files(tmp_path / "files", TEXTS)
-    options = ["--available-now", f"--files={tmp_path / 'files'}", f"--out={tmp_path / 'out'}"]
-    job = partial(run_main, stream, queue, "r1", tmp_path / "records", *options)
+@pytest.mark.parametrize("prepare", [count_again, repair_lost_words])
+def test_counts_that_are_damaged(
+    spark, split, queue, tmp_path, capfd, monkeypatch, prepare, damage
+):
+    """The job fails with the numbers of units, and sends what it found, in notes."""
+    acker, job, module, counts = prepare(split, queue, tmp_path)
+    queue.bodies.clear()
+    capfd.readouterr()
     with monkeypatch.context() as patch:
-        folder = tmp_path / "out" / "counts" / "batch=0"
-        patch.setattr(stream, "read", damaged_read(damage, folder))
+        patch.setattr(module, "read", damaged_read(damage, counts))
         assert job() == 1
-    assert "what differs is not finished" in capfd.readouterr().err
-    acker = Acker(queue.bodies)
-    assert acker.statuses() == {"open": 3}
+    error = capfd.readouterr().err
+    assert "units of" in error
+    assert "what differs is not finished" in error
+    assert error.count("\n") == 1
+    sent = [request for body in queue.bodies for request in parse(body).requests]
+    assert "stamp" not in {request.op for request in sent}  # no chain finishes a unit
+    # The same job in order acks all chains.
     assert job() == 0
     acker.apply(queue.bodies)
-    assert acker.statuses() == {"acked": 3}
+    assert acker.statuses() == {"acked": len(TEXTS)}
+    assert counts_in(spark, counts) == count_words(TEXTS.values())

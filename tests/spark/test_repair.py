@@ -29,6 +29,8 @@ from xorack import unit_id
 from xorack.core.message import pack
 from xorack.core.transitions import expire, mark_delivered
 
+pytestmark = pytest.mark.slow
+
 _RNG = random.Random(4)
 LONG = "/".join(["long" * 50] * 6) + ".txt"
 TEXTS = {
@@ -129,7 +131,6 @@ def test_lost_words_are_named_counted_and_acked(spark, runs, queue, tmp_path, ca
     assert acker.chains["f1/file/c.txt"].status == "acked"
 
 
-@pytest.mark.slow
 def test_a_repeated_repair_sends_the_same_requests(spark, runs, queue, tmp_path, capfd):
     events = write_events(tmp_path, *failed_events(runs.acker()))
     assert run_repair(queue, runs, tmp_path / "n", *events) == 0
@@ -140,7 +141,6 @@ def test_a_repeated_repair_sends_the_same_requests(spark, runs, queue, tmp_path,
     assert counts_in(spark, tmp_path / "n" / "counts") == EXPECTED
 
 
-@pytest.mark.slow
 def test_lost_stamps_are_not_lost_words_and_repairs_can_be_repaired(
     spark, runs, queue, tmp_path, capfd
 ):
@@ -167,7 +167,6 @@ def test_lost_stamps_are_not_lost_words_and_repairs_can_be_repaired(
     assert counts == EXPECTED - count_words(["one"])
 
 
-@pytest.mark.slow
 def test_a_file_that_was_mended_is_counted_and_a_changed_one_is_not(
     spark, runs, queue, tmp_path, capfd
 ):

@@ -1,8 +1,7 @@
 """Killed executors, speculative copies, repeated jobs: the table afterwards.
 
-The job is `tests.support.cluster_job`; the last test runs the word count. The Lambda consumer's
-handler applies its messages to a table. If a retry counted twice, chains would be acked too early,
-or never.
+The job is `tests.support.cluster_job`; the Lambda consumer's handler applies its messages. If a
+retry counted twice, chains would be acked too early, or never.
 """
 
 from __future__ import annotations
@@ -12,11 +11,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.helpers import (
@@ -24,11 +21,8 @@ from tests.spark.helpers import (
     apply,
     chains_in,
     duplicates_in,
-    run_process,
     totals,
-    write_files,
 )
-from tests.support import cluster_pipeline
 from tests.support.cluster_job import CHAINS, UNITS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -138,31 +132,3 @@ def test_speculative_copies_send_too(functions, queue, tmp_path, two_hosts):
     assert duplicates_in(starts) > 0
     assert duplicates_in(ends) > 0
     check(functions, starts, ends)
-
-
-def test_files_that_change_between_the_attempts_of_a_task(functions, queue, tmp_path, two_hosts):
-    """Tasks of ``split`` are killed and overtaken, and read other words: written words count."""
-    texts = {f"{name}.txt": " ".join([name, "one", "two"] * 500) for name in "abcdefghijkl"}
-    database, mishaps = write_files(tmp_path / "db", texts), tmp_path / "mishaps"
-    mishaps.mkdir()
-    run_process(
-        [
-            *(sys.executable, "-m", cluster_pipeline.__name__, two_hosts, str(database)),
-            *(str(tmp_path), queue.queue_url, str(mishaps)),
-        ]
-    )
-    changed = {f"{name}-changed" for name in cluster_pipeline.MISHAPS.values()}
-    assert {path.name for path in mishaps.glob("*-changed")} == changed
-    now = {name: (database / name).read_text().split() for name in texts}
-    assert sum(words != texts[name].split() for name, words in now.items()) == len(changed)
-    written = {name: [] for name in texts}
-    for row in pq.read_table(tmp_path / "words" / "words").sort_by("position").to_pylist():
-        written[row["file"]].append(row["word"])
-    assert written == now
-    apply(functions, queue.bodies)
-    assert totals(chains_in(functions.aws)) == {
-        f"r/file/{name}": ("acked", len(words), len(words)) for name, words in written.items()
-    }
-    assert len(functions.aws.events()) == len(texts)
-    counts = {row["word"]: row["count"] for row in pq.read_table(tmp_path / "counts").to_pylist()}
-    assert counts == Counter(word for words in written.values() for word in words)

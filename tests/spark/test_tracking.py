@@ -109,6 +109,7 @@ def test_a_start_that_failed_claims_nothing(run):
     assert run.rows.start(path).requests == ORDERS
 
 
+@pytest.mark.slow
 def test_a_record_that_is_half_written_is_made_anew(run):
     path = run.write_lines()
     run.rows.start(path)
@@ -123,6 +124,7 @@ def test_a_record_that_is_half_written_is_made_anew(run):
     assert as_set(run.sent()) == started
 
 
+@pytest.mark.slow
 def test_two_starts_at_once(run, monkeypatch):
     """Each attempt keeps its own record: whichever ends last, the rows can be finished."""
     path, write_line = run.write_lines(), Record.write_line
@@ -193,23 +195,6 @@ def test_rows_missing_in_the_input(run, keep):
     assert {(row["order"], row["line"]) for row in found.rows.collect()} == lost
     assert found.unknown == {7}
     found.rows.unpersist()
-
-
-@pytest.mark.slow
-def test_rows_missing_chain_by_chain(run):
-    """With the chains in the output, and of the read rows alone."""
-    run.rows.start(run.write_lines())
-    acker = Acker(run.sent())
-    run.write_lines(LINES[1:5])
-    report = run.rows.finish(read=run.bill(run.read(), "order"))
-    assert (report.proof, report.chains, report.units, report.missing) == ("read", 1, 2, 150)
-    acker.apply(run.sent())
-    assert acker.statuses() == {"acked": 1, "open": 5}
-    run.write_lines()
-    report = run.rows.finish(run.write(run.bill(run.read(), "order"), "billed"))
-    assert (report.proof, report.units, report.missing) == ("written", ALL, 0)
-    acker.apply(run.sent())
-    assert acker.statuses() == {"acked": ORDERS}
 
 
 @EACH_SESSION
@@ -410,6 +395,7 @@ def test_detail_that_is_invalid(detail, problem):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @EACH_SESSION
 def test_detail_that_is_invalid_in_a_task(run):
     chains = run.spark.createDataFrame([(9, "[1]")], "order int, detail string")
@@ -433,6 +419,7 @@ def test_facts_that_name_a_chain_twice(run):
     assert {r.op for r in requests_in(run.sent())} == {"create"}
 
 
+@pytest.mark.slow
 def test_odd_names(run):
     """Runs, labels and values of any characters; records stay inside their folder."""
     odd = run.again(run_id="../.. 50%=é*{}" + "ü" * 60, root=run.root / "[x] {a}*?")

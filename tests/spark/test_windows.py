@@ -106,6 +106,7 @@ def test_a_day(log):
     assert log.statuses["r/clean/h14"] == "open"
 
 
+@pytest.mark.slow
 def test_gaps_are_told_or_refused(log):
     log.open("h14", {"t": {"0": 6, "1": 3}})
     log.batch(0, (0, [0, 2, 3]), (1, 0, 3))
@@ -119,6 +120,7 @@ def test_gaps_are_told_or_refused(log):
         log.batch(1, (0, 4, 5), windows=strict)
 
 
+@pytest.mark.slow
 def test_positions_at_the_edges_of_a_batch(log, tmp_path):
     """The offsets of the checkpoint tell of markers behind the last row."""
     offsets = tmp_path / "checkpoint/offsets"
@@ -150,6 +152,7 @@ def test_rows_that_are_lost_are_noted_and_not_proved(log):
     assert note["missing_count"] is None
 
 
+@pytest.mark.slow
 def test_a_batch_job_two_streams_and_late_rows(log):
     orders = log.windows()
     log.open("2026-09-14T14", {"t": {"0": 4}}, starts={"t": {"0": 2}})

@@ -74,7 +74,9 @@ RIGHT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "only once")) for n in RIGHT]
+)
 def test_a_batch_that_has_all_positions_is_proved_without_a_look_at_its_rows(
     stream, unread, name, configure
 ):
@@ -101,8 +103,9 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "a filter")) for n in WRONG]
+)
 def test_what_a_job_lost_or_doubled_is_told_and_not_proved(stream, name, configure):
     configure("spark.sql.adaptive.enabled", "true")
     job, text = WRONG[name]

@@ -21,14 +21,6 @@ CHAINS = 30
 UNITS = 200
 FOLDER = "XORACK_TEST_FOLDER"
 """The variable that tells the tasks where the record of failures is."""
-ONE_CORE_AND_SPECULATION = {
-    "spark.executor.cores": "1",
-    "spark.executor.memory": "512m",
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.multiplier": "1.2",
-    "spark.speculation.quantile": "0.5",
-}
 
 
 def once(folder: Path, name: str) -> bool:
@@ -74,7 +66,12 @@ def main(master: str, queue_url: str, place: str) -> None:
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         # A task a file: the requests of each are sent by a task of their own.
         "spark.sql.files.openCostInBytes": "128m",
-        **ONE_CORE_AND_SPECULATION,
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "512m",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.2",
+        "spark.speculation.quantile": "0.5",
     }
     builder = SparkSession.builder.master(master).appName("xorack retries")
     spark = builder.config(map=settings).getOrCreate()

@@ -12,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from demo.__main__ import demo
 from demo.database import (
     DemoFailed,
     InvalidDatabase,
     copy_standard_library,
     open_database,
 )
-from demo.run import SETTINGS, interruptible, java_options, work_folder
+from demo.run import SETTINGS, java_options, work_folder
 from tests.support.events import eventually
 from xorack.cdk.code import CHECKOUT
+from xorack.cli import commands
 from xorack.errors import LocalError
 from xorack.local import assembly
 from xorack.local.program import run_program
@@ -179,33 +181,26 @@ def test_a_childs_own_children_end_with_it(tmp_path):
     assert ends(grandchild(tmp_path))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_interrupts(number):
-    usual = signal.signal(number, signal.SIG_DFL)  # nohup ignores SIGHUP
-    with pytest.raises(KeyboardInterrupt), interruptible():
-        signal.raise_signal(number)
-    signal.signal(number, usual)
-
-
 @pytest.mark.thorough
-def test_a_signal_ends_the_children_too(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_children_too(tmp_path, number):
     program = f"""
         import sys
         from pathlib import Path
-        from demo.run import interruptible
+        from demo.run import interrupt_on_signals
         from xorack.local.program import run_program
         code = {textwrap.dedent(GRANDCHILD.format(seconds=600))!r}
         folder = Path({str(tmp_path)!r})
         try:
-            with interruptible():
-                command = [sys.executable, "-c", code]
-                run_program(command, cwd=folder, environ={{}}, log=folder / "log")
+            interrupt_on_signals()
+            command = [sys.executable, "-c", code]
+            run_program(command, cwd=folder, environ={{}}, log=folder / "log")
         except KeyboardInterrupt:
             sys.exit(130)
     """
     parent = subprocess.Popen(python(program), cwd=ROOT)
     held = grandchild(tmp_path)
-    parent.send_signal(signal.SIGTERM)
+    parent.send_signal(number)
     assert parent.wait(timeout=60) == 130
     assert ends(held)
 
@@ -246,3 +241,19 @@ def test_a_folder_of_others_is_named_and_left_alone(tmp_path):
 )
 def test_short_jobs_do_without_javas_second_compiler(size, given, options):
     assert java_options(size, given) == options
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--dir", "/not/there"], "Invalid value for --dir: /not/there: No such"),
+        (["--dir="], "Invalid value for --dir: it is empty"),
+        (["--dir", __file__], "Invalid value for --dir: "),
+        *((["--lose", n], "Invalid value for '--lose'") for n in ("", "-1", "1.5", "99999999")),
+        (["--encoding", "utf-9"], "Invalid value for '--encoding': 'utf-9' is not known"),
+    ],
+)
+def test_arguments_that_are_wrong(capsys, arguments, line):
+    assert commands.run(arguments, demo) == 2
+    (shown,) = capsys.readouterr().err.splitlines()
+    assert shown.startswith(f"error: {line}")

@@ -1,7 +1,8 @@
 """The demo's output, its view of the chains, and the repair of lost words."""
 
 import io
-from contextlib import nullcontext, suppress
+from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from demo.chains import ChainMonitor, Progress, check_repair, why_unacked
+from demo.chains import ChainMonitor, check_repair, why_unacked
 from demo.database import DemoFailed
-from demo.display import Display, Result, open_display, print_result
+from demo.display import Display, Result, print_result
 from demo.loss import LostWord, lose_words
-from xorack.cli.commands import run as run_command
 from xorack.core.chain import Chain
 
 ID = "00000000000000aa"
@@ -87,40 +87,17 @@ def test_the_table_has_the_repair_and_the_first_lost_words():
 
 
 def test_plain_lines_are_few(capsys):
-    display = Display()
+    display = Display(Console(soft_wrap=True))
     display.begin("split", "files to words")
-    for opened in range(0, 101):
-        display.chains(Progress(opened), 100)
     display.end("split", "done\x1b[1m")
     for acked in range(0, 100):
-        display.chains(Progress(100, acked, 1), 100)
-    display.chains(Progress(100, 99, 1), 100)
+        display.chains(Counter(acked=acked, failed=1), 100)
     lines = capsys.readouterr().out.splitlines()
     assert all(float(line[:6]) >= 0 and line[6:10] == " s  " for line in lines)
     texts = [line[10:] for line in lines]
     assert texts[0] == "split: files to words ..."
     assert "split: done\\x1b[1m" in texts
-    assert texts[-1] == "chains: 100 of 100 opened, 99 acked, 1 failed"
-    assert "chains: 100 of 100 opened, 0 acked" in texts
-    assert len(texts) < 8
-
-
-@pytest.mark.parametrize(
-    ("error", "last"), [(None, "split     files to [words] … 0 s"), (DemoFailed("x"), "✗ split")]
-)
-def test_a_terminal_shows_steps_and_bars_and_where_it_stopped(monkeypatch, error, last):
-    monkeypatch.setenv("TERM", "xterm")
-    terminal = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
-    with suppress(DemoFailed), open_display(terminal) as display:
-        display.begin("Java", "looking")
-        display.end("Java", "/usr/lib/[java]")
-        display.begin("split", "files to [words]")
-        display.chains(Progress(7, 3, 1), 10)
-        if error:
-            raise error
-    output = terminal.file.getvalue()
-    for shown in ("✓ Java      /usr/lib/[java]", "7 of 10", "3 of 10 1 failed", last):
-        assert shown in output
+    assert texts[2:] == [f"chains: {n} of 100 acked, 1 failed" for n in (0, 99)]
 
 
 class FakeStack:
@@ -143,7 +120,7 @@ def event(tag, status):
     return {"detail": {"tag": tag, "status": status}}
 
 
-def test_the_monitor_counts_opened_and_ended_chains_once():
+def test_the_monitor_counts_ended_chains_once():
     ended = [Chain(tag, status=status, created_at=1) for tag, status in EVENTS.items()]
     table = FakeTable(*ended, Chain("c", status="open", created_at=1, started=9, finished=7))
     stack = FakeStack(*(event(*one) for one in EVENTS.items()), event("a", "acked"))
@@ -151,7 +128,7 @@ def test_the_monitor_counts_opened_and_ended_chains_once():
     with ChainMonitor(stack, table, 3, lambda *numbers: shown.append(numbers)) as monitor:
         assert monitor.wait(60, outstanding=2)
         assert monitor.incomplete() == ["c"]
-        assert shown[-1] == (monitor.progress, 3) == (Progress(3, 1, 1), 3)
+        assert shown[-1] == (monitor.ended, 3) == (Counter(acked=1, failed=1), 3)
         assert monitor.events["b"] == event("b", "failed")
         assert not monitor.wait(0.01, outstanding=1)
         for chain in (Chain("a", status="acked", event_pending=True), Chain("d")):
@@ -232,23 +209,14 @@ def words_left(folder):
     return [row for part in sorted(parts) for row in pq.ParquetFile(part).read().to_pylist()]
 
 
-@pytest.mark.parametrize(
-    ("number", "files"), [(1, "c"), (2, "ad"), (3, "acd"), (5, "aacdd"), (11, "aaaaaacddd")]
-)
-def test_lost_words_are_of_many_files_and_gone_from_the_disk(written, number, files):
+@pytest.mark.parametrize(("number", "count"), [(1, 1), (3, 3), (11, 10)])
+def test_lost_words_are_gone_from_the_disk(written, number, count):
     lost = lose_words(written, number)
-    assert "".join(word.file for word in lost) == files
     left = [row for row in WORDS if (row["file"], row["position"], row["word"]) not in lost]
     assert words_left(written) == left
     assert set(lost) <= set(GOOD)
-    assert len(set(lost)) == len(files)
+    assert len(set(lost)) == count
     # Spark rejects a file that differs from its checksum.
-    assert len(list((written / "words").glob(".*.crc"))) == (2 if number == 1 else 1)
+    assert len(list((written / "words").glob(".*.crc"))) < 3
     if number == 11:
         assert lose_words(written, 3) == []  # no word is left
-
-
-@pytest.mark.parametrize("lose", ["", "-1", "some", "1.5", "99999999"])
-def test_an_invalid_number_of_words_is_rejected(lose, capsys):
-    assert run_command(["demo", "--lose", lose]) == 2
-    assert "--lose" in capsys.readouterr().err

@@ -37,21 +37,12 @@ def test_files_and_links_are_listed(root):
     assert {f.relative: f.size for f in found}["link.txt"] == len("b.txt")
 
 
-def test_patterns(root):
-    assert names(list_files(str(root), "*.py")) == ["a.py"]
-    assert names(list_files(str(root), "sub/*")) == ["sub/c.txt"]
-    assert names(list_files(str(root), exclude=["*.txt"])) == ["a.py"]
-    assert names(list_files(str(root), "*", hidden=True))[:2] == [".git/config", ".hidden"]
-    assert names(list_files(f"file://{root}", "a.*")) == ["a.py"]
-
-
 def test_a_file_name_can_be_invalid_utf_8(root):
     path = os.path.join(os.fsencode(root), b"caf\xe9.txt")
     with open(path, "wb") as file:
         file.write(b"text")
-    found = list_files(str(root), "caf*")
-    assert names(found) == ["caf\\xe9.txt"]
-    with opened(found[0].path, 4) as file:
+    (found,) = [one for one in list_files(str(root)) if one.relative == "caf\\xe9.txt"]
+    with opened(found.path, 4) as file:
         assert file.read() == b"text"
 
 
@@ -92,7 +83,6 @@ def test_objects_are_listed_and_opened(tmp_path, monkeypatch):
     system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     from_uri = SimpleNamespace(from_uri=lambda uri: (system, uri.partition("://")[2].rstrip("/")))
     monkeypatch.setattr("pyarrow.fs.FileSystem", from_uri)
-    assert names(list_files("s3a://bucket/", hidden=True))[::2] == [".hidden/a", "deep/.c"]
     files = list_files("s3a://bucket/")
     assert [(file.relative, file.path) for file in files] == [
         ("b.txt", b"s3://bucket/b.txt"),
@@ -129,12 +119,10 @@ def test_a_folder_belongs_to_the_run_that_claimed_it(tmp_path):
     claim("--words", place, "r1")
     file = tmp_path / "deep" / "out" / "part.parquet"
     file.write_text("data")
-    claim("--words", f"file://{place}", "r1", keep=True)
-    assert file.exists()
-    claim("--words", place, "r1")
+    claim("--words", f"file://{place}", "r1")
     assert not file.exists()
     with pytest.raises(JobError, match=f"--counts {place} exists already, from the run 'r1'"):
-        claim("--counts", place, "r2", keep=True)
+        claim("--counts", place, "r2")
     file.write_text("data")
     (tmp_path / "deep" / "out" / "_run").unlink()
     with pytest.raises(JobError, match="exists already: give another folder"):

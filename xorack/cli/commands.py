@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import runpy
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
@@ -24,7 +22,7 @@ from xorack.core.errors import ArgumentError
 from xorack.ops.text import printable
 
 _INTERRUPTED = 130
-_NOT_LOCAL = ("local", "demo", "diff")
+_NOT_LOCAL = ("local", "diff")
 """Commands that do not use the embedded AWS of another process."""
 _CANNOT_WRITE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -140,18 +138,3 @@ for _command in (
     local,
 ):
     cli.add_command(_command)
-
-_CHECKOUT = Path(__file__).parents[2]
-if (_CHECKOUT / "demo" / "__main__.py").is_file():  # the wheel has no demo
-
-    @cli.command(
-        add_help_option=False,
-        context_settings={"ignore_unknown_options": True},
-        short_help="Run the word count from files to acked events on this machine.",
-    )
-    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-    def demo(arguments: tuple[str, ...]) -> None:
-        """Run `python -m demo` from any folder: the library does not import the demo."""
-        sys.path.insert(0, str(_CHECKOUT))
-        sys.argv = ["xorack demo", *arguments]
-        runpy.run_module("demo", run_name="__main__")

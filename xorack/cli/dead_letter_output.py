@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from xorack.cli import screen
 from xorack.core.event import rfc3339
@@ -224,16 +224,6 @@ def _copy_to(path: Path | None) -> Iterator[Callable[[Sequence[DeadMessage]], No
 @contextmanager
 def _progress(verb: str, total: int) -> Iterator[Callable[[int], None]]:
     """Draw a progress bar on a terminal, unless the total is 0."""
-    out = screen.console()
-    bar = Progress(
-        TextColumn(verb),
-        BarColumn(bar_width=40),
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
-        TimeRemainingColumn(compact=True),
-        console=out,
-        disable=not total or not screen.can_redraw(out),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("", total=total)
-        yield lambda done: bar.update(task, completed=done, total=max(done, total))
+    hidden = not total or not sys.stdout.isatty()
+    with click.progressbar(length=total, label=verb, hidden=hidden) as bar:
+        yield lambda done: bar.update(done - bar.pos)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from difflib import get_close_matches
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +56,9 @@ class _Wrong(XorAckError):
 
 
 def _load(text: bytes) -> Any:
-    """Parse YAML; a field that stands twice is an error, which PyYAML does not say."""
     import yaml
 
     try:
-        _check_twice(yaml.compose(text, yaml.SafeLoader), set())
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: no such date
         mark = getattr(error, "problem_mark", None)
@@ -70,51 +67,28 @@ def _load(text: bytes) -> Any:
         raise _Wrong(f"{line}it is no YAML: {problem}") from error
 
 
-def _check_twice(node: Any, seen: set[int]) -> None:
-    if id(node) in seen or not isinstance(getattr(node, "value", None), list):
-        return
-    seen.add(id(node))
-    pairs = [pair for pair in node.value if isinstance(pair, tuple)]
-    names = [key.value for key, _ in pairs if isinstance(key.value, str)]
-    for key, _ in pairs:
-        if names.count(key.value) > 1:
-            line = key.start_mark.line + 1
-            raise _Wrong(
-                f"line {line}: the field {key.value} stands {names.count(key.value)} times"
-            )
-    for part in node.value:
-        for inner in part if isinstance(part, tuple) else [part]:
-            _check_twice(inner, seen)
-
-
 def _parts(document: Any) -> tuple[dict[str, Any], list[Any]]:
     """Return the defaults and the entries of a document."""
     whole = _mapping(document)
     if unknown := [name for name in whole if name not in ("tables", "defaults")]:
         raise _Wrong(f"{unknown[0]}: unknown field, expected tables or defaults")
-    defaults, entries = whole.get("defaults"), whole.get("tables")
+    entries = whole.get("tables")
     if not isinstance(entries, list) or not entries:
         raise _Wrong(f"tables: {_kind(entries)}, expected a list of entries")
-    try:
-        return ({} if defaults is None else _mapping(defaults)), entries
-    except _Wrong as error:
-        raise _Wrong(f"defaults: {error}") from error
+    return _mapping(whole.get("defaults", {}), "defaults: "), entries
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: Any, where: str = "") -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _Wrong(f"{_kind(value)}, expected fields and their values")
-    # YAML reads the field null as no text.
-    return {"null" if name is None else str(name): of for name, of in value.items()}
+        raise _Wrong(f"{where}{_kind(value)}, expected fields and their values")
+    return {str(name): of for name, of in value.items()}
 
 
 def _kind(value: Any) -> str:
     """Name a value without its content, which aliases may make endless."""
-    if value is None:
-        return "nothing"
     if isinstance(value, (dict, list)):
         return "fields" if isinstance(value, dict) else "a list"
-    return repr(value)[:80]
+    return "nothing" if value is None else repr(value)[:80]
 
 
 def _parameters(
@@ -124,17 +98,15 @@ def _parameters(
     options = {
         name.removeprefix("--"): one
         for one in command.params
+        if isinstance(one, click.Option) and one.name not in of_run
         for name in (*one.opts, *one.secondary_opts)
-        if one.name not in of_run and name.startswith("--")
     }
     words: list[str] = []
     for name, value in fields.items():
         if name in _INPUTS:
             continue
         if name not in options:
-            close = get_close_matches(name, [*options, *_INPUTS, "name"], 1)
-            known = f": did you mean {close[0]}?" if close else ""
-            raise _Wrong(f"{name}: unknown field{known}")
+            raise _Wrong(f"{name}: unknown field")
         words += _words(name, value, options[name])
     inputs = [_text(name, fields[name]) for name in _INPUTS if name in fields]
     try:
@@ -144,24 +116,20 @@ def _parameters(
         raise _Wrong(" ".join(error.format_message().split())) from error
 
 
-def _words(name: str, value: Any, option: Any) -> Iterator[str]:
-    """Yield a field as arguments of the command line."""
+def _words(name: str, value: Any, option: click.Option) -> list[str]:
+    """Return a field as arguments of the command line: names and pairs are one, by commas."""
     if option.is_flag:
         if not isinstance(value, bool):
             raise _Wrong(f"{name}: {_kind(value)}, expected true or false")
-        names = [*option.secondary_opts, *option.opts] if not value else option.opts
-        if value or option.secondary_opts:
-            yield names[0]
-    elif option.multiple:
-        for one in value if isinstance(value, list) else [value]:
-            yield f"--{name}={_text(name, one)}"
-    elif isinstance(value, list):
-        yield f"--{name}={','.join(_quoted(_text(name, one)) for one in value)}"
+        return (option.opts if value else option.secondary_opts)[:1]
+    if isinstance(value, list) and option.multiple:
+        return [f"--{name}={_text(name, one)}" for one in value]
+    if isinstance(value, list):
+        value = ",".join(_quoted(_text(name, one)) for one in value)
     elif isinstance(value, dict):
-        pairs = (_quoted(f"{_text(name, key)}={_text(name, of)}") for key, of in value.items())
-        yield f"--{name}={','.join(pairs)}"
-    else:
-        yield f"--{name}={_text(name, value)}"
+        pairs = (f"{_text(name, key)}={_text(name, of)}" for key, of in value.items())
+        value = ",".join(map(_quoted, pairs))
+    return [f"--{name}={_text(name, value)}"]
 
 
 def _text(name: str, value: Any) -> str:

@@ -81,7 +81,8 @@ def list_(run: Run | None, as_json: bool, target: Target, **options: Any) -> int
         right = {"DONE", "UNITS", "AGE", "TIME LEFT"}
         screen.print_rows(rows, right=right, fold={"TAG", "REASON"})
     else:
-        screen.say(_none(chosen, run))
+        is_any = chosen == ChainFilter(())
+        screen.say("no chains" if is_any else "no chains that meet all conditions")
     if limit and (position := page.after()) is not None:
         screen.say(
             f"the first {limit:,}; there are more: --limit 0 lists all, the next page is "
@@ -89,14 +90,6 @@ def list_(run: Run | None, as_json: bool, target: Target, **options: Any) -> int
             error=True,
         )
     return int(screen.print_invalid(invalid) > 0)
-
-
-def _none(chosen: ChainFilter, run: Run | None) -> str:
-    text = f"no chains of run {printable(run.name)}" if run else "no chains"
-    conditions = [f"are {' or '.join(chosen.statuses)}"] if chosen.statuses else []
-    if chosen.reason or chosen.older_than_ms or (chosen.prefix and not run):
-        conditions.append("meet all conditions")
-    return text + (f" that {' and '.join(conditions)}" if conditions else "")
 
 
 def _quoted(text: str) -> str:

@@ -99,7 +99,7 @@ def start(settings: dict[str, str] | None, port: int | None, as_json: bool) -> N
     screen.say(f"ready after {seconds:.1f} s" if started else "running already")
     _show(running)
     screen.say('for other programs: eval "$(xorack local env)"; for xorack: xorack --local list')
-    screen.say("in a browser: xorack local web")
+    screen.say("in a browser: xorack --local web")
 
 
 def _show(running: Background) -> None:

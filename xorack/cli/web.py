@@ -1,21 +1,17 @@
-"""The commands `xorack web` and `xorack local web`: a page in the browser."""
+"""The command `xorack web`: a page in the browser."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
-import threading
-import time
 import webbrowser
-from collections.abc import Callable
 from typing import NamedTuple, TextIO
 
 import click
 
 from xorack.cli import screen
 from xorack.cli.error_messages import explain
-from xorack.cli.local import local, local_environ
 from xorack.cli.options import (
     Target,
     among_option,
@@ -25,13 +21,9 @@ from xorack.cli.options import (
     text_option,
     with_target,
 )
-from xorack.core.errors import NotRunningError
-from xorack.local import background
 from xorack.ops.explain import candidates_in
 from xorack.web.page.server import WebServer
 from xorack.web.page.site import DeadLetters, Site
-
-_LOOK_SECONDS = 1.0
 
 
 class _Page(NamedTuple):
@@ -69,43 +61,23 @@ _with_page = gathered(
     text_option("--queue", metavar="URL", help="The queue that messages go back to, with --table."),
     table_option,
 )
-@click.pass_context
-def web(context: click.Context, page: _Page, target: Target) -> int:
+def web(page: _Page, target: Target) -> None:
     """Show chains and dead letters in a browser, live.
 
     Runs until Ctrl-C. Prints the page's address. It is a secret: whoever of this machine has it can
     read and delete dead-lettered messages with your permissions. The page listens on 127.0.0.1
     only.
-
-    With --local, it ends when `xorack local` stops.
     """
     if bool(target.dead_letters) != bool(target.queue):
         raise click.UsageError("--dead-letters and --queue must be used together")
     if target.dead_letters and target.table is None:
         raise click.UsageError("--dead-letters requires --table: a stack has its own")
-    is_local = context.find_root().params.get("is_local")
-    return _serve(page, target, _local_has_ended() if is_local else None)
-
-
-@local.command("web", epilog="Example: xorack local web --port 8080")
-@_with_page
-def local_web(page: _Page) -> int:
-    """Show its chains and dead letters in a browser.
-
-    Runs until Ctrl-C or `xorack local stop`. See `xorack web --help`.
-    """
-    with local_environ():
-        return _serve(page, Target(os.environ["XORACK_STACK"], None), _local_has_ended())
-
-
-def _serve(page: _Page, target: Target, has_ended: Callable[[], bool] | None = None) -> int:
-    """Serve the page until Ctrl-C, or until what it shows has ended."""
     store, letters = target.open(), None
     if target.table is None or target.dead_letters:
         letters = DeadLetters(target.open_dead_letters())
     title = f"table {target.table}" if target.table else f"stack {target.stack}"
     site = Site(
-        "xorack local" if has_ended else title,
+        title,
         store,
         letters,
         candidates=candidates_in(lines_of(page.among)),
@@ -124,14 +96,10 @@ def _serve(page: _Page, target: Target, has_ended: Callable[[], bool] | None = N
         screen.say("Ctrl-C stops it", error=True)
         if page.opens or (page.opens is None and _on_desktop()):
             webbrowser.open(server.url)
-        if has_ended:
-            threading.Thread(target=_stop, args=(server, has_ended), daemon=True).start()
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            return 0
-    screen.say("xorack local has stopped", error=True)
-    return 0
+            return
 
 
 def _on_desktop() -> bool:
@@ -139,21 +107,3 @@ def _on_desktop() -> bool:
     return sys.stdout.isatty() and bool(
         sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )
-
-
-def _local_has_ended() -> Callable[[], bool]:
-    started_at = background.find().started_at
-
-    def has_ended() -> bool:
-        try:
-            return background.find().started_at != started_at
-        except NotRunningError:
-            return True
-
-    return has_ended
-
-
-def _stop(server: WebServer, has_ended: Callable[[], bool]) -> None:
-    while not has_ended():
-        time.sleep(_LOOK_SECONDS)
-    server.shutdown()

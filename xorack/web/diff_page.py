@@ -10,13 +10,14 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from xorack.compare.report import KINDS, LABELS, Result
 from xorack.compare.values import MAX_CELL, as_text, excerpts
 from xorack.core.explaining import Explanation
 from xorack.ops.text import plural
-from xorack.web.widget import escaped, table, variables
+from xorack.web.parts import VARIABLES, escaped, table
 
 __all__ = ["Outcome", "render_results"]
 
@@ -25,43 +26,7 @@ Outcome = Result | str
 _COLUMNS = 40
 """Columns of a table of rows: more are unreadable."""
 _FINDINGS = 5
-_STYLE = (
-    variables()
-    + """
-:root{color-scheme:light dark;--page:#fff;--gone:#fde8e8;--come:#e3f5ea}
-@media(prefers-color-scheme:dark){:root{--page:#161d26;--gone:#4a2328;--come:#173c2b}}
-*{box-sizing:border-box}
-body{margin:0 auto;max-width:1120px;padding:20px 24px 60px;background:var(--page);
-color:var(--text);font:14px/1.5 -apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
-h1{font-size:22px;margin:0 0 4px;overflow-wrap:anywhere}
-h2{font-size:18px;margin:44px 0 4px;overflow-wrap:anywhere}
-h3{font-size:14px;margin:24px 0 6px}
-p,ul{margin:0 0 10px;overflow-wrap:anywhere}ul{padding-left:20px}
-a{color:var(--ok)}
-.faint,h3 small{color:var(--faint);font-weight:400;font-size:12px}
-.badge{border:1px solid;border-radius:9px;padding:1px 9px;font-size:12px;font-weight:600;
-white-space:nowrap;vertical-align:2px}
-.equal{color:var(--done)}.different,.missing{color:var(--late)}.error{color:var(--late)}
-.changed{color:var(--soon)}.extra{color:var(--ok)}
-svg{display:block;width:100%;height:10px;margin:12px 0;border-radius:4px;background:var(--line)}
-rect{fill:currentColor}
-dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(128px,1fr));gap:10px 18px;margin:0}
-dt{color:var(--faint);font-size:12px}
-dd{margin:0;font-size:17px;font-variant-numeric:tabular-nums}
-.scroll{overflow-x:auto}
-table{border-collapse:collapse;font-size:13px;margin:0 0 14px}
-th{text-align:left;color:var(--faint);font-size:12px;border-bottom:2px solid var(--line)}
-th,td{padding:4px 18px 4px 0;vertical-align:top;white-space:pre-wrap;min-width:48px;max-width:340px;
-overflow-wrap:break-word}
-td{border-bottom:1px solid var(--line);font-variant-numeric:tabular-nums}
-del,ins{text-decoration:none;border-radius:3px;padding:0 4px;display:inline-block}
-del{background:var(--gone)}ins{background:var(--come)}
-del::before{content:"− "}ins::before{content:"+ "}
-@media(max-width:600px){body{padding:14px 14px 40px}th,td{padding-right:12px}}
-@media print{body{max-width:none;padding:0}.scroll{overflow:visible}h2,h3{break-after:avoid}
-tr,li{break-inside:avoid}th,td{max-width:200px}*{print-color-adjust:exact}}
-"""
-)
+_STYLE = VARIABLES + Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 
 
 def render_results(results: Mapping[str, Outcome]) -> str:

@@ -22,9 +22,8 @@ from xorack.ops.redrive import Survey
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural
 from xorack.ops.windows import StageTable, StageWindow, State
-from xorack.web.dead_letter_page import render_messages, sentence
-from xorack.web.widget import (
-    COLOURS,
+from xorack.web.page.letters import render_messages, sentence
+from xorack.web.parts import (
     Names,
     badge,
     bar,
@@ -33,10 +32,8 @@ from xorack.web.widget import (
     escaped,
     named_first,
     remarks,
-    style,
     table,
     unreadable,
-    variables,
 )
 
 _UNITS_SHOWN = 200
@@ -70,12 +67,6 @@ class Frame:
             content=content,
         )
         return page.encode("utf-8", "replace")
-
-
-def stylesheet(rules: str) -> str:
-    """Return the style of the pages: the rules after those of the shared renderer."""
-    shared = style({name: f"var(--{name})" for name in COLOURS["light"]})
-    return f"{variables()}{shared}{rules}"
 
 
 def error_page(frame: Frame, title: str, reason: str) -> bytes:
