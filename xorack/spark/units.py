@@ -105,10 +105,8 @@ def made_once(spark: Any, key: Hashable, make: Callable[[], T]) -> T:
     return made
 
 
-def unit_column(frame: DataFrame, salt: str | int, names: Sequence[str]) -> Column:
+def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
     """Return the unit of each row: `xorack.unit_id` of the salt and the columns' values, signed.
-
-    The salt is a string or a long.
 
     Raises:
         ColumnsError: There are no names; a column is missing, ambiguous or of another type.
@@ -116,8 +114,7 @@ def unit_column(frame: DataFrame, salt: str | int, names: Sequence[str]) -> Colu
 
     def make() -> Column:
         parts = [hashed(column) for column, (hashed, _) in _suitable(frame, names, "unit")]
-        first = F.lit(salt) if isinstance(salt, str) else F.lit(salt).cast("long")
-        return _never_zero(F.xxhash64(first, *parts))
+        return _never_zero(F.xxhash64(F.lit(salt), *parts))
 
     return made_once(frame.sparkSession, (frame.schema, salt, tuple(names)), make)
 

@@ -24,7 +24,7 @@ from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
 from xorack.spark.storage import GLOB, Texts
-from xorack.spark.units import column_named, signed
+from xorack.spark.units import column_named
 from xorack.spark.windows_ends import key_of, of_all_positions, offsets_of, positions_of
 
 if TYPE_CHECKING:
@@ -60,11 +60,6 @@ class Windows(Rows):
     gaps: str = "count"
     stream: str = "stream"
     of: str | None = None
-
-    @property
-    def salt(self) -> int:
-        """The first part of the unit ids, a long: a string takes as long to hash as the rest."""
-        return signed(unit_id(super().salt))
 
     def open(self, name: str, ends: Ends, starts: Ends | None = None) -> WindowStatus:
         """Open a window: fix its ends and create its chain. A repetition changes nothing.
