@@ -28,7 +28,7 @@ from xorack.spark import Tracking
 VARIANTS = ("without windows", "with windows")
 CASES = {
     "20,000": (320_000, 16, 2, 3),
-    "500,000": (2_000_000, 4, 2, 3),
+    "500,000": (5_000_000, 10, 2, 3),
     "20,000, a day": (4_000_000, 200, 24, 1),
 }
 """Rows, batches, windows and turns, by rows a batch."""

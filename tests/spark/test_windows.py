@@ -262,6 +262,23 @@ def test_streams_read_records_while_one_writes_its_own(spark, tmp_path):
     assert all(some in (["proof"], ["proof", "new"]) for reads in read for some in reads)
 
 
+def test_a_text_is_read_once_unless_another_process_has_written_it(spark, tmp_path, monkeypatch):
+    texts, pattern, opened, real = Texts(spark), f"{tmp_path}/slot=*", [], storage._lines
+
+    def lines(system, path):
+        opened.append(path.getName())
+        return real(system, path)
+
+    monkeypatch.setattr(storage, "_lines", lines)
+    texts.write(f"{tmp_path}/slot=0", "mine")
+    assert (texts.read(pattern), opened) == (["mine"], [])
+    with monkeypatch.context() as process:
+        process.setattr(storage, "_KNOWN", {})
+        Texts(spark).write(f"{tmp_path}/slot=0", "hers")
+    assert [texts.read(pattern) for _ in range(2)] == [["hers"], ["hers"]]
+    assert len(opened) == 1
+
+
 def test_a_record_that_is_replaced_while_others_are_read_is_not_passed_over(
     spark, tmp_path, monkeypatch
 ):

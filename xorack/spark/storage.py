@@ -122,6 +122,7 @@ class Texts:
     def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark
         self._is_classic = hasattr(spark, "_jvm")
+        self._reached: dict[str, tuple[Any, Any]] = {}
 
     def write(self, folder: str, text: str) -> None:
         """Write a text of one line to a folder of its own, in place of what is there."""
@@ -192,8 +193,10 @@ class Texts:
 
     def _hadoop(self, path: str) -> tuple[Any, Any]:
         """Return a path of Hadoop's, and its file system."""
-        hadoop = self._path(path)
-        return hadoop, hadoop.getFileSystem(self._settings)
+        if path not in self._reached:
+            hadoop = self._path(path)
+            self._reached[path] = hadoop, hadoop.getFileSystem(self._settings)
+        return self._reached[path]
 
     @cached_property
     def _settings(self) -> Any:
