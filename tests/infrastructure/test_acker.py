@@ -156,7 +156,7 @@ def test_an_imported_key_encrypts_the_logs_and_keeps_its_policy(stack):
     Acker(stack, "Acker", encryption_key=aws_kms.Key.from_key_arn(stack, "Key", arn))
     template = Template.of_stack(stack)
     assert not template.of("AWS::KMS::Key")
-    assert [one["KmsKeyId"] for one in template.of("AWS::Logs::LogGroup").values()] == [arn] * 2
+    assert [one["KmsKeyId"] for one in template.of("AWS::Logs::LogGroup").values()] == [arn] * 3
 
 
 @pytest.mark.parametrize(
