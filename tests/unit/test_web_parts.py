@@ -10,8 +10,8 @@ from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 from xorack.core.stamp import traced, xor
 from xorack.ops.dead_letters import DeadMessage, add_to_groups
-from xorack.ops.nearest import read_nearest
 from xorack.ops.redrive import Survey
+from xorack.ops.snapshot import read_snapshot
 from xorack.ops.status import ChainStatus
 from xorack.web.page.letters import render_messages
 from xorack.web.parts import chain_table, remarks, unreadable
@@ -207,25 +207,27 @@ class Index(dict):
     """A store with these chains in its index."""
 
     def first_due(self, limit, prefix):
-        return list(self)[:limit]
+        return list(self)[:limit], len(self) > limit
 
     def read(self, tags):
         return {tag: self.pop(tag) for tag in tags}  # each is read once
 
 
 def read(chains, limit):
-    return read_nearest(Index((one.tag, one) for one in chains), limit, pytest.fail)
+    return read_snapshot(Index((one.tag, one) for one in chains), limit, now=lambda: NOW)
 
 
 def test_chains_are_sorted_by_deadline_and_those_without_come_last():
     # With an idle timeout, the index may have an earlier time than the deadline.
     moved = chain("moved", deadline=NOW + 900, idle_timeout=500, last_stamp_at=NOW)
-    chains = read([chain("never"), moved, chain("b", deadline=NOW + 100)], 5)
+    chains = read([chain("never"), moved, chain("b", deadline=NOW + 100)], 5).chains
     assert [one.chain.tag for one in chains] == ["b", "moved", "never"]
 
 
-@pytest.mark.parametrize(("events", "shown_chains"), [(7, 4), (500, 0)])
-def test_pending_events_do_not_crowd_out_chains(events, shown_chains):
+@pytest.mark.parametrize(("events", "shown_events", "shown_chains"), [(7, 7, 4), (500, 16, 0)])
+def test_pending_events_do_not_crowd_out_chains(events, shown_events, shown_chains):
     ended = {"status": "acked", "ended_at": NOW, "event_pending": True}
     chains = [chain(f"ended{n}", **ended) for n in range(events)]
-    assert len(read([*chains, *(chain(f"t{n}") for n in range(9))], 4)) == shown_chains
+    snapshot = read([*chains, *(chain(f"t{n}") for n in range(9))], 4)
+    assert (len(snapshot.chains), snapshot.event_pending) == (shown_chains, shown_events)
+    assert snapshot.more
