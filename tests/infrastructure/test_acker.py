@@ -148,7 +148,7 @@ def test_only_the_consumer_may_use_the_key_of_a_supplied_queue(stack):
     template = Template.of_stack(stack)
     rights = {name: template.allowed(name).get(logical_id(key)) for name in FUNCTIONS}
     read = {"kms:Decrypt", "kms:DescribeKey"}
-    assert rights == {"consumer": read, "sweeper": None}
+    assert rights == {"consumer": read, "sweeper": None, "widget": None}
 
 
 def test_an_imported_key_encrypts_the_logs_and_keeps_its_policy(stack):
