@@ -31,7 +31,7 @@ from pyspark.sql import functions as F
 from pipeline.commands import FILES, run
 from pipeline.data import WORDS, counts_of, read
 from pipeline.folder import JobError, UnreadableFile, absolute, claim
-from pipeline.reading import Encoding, read_words
+from pipeline.reading import read_words
 from pipeline.scan import PIECES, batch_of, words_of
 from xorack.spark import Report, TrackedRows
 
@@ -111,12 +111,12 @@ def stream(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     return dict(batches.done)
 
 
-def _scanner(encoding: Encoding) -> Callable[[Iterator[pa.RecordBatch]], Any]:
+def _scanner(encoding: str) -> Callable[[Iterator[pa.RecordBatch]], Any]:
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for path, content in (row.values() for batch in batches for row in batch.to_pylist()):
             file, size = path.rpartition("/")[2], len(content)
             try:
-                pieces = list(read_words(BytesIO(content), 0, size, size, encoding))
+                pieces = list(read_words(BytesIO(content), size, encoding))
             except UnreadableFile as error:
                 yield batch_of([(file, -1, None, str(error))])
             else:
