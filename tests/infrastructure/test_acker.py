@@ -148,7 +148,7 @@ def test_only_the_consumer_may_use_the_key_of_a_supplied_queue(stack):
     template = Template.of_stack(stack)
     rights = {name: template.allowed(name).get(logical_id(key)) for name in FUNCTIONS}
     read = {"kms:Decrypt", "kms:DescribeKey"}
-    assert rights == {"consumer": read, "sweeper": None}
+    assert rights == {"consumer": read, "sweeper": None, "widget": None}
 
 
 def test_an_imported_key_encrypts_the_logs_and_keeps_its_policy(stack):
@@ -156,7 +156,7 @@ def test_an_imported_key_encrypts_the_logs_and_keeps_its_policy(stack):
     Acker(stack, "Acker", encryption_key=aws_kms.Key.from_key_arn(stack, "Key", arn))
     template = Template.of_stack(stack)
     assert not template.of("AWS::KMS::Key")
-    assert [one["KmsKeyId"] for one in template.of("AWS::Logs::LogGroup").values()] == [arn] * 2
+    assert [one["KmsKeyId"] for one in template.of("AWS::Logs::LogGroup").values()] == [arn] * 3
 
 
 @pytest.mark.parametrize(

@@ -281,7 +281,7 @@ def test_the_functions_and_the_grants_may_use_the_key_for_their_work(example):
     write = read | send | {"kms:Encrypt", "kms:GenerateDataKeyWithoutPlaintext"}
     write |= {"kms:ReEncryptFrom", "kms:ReEncryptTo"}
     used = {name: example.allowed(name)[key] for name in FUNCTIONS}
-    assert used == {"consumer": write, "sweeper": write}
+    assert used == {"consumer": write, "sweeper": write, "widget": read}
     roles = {name[:-8]: name for name in example.of("AWS::IAM::Role")}
     assert example.granted(roles["Loader"]) == {example.queue()[0]: {"sqs:SendMessage"}, key: send}
     rights = {table: READ, f"{table}/index/due": {"dynamodb:Query"}, key: read}
@@ -302,4 +302,4 @@ def test_the_functions_are_in_the_network_and_reach_the_services(example):
     addresses = ("Assign", "Unassign"), "ec2:{}PrivateIpAddresses"
     joining = {form.format(n) for names, form in (interface, describe, addresses) for n in names}
     x_ray = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
-    assert example.allowed("sweeper")["*"] == joining | x_ray
+    assert example.allowed("widget")["*"] == joining | x_ray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from decimal import Decimal
 
 import pytest
@@ -30,6 +31,10 @@ def rows_of(frame):
     return sorted(map(tuple, frame.collect()), key=str)
 
 
+def rows_of_all(d):
+    return sorted(d.all_rows.collect(), key=lambda row: (row["diff"], str(row["left"])))
+
+
 @EACH_SESSION
 def test_kinds(frame):
     left = frame([(1, "a", 1.0), (2, "b", 2.0), (3, "c", None), (None, "n", 0.0)])
@@ -39,6 +44,10 @@ def test_kinds(frame):
         assert rows_of(d.missing) == [(3, "c", None)]
         assert rows_of(d.extra) == [(4, "d", 4.0)]
         assert rows_of(d.changed) == [(2, ["name", "price"], ("b", 2.0), ("B", 2.5))]
+        assert [(row["diff"], row["id"], row["columns"]) for row in rows_of_all(d)] == [
+            ("C", 2, ["name", "price"]), ("D", 3, None), ("I", 4, None), ("N", 1, None),
+            ("N", None, None),
+        ]  # fmt: skip
         assert d.missing.schema.simpleString() == left.schema.simpleString()
         assert d.changed.columns == ["id", "columns", "left", "right"]
         assert d.changed_columns == {"name": 1, "price": 1}
@@ -91,6 +100,7 @@ def test_equal_frames(frame):
         assert d.first() == {"missing": [], "extra": [], "changed": []}
         for empty in (d.missing, d.extra, d.changed, d.duplicates, d.repair, d.deletions):
             assert empty.collect() == []
+        assert [row["diff"] for row in d.all_rows.collect()] == ["N", "N", "N"]
         assert d.missing.columns == rows.columns
     empty = rows.limit(0)
     with diff(empty, empty, key="id") as d:
@@ -129,6 +139,8 @@ def test_duplicate_keys(frame):
         differ = [key for key, case in enumerate(DUPLICATES) if case[0] != case[1]]
         numbers = [(key, *map(len, DUPLICATES[key][:2])) for key in differ]
         assert rows_of(d.duplicates) == [counts for counts in numbers if max(counts[1:]) > 1]
+        letters = Counter(row["diff"] for row in d.all_rows.collect())
+        assert letters == {"N": 8, "D": 3, "I": 4, "C": 4}
         assert rows_of(d.deletions) == [(6,)]
         repaired = sides[1].join(d.deletions, "id", "left_anti")
         repaired = repaired.join(d.repair, "id", "left_anti").unionByName(d.repair)
@@ -257,6 +269,9 @@ def test_tolerance(frame):
     limits = {"f": 0.125, "m": 0.01, "n": 1}
     columns = {"f": 1, "d": 2, "m": 1, "i": 1}
     assert diff(left, right, key="id", tolerance=limits).changed_columns == columns
+    kinds = {"number": 0.125, "integer": 1, "d": 0}
+    columns = {"f": 1, "d": 2, "m": 1, "n": 1}
+    assert diff(left, right, key="id", tolerance=kinds).changed_columns == columns
     one = left.where("id < 3"), right.where("id < 3")
     with diff(*one, key="id", tolerance=1) as d:
         assert d.equal
@@ -288,6 +303,7 @@ def test_pairs_within_a_tolerance(frame):
         ({"key": "id", "tolerance": float("nan")}, ArgumentError, "tolerance: nan"),
         ({"key": "id", "tolerance": {"name": 1}}, ColumnsError, "name is of the type string"),
         ({"key": "id", "tolerance": {"id": 1}}, ArgumentError, "id is not among the compared"),
+        ({"key": "id", "tolerance": {"time": 1}}, ColumnsError, "time is a kind of columns: a tol"),
     ],
 )
 def test_invalid_options(frame, options, error, message):

@@ -14,7 +14,7 @@ from tests.support.threads import in_threads
 from xorack.core.windows import partition_names
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 from xorack.spark import Tracking, storage
-from xorack.spark.storage import read_texts, write_text
+from xorack.spark.storage import Texts
 
 pytestmark = pytest.mark.spark
 
@@ -250,13 +250,13 @@ def test_a_record_that_is_damaged_is_an_error(log):
 
 def test_streams_read_records_while_one_writes_its_own(spark, tmp_path):
     """What is being replaced is there, or it is not."""
-    pattern = f"{tmp_path}/slot=*"
-    write_text(spark, f"{tmp_path}/slot=0", "proof")
+    texts, pattern = Texts(spark), f"{tmp_path}/slot=*"
+    texts.write(f"{tmp_path}/slot=0", "proof")
 
     def work(slot):
         if slot:
-            return [write_text(spark, f"{tmp_path}/slot=1", "new") for _ in range(30)]
-        return [read_texts(spark, pattern) for _ in range(30)]
+            return [texts.write(f"{tmp_path}/slot=1", "new") for _ in range(30)]
+        return [texts.read(pattern) for _ in range(30)]
 
     *read, _ = in_threads(work, [0, 0, 0, 1])
     assert all(some in (["proof"], ["proof", "new"]) for reads in read for some in reads)
@@ -266,15 +266,17 @@ def test_a_record_that_is_replaced_while_others_are_read_is_not_passed_over(
     spark, tmp_path, monkeypatch
 ):
     """Two batches are proved during one look: it sees the last one before, or a later one."""
-    write_text(spark, f"{tmp_path}/slot=0", "batch 4")
-    write_text(spark, f"{tmp_path}/slot=1", "batch 5")
+    texts = Texts(spark)
+    texts.write(f"{tmp_path}/slot=0", "batch 4")
+    texts.write(f"{tmp_path}/slot=1", "batch 5")
+    monkeypatch.setattr(storage, "_KNOWN", {})  # as in another process
     real = storage._lines
 
     def lines(system, path):
         if path.getParent().getName() == "slot=1" and system.exists(path):
-            write_text(spark, f"{tmp_path}/slot=0", "batch 6")
+            texts.write(f"{tmp_path}/slot=0", "batch 6")
             system.delete(path.getParent(), True)  # batch 7 is about to be written
         return real(system, path)
 
     monkeypatch.setattr(storage, "_lines", lines)
-    assert read_texts(spark, f"{tmp_path}/slot=*") == ["batch 6"]
+    assert texts.read(f"{tmp_path}/slot=*") == ["batch 6"]

@@ -27,7 +27,13 @@ from xorack.aws.schema import SHOWN
 from xorack.cdk.alarms import create_alarms
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents, name_for
-from xorack.cdk.functions import Network, Resources, create_consumer, create_sweeper
+from xorack.cdk.functions import (
+    Network,
+    Resources,
+    create_consumer,
+    create_sweeper,
+    create_widget,
+)
 from xorack.cdk.permissions import (
     READ_WITH_KEY,
     SEND_WITH_KEY,
@@ -84,6 +90,7 @@ class Acker(Construct):
         events: The bus (`events.bus`), and rules on it (`events.rule`).
         consumer: The function that applies requests.
         sweeper: The function that times chains out.
+        widget: The function that shows unfinished chains on the dashboard; None without one.
         alarms: The alarms, by construct id; with `monitoring="full"` two of them are composites.
         dashboard: The dashboard; None without one.
 
@@ -141,10 +148,12 @@ class Acker(Construct):
             rollback = [self.alarms[name] for name in _ROLLBACK_ALARMS if name in self.alarms]
             aliases = {"Consumer": consumer, "Sweeper": sweeper}
             create_canaries(Construct(self, "Rollout"), resources, aliases, rollback)
-        self.dashboard = None
+        self.widget = self.dashboard = None
         if settings.monitoring == "full":
+            widget = create_widget(Construct(self, "Widget"), resources)
+            self.widget = widget.lambda_
             self.dashboard = create_dashboard(
-                monitoring, resources, functions, self.alarms.values()
+                monitoring, resources, functions, self.alarms.values(), widget
             )
         logs = [one for one in self.node.find_all() if isinstance(one, aws_logs.LogGroup)]
         create_queries(Construct(self, "Queries"), resources.service, logs)

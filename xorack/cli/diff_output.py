@@ -10,7 +10,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from xorack.cli import screen
-from xorack.compare.report import Result
+from xorack.compare.report import Result, describe
 from xorack.compare.values import MAX_CELL, as_json, as_text, excerpts
 from xorack.core.errors import ArgumentError
 from xorack.core.explaining import Explanation
@@ -108,7 +108,7 @@ def _line(name: str, one: Outcome) -> dict[str, str]:
 
 def _print_result(result: Result) -> None:
     """Print the counts, why rows differ, and a line for each value that differs."""
-    lines = result.report.describe(result.changes)
+    lines = describe(result.report, result.changes)
     for line in [*lines, *(f"  why: {why.sentence}" for why in result.why.values())]:
         screen.say(printable(line))
     if cells := list(_cells(result.rows, result.report.key)):

@@ -26,6 +26,8 @@ __all__ = [
 Names = str | Sequence[str]
 Tolerance = float | str | Mapping[str, "float | str"] | None
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400}
+_KINDS = {"number": "number", "integer": "number", "time": "time"}
+"""Kinds of columns that have a tolerance, and the kind of limit that they need."""
 _LIMIT = re.compile(rf"([\d.]+(?:[eE][+-]?\d+)?)\s*(%|{'|'.join(SECONDS)})?")
 
 
@@ -149,31 +151,34 @@ def limits(
     Args:
         side: The left side.
         pairs: The compared values.
-        tolerance: One for all columns that it suits, or one a column.
+        tolerance: One for all columns that it suits, or one a column or kind. That of a column has
+            precedence.
         kind_of: Returns ``number``, ``integer``, ``time`` or the name of another type for a pair.
-            Integers have a limit only by name.
+            Integers have a limit only by name or kind.
     """
     if tolerance is None:
         return {}
     if not isinstance(tolerance, Mapping):
         limit = Limit.parse(tolerance)
         return {pair[0].name: limit for pair in pairs if kind_of(pair) == _suits(limit)}
-    found = {}
+    by_kind, by_name = {}, {}
     for name, given in tolerance.items():
-        limit, field = Limit.parse(given), side.require(name)
-        pair = next((pair for pair in pairs if pair[0] is field), None)
-        if pair is None:
-            problem = f"column {name} is not among the compared values"
-            raise ArgumentError("tolerance", problem=problem)
-        kind = kind_of(pair)
-        if ("number" if kind == "integer" else kind) != _suits(limit):
+        limit = Limit.parse(given)
+        if name in _KINDS and side.get(name) is None:
+            kind, what, by_kind[name] = name, f"{name} is a kind of columns", limit
+        else:
+            field = side.require(name)
+            pair = next((pair for pair in pairs if pair[0] is field), None)
+            if pair is None:
+                problem = f"column {name} is not among the compared values"
+                raise ArgumentError("tolerance", problem=problem)
+            kind, by_name[field.name] = kind_of(pair), limit
+            what = f"column {name} is of the type {kind}"
+        if _KINDS.get(kind) != _suits(limit):
             needs = {"number": "float, double, decimal", "time": "dates and times; no unit is for"}
-            raise ColumnsError(
-                f"column {name} is of the type {kind}: a tolerance of {given} is for "
-                f"{needs[_suits(limit)]}"
-            )
-        found[field.name] = limit
-    return found
+            raise ColumnsError(f"{what}: a tolerance of {given} is for {needs[_suits(limit)]}")
+    of_kind = {pair[0].name: by_kind[of] for pair in pairs if (of := kind_of(pair)) in by_kind}
+    return {**of_kind, **by_name}
 
 
 def _suits(limit: Limit) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from xorack.compare.columns import SECONDS
 from xorack.core.explaining import Explanation
 
-__all__ = ["KINDS", "LABELS", "Change", "Counts", "DiffReport", "Result", "by_rows"]
+__all__ = ["KINDS", "LABELS", "Change", "Counts", "DiffReport", "Result", "by_rows", "describe"]
 
 KINDS = ("missing", "extra", "changed")
 
@@ -126,25 +126,24 @@ class DiffReport:
         }
 
     def __str__(self) -> str:
-        return "\n".join(self.describe({}))
+        return "\n".join(describe(self))
 
-    def describe(self, changes: Mapping[str, Change]) -> list[str]:
-        """Return the counts and the columns in words, a line each."""
-        counts = asdict(self.counts)
-        width = max(len(f"{count:,}") for count in counts.values())
-        lines = ["equal" if self.equal else "different"]
-        lines += [f"  {LABELS[name]:<22}{count:>{width},}" for name, count in counts.items()]
-        named = {
-            "changed columns": [
-                f"{name} ({changes.get(name, Change(n))})"
-                for name, n in self.changed_columns.items()
-            ],
-            "columns on the left only": self.left_only,
-            "columns on the right only": self.right_only,
-            "other types": [f"{n} ({a}, {b})" for n, (a, b) in self.changed_types.items()],
-        }
-        lines += [f"  {label}: {', '.join(names)}" for label, names in named.items() if names]
-        return lines
+
+def describe(report: DiffReport, changes: Mapping[str, Change] | None = None) -> list[str]:
+    """Return the counts and the columns of a report in words, a line each."""
+    counts, told = asdict(report.counts), changes or {}
+    width = max(len(f"{count:,}") for count in counts.values())
+    lines = ["equal" if report.equal else "different"]
+    lines += [f"  {LABELS[name]:<22}{count:>{width},}" for name, count in counts.items()]
+    named = {
+        "changed columns": [
+            f"{name} ({told.get(name, Change(n))})" for name, n in report.changed_columns.items()
+        ],
+        "columns on the left only": report.left_only,
+        "columns on the right only": report.right_only,
+        "other types": [f"{n} ({a}, {b})" for n, (a, b) in report.changed_types.items()],
+    }
+    return lines + [f"  {label}: {', '.join(names)}" for label, names in named.items() if names]
 
 
 LABELS = {

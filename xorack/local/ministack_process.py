@@ -5,7 +5,7 @@ this package. The parent holds the other end of standard input. When the parent 
 closes; then this process removes its directory and kills its group, Lambda workers included. A
 parent that sends a line first lets it run on. It holds a lock on its file `running` until it ends.
 
-Four changes to ministack, tested in tests/e2e:
+Five changes to ministack, tested in tests/e2e:
 
 * An event source mapping delivers batches of the template's size, after the template's window.
   ministack delivers at most ten messages at a time, at once.
@@ -13,8 +13,9 @@ Four changes to ministack, tested in tests/e2e:
   and their errors by function. They count calls as they arrive, so the demo's figures do not
   depend on the code under test.
 * Parameters are numbers in an event source mapping. ministack keeps their text, and never polls.
-* A template may hold saved queries and any alarms, which do nothing. ministack rejects a template
-  with queries, composite alarms or alarms on expressions.
+* A template may hold saved queries of CloudWatch Logs Insights. ministack rejects such a template.
+* CloudFormation creates composite alarms, and alarms on expressions. Nothing evaluates these, so
+  their state changes by SetAlarmState only. ministack rejects templates that have either.
 
 `GET /_xorack/events/N` returns the events of all buses so far, without the first N. A request that
 a web page can cause is rejected: it could deploy a function, which runs as the user.
@@ -99,19 +100,16 @@ def _correct_batches(sqs: Ministack, functions: Ministack) -> None:
     sqs._receive_messages_for_esm = receive
 
 
-def _accept_inert(provisioners: Ministack) -> None:
-    """Let CloudFormation create and delete what does nothing here: saved queries and alarms."""
+def _accept_queries(provisioners: Ministack) -> None:
+    """Let CloudFormation create and delete saved queries, which do nothing."""
 
-    def made(name: str) -> tuple[str, Ministack]:
-        return name, {"Arn": f"arn:aws:cloudwatch:us-east-1:123456789012:alarm:{name}"}
+    def create(logical_id: str, properties: Ministack, stack_name: str) -> tuple[str, Ministack]:
+        return f"{stack_name}-{logical_id}", {}
 
-    handlers = {
-        "create": lambda logical_id, properties, stack: made(f"{stack}-{logical_id}"),
-        "update": lambda name, *_: made(name),
-        "delete": lambda name, properties: None,
+    provisioners._RESOURCE_HANDLERS["AWS::Logs::QueryDefinition"] = {
+        "create": create,
+        "delete": lambda physical_id, properties: None,
     }
-    for kind in ("Logs::QueryDefinition", "CloudWatch::Alarm", "CloudWatch::CompositeAlarm"):
-        provisioners._RESOURCE_HANDLERS[f"AWS::{kind}"] = handlers
 
 
 def _read_numbers(provisioners: Ministack) -> None:
@@ -123,6 +121,40 @@ def _read_numbers(provisioners: Ministack) -> None:
     handler = provisioners._RESOURCE_HANDLERS["AWS::Lambda::EventSourceMapping"]
     create = handler["create"]
     handler["create"] = lambda name, properties, *rest: create(name, read(properties), *rest)
+
+
+def _complete_alarms(cloudwatch: Ministack, provisioners: Ministack) -> None:
+    handlers = provisioners._RESOURCE_HANDLERS
+    of_metric = provisioners._cw_metric_alarm_record
+
+    def record(name: str, properties: dict[str, Any]) -> Ministack:
+        if not properties.get("Metrics"):
+            return of_metric(name, properties)
+        plain = {key: value for key, value in properties.items() if key != "Metrics"}
+        alarm = of_metric(name, {**plain, "MetricName": "expression", "Namespace": "none"})
+        return {**alarm, "MetricName": None, "Namespace": None, "Metrics": properties["Metrics"]}
+
+    def put(name: str, properties: dict[str, Any]) -> tuple[str, dict[str, str]]:
+        request = {**properties, "AlarmName": name}
+        status, _, body = cloudwatch._put_composite_alarm({}, request, False, is_json=True)
+        if status >= 400:
+            raise ValueError(json.loads(body)["message"])
+        return name, {"Arn": cloudwatch._composite_alarms[name]["AlarmArn"]}
+
+    def create(logical_id: str, properties: dict[str, Any], stack: str) -> Ministack:
+        name = provisioners._physical_name(stack, logical_id, max_len=255)
+        return put(properties.get("AlarmName") or name, properties)
+
+    def update(name: str, _: Ministack, properties: dict[str, Any], stack: str) -> Ministack:
+        return put(name, properties)
+
+    def delete(name: str, _: Ministack) -> None:
+        cloudwatch._composite_alarms.pop(name, None)
+
+    provisioners._cw_metric_alarm_record = record
+    handlers["AWS::CloudWatch::CompositeAlarm"] = {
+        "create": create, "update": update, "delete": delete
+    }  # fmt: skip
 
 
 def _count_invocations(functions: Ministack) -> None:
@@ -211,14 +243,16 @@ def main() -> None:
     sqs: Ministack = importlib.import_module("ministack.services.sqs")
     functions: Ministack = importlib.import_module("ministack.services.lambda_svc")
     events: Ministack = importlib.import_module("ministack.services.eventbridge")
+    cloudwatch: Ministack = importlib.import_module("ministack.services.cloudwatch")
     cloudformation = "ministack.services.cloudformation"
     provisioners: Ministack = importlib.import_module(f"{cloudformation}.provisioners")
     _correct_batches(sqs, functions)
-    _accept_inert(provisioners)
+    _accept_queries(provisioners)
     _read_numbers(provisioners)
     _count_invocations(functions)
     _count_calls(sqs)
     _count_calls(importlib.import_module("ministack.services.dynamodb"))
+    _complete_alarms(cloudwatch, provisioners)
     ministack.app = _extend(ministack.app, events)
     ministack.main()
 

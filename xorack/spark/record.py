@@ -17,7 +17,7 @@ from pyspark.sql import Observation
 from xorack.core.hashing import unit_id
 from xorack.spark import folding
 from xorack.spark.folding import Summary
-from xorack.spark.storage import GLOB, read_texts, write_text
+from xorack.spark.storage import GLOB, Texts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +52,7 @@ class Record:
             What `write` or `write_line` wrote, with ``name`` and ``batch``; None for what is not
             there.
         """
-        texts = read_texts(self._spark, f"{self._pattern}/{{name=*,{self._place}}}/summary")
+        texts = Texts(self._spark).read(f"{self._pattern}/{{name=*,{self._place}}}/summary")
         lines = [json.loads(text) for text in texts]
         first = next((line for line in lines if line["starts"]), None)
         own = (line for line in lines if "summary" in line and line.items() >= self._of.items())
@@ -62,7 +62,7 @@ class Record:
     def lines(spark: SparkSession, records: str, name: str) -> list[Line]:
         """Return the lines of the records of a name, of all runs in a folder of records."""
         pattern = f"{records.rstrip('/').translate(GLOB)}/run=*/label=*/name={name}/summary"
-        lines = [json.loads(text) for text in read_texts(spark, pattern)]
+        lines = [json.loads(text) for text in Texts(spark).read(pattern)]
         return [line for line in lines if "summary" in line]
 
     def write(self, chains: DataFrame, units: DataFrame | None, facts: Line) -> Line:
@@ -88,7 +88,7 @@ class Record:
         """Write the line of the record, or of a name whose batches start chains."""
         place = self._name if of_name else self._place
         text = json.dumps({**line, **self._of})
-        write_text(self._spark, f"{self._label}/{place}/summary", text)
+        Texts(self._spark).write(f"{self._label}/{place}/summary", text)
 
     def chains(self, line: Line | None = None) -> DataFrame:
         """Return the chains of the record with this line, by default its own."""

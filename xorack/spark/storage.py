@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
+from uuid import uuid4
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
     Files = dict[str, tuple[int, int]]
 
-_CONSTANT: dict[str, list[str]] = {}
-"""Lines of texts that are written once, by path, size and time."""
+_KNOWN: dict[str, tuple[str, int, list[str]]] = {}
+"""Of each folder of a text the name of its file, which no other has, its bytes and its lines."""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 _STATUS = re.compile(r"path=(.+?); isDirectory=.*?length=(\d+);.*?modification_time=(\d+)")
 _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
@@ -115,51 +116,88 @@ def reads_plainly(frame: DataFrame) -> bool:
     return all(_PLAIN.match(line) for line in text.strip().splitlines())
 
 
-def write_text(spark: SparkSession, folder: str, text: str) -> None:
-    """Write a text of one line to a folder of its own, in place of what is there."""
-    if not hasattr(spark, "_jvm"):
-        writer = spark.range(0, 1, 1, 1).select(F.lit(text).alias("value")).write
-        writer.mode("overwrite").text(folder)
-        return
-    path, system = _hadoop(spark, folder)
-    system.delete(path, True)
-    file, draft = _java(spark).Path(path, "part-0.txt"), _java(spark).Path(path, "_draft")
-    stream = system.create(draft)  # a process that dies leaves no half text
-    try:
-        stream.write(bytearray(f"{text}\n".encode()))
-    finally:
-        stream.close()
-    if not system.rename(draft, file):
-        raise OSError(f"{folder}: the text could not be renamed")
+class Texts:
+    """Small texts in storage, reached with the settings that the session has at the first use."""
 
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark: Any = spark
+        self._is_classic = hasattr(spark, "_jvm")
 
-def read_texts(spark: SparkSession, pattern: str, *, constant: bool = False) -> list[str]:
-    """Read the lines of the texts in folders of a pattern; none if there are no such folders.
-
-    On a classic session, a text that is ``constant`` is read once by a process.
-    """
-    if not hasattr(spark, "_jvm"):
+    def write(self, folder: str, text: str) -> None:
+        """Write a text of one line to a folder of its own, in place of what is there."""
+        if not self._is_classic:
+            writer = self._spark.range(0, 1, 1, 1).select(F.lit(text).alias("value")).write
+            writer.mode("overwrite").text(folder)
+            return
+        path, system = self._hadoop(folder)
+        system.delete(path, True)
+        name, data = f"part-{uuid4().hex}.txt", bytearray(f"{text}\n".encode())
+        place = system.makeQualified(path).toString()
+        draft = self._path(path, "_draft")  # a process that dies leaves no half text
+        # With permissions, each of these takes a process of its own on a local disk.
+        of_disk = [None, True, 4096, 1, 1 << 20, None] if place.startswith("file:") else []
+        stream = system.create(draft, *of_disk)
         try:
-            return [row["value"] for row in spark.read.text(pattern).collect()]
-        except AnalysisException as error:
-            if "PATH_NOT_FOUND" in str(error) or "Path does not exist" in str(error):
-                return []
-            raise
-    path, system = _hadoop(spark, f"{pattern}/part-*")
-    while (lines := _listed(spark, system, _glob(system, path), constant)) is None:
-        pass
-    return lines
+            stream.write(data)
+        finally:
+            stream.close()
+        if not system.rename(draft, self._path(path, name)):
+            raise OSError(f"{folder}: the text could not be renamed")
+        _KNOWN[place] = name, len(data), [text]
 
+    def read(self, pattern: str) -> list[str]:
+        """Read the lines of the texts in folders of a pattern; none if there are no such folders.
 
-def read_lines(spark: SparkSession, file: str) -> list[str] | None:
-    """Read the lines of one small file; None if there is no such file."""
-    if hasattr(spark, "_jvm"):
-        path, system = _hadoop(spark, file)
-        return _lines(system, path)
-    try:
-        return [row["value"] for row in spark.read.text(file).collect()]
-    except AnalysisException:
-        return None
+        On a classic session, a process reads each text once.
+        """
+        if not self._is_classic:
+            try:
+                return [row["value"] for row in self._spark.read.text(pattern).collect()]
+            except AnalysisException as error:
+                if "PATH_NOT_FOUND" in str(error) or "Path does not exist" in str(error):
+                    return []
+                raise
+        path, system = self._hadoop(f"{pattern}/part-*")
+        while (lines := self._listed(system, _glob(system, path))) is None:
+            pass
+        return lines
+
+    def lines(self, file: str) -> list[str] | None:
+        """Read the lines of one small file; None if there is no such file."""
+        if self._is_classic:
+            path, system = self._hadoop(file)
+            return _lines(system, path)
+        try:
+            return [row["value"] for row in self._spark.read.text(file).collect()]
+        except AnalysisException:
+            return None
+
+    def _listed(self, system: Any, found: Any) -> list[str] | None:
+        """Read the lines of files; None if one is gone, as those that were read may be older."""
+        lines: list[str] = []
+        statuses = _java(self._spark).toString(found)
+        for path, size, _ in _STATUS.findall(statuses):  # in one call, instead of some a file
+            folder, _, name = path.rpartition("/")
+            known = _KNOWN.get(folder)
+            if known is None or known[:2] != (name, int(size)):
+                text = _lines(system, self._path(path))
+                if text is None:
+                    return None
+                known = _KNOWN[folder] = name, int(size), text
+            lines += known[2]
+        return lines
+
+    def _path(self, *given: Any) -> Any:
+        return _java(self._spark).Path(*given)
+
+    def _hadoop(self, path: str) -> tuple[Any, Any]:
+        """Return a path of Hadoop's, and its file system."""
+        hadoop = self._path(path)
+        return hadoop, hadoop.getFileSystem(self._settings)
+
+    @cached_property
+    def _settings(self) -> Any:
+        return self._spark._jsparkSession.sessionState().newHadoopConf()
 
 
 def _glob(system: Any, path: Any) -> Any:
@@ -173,22 +211,6 @@ def _glob(system: Any, path: Any) -> Any:
             if error.java_exception.getClass().getSimpleName() != "AccessDeniedException":
                 raise
     return system.globStatus(path)
-
-
-def _listed(spark: Any, system: Any, found: Any, constant: bool) -> list[str] | None:
-    """Read the lines of files; None if one is gone, as those that were read may be older then."""
-    lines: list[str] = []
-    statuses = _java(spark).toString(found)
-    for match in _STATUS.finditer(statuses):  # in one call: each takes a quarter of a millisecond
-        text = _CONSTANT.get(match[0]) if constant else None
-        if text is None:
-            text = _lines(system, _java(spark).Path(match[1]))
-            if text is None:
-                return None
-            if constant:
-                _CONSTANT[match[0]] = text
-        lines += text
-    return lines
 
 
 def _lines(system: Any, path: Any) -> list[str] | None:
@@ -205,12 +227,6 @@ def _lines(system: Any, path: Any) -> list[str] | None:
         return bytes(stream.readAllBytes()).decode().splitlines()
     finally:
         stream.close()
-
-
-def _hadoop(spark: Any, path: str) -> tuple[Any, Any]:
-    """Return a path of Hadoop's, and its file system with the session's settings."""
-    hadoop = _java(spark).Path(path)
-    return hadoop, hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
 
 
 @lru_cache(maxsize=4)

@@ -23,7 +23,7 @@ from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
-from xorack.spark.storage import GLOB, read_texts, write_text
+from xorack.spark.storage import GLOB, Texts
 from xorack.spark.units import column_named
 from xorack.spark.windows_ends import key_of, of_all_positions, offsets_of, positions_of
 
@@ -133,7 +133,8 @@ class Windows(Rows):
         """
         if self.batch_id is None:
             raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
-        batch, bounds = (self.stream, self.batch_id), self._bounds(checkpoint)
+        batch, store = (self.stream, self.batch_id), self._store
+        bounds = self._bounds(store, checkpoint)
         frame = open_output(self.tracking.spark, rows, "rows")
         line = {} if written is None else source_of(rows, frame)
         proof = proof_of(self, line, written, observed, read)
@@ -148,7 +149,6 @@ class Windows(Rows):
                     "twice, and hide others"
                 )
         check_unchanged(self.tracking.spark, proof)
-        store = self._store
         found = ledger.prove(store, batch, seen, bounds, gaps=self.gaps != "error")
         again = "lacked rows, and was repeated with all"
         mended = self._notes(seen, again) if batch in store.losses else ()
@@ -197,13 +197,13 @@ class Windows(Rows):
         self._send(self._notes(seen, f"lacks {count} rows: {some}. {error.why}", count))
         raise error
 
-    def _bounds(self, checkpoint: str | None) -> tuple[ledger.Ends, ledger.Ends]:
+    def _bounds(self, store: _Folder, checkpoint: str | None) -> tuple[ledger.Ends, ledger.Ends]:
         """Return where a batch begins and ends in partitions, as far as that is known."""
         if self.of is not None:
             return self._window(self.of)[1:]
         if checkpoint is None or self.batch_id is None:
             return ledger.UNKNOWN
-        return offsets_of(self.tracking.spark, checkpoint, self.batch_id, self.unit)
+        return offsets_of(store.texts, checkpoint, self.batch_id, self.unit)
 
     @property
     def _store(self) -> _Folder:
@@ -279,16 +279,17 @@ class _Folder:
     """
 
     def __init__(self, tracking: Run, folder: str) -> None:
-        self._spark, self._folder, self.losses = tracking.spark, folder, list[tuple[str, int]]()
+        self.texts, self._folder = Texts(tracking.spark), folder
+        self.losses = list[tuple[str, int]]()
 
     def windows(self) -> list[Window]:
-        return self._read("window=*", lambda line: Window(**line), constant=True)
+        return self._read("window=*", lambda line: Window(**line))
 
     def keep_window(self, window: Window) -> None:
         self._write(folder_part("window", window.name), window._asdict())
 
     def proofs(self) -> list[ledger.Proof]:
-        found = self._read("stream=*/{slot=*,loss}", _proof_or_loss)
+        found = self._read("stream=*/*", _proof_or_loss)
         self.losses = [one for one in found if not isinstance(one, ledger.Proof)]
         return [one for one in found if isinstance(one, ledger.Proof)]
 
@@ -298,13 +299,12 @@ class _Folder:
     def keep_loss(self, stream: str, batch: int | None) -> None:
         self._write(f"{folder_part('stream', stream)}/loss", [stream, batch])
 
-    def _read(self, pattern: str, of: Callable[[Any], Any], *, constant: bool = False) -> list[Any]:
+    def _read(self, pattern: str, of: Callable[[Any], Any]) -> list[Any]:
         place = f"{self._folder.translate(GLOB)}/{pattern}"
-        texts = read_texts(self._spark, place, constant=constant)
         try:
-            return [of(json.loads(text)) for text in texts]
+            return [of(json.loads(text)) for text in self.texts.read(place)]
         except (ValueError, TypeError, KeyError) as error:
             raise StateError(f"{place}: a record is damaged: {error}") from error
 
     def _write(self, place: str, value: Any) -> None:
-        write_text(self._spark, f"{self._folder}/{place}", json.dumps(value))
+        self.texts.write(f"{self._folder}/{place}", json.dumps(value))

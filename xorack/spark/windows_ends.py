@@ -14,20 +14,20 @@ from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import MASK, P1, P2, P3, P4, P5, unit_id
 from xorack.core.windows_ledger import Range, moment
 from xorack.spark.folding import Totals
-from xorack.spark.storage import read_lines
 from xorack.spark.units import field_named
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
     from xorack.core.windows_ledger import Ends
     from xorack.spark.run import Names
+    from xorack.spark.storage import Texts
 
 __all__ = ["kafka_ends", "key_of", "of_all_positions", "offsets_of", "positions_of"]
 
-_AT_ONCE = 1 << 20
-"""Positions whose units are computed at once: each step takes 8 MB."""
+_AT_ONCE = 1 << 14
+"""Positions whose units are computed at once: a step takes 128 KB."""
 
 
 def key_of(values: Sequence[object]) -> str:
@@ -60,12 +60,12 @@ def _leaves(given: Any, columns: Sequence[str], *path: Any) -> Iterator[tuple[An
 
 
 def offsets_of(
-    spark: SparkSession, checkpoint: str, batch_id: int, columns: Sequence[str]
+    texts: Texts, checkpoint: str, batch_id: int, columns: Sequence[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return where a batch begins and ends, as the query's log of offsets says."""
 
     def read(batch: int) -> dict[str, int]:
-        lines = read_lines(spark, f"{checkpoint}/offsets/{batch}")
+        lines = texts.lines(f"{checkpoint}/offsets/{batch}")
         if lines is None:
             expected = f"the folder of the query's checkpoint, with a file offsets/{batch}"
             raise ArgumentError("checkpoint", str(checkpoint), expected)
@@ -126,16 +126,31 @@ def _totals(seed: int, places: Range) -> Totals:
 
     totals = Totals()
     for begin in range(places.begin, places.end, _AT_ONCE):
-        h: Any = np.arange(begin, min(begin + _AT_ONCE, places.end), dtype=np.uint64) * P2
-        h = (h << 31 | h >> 33) * P1 ^ (seed + P5 + 8 & MASK)
-        h = (h << 27 | h >> 37) * P1 + P4
-        h = (h ^ h >> 33) * P2
-        h = (h ^ h >> 29) * P3
-        h ^= h >> 32
+        h: Any = np.arange(begin, min(begin + _AT_ONCE, places.end), dtype=np.uint64)
+        other = np.empty_like(h)  # each step in place, in the processor's cache
+        h *= P2
+        _rotate(h, 31, other)
+        h *= P1
+        h ^= seed + P5 + 8 & MASK
+        _rotate(h, 27, other)
+        h *= P1
+        h += P4
+        for bits, factor in (33, P2), (29, P3), (32, 1):
+            h ^= np.right_shift(h, bits, out=other)
+            h *= factor
         h[h == 0] = 1
         units = h.view(np.int64)
         totals += Totals(int(np.bitwise_xor.reduce(units)), len(units), int((units >> 32).sum()))
     return totals
+
+
+def _rotate(h: Any, bits: int, other: Any) -> None:
+    """Rotate numbers to the left, in place."""
+    import numpy as np
+
+    np.right_shift(h, 64 - bits, out=other)
+    h <<= bits
+    h |= other
 
 
 def kafka_ends(

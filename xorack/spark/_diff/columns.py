@@ -71,6 +71,8 @@ class Pair:
         is_float = isinstance(self.left.dataType, (T.FloatType, T.DoubleType))
         if is_float or kind == "relative":
             left, right = f"double({left})", f"double({right})"
+        elif _kind_of((self.left, self.right)) == "integer":
+            left, right = f"CAST({left} AS {_LONGS})", f"CAST({right} AS {_LONGS})"
         distance = f"double(abs(try_subtract({left}, {right})))"
         if kind == "absolute":
             return f"{distance} <= double('{amount}')"
@@ -136,6 +138,8 @@ def compare_columns(
 
 _NESTED = (T.ArrayType, T.StructType, T.MapType)
 _FRACTIONS = (T.FloatType, T.DoubleType, T.DecimalType)
+_LONGS = "decimal(20,0)"
+"""What holds the distance of two integers."""
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
@@ -148,5 +152,7 @@ def _fold(frame: DataFrame) -> Callable[[str], str]:
 def _kind_of(pair: tuple[T.StructField, T.StructField]) -> str:
     if any(isinstance(field.dataType, _FRACTIONS) for field in pair):
         return "number"
+    if all(isinstance(field.dataType, T.IntegralType) for field in pair):
+        return "integer"
     is_time = isinstance(pair[0].dataType, _TIMES)
     return "time" if is_time else pair[0].dataType.simpleString()

@@ -15,7 +15,7 @@ from xorack.compare.report import Change, Counts, DiffReport
 from xorack.compare.why import explain_kinds
 from xorack.spark._diff.columns import compare_columns
 from xorack.spark._diff.digests import compare_digests
-from xorack.spark._diff.pairing import pair_rows
+from xorack.spark._diff.pairing import key_struct, pair_rows
 from xorack.spark._diff.why import changes_of, looked_at
 from xorack.spark.units import quoted
 
@@ -58,13 +58,23 @@ class Difference(DiffReport):
         ours gets an underscore: ``columns_``. A key of two types of numbers has a type that holds
         both. If no decimal does, it is a string.
         """
-        # Spark 3.5 takes an empty struct only if it may be null.
-        structs = {
-            side: F.expr(f"IF({row} IS NULL, NULL, struct({', '.join(columns)}))")
-            for i, (side, row) in enumerate({"left": "l", "right": "r"}.items())
-            for columns in [[f"{p.column(i, f'{row}.')} AS {quoted(p.name)}" for p in self._values]]
-        }
-        return self._with_key(self._of("changed"), {"columns": self._names, **structs})
+        return self._with_key(self._of("changed"), {"columns": self._names, **self._structs})
+
+    @property
+    def all_rows(self) -> DataFrame:
+        """All rows of both sides in one frame; it reads the left side again.
+
+        ``diff`` is ``N`` for equal, ``I`` for extra, ``C`` for changed and ``D`` for missing rows,
+        as in G-Research's spark-extension. The other columns are those of `changed`. Equal rows
+        have ``left`` alone.
+        """
+        letter = F.expr("CASE kind WHEN 'extra' THEN 'I' WHEN 'changed' THEN 'C' ELSE 'D' END")
+        differ = self._pairs.where("kind <> 'equal'").withColumn("diff", letter)
+        equal = self._equal().selectExpr("l", "'N' AS diff")
+        differ = differ.select("l", "r", "columns", "diff")
+        rows = differ.unionByName(equal, allowMissingColumns=True)
+        columns = {"diff": F.col("diff"), "columns": self._names, **self._structs}
+        return self._with_key(rows, columns)
 
     @property
     def duplicates(self) -> DataFrame:
@@ -133,6 +143,24 @@ class Difference(DiffReport):
         ]
         changed = [pair.right.name for pair in self._values if pair.name in self.changed_columns]
         return explain_kinds(self, sides, changed)
+
+    def _equal(self) -> DataFrame:
+        """Return the left side's rows that are on the right side, too, as structs ``l``."""
+        left = self._comparison.frames[0]
+        if not self.different:
+            return left.selectExpr("struct(*) AS l")
+        rows = left.selectExpr(f"{key_struct(self._comparison, 0)} AS k", "struct(*) AS l")
+        others = rows.join(self._pairs.select("k"), "k", "left_anti")
+        return others.select("l").union(self._of("equal").where("l IS NOT NULL").select("l"))
+
+    @property
+    def _structs(self) -> dict[str, Column]:
+        """The compared values of both sides. Spark 3.5 takes an empty struct only if nullable."""
+        return {
+            side: F.expr(f"IF({row} IS NULL, NULL, struct({', '.join(columns)}))")
+            for i, (side, row) in enumerate({"left": "l", "right": "r"}.items())
+            for columns in [[f"{p.column(i, f'{row}.')} AS {quoted(p.name)}" for p in self._values]]
+        }
 
     def _of(self, kind: str) -> DataFrame:
         return self._pairs.where(F.col("kind") == kind)

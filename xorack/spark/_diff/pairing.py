@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Names = dict[str, int]
 
-__all__ = ["pair_rows"]
+__all__ = ["key_struct", "pair_rows"]
 
 _FEW = 0.01
 """The share of rows in buckets that differ, up to which they are paired at once, equal ones too."""
@@ -91,7 +91,7 @@ def _rows(comparison: Comparison, frame: DataFrame, side: int, *, unique: bool) 
     """
     columns = [
         f"{hash_of(comparison.keys, side)} AS hash",
-        f"{_struct('k', comparison.keys, side)} AS k",
+        f"{key_struct(comparison, side)} AS k",
         f"struct(*) AS {'lr'[side]}",
     ]
     if not unique:
@@ -99,6 +99,11 @@ def _rows(comparison: Comparison, frame: DataFrame, side: int, *, unique: bool) 
         ordered = sorted(comparison.values, key=lambda pair: pair.limit is not None)
         columns += [f"{side} AS side", f"{_struct('v', ordered, side)} AS v"]
     return frame.selectExpr(*columns)
+
+
+def key_struct(comparison: Comparison, side: int) -> str:
+    """Return as SQL the canonical form of the whole key of a side."""
+    return _struct("k", comparison.keys, side)
 
 
 def _struct(name: str, pairs: Iterable[Pair], side: int) -> str:
