@@ -216,10 +216,9 @@ def test_a_grant_without_effect_is_rejected(here):
         ("alarm_topic", "an ITopic"), ("network", "a Network"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("value", ["arn", {"batch_size": 5}])
-def test_an_argument_of_the_wrong_kind_is_named(stack, name, kind, value):
-    with pytest.raises(TypeError, match=re.escape(f"{name} is {value!r}: expected {kind}")):
-        Acker(stack, "Acker", **{name: value})
+def test_an_argument_of_the_wrong_kind_is_named(stack, name, kind):
+    with pytest.raises(TypeError, match=re.escape(f"{name} is 'arn': expected {kind}")):
+        Acker(stack, "Acker", **{name: "arn"})
 
 
 def test_other_wrong_arguments_are_named(stack, mine):
