@@ -57,7 +57,19 @@ _ROLLBACK_ALARMS = ("EventsPending", "SweepProblems")
 class AckerProps(TypedDict, total=False):
     """Arguments of `Acker`; without one, the acker takes a default or creates the resource.
 
-    docs/own-stack.md#your-own-resources says what each takes.
+    Attributes:
+        settings: Settings of the acker.
+        table: Your table of chains, for nothing else, with its key, its index of deadlines and its
+            TTL attribute complete; or an imported one, which the functions check.
+        queue: Your standard queue of requests, for nothing else.
+        dead_letters: Your queue of rejected requests; by default the one that `queue` names.
+        bus: Your bus for the chains' events.
+        encryption_key: Your key for the table, the queues that the acker creates, and the
+            functions' logs and environments. A key of this app lets CloudWatch Logs use it; the
+            policy of an imported key must.
+        alarm_topic: Your topic for alarms, as in `Settings.alarm_topic_arn`. A topic of this app
+            and its key let the account's alarms use them; the policies of an imported one must.
+        network: Your VPC for the functions.
     """
 
     settings: Settings | None
