@@ -16,7 +16,7 @@ from statistics import median
 
 from bench.harness import Figures, Goal, Table, goal_table, interleaved
 
-HANDLERS = ("lambda_src.consumer", "lambda_src.sweeper")
+HANDLERS = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
 MODULES = ("boto3", "boto3, aws_lambda_powertools", *HANDLERS)
 _TIMED = (
     "from time import process_time as now; before = now(); import {}; print((now() - before) * 1e3)"

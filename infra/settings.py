@@ -22,7 +22,20 @@ _SUBNETS: Final = r"subnet-[0-9a-f]{8,17}(,subnet-[0-9a-f]{8,17})*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackSettings(Settings):
-    """Settings of the standalone stack; docs/operations.md#settings describes them."""
+    """Settings of the standalone stack.
+
+    Attributes:
+        stack_name: Name of the stack; two stacks share nothing.
+        termination_protection: CloudFormation rejects deletion of the stack.
+        senders: Who may send besides principals of this account with a policy of their own:
+            numbers of accounts, ARNs of roles and users, services, separated by commas.
+        event_bus_arn: ARN of the bus for events; by default the stack creates one.
+        encryption_key_arn: ARN of the key for the table, the queues, the logs and environments.
+        vpc_id: Id of the functions' VPC; by default they are in none.
+        subnet_ids: Ids of its subnets for the functions, separated by commas.
+        exports: Other stacks can import the outputs, as ``xorack-QueueUrl``.
+        parameter_prefix: SSM parameters below it have the outputs, as ``/xorack/QueueUrl``.
+    """
 
     stack_name: str = text(
         "xorack", _STACK_NAME, "1 to 128 letters, digits and hyphens, a letter first"

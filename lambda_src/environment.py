@@ -7,27 +7,29 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lambda_src.logs import set_up_logs
-from xorack.acker.breaker import CircuitBreaker
-from xorack.acker.chain_writer import ChainWriter
-from xorack.acker.outbox import Outbox
-from xorack.acker.parallel import Workers
 from xorack.aws import schema
 from xorack.aws.client import BoundedClient, config_of, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.naming import Naming
-from xorack.aws.resume import SERVICES, Resumer
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import EVENT
 from xorack.core.checks import MAX_TIMEOUT_SECONDS, RESUME_KINDS
 from xorack.core.errors import ArgumentError
-from xorack.core.message import Rejected
-from xorack.core.ports import Publisher
 from xorack.core.transitions import Limits
+
+if TYPE_CHECKING:
+    from lambda_src.tracing import Tracer
+    from xorack.acker.breaker import CircuitBreaker
+    from xorack.acker.chain_writer import ChainWriter
+    from xorack.acker.outbox import Outbox
+    from xorack.acker.parallel import Workers
+    from xorack.core.message import Rejected
+    from xorack.core.ports import Publisher
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
 """The name that tells the metrics and logs of several ackers apart."""
@@ -47,6 +49,8 @@ _VARIABLES = (
     "AWS_ENDPOINT_URL",
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
+    "TRACING",
+    "AWS_XRAY_DAEMON_ADDRESS",
 )
 _DAY_SECONDS = 86_400
 _UNKNOWN_SECONDS = 60.0
@@ -121,11 +125,15 @@ class Services:
 
     @cached_property
     def workers(self) -> Workers:
+        from xorack.acker.parallel import Workers
+
         return Workers(_WORKERS)
 
     @cached_property
     def breakers(self) -> dict[str, CircuitBreaker]:
         """The circuit breakers of the channels: they remember failures across invocations."""
+        from xorack.acker.breaker import CircuitBreaker
+
         return {channel: CircuitBreaker() for channel in (EVENT, *RESUME_KINDS)}
 
     def invocation(self, context: Any, *, attempts: int = 1000) -> Invocation:
@@ -147,7 +155,19 @@ class Services:
         with self._connecting:
             if service not in self.clients:
                 self.clients[service] = make_client(service, config=config_of(time_outs))
+                if self.tracer is not None:
+                    self.tracer.trace(self.clients[service])
             return self.clients[service]
+
+    @cached_property
+    def tracer(self) -> Tracer | None:
+        """Traces the clients' calls; None unless the stack has `tracing`."""
+        daemon = self._variables["AWS_XRAY_DAEMON_ADDRESS"]  # set by Lambda
+        if not self._variables["TRACING"] or not daemon:
+            return None
+        from lambda_src.tracing import Tracer
+
+        return Tracer(daemon)
 
     def store(self, client: Any) -> DynamoDBStore:
         return DynamoDBStore(
@@ -189,6 +209,9 @@ class Invocation:
     @cached_property
     def outbox(self) -> Outbox:
         """The second step: events."""
+        from xorack.acker.outbox import Outbox
+        from xorack.aws.resume import SERVICES, Resumer
+
         services = self._services
         budget = self._events
         writer = self._writer(budget)
@@ -208,6 +231,11 @@ class Invocation:
             channels[kind] = Resumer(kind, client, policy=_REPORTS, naming=naming)
         return Outbox(writer, channels, workers=services.workers, breakers=services.breakers)
 
+    @property
+    def dead_letter_queue(self) -> tuple[str, int]:
+        """The URL of the dead-letter queue, and the retention of chains in milliseconds."""
+        return self._services.text("DEAD_LETTER_QUEUE_URL"), self._services.limits.retention_ms
+
     @cached_property
     def send_rejected(self) -> Callable[[Sequence[Rejected]], list[int]]:
         """The third step: dead letters."""
@@ -222,6 +250,8 @@ class Invocation:
         return send
 
     def _writer(self, budget: Budget) -> ChainWriter:
+        from xorack.acker.chain_writer import ChainWriter
+
         policy, limits = RetryPolicy(attempts=self._attempts), self._services.limits
         return ChainWriter(self.store(budget), policy=policy, budget=budget, limits=limits)
 

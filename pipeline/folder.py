@@ -120,8 +120,8 @@ def _open(path: bytes) -> Any:
     return _file_system(f"{scheme}://{rest.partition('/')[0]}/")[0].open_input_file(rest)
 
 
-def claim(option: str, place: str, run_id: str) -> None:
-    """Note in a folder which run writes to it, and empty it.
+def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
+    """Note in a folder which run writes to it, and empty it unless `keep` is true.
 
     Raises `JobError`, which names the option, if another run wrote to the folder or it has files
     of something else.
@@ -132,10 +132,11 @@ def claim(option: str, place: str, run_id: str) -> None:
         raise JobError(f"{option} {place} exists already: give another folder")
     if before not in (None, run_id):
         raise JobError(f"{option} {place} exists already, from the run {before!r}")
-    system.create_dir(root)
-    system.delete_dir_contents(root)
-    with system.open_output_stream(f"{root.rstrip('/')}/_run") as file:
-        file.write(run_id.encode())
+    if before is None or not keep:
+        system.create_dir(root)
+        system.delete_dir_contents(root)
+        with system.open_output_stream(f"{root.rstrip('/')}/_run") as file:
+            file.write(run_id.encode())
 
 
 def run_of(place: str) -> str | None:

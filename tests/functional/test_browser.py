@@ -34,8 +34,8 @@ def test_the_pages_in_the_browser_and_the_fonts_of_the_machine():
     except browsers.NoBrowser as error:
         pytest.skip(str(error))
     folder = Path(__file__).parent
-    pages = folder / "test_web_page.py"
-    command = (sys.executable, "-m", "pytest", "-q", "-n", "0", pages)
+    pages = (folder / "test_web_page.py", folder / "test_widget_page.py")
+    command = (sys.executable, "-m", "pytest", "-q", "-n", "0", *pages)
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

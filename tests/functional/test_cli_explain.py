@@ -87,7 +87,6 @@ def test_a_chain(stack, xorack, sqs, tmp_path):
 def test_errors(stack, xorack):
     assert_error(xorack("explain"), 2, "Missing TAG or --run")
     assert_error(xorack("explain", "a", "--run", "b"), 2, "TAG excludes --run")
-    assert_error(xorack("explain", "a", "--root", "b"), 2, "--root goes with TAG and --among")
     assert_error(xorack("explain", "none"), 1, "tag: 'none' does not exist")
     start(stack, "plain", timeout=3600)
     apply(stack, Request("stamp", "plain-2", "s", plain(9), 1))

@@ -175,10 +175,10 @@ def test_the_index_is_searched_page_by_page(stack, monkeypatch):
     mine = [Request("create", f"{RUN}/{n}", "c", traced(1), 1, timeout=3600) for n in range(12)]
     apply(stack, *others, *mine)
     prefix = Run(RUN).prefix
-    tags = store(stack).first_due(12, prefix)
-    assert sorted(tags) == sorted(request.tag for request in mine)
-    assert len(store(stack).first_due(8, prefix)) == 8
-    assert store(stack).first_due(1, "none/") == []
+    tags, more = store(stack).first_due(12, prefix)
+    assert (sorted(tags), more) == (sorted(request.tag for request in mine), False)
+    assert store(stack).first_due(8, prefix)[1]
+    assert store(stack).first_due(1, "none/") == ([], False)
 
 
 def test_watch_prints_the_changes_of_a_run_and_its_counts(yesterday, xorack, sleeps):
@@ -200,3 +200,17 @@ def test_watch_prints_the_changes_of_a_run_and_its_counts(yesterday, xorack, sle
     ]
     *_, last = map(json.loads, xorack("watch", "--run", RUN, "--json")[1])
     assert (last["run"], last["ended"], last["chains"]) == (RUN, True, 2)
+
+
+def test_watch_of_a_run_draws_a_table(yesterday, xorack, sleeps, monkeypatch):
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    tag = f"{RUN}/order/1"
+    start(yesterday, tag, timeout=3600)
+    sleeps.append(lambda: finish(yesterday, tag))
+    status, out, _ = xorack("watch", "--run", RUN)
+    drawn = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(out))
+    head, counts = f"1 unfinished chain of {RUN}  ", f"{RUN}: 1 chain: 1 acked"
+    assert status == 0
+    assert re.search(f"{head}(.|\n)*66.6 %(.|\n)*{counts}  (.|\n)*acked(.|\n)*{counts}$", drawn)
+    assert "2026-01-30" not in drawn

@@ -153,14 +153,6 @@ def test_a_chain_from_here_is_finished_by_the_npm_package(npm, acker, client, it
     assert item("t") is None
 
 
-def test_a_chain_with_counts_is_acked_when_they_are_equal(acker):
-    acker.create("t", A, started=1)
-    zero = acker.stamp("t", A)
-    assert (zero, zero.acked) == (bytes(64), False)
-    acker.stamp("t", B, finished=1)
-    assert acker.stamp("t", B).acked
-
-
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_lost_response_applies_once(acker, item, times):
     """Three are all attempts of one call of the SDK: then the chain is read again."""

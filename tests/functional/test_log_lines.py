@@ -53,9 +53,10 @@ def test_an_outage_logs_by_the_batch():
     assert len(run.lines) == 2 * 4
 
 
-def test_at_the_lowest_level_boto3_logs_no_content_and_no_token():
+@pytest.mark.parametrize("name", ["consumer", "widget"])
+def test_at_the_lowest_level_boto3_logs_no_content_and_no_token(name):
     secret = message(Request.create("t", "c", traced(1), detail={"x": SECRET}))
-    run = run_function("consumer", event(secret), level="DEBUG")
+    run = run_function(name, event(secret), level="DEBUG")
     printed = json.dumps(run.lines)
     loggers = {line["logger"] for line in run.lines if "logger" in line}
     assert loggers <= {"xorack", "py.warnings"}

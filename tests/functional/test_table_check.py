@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from lambda_src import widget
 from lambda_src.environment import _services
 from tests.support.faults import failing, on_the_wire
-from tests.support.functions import Functions, message
+from tests.support.functions import Context, Functions, message
 from tests.support.in_process import create_resources, definitions, locked_aws
 from xorack.core.errors import ArgumentError
 from xorack.core.request import Request
@@ -112,3 +113,10 @@ def test_a_denied_check_fails_the_invocation(adopt):
         pytest.raises(Exception, match="AccessDenied"),
     ):
         functions.consume(CREATE)
+
+
+def test_the_widget_reads_without_a_check(adopt):
+    adopt(without_time_to_live())
+    with counted() as calls:
+        assert "No unfinished chain" in widget.handler({}, Context())
+    assert CHECKS.isdisjoint(calls)

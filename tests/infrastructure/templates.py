@@ -17,7 +17,7 @@ from aws_cdk.assertions import Template as Assertions
 from infra.synth import ROOT
 
 HERE = Environment(account="111111111111", region="eu-west-1")
-FUNCTIONS = ("consumer", "sweeper")
+FUNCTIONS = ("consumer", "sweeper", "widget")
 STATEFUL = (
     "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Events::EventBus", "AWS::Logs::LogGroup",
 )  # fmt: skip
@@ -68,7 +68,7 @@ class Template:
         return resource
 
     def function(self, name: str) -> tuple[str, dict[str, Any]]:
-        """The function `consumer` or `sweeper`."""
+        """The function `consumer`, `sweeper` or `widget`."""
         return self.one("AWS::Lambda::Function", Handler=f"lambda_src.{name}.handler")
 
     def alias(self, name: str) -> str:

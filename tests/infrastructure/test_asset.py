@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from importlib import metadata
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def test_it_has_the_handlers_and_what_they_import(asset):
     ours = {path for path in packed if path.parts[0] in ("lambda_src", "xorack")}
     assert {Path(f"lambda_src/{name}.py") for name in FUNCTIONS} <= packed
     folders = {path.parts[1] for path in ours if path.parts[0] == "xorack" and len(path.parts) > 2}
-    assert folders == {"acker", "aws", "core"}
+    assert folders == {"acker", "aws", "core", "ops", "web"}
     for path in ours:
         assert (asset / path).read_bytes() == (ROOT / path).read_bytes()
     others = {re.sub(r"-[0-9.]+dist-info$|\.py$", "", path.parts[0]) for path in packed - ours}
@@ -77,7 +78,7 @@ def test_handlers_import_from_it_alone(asset, template, function):
     # The import needs no variable of the environment but the region.
     arguments = (IMPORT, str(asset), str(ROOT), module, name, *ON_LAMBDA)
     imported = python(*arguments, cwd=asset.parent, AWS_DEFAULT_REGION="eu-west-1").split()
-    assert "aws_lambda_powertools" in imported
+    assert ("aws_lambda_powertools" in imported) == (function != "widget")
 
 
 def test_the_same_code_is_the_same_asset(template, varied):
@@ -94,7 +95,7 @@ def test_there_is_no_bundling_and_no_image(template):
 
 
 def test_the_packages_are_those_of_the_lock_file_and_the_extras_pin_none():
-    pinned = {name.replace("_", "-"): version for name, version in code._PACKAGES.items()}
+    pinned = {name.replace("_", "-"): version for name, (version, _) in code._PACKAGES.items()}
     for version in PYTHONS:
         versions = locked(version, MAIN)
         assert {name: versions[name] for name in pinned} == pinned
@@ -112,17 +113,45 @@ def test_the_packages_are_all_that_powertools_needs_and_are_pure_python():
         assert "Tag: py3-none-any" in metadata.distribution(name).read_text("WHEEL")
 
 
-def test_the_error_names_a_package_that_is_not_the_locked_one(monkeypatch):
-    monkeypatch.setitem(code._PACKAGES, "jmespath", "0.10.0")
+@pytest.fixture
+def changed(tmp_path, monkeypatch):
+    """Copies of the installed packages, ahead of them on the path."""
+    for name in code._PACKAGES:
+        for path in metadata.distribution(name).files:
+            if path.parts[0] != ".." and "__pycache__" not in path.parts:
+                (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path.locate(), tmp_path / path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "package", "problem"),
+    [
+        ("jmespath-1.1.0.dist-info/METADATA", "Version: 1.1.0", "Version: 0.10.0",
+         "jmespath==1.1.0", "jmespath 0.10.0 is installed"),
+        ("aws_lambda_powertools/metrics/base.py", "import", "# changed\nimport",
+         "aws-lambda-powertools==3.37.0", "aws-lambda-powertools 3.37.0 has the SHA-256 HASH"),
+        ("typing_extensions.py", "", None,  # missing
+         "typing_extensions==4.16.0", "typing_extensions 4.16.0 has the SHA-256 HASH"),
+    ],
+)  # fmt: skip
+def test_the_error_names_a_package_that_is_not_the_locked_one(
+    changed, file, old, new, package, problem
+):
+    path = changed / file
+    text = path.read_text()
+    path.unlink() if new is None else path.write_text(text.replace(old, new))
     with pytest.raises(code.StateError) as caught:
         code.assemble_code.__wrapped__()
-    command = "pip install --force-reinstall --no-deps 'jmespath==0.10.0'"
-    advice = f"the functions' code needs jmespath==0.10.0: {command}"
-    assert str(caught.value) == f"jmespath 1.1.0 is installed: {advice}"
+    problem = problem.replace("HASH", "[0-9a-f]{64}, expected [0-9a-f]{64}")
+    command = f"pip install --force-reinstall --no-deps '{package}'"
+    advice = f": the functions' code needs {package}: {command}"
+    assert re.fullmatch(problem + re.escape(advice), str(caught.value))
 
 
 def test_synthesis_ends_with_one_line_for_a_missing_package(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(code, "_PACKAGES", {"no-such-package": "1.0"})
+    monkeypatch.setattr(code, "_PACKAGES", {"no-such-package": ("1.0", "")})
     monkeypatch.setattr(code, "assemble_code", code.assemble_code.__wrapped__)
     assert main(["--out", str(tmp_path)]) == 2
     error = capsys.readouterr().err

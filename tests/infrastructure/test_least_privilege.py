@@ -8,15 +8,15 @@ import pytest
 from aws_cdk import App, Stack, aws_iam
 from botocore.client import BaseClient
 
-from lambda_src import sweeper
+from lambda_src import sweeper, widget
 from xorack.aws.schema import DUE_INDEX
 from xorack.aws.stack import open_table
 from xorack.cdk.acker import Acker
 from xorack.core.request import Request
 from xorack.core.stamp import plain
 from xorack.ops.changes import change_chain, unfinished_tags
-from xorack.ops.nearest import read_nearest
 from xorack.ops.run import Run
+from xorack.ops.snapshot import read_snapshot
 from xorack.ops.status import read_status
 
 from .conftest import consume
@@ -107,6 +107,21 @@ def test_the_check_of_an_adopted_table(template, adopted, calls, monkeypatch, fu
     assert more == own | {name for name, _ in check}
 
 
+def test_widget(template, calls):
+    reads: Calls = set()
+    chains, fail = [Request.create(f"open{i}", "a", plain(5)) for i in range(3)], Request.fail
+    for requests, bodies, event, text in (
+        (chains, (), {}, "3 unfinished chains."),
+        ([fail("open0", "b"), fail("open1", "b")], (), {}, "1 unfinished chain."),
+        ([], ("not JSON",), {"page": "dead-letters"}, "1 dead-lettered message."),
+    ):
+        consume(*requests, bodies=bodies)
+        calls.clear()
+        assert text in widget.handler(event, None)
+        reads |= calls
+    assert reads == rights(template, "widget")
+
+
 def test_readers_name_all_attributes_but_the_token_and_writers_keep_it(deployed, monkeypatch):
     stack = Stack(App(), "Mine")
     role = aws_iam.Role(stack, "Reader", assumed_by=aws_iam.AccountRootPrincipal())
@@ -137,7 +152,7 @@ def test_readers_name_all_attributes_but_the_token_and_writers_keep_it(deployed,
         store = open_table(deployed.table_name, deployed.client("dynamodb"))
         assert read_status(store, "a").chain.status == "open"
         assert len(store.read(["a", "b"])) == len([*store.scan()]) == 2
-        assert len(read_nearest(store, 9, pytest.fail)) == 2
+        assert len(read_snapshot(store).chains) == 2
         assert unfinished_tags(store, Run("none"), pytest.fail) == []
     assert all(names <= {*allowed} for names in read)
     assert read[0] == {*allowed}

@@ -12,6 +12,7 @@ from aws_cdk import App, Stack, aws_sns, aws_sqs
 from bench import capacity
 from infra.synth import ROOT
 from lambda_src import sweeper
+from lambda_src.widget import handler as widget
 from xorack.cdk.acker import Acker
 from xorack.cdk.alarms import PAGE, TICKET, queue_age_threshold_seconds
 from xorack.cdk.settings import Settings
@@ -192,6 +193,15 @@ def test_the_dashboard_begins_with_the_status_of_every_alarm(template):
     kinds = ("AWS::CloudWatch::CompositeAlarm", "AWS::CloudWatch::Alarm")
     shown = first["properties"]["alarms"]
     assert shown == [name for kind in kinds for name in template.of(kind)]
+
+
+def test_the_custom_widget_is_the_function_that_shows_chains(template):
+    (custom,) = (widget for widget in widgets(template) if widget["type"] == "custom")
+    assert custom["properties"]["endpoint"] == template.alias("widget")
+    assert custom["width"] == 24
+    assert custom["properties"]["updateOn"]["refresh"] is True
+    assert "limit" in widget({"describe": True}, None)
+    assert set(custom["properties"]["params"]) == {"limit"}
 
 
 def test_the_dashboard_shows_the_services_metrics(template):

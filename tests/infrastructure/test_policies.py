@@ -138,6 +138,7 @@ def test_the_functions_resume_executions_of_whom_they_may_only(by):
         callbacks = next(one for one in statements if one["Resource"] == [BILLS, f"{BILLS}:*"])
         assert tasks["Action"] == ["states:SendTaskFailure", "states:SendTaskSuccess"]
         assert callbacks["Action"] == [f"{CALLBACK}Failure", f"{CALLBACK}Success"]
+    assert "Send" not in str(template.statements("widget"))
 
 
 @pytest.mark.parametrize("kind", SERVICES)

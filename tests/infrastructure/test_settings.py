@@ -1,6 +1,7 @@
 """Settings: where each shows in the template, and the values that it accepts."""
 
 import dataclasses
+import inspect
 import re
 
 import pytest
@@ -148,6 +149,15 @@ def test_the_context_is_text_and_the_settings_are_typed():
     })  # fmt: skip
     typed = {"batch_size": 20, "tracing": True, "deletion_protection": False}
     assert read == Settings(**typed, removal_policy="destroy", partition_key="file")
+
+
+def test_each_setting_is_described():
+    # getdoc: before Python 3.13, a docstring keeps its indentation.
+    described = []
+    for kind, names in ((Settings, NAMES[:OWN]), (StackSettings, NAMES[OWN:])):
+        found = re.findall(r"^    (\w+): ", inspect.getdoc(kind) or "", re.MULTILINE)
+        described += found[: len(names)]
+    assert described == NAMES
 
 
 def test_the_handbook_has_every_setting_with_its_default():

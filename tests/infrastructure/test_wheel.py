@@ -23,18 +23,9 @@ from .test_acker import READ
 pytestmark = pytest.mark.slow
 
 EXAMPLE = ROOT / "examples" / "own_stack"
-PACKED = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "cdk.json", "infra",
-          "xorack", "lambda_src")  # fmt: skip
+PACKED = ("Makefile", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE",
+          "cdk.json", "infra", "xorack", "lambda_src")  # fmt: skip
 
-BUILD = """
-import os, shutil, sys
-from setuptools import build_meta
-target = sys.argv[1]  # setuptools replaces sys.argv
-archive = os.path.join(target, build_meta.build_sdist(target))
-shutil.unpack_archive(archive, target)
-os.chdir(archive.removesuffix(".tar.gz"))
-print(os.path.join(target, build_meta.build_wheel(target)))
-"""
 SYNTH = """
 import runpy, sys
 runpy.run_path("app.py", run_name="__main__")
@@ -57,10 +48,15 @@ def source(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def wheel(source, tmp_path_factory):
-    """The wheel, built from the source distribution of the checkout."""
-    target = tmp_path_factory.mktemp("dist")
-    return Path(python(BUILD, str(target), cwd=source).splitlines()[-1])
+def wheel(source):
+    """The wheel that `make wheel` builds beside what an older build left."""
+    old = source / "build" / "lib" / "xorack" / "gone.py"
+    old.parent.mkdir(parents=True)
+    old.touch()
+    make = ("make", "--no-print-directory", "--old-file=venv", "wheel", f"PY={sys.executable}")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("M")}
+    made = subprocess.check_output(make, cwd=source, env=kept, text=True)
+    return source / made.split()[-1]
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +101,10 @@ def contents(path):
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_a_build_with_isolation_makes_the_same_wheel(source, wheel, tmp_path):
-    build = ("uv", "build", "--quiet", "--wheel", "--out-dir", tmp_path, source)
+def test_a_build_with_isolation_from_the_source_distribution_makes_the_same_wheel(
+    source, wheel, tmp_path
+):
+    build = ("uv", "build", "--quiet", "--out-dir", tmp_path, source)
     subprocess.run([sys.executable, ROOT / "tools" / "venv.py", *build], check=True)
     (built,) = tmp_path.glob("*.whl")
     assert contents(built) == contents(wheel)
@@ -131,6 +129,7 @@ def test_the_page_of_xorack_web_is_in_it(site):
 def test_the_wheel_has_the_handlers_and_one_package(site):
     tops = {path.name for path in site.iterdir() if path.suffix != ".dist-info"}
     assert tops == {"xorack"}
+    assert not (site / "xorack" / "gone.py").exists()
     (asset,) = (site / "xorack" / "local" / "app" / "assembly").glob("asset.*")
     for path in (ROOT / "lambda_src").glob("*.py"):
         assert (asset / "lambda_src" / path.name).is_file()
@@ -282,7 +281,7 @@ def test_the_functions_and_the_grants_may_use_the_key_for_their_work(example):
     write = read | send | {"kms:Encrypt", "kms:GenerateDataKeyWithoutPlaintext"}
     write |= {"kms:ReEncryptFrom", "kms:ReEncryptTo"}
     used = {name: example.allowed(name)[key] for name in FUNCTIONS}
-    assert used == {"consumer": write, "sweeper": write}
+    assert used == {"consumer": write, "sweeper": write, "widget": read}
     roles = {name[:-8]: name for name in example.of("AWS::IAM::Role")}
     assert example.granted(roles["Loader"]) == {example.queue()[0]: {"sqs:SendMessage"}, key: send}
     rights = {table: READ, f"{table}/index/due": {"dynamodb:Query"}, key: read}
@@ -303,4 +302,4 @@ def test_the_functions_are_in_the_network_and_reach_the_services(example):
     addresses = ("Assign", "Unassign"), "ec2:{}PrivateIpAddresses"
     joining = {form.format(n) for names, form in (interface, describe, addresses) for n in names}
     x_ray = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
-    assert example.allowed("sweeper")["*"] == joining | x_ray
+    assert example.allowed("widget")["*"] == joining | x_ray

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from xorack.core.event import event_detail
 from xorack.core.hashing import xxh64_long
 from xorack.core.message import parse
-from xorack.core.peeling import peel
 from xorack.core.request import Request
 from xorack.core.stamp import plain, traced, xor
 from xorack.core.transitions import Limits, apply
@@ -87,27 +86,6 @@ def test_a_fail_anywhere_before_the_end_fails_the_chain(requests, data):
     order = data.draw(st.permutations([*before, Request.fail("t", "fail", "why")]))
     chain = end([*split(data.draw, order), [last]])
     assert (chain.status, chain.reason) == ("failed", "why")
-
-
-@given(st.lists(st.binary(min_size=5, max_size=5), min_size=2))
-def test_xor_is_commutative_and_its_own_inverse(stamps):
-    folded = xor(*stamps)
-    assert folded == xor(*reversed(stamps))
-    assert xor(folded, *stamps).acked
-
-
-@given(st.sets(UNITS, max_size=40))
-def test_peel_is_sound(ids):
-    outstanding = peel(xor(bytes(648), bytes(648), *map(traced, ids)))
-    if outstanding.complete:
-        assert outstanding.ids == ids
-    assert outstanding.ids <= ids
-    assert outstanding.complete or len(ids) > 6
-
-
-@given(st.binary(min_size=648, max_size=648))
-def test_peel_ends_on_any_bytes(residual):
-    peel(residual)
 
 
 @given(st.text() | JSON.map(json.dumps))

@@ -96,6 +96,7 @@ def test_a_table_with_evidence_names_rows_by_what_it_shares_with_them(started):
         audit.missing_rows(started.read(), by=["order", "line"])
 
 
+@pytest.mark.slow
 def test_what_cannot_be_named_has_candidates(started):
     """Of the 120 lines of an order, 24 are lost: more than one XOR tells."""
     lost = "order = 6 AND sku = 'sku 0' OR order = 3 AND line < 4"

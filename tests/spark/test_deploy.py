@@ -9,7 +9,6 @@ import shlex
 import shutil
 import sys
 import venv
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,6 @@ from tests.spark.helpers import ROOT, Acker, block_with, code_blocks, run_proces
 pytestmark = pytest.mark.spark
 
 DOC = (ROOT / "docs" / "spark-deploy.md").read_text(encoding="utf-8")
-PACKED = ("Makefile", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "xorack",
-          "lambda_src", "infra", "cdk.json")  # fmt: skip
 NAMES = {
     "ACCOUNT": "123456789012",
     "APPLICATION": "00f1example",
@@ -160,32 +157,6 @@ def test_spark_3_5_leaves_out_test_files_that_exist():
 # -- the job, with spark-submit --------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Build the wheel by `make wheel` in a copy of the sources that has an old build."""
-    source = tmp_path_factory.mktemp("source")
-    for name in PACKED:
-        if (ROOT / name).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / name, source / name, ignore=ignored)
-        else:
-            shutil.copy(ROOT / name, source / name)
-    old = source / "build" / "lib" / "xorack" / "gone.py"
-    old.parent.mkdir(parents=True)
-    old.touch()
-    make = ["make", "--no-print-directory", "--old-file=venv", "wheel", f"PY={sys.executable}"]
-    kept = {name: held for name, held in os.environ.items() if not name.startswith("M")}
-    return source / run_process(make, cwd=source, env=kept).stdout.split()[-1]
-
-
-@pytest.mark.slow
-def test_the_wheel_has_the_current_modules(wheel):
-    assert re.fullmatch(r"xorack-[\d.]+-py3-none-any\.whl", wheel.name)
-    names = zipfile.ZipFile(wheel).namelist()
-    assert "xorack/spark/tracking.py" in names
-    assert "xorack/gone.py" not in names
-
-
 def python_with(folder, *packages):
     """Make a Python that has only these packages, like a platform's."""
     venv.create(folder, symlinks=True)
@@ -238,10 +209,11 @@ lines.start("s3://BUCKET/lines")
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_job_runs_with_the_wheel(wheel, queue, tmp_path):
+def test_the_job_runs_with_the_package_in_a_zip(queue, tmp_path):
+    """A wheel is such a zip: tests/infrastructure/test_wheel.py."""
     jobs = tmp_path / "jobs"
     jobs.mkdir()
-    shutil.copy(wheel, jobs / "xorack.zip")
+    shutil.make_archive(jobs / "xorack", "zip", ROOT, "xorack")
     script = block("python", "builder.getOrCreate").replace("rows = ", f"{START}rows = ")
     script = script.replace("https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE", queue.queue_url)
     (jobs / "bill.py").write_text(script.replace("s3://BUCKET", str(tmp_path)))
@@ -269,7 +241,6 @@ def test_a_connect_session_gets_the_package(connect):
     exec(block("python", "builder.remote").replace(remote, "session"), {"session": connect})
 
     def path(batches):
-        import sys
 
         import pyarrow
 

@@ -240,6 +240,7 @@ def test_the_first_rows_show_each_changed_column(frame):
     assert found == [(1, ["name"]), (2, ["name"]), (8, ["name", "price"])]
 
 
+@pytest.mark.slow
 def test_other_names_of_a_key(frame):
     left = frame([(1, 2, 3)], "id int, a int, other int")
     right = frame([(1, 3, 4)], "number int, a int, id int")
@@ -249,6 +250,7 @@ def test_other_names_of_a_key(frame):
         assert (d.counts.missing, d.counts.extra, d.counts.changed) == (1, 1, 0)
 
 
+@pytest.mark.slow
 @EACH_SESSION
 def test_tolerance(frame):
     """That of integers and decimals is exact."""
@@ -278,7 +280,6 @@ def test_tolerance(frame):
         assert d.counts.equal == 2
 
 
-@pytest.mark.slow
 def test_pairs_within_a_tolerance(frame):
     """The columns without tolerance say first which rows of a key belong together."""
     left = frame([(1, "a", 2.0), (1, "b", 1.0)], "id int, name string, x double")

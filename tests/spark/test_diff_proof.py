@@ -136,7 +136,8 @@ def test_tolerance(spark, schema, seed):
     prove(spark, schema, Cases(schema, seed, cases=100, unique=True), tolerance=0.5)
 
 
-@pytest.mark.parametrize("cases", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("cases", [2_000, 10_000])
 def test_damage_of_a_large_table(spark, cases):
     """Few rows differ, so that the rows of few buckets are read again."""
     prove(spark, MIXED, Cases(MIXED, seed=cases, cases=cases, damaged=8 / cases))

@@ -139,6 +139,7 @@ def test_why(on_both, name):
     assert [one.sentence for one in why.values()] == ([sentence] if sentence else [])
 
 
+@pytest.mark.slow
 def test_changes(on_both):
     changed = with_changes(lambda _: True, **{name: of for name, (of, _) in CHANGES.items()})
     _, changes = on_both(changed)

@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import count, repair
+from pipeline import count, repair, stream
 from pipeline.data import read
 from pipeline.scan import file_id
 from tests.spark.helpers import (
@@ -115,9 +115,15 @@ def repair_lost_words(split, queue, tmp_path):
     return Acker(), again, repair, tmp_path / "n" / "counts"
 
 
+def stream_files(split, queue, tmp_path):
+    options = ["--available-now", f"--files={tmp_path / 'db'}", f"--out={tmp_path / 'out'}"]
+    job = partial(run_main, stream, queue, "s1", tmp_path / "records", *options)
+    return Acker(), job, stream, tmp_path / "out" / "counts" / "batch=0"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [delete_a_row, copy_part])
-@pytest.mark.parametrize("prepare", [count_again, repair_lost_words])
+@pytest.mark.parametrize("prepare", [count_again, repair_lost_words, stream_files])
 def test_counts_that_are_damaged(
     spark, split, queue, tmp_path, capfd, monkeypatch, prepare, damage
 ):

@@ -1,16 +1,31 @@
-"""The guide's streams: killed between sending and committing, and started again."""
+"""The streaming word count: killed between sending and committing, stopped, started again."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 
-from tests.spark.helpers import ROOT, Acker, block_with, code_blocks, duplicates_in, run_process
+from pipeline import stream
+from tests.spark.helpers import (
+    ROOT,
+    Acker,
+    apply,
+    chains_in,
+    count_words,
+    duplicates_in,
+    run_main,
+    run_process,
+    totals,
+    write_files,
+)
+from tests.support.plain_words import counted
 from tests.support.queue_server import requests_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -19,10 +34,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 RUN = """
 import os, signal, sys
 from collections import Counter
-from pipeline.session import session
-from pyspark.sql import functions as F
-from xorack.spark import TrackedRows, Tracking
-queue_url, arriving, guide = sys.argv[1:]
+from pipeline import stream
+from xorack.spark import TrackedRows
 sent = Counter()
 def dying(step):
     real = getattr(TrackedRows, step)
@@ -35,59 +48,182 @@ def dying(step):
     setattr(TrackedRows, step, send)
 dying("start")
 dying("finish")
-spark = session("stream")
-schema = "file string, line long, sku string, amount long"
-files = spark.readStream.schema(schema).option("maxFilesPerTrigger", 3).json(arriving)
-exec(compile(open(guide).read(), guide, "exec"))
+sys.exit(stream.main(sys.argv[1:]))
 """
 
 
 @pytest.fixture
-def run(queue, tmp_path):
-    """Run the guide's streams to their end, on files that have arrived."""
-    page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
-    guide = tmp_path / "guide.py"
-    block = block_with(code_blocks(page, "python"), "def bill(batch, batch_id)")
-    guide.write_text(block.replace("s3://bucket", str(tmp_path)))
-    arriving = tmp_path / "arriving"
-    arriving.mkdir()
-
-    def run(files=(), status=0, die_after=""):
-        for name, skus in dict(files).items():
-            rows = [
-                {"file": name, "line": line, "sku": sku, "amount": line + 1}
-                for line, sku in enumerate(skus.split())
-            ]
-            text = "".join(f"{json.dumps(row)}\n" for row in rows)
-            (tmp_path / name).write_text(text)
-            (tmp_path / name).rename(arriving / name)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "DIE_AFTER": die_after}
-        command = [sys.executable, "-c", RUN, queue.queue_url, str(arriving), str(guide)]
-        run_process(command, env=environment, status=status)
-
-    return run
+def files(tmp_path):
+    """Make a folder of arriving files; the output is beside it."""
+    (tmp_path / "arriving").mkdir()
+    return tmp_path / "arriving"
 
 
-def test_every_chain_is_acked_once_although_the_process_is_killed_twice(
-    spark, queue, run, tmp_path
-):
-    first = {f"a{n}.json": "rope lamp " * (n + 1) for n in range(5)}
-    later = {f"b{n}.json": "oil " * (n + 1) for n in range(4)}
-    run(first, -signal.SIGKILL, "start:1")
-    run(later, -signal.SIGKILL, "finish:1")
-    run()
+def command(queue, files, *more, run_id="r", die_after=None):
+    """Return a command line and options for `subprocess`."""
+    words = [sys.executable, "-c", RUN, "--files", str(files), "--out", str(files.parent / "out")]
+    words += ["--queue-url", queue.queue_url, "--run-id", run_id, "--files-per-batch", "3", *more]
+    words += ["--records", str(files.parent / "records")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DIE_AFTER": die_after or ""}
+    return words, {"cwd": ROOT, "env": environment}
+
+
+def run(queue, files, *more, status=0, **options):
+    """Run the streams to their end; return what they wrote on stderr."""
+    words, how = command(queue, files, *more, **options)
+    return run_process(words, **how, status=status).stderr
+
+
+def put(files, texts):
+    write_files(files.parent, texts)
+    for name in texts:
+        (files.parent / name).rename(files / name)
+
+
+def counted_in(spark, files):
+    batches = spark.read.parquet(str(files.parent / "out" / "counts"))
+    return Counter(dict(batches.groupBy("word").sum("count").collect()))
+
+
+def test_every_chain_is_acked_once_although_the_process_is_killed_twice(spark, queue, files):
+    first = {f"a{n}.txt": f"one two Two {'three ' * n}" for n in range(5)}
+    later = {f"b{n}.txt": f"four FIVE {'six ' * n}" for n in range(4)} | {"wordless.txt": " \n-"}
+    put(files, {**first, "bad.txt": b"caf\xe9 au lait"})
+    run(queue, files, "--available-now", die_after="start:1", status=-signal.SIGKILL)
+    put(files, {**later, "empty.txt": ""})  # Spark skips empty files: no chain
+    run(queue, files, "--available-now", die_after="finish:1", status=-signal.SIGKILL)
+    run(queue, files, "--available-now")
     before = list(queue.bodies)
-    run()  # nothing new: nothing is sent
+    run(queue, files, "--available-now")  # nothing new: nothing is sent
     assert queue.bodies == before
+
     assert duplicates_in(queue.bodies) > 0  # both kills repeated a batch
-    creates = {r.tag for r in requests_in(queue.bodies) if r.op == "create"}
-    assert len(creates) == len(first) + len(later)
+    distinct = {(r.tag, r.id): r for r in requests_in(queue.bodies)}
+    assert Counter(r.op for r in distinct.values()) == {
+        "create": len(first) + len(later) + 1,
+        "fail": 1,
+        "stamp": len(first) + len(later),
+    }
     acker = Acker(queue.bodies)
-    assert acker.statuses() == {"acked": len(creates)}
-    assert len(acker.bus.events) == len(creates)
-    bills = spark.read.parquet(str(tmp_path / "stream" / "bills")).groupBy("sku").sum("amount")
-    expected: Counter[str] = Counter()
-    for skus in (*first.values(), *later.values()):
-        for line, sku in enumerate(skus.split()):
-            expected[sku] += line + 1
-    assert dict(bills.collect()) == expected
+    assert acker.statuses() == {"acked": len(first) + len(later), "failed": 1}
+    assert len(acker.bus.events) == len(first) + len(later) + 1
+    failed = [event for event in acker.bus.events if event["status"] == "failed"]
+    assert [event["tag"] for event in failed] == ["r/file/bad.txt"]
+    assert counted_in(spark, files) == count_words([*first.values(), *later.values()])
+
+
+@contextmanager
+def running(queue, files, log, **options):
+    """Run the streams in the background; kill them at the end."""
+    words, how = command(queue, files, "--every", "0.2", **options)
+    with (
+        log.open("w") as file,
+        subprocess.Popen(words, **how, stdout=file, stderr=subprocess.STDOUT) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(process, log, holds):
+    """Wait for a condition while the process runs."""
+    deadline = time.monotonic() + 300
+    while not holds():
+        assert process.poll() is None, log.read_text()[-4000:]
+        assert time.monotonic() < deadline, log.read_text()[-4000:]
+        time.sleep(0.2)
+
+
+def uncommitted(files):
+    """Return the batches that each query began and did not commit."""
+
+    def batches(name, kind):
+        found = (files.parent / "out" / "checkpoints" / name / kind).iterdir()
+        return {path.name for path in found if not path.name.startswith(".")}
+
+    queries = ("words", "starts", "counts")
+    return {name: batches(name, "offsets") - batches(name, "commits") for name in queries}
+
+
+def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functions, files):
+    log, old = files.parent / "log", files.parent / "old.txt"
+    first = {f"a{n}.txt": f"one two {'three ' * n}" for n in range(3)}
+    put(files, first)
+    with running(queue, files, log) as process:
+        until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 3})
+        # While it runs: an unreadable file, and one that is older than all others.
+        put(files, {"bad.txt": b"caf\xe9 au lait"})
+        old.write_text("four")
+        os.utime(old, (86_400, 86_400))
+        old.rename(files / "old.txt")
+        until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 4, "failed": 1})
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 0, log.read_text()[-4000:]
+    assert " batches, " in log.read_text()
+    assert uncommitted(files) == {"words": set(), "starts": set(), "counts": set()}
+    assert duplicates_in(queue.bodies) == 0
+
+    # Another run id would give other request ids, and repeated requests would count twice.
+    errors = run(queue, files, run_id="another", status=1)
+    assert "exists already, from the run 'r'" in errors
+
+    # Killed right after it sent, in each query that sends; then interrupted by Ctrl-C.
+    before = list(queue.bodies)
+    for step, query, name in (("start", "starts", "b0.txt"), ("finish", "counts", "b1.txt")):
+        put(files, {name: "five Six five"})
+        with running(queue, files, log, die_after=f"{step}:1") as process:
+            assert process.wait(300) == -signal.SIGKILL, log.read_text()[-4000:]
+        assert uncommitted(files)[query]
+    assert len(queue.bodies) > len(before)
+    with running(queue, files, log) as process:
+        until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 6, "failed": 1})
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 0, log.read_text()[-4000:]
+    assert duplicates_in(queue.bodies) > 0
+
+    # The table, after SQS delivered everything once, and again after a second time.
+    texts = first | {"old.txt": "four"} | dict.fromkeys(["b0.txt", "b1.txt"], "five Six five")
+    expected = {
+        f"r/file/{name}": ("acked", *[counted(text).total()] * 2) for name, text in texts.items()
+    }
+    for expected_events in (dict.fromkeys([*expected, "r/file/bad.txt"], 1), {}):
+        apply(functions, queue.bodies)
+        table = totals(chains_in(functions.aws))
+        assert table.pop("r/file/bad.txt")[0] == "failed"
+        assert table == expected
+        events = functions.aws.events()
+        assert Counter(event["detail"]["tag"] for event in events) == expected_events
+    assert functions.aws.dead_letters() == []
+    assert counted_in(spark, files) == count_words(texts.values())
+
+
+def test_a_failing_query_stops_the_others(queue, files):
+    put(files, {"a.txt": "one two"})
+    queue.refuse = lambda count: True
+    errors = run(queue, files, "--every", "0.2", status=1)
+    # Java prints warnings of its own, which differ from version to version.
+    (line,) = [line for line in errors.splitlines() if not line.startswith("WARNING: ")]
+    assert line.startswith(f"stream: queue {queue.queue_url}: 1 messages not sent")
+    assert "not you" in line
+    queue.refuse = lambda count: False
+    run(queue, files, "--available-now")
+    assert Acker(queue.bodies).statuses() == {"acked": 1}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--every", "-1"], "--every must be 0 seconds or more, not -1"),
+        (["--every", "nan"], "--every must be 0 seconds or more, not nan"),
+        (["--files-per-batch", "0"], "option 'maxFilesPerTrigger', must be a positive integer"),
+        (["--run-id", ""], "stream: --run-id: ''"),
+        (["--region", "moon"], "stream: --region: 'moon'"),
+    ],
+)
+def test_invalid_arguments_are_named(spark, more, message, queue, tmp_path, capsys):
+    here = ["--files", tmp_path, "--out", tmp_path / "out", *more]
+    assert run_main(stream, queue, "r", tmp_path / "records", *here) == 1
+    printed, errors = capsys.readouterr()
+    assert message in errors
+    assert (printed, errors.count("\n")) == ("", 1)

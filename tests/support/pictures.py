@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlencode
 
@@ -28,8 +27,15 @@ from xorack.aws.item import encode
 from xorack.core.chain import Chain
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.stamp import TRACED_LENGTH, traced, xor
+from xorack.ops.redrive import Redrive
+from xorack.ops.snapshot import Snapshot
+from xorack.ops.status import ChainStatus
+from xorack.web.dead_letter_page import render_survey
+from xorack.web.widget import Theme, render
 
 TARGET = Path(__file__).parents[2] / "docs" / "images"
+NOW = 1_772_442_000_000  # 2026-03-02, nine in the morning
+_BACKGROUNDS = {"light": "#ffffff", "dark": "#161d26"}
 
 # tag, units started, finished, minutes of age, minutes until the deadline, seconds since the last
 # stamp, units outstanding in the stamp (60: too many to name)
@@ -40,24 +46,50 @@ _CHAINS = (
     ("warehouse/2026-03-01/clicks-00002.parquet", 1_198_040, 871_411, 219, 21, 1, 60),
     ("corpus/Melville, Herman/Moby-Dick; or, The Whale.txt", 218_619, 218_611, 96, 144, 12, 8),
     ("corpus/Austen, Jane/Pride and Prejudice.txt", 126_044, 97_120, 95, 145, 2, 60),
+    ("corpus/Кафка, Франц/Der Prozess <2. Auflage>.txt", 84_309, 12_004, 94, 146, 2, 60),
+    ("invoices/2026/03/INV-884120.pdf", 34, 31, 12, 228, 5, 3),
+    ("invoices/2026/03/INV-884121.pdf", 12, 0, 11, 229, 300, 12),
+    ("billing/retry/9f31", 3, 0, 7, 233, 410, 3),
+    ("sensors/lisbon/2026-03-02T08", 0, 0, 4, 236, 9, 2),  # its senders report no counts
 )
+_PENDING = "billing/retry/9f31"
+
+
+def sample(now: int = NOW) -> Snapshot:
+    """Return example chains as the widget would read them at a time in milliseconds."""
+    chance = random.Random(7)
+    statuses = [ChainStatus(_chain(chance, now, *example), now) for example in _CHAINS]
+    statuses.sort(key=lambda status: status.deadline or 0)
+    return Snapshot(now, tuple(statuses), event_pending=1, more=True)
 
 
 def _chain(chance: random.Random, now: int, tag: str, *numbers: float) -> Chain:
     started, finished, age, left, quiet, outstanding = numbers
     units = [chance.getrandbits(64) | 1 for _ in range(int(outstanding))]
     first_seen_at = now - round(age * 60_000)
+    pending = tag == _PENDING
     return Chain(
         tag,
         xor(bytes(TRACED_LENGTH), *map(traced, units)),
-        "open",
+        "pending" if pending else "open",
         started=int(started),
         finished=int(finished),
         version=1,
         first_seen_at=first_seen_at,
-        created_at=first_seen_at,
+        created_at=None if pending else first_seen_at,
         last_stamp_at=now - round(quiet * 1000),
-        deadline=now + round(left * 60_000),
+        **{"pending_deadline" if pending else "deadline": now + round(left * 60_000)},
+    )
+
+
+def page(widget: str, theme: Theme = "light", width: int | None = None) -> str:
+    """Put the widget's HTML into a page like CloudWatch's; the width is in pixels."""
+    box = "" if width is None else f"width:{width}px;"
+    return (
+        '<!doctype html><meta charset="utf-8"><style>body{margin:0;padding:16px 20px;'
+        f"background:{_BACKGROUNDS[theme]};"
+        'font-family:"Amazon Ember","Helvetica Neue",Roboto,Arial,sans-serif}</style>'
+        f'<div id="widget" style="{box}">{widget}</div>'
     )
 
 
@@ -73,8 +105,7 @@ def example() -> Iterator[Resources]:
     with locked_aws() as started:
         aws = create_resources(started)
         now = milliseconds()
-        chance = random.Random(7)
-        chains = [_chain(chance, now, *example) for example in _CHAINS]
+        chains = [status.chain for status in sample(now).chains[:6]]
         chains += [_ended_chain(status, name, now - ago * 61_000) for status, name, ago in _ENDED]
         for chain in chains:
             item = encode(replace(chain, due_at=chain.effective_deadline), aws.partition_key, 10**9)
@@ -106,13 +137,16 @@ def _ended_chain(status: str, name: str, ended_at: int) -> Chain:
     )
 
 
-def take(browser: Browser, name: str, shown: str, height: int, scheme: Any = "light") -> None:
-    """Take a picture of an address, its last message open."""
+def take(browser: Browser, name: str, shown: str, height: int, scheme: Theme = "light") -> None:
+    """Take a picture of HTML or of an address, its last message open."""
     viewport = {"width": 1260, "height": height}
     opened = browser.new_page(viewport=viewport, device_scale_factor=2, color_scheme=scheme)
-    opened.goto(shown)
-    opened.wait_for_selector("#connection:text('·')")
-    for letter in opened.locator("main>details:last-of-type").all():
+    if shown.startswith("http://"):
+        opened.goto(shown)
+        opened.wait_for_selector("#connection:text('·')")
+    else:
+        opened.set_content(shown)
+    for letter in opened.locator(":is(main, .xorack)>details:last-of-type").all():
         letter.evaluate("(details) => details.open = true")
     opened.screenshot(path=TARGET / f"{name}.png")
     opened.close()
@@ -120,16 +154,16 @@ def take(browser: Browser, name: str, shown: str, height: int, scheme: Any = "li
 
 def main() -> None:
     """Make the pictures."""
-    with (
-        browser_of() as browser,
-        example() as aws,
-        serving(aws, "stack orders", candidates=_LINES) as server,
-    ):
-        chain = urlencode({"tag": f"{_ORDERS}/18"})
-        take(browser, "web-chains-light", server.url, 860)
-        take(browser, "web-chains-dark", server.url, 860, "dark")
-        take(browser, "web-chain-light", f"{server.url}chain?{chain}", 900)
-        take(browser, "web-dead-letters-light", f"{server.url}dead-letters", 860)
+    with browser_of() as browser, example() as aws:
+        letters = Redrive(aws.dead_letter_queue_url, "", aws.client("sqs")).survey(keep=9)
+        take(browser, "widget-light", page(render(sample())), 745)
+        take(browser, "widget-dead-letters", page(render_survey(letters)), 640)
+        with serving(aws, "stack orders", candidates=_LINES) as server:
+            chain = urlencode({"tag": f"{_ORDERS}/18"})
+            take(browser, "web-chains-light", server.url, 860)
+            take(browser, "web-chains-dark", server.url, 860, "dark")
+            take(browser, "web-chain-light", f"{server.url}chain?{chain}", 900)
+            take(browser, "web-dead-letters-light", f"{server.url}dead-letters", 860)
 
 
 # -- make demo LOSE=3 ------------------------------------------------------------------------------

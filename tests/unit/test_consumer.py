@@ -1,7 +1,6 @@
 """Consumer, outbox and sweeper over fakes."""
 
 import json
-from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -162,18 +161,6 @@ def test_from_messages_to_an_event(world):
         "duration_ms": 1500, "started": 3, "finished": 3, "detail": {"x": 1},
     }  # fmt: skip
     assert not world.store.chains["a"].event_pending
-
-
-def test_duplicates_and_late_requests_change_nothing(world):
-    bodies = [message(create("a")), message(create("b"), finish("a"))]
-    result = world.consume(*bodies, *bodies)
-    assert (result.outcomes["applied"], result.outcomes["duplicate"]) == (3, 3)
-    before = dict(world.store.chains)
-    result = world.consume(*bodies, message(finish("a", 9), Request.fail("a", "f")))
-    assert (result.outcomes["duplicate"], result.outcomes["late"]) == (3, 2)
-    assert (result.failed, world.tags()) == ({}, ["a"])
-    counted = {"version": 3, "repeated": 1, "late": 2, "last_late_at": NOW}
-    assert world.store.chains == {**before, "a": replace(before["a"], **counted)}
 
 
 def test_rejected_requests_are_dead_lettered_and_the_others_apply(world):

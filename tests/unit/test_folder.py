@@ -119,10 +119,12 @@ def test_a_folder_belongs_to_the_run_that_claimed_it(tmp_path):
     claim("--words", place, "r1")
     file = tmp_path / "deep" / "out" / "part.parquet"
     file.write_text("data")
-    claim("--words", f"file://{place}", "r1")
+    claim("--words", f"file://{place}", "r1", keep=True)
+    assert file.exists()
+    claim("--words", place, "r1")
     assert not file.exists()
     with pytest.raises(JobError, match=f"--counts {place} exists already, from the run 'r1'"):
-        claim("--counts", place, "r2")
+        claim("--counts", place, "r2", keep=True)
     file.write_text("data")
     (tmp_path / "deep" / "out" / "_run").unlink()
     with pytest.raises(JobError, match="exists already: give another folder"):

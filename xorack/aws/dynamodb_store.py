@@ -205,8 +205,11 @@ class DynamoDBStore(MarkBuckets):
             ):
                 yield self._tags(page)
 
-    def first_due(self, limit: int, prefix: str = "") -> list[str]:
-        """Return tags of unfinished chains, earliest deadline first, by an index that lags."""
+    def first_due(self, limit: int, prefix: str = "") -> tuple[list[str], bool]:
+        """Return tags of unfinished chains, earliest deadline first, and True if there are more.
+
+        They come from the sparse index, which lags behind the table.
+        """
         names = {"#shard": schema.DUE_SHARD}
         values: Item = {}
         search: dict[str, Any] = {"Limit": limit}
@@ -215,7 +218,7 @@ class DynamoDBStore(MarkBuckets):
             values[":prefix"] = {"S": prefix}
             search = {"Limit": _SEARCH_PAGE, "FilterExpression": "begins_with(#key, :prefix)"}
 
-        def read(shard: int) -> list[tuple[int, str]]:
+        def read(shard: int) -> tuple[list[tuple[int, str]], bool]:
             due: list[tuple[int, str]] = []
             for page in self.table.pages(
                 "query",
@@ -228,13 +231,13 @@ class DynamoDBStore(MarkBuckets):
                 times = [int(item[schema.DUE_AT]["N"]) for item in page["Items"]]
                 due += zip(times, self._tags(page), strict=True)
                 if len(due) >= limit:
-                    break
-            return due
+                    return due, "LastEvaluatedKey" in page
+            return due, False
 
         with ThreadPoolExecutor(_READERS) as readers:
-            shards = readers.map(read, range(schema.DUE_SHARDS))
-        due = sorted(entry for entries in shards for entry in entries)
-        return [tag for _, tag in due[:limit]]
+            shards = list(readers.map(read, range(schema.DUE_SHARDS)))
+        due = sorted(entry for entries, _ in shards for entry in entries)
+        return [tag for _, tag in due[:limit]], len(due) > limit or any(more for _, more in shards)
 
     def scan(
         self,

@@ -27,7 +27,13 @@ from xorack.aws.schema import SHOWN
 from xorack.cdk.alarms import create_alarms
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents, name_for
-from xorack.cdk.functions import Network, Resources, create_consumer, create_sweeper
+from xorack.cdk.functions import (
+    Network,
+    Resources,
+    create_consumer,
+    create_sweeper,
+    create_widget,
+)
 from xorack.cdk.permissions import (
     READ_WITH_KEY,
     SEND_WITH_KEY,
@@ -51,7 +57,19 @@ _ROLLBACK_ALARMS = ("EventsPending", "SweepProblems")
 class AckerProps(TypedDict, total=False):
     """Arguments of `Acker`; without one, the acker takes a default or creates the resource.
 
-    docs/own-stack.md#your-own-resources says what each takes.
+    Attributes:
+        settings: Settings of the acker.
+        table: Your table of chains, for nothing else, with its key, its index of deadlines and its
+            TTL attribute complete; or an imported one, which the functions check.
+        queue: Your standard queue of requests, for nothing else.
+        dead_letters: Your queue of rejected requests; by default the one that `queue` names.
+        bus: Your bus for the chains' events.
+        encryption_key: Your key for the table, the queues that the acker creates, and the
+            functions' logs and environments. A key of this app lets CloudWatch Logs use it; the
+            policy of an imported key must.
+        alarm_topic: Your topic for alarms, as in `Settings.alarm_topic_arn`. A topic of this app
+            and its key let the account's alarms use them; the policies of an imported one must.
+        network: Your VPC for the functions.
     """
 
     settings: Settings | None
@@ -84,6 +102,7 @@ class Acker(Construct):
         events: The bus (`events.bus`), and rules on it (`events.rule`).
         consumer: The function that applies requests.
         sweeper: The function that times chains out.
+        widget: The function that shows unfinished chains on the dashboard; None without one.
         alarms: The alarms, by construct id; with `monitoring="full"` two of them are composites.
         dashboard: The dashboard; None without one.
 
@@ -141,10 +160,12 @@ class Acker(Construct):
             rollback = [self.alarms[name] for name in _ROLLBACK_ALARMS if name in self.alarms]
             aliases = {"Consumer": consumer, "Sweeper": sweeper}
             create_canaries(Construct(self, "Rollout"), resources, aliases, rollback)
-        self.dashboard = None
+        self.widget = self.dashboard = None
         if settings.monitoring == "full":
+            widget = create_widget(Construct(self, "Widget"), resources)
+            self.widget = widget.lambda_
             self.dashboard = create_dashboard(
-                monitoring, resources, functions, self.alarms.values()
+                monitoring, resources, functions, self.alarms.values(), widget
             )
         logs = [one for one in self.node.find_all() if isinstance(one, aws_logs.LogGroup)]
         create_queries(Construct(self, "Queries"), resources.service, logs)

@@ -7,6 +7,7 @@ they import, and the packages from where they are installed. ADR 10 in docs/adr/
 from __future__ import annotations
 
 import atexit
+import hashlib
 import shutil
 import tempfile
 from functools import lru_cache
@@ -20,14 +21,25 @@ _LIBRARY: Final = Path(__file__).resolve().parents[1]
 _IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # see setup.py
 CHECKOUT: Final = (
     "lambda_src/*.py", "xorack/*.py",
-    *(f"xorack/{folder}/*.py" for folder in ("acker", "aws", "core")),
+    *(f"xorack/{folder}/*.py" for folder in ("acker", "aws", "core", "ops", "web")),
 )  # fmt: skip
 """The handlers, and the folders of the library that they import. A change elsewhere, such as in the
 command line, is no new code for Lambda."""
 _PACKAGES: Final = {
-    "aws-lambda-powertools": "3.37.0", "jmespath": "1.1.0", "typing_extensions": "4.16.0",
-}  # fmt: skip
-"""The version of each package, all of them pure Python; the lock file has their hashes."""
+    "aws-lambda-powertools": (
+        "3.37.0",
+        "52f22860a5df3a9244495cbb58b27a6eb45ed06fa19fdd6deb99cd76637cf642",
+    ),
+    "jmespath": (
+        "1.1.0",
+        "49574ef7208b76ee829e256924dbb01dd819c5baf52deb03ce39784c5095a837",
+    ),
+    "typing_extensions": (
+        "4.16.0",
+        "e194639b5f3a24dc8176f5c2ac4269dc6c69b7c5929f0f20f43cb3a57cb7f3f6",
+    ),
+}
+"""Version and SHA-256 of the copied files of each package, all of them pure Python."""
 _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 MB of JavaScript
 
 
@@ -56,20 +68,30 @@ def assemble_code() -> Path:
 
 def _copy_package(name: str, folder: Path) -> None:
     """Copy an installed package with its licence, and check that it is the release."""
+    version, expected = _PACKAGES[name]
     try:
         installed = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         raise _package_error(name, f"{name} is not installed") from None
-    if installed.version != _PACKAGES[name]:
+    if installed.version != version:
         raise _package_error(name, f"{name} {installed.version} is installed")
-    for path in filter(_is_copied, installed.files or ()):
+    digest = hashlib.sha256()
+    for path in sorted(installed.files or (), key=str):
+        source = Path(path.locate())
+        if not (_is_copied(path) and source.is_file()):
+            continue
+        content = source.read_bytes()
+        digest.update(f"{path} {len(content)} ".encode() + content)
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path.locate(), target)
+        target.write_bytes(content)
+    if digest.hexdigest() != expected:
+        found = f"{name} {version} has the SHA-256 {digest.hexdigest()}"
+        raise _package_error(name, f"{found}, expected {expected}")
 
 
 def _package_error(name: str, problem: str) -> StateError:
-    needed = f"{name}=={_PACKAGES[name]}"
+    needed = f"{name}=={_PACKAGES[name][0]}"
     command = f"pip install --force-reinstall --no-deps '{needed}'"
     return StateError(f"{problem}: the functions' code needs {needed}: {command}")
 

@@ -1,4 +1,4 @@
-"""The dashboard, as a table: health, latency, work, functions, table."""
+"""The dashboard, as a table: health, unfinished chains, latency, work, functions, table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def create_dashboard(
     resources: Resources,
     functions: Mapping[str, aws_lambda.IFunction],
     alarms: Iterable[aws_cloudwatch.IAlarm],
+    widget: aws_lambda.IFunction,
 ) -> aws_cloudwatch.Dashboard:
+    """Create the dashboard; `widget` shows unfinished chains on it."""
     metric, settings = resources.metric, resources.settings
     consumer, sweeper = functions["Consumer"], functions["Sweeper"]
     created = metric(Metric.CHAINS_CREATED, "created")
@@ -98,13 +100,24 @@ def create_dashboard(
             title="Waiting now", metrics=[oldest, dead_letters, pending], width=7, height=5
         ),
     ]
+    unfinished = aws_cloudwatch.CustomWidget(
+        title="What is stuck? Unfinished chains, the earliest deadline first",
+        function_arn=widget.function_arn,
+        params={"limit": 20},
+        width=_WIDTH,
+        height=10,
+        update_on_refresh=True,
+        update_on_resize=False,
+        update_on_time_range_change=False,
+    )
+    graphs = ([_graph(_WIDTH // len(row), *of) for of in row] for row in rows)
     return aws_cloudwatch.Dashboard(
         scope,
         "Dashboard",
         # The dashboards of all regions share one list.
         dashboard_name=Fn.join("-", [resources.service, Aws.REGION]),
         default_interval=Duration.hours(3),
-        widgets=[health, *([_graph(_WIDTH // len(row), *of) for of in row] for row in rows)],
+        widgets=[health, [unfinished], *graphs],
     )
 
 

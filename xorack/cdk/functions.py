@@ -1,4 +1,4 @@
-"""The functions: consumer, sweeper, and the frame of both."""
+"""The functions: consumer, sweeper, widget, and the frame of all."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ _ARCHITECTURES: Final = {
 }
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
 _RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
+_WIDGET_TIMEOUT_SECONDS: Final = 15
 _ALIAS: Final = "live"
 """The alias of each function's version that runs."""
 # Lambda joins the network with the function's role.
@@ -178,6 +179,7 @@ def create_function(
             "RETENTION_SECONDS": str(settings.retention_seconds),
             "POWERTOOLS_SERVICE_NAME": resources.service,
             "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
+            **({"TRACING": "true"} if settings.tracing else {}),
             **quiet,
         },
         vpc=network.vpc if network else None,
@@ -262,6 +264,31 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Alias:
         targets=[aws_events_targets.LambdaFunction(alias, **retries)],
     )
     return alias
+
+
+def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Alias:
+    """Create the function behind the dashboard's custom widget; it only reads.
+
+    CloudWatch invokes its alias with the rights of the dashboard's user, who needs
+    `lambda:InvokeFunction` on that.
+    """
+    table, dead_letters = resources.table, resources.dead_letters
+    function = create_function(
+        scope,
+        resources,
+        name="widget",
+        description="Shows unfinished chains and dead-lettered messages on the dashboard",
+        timeout_seconds=_WIDGET_TIMEOUT_SECONDS,
+        statements=[
+            allow(index_arn(table), "dynamodb:Query"),
+            allow(table.table_arn, *_READ),
+            allow(dead_letters.queue_arn, "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
+            *allow_key(table.encryption_key, *READ_WITH_KEY),
+            *allow_key(dead_letters.encryption_master_key, *READ_WITH_KEY),
+        ],
+    )
+    function.add_environment("DEAD_LETTER_QUEUE_URL", dead_letters.queue_url)
+    return function.add_alias(_ALIAS)
 
 
 def _check(table: aws_dynamodb.ITable) -> tuple[str, ...]:

@@ -71,7 +71,69 @@ def _is_key_name(name: str) -> bool:
 class Settings:
     """Settings of one acker; the defaults suit a production stack.
 
-    docs/operations.md#settings says what each is for, and the effect of a change.
+    Attributes:
+        table_name: Name of an existing table of this account and region; by default the acker
+            creates one.
+        partition_key: Name of the table's partition key.
+        function_timeout_seconds: Timeout of the consumer. The queue's visibility timeout follows.
+            No write starts in its last 19 seconds (of 10 seconds, in the last 6): they are for
+            events, dead letters and the response.
+        sweeper_timeout_seconds: Timeout of the sweeper.
+        memory_mb: Memory of each function, at least 512: a batch of 6 MB takes 399. Lambda gives
+            processor time in proportion.
+        batch_size: Maximum number of messages in one invocation of the consumer. One write applies
+            all messages of a chain in a batch, so large batches cost less.
+        batch_window_seconds: Time for which Lambda gathers messages before it invokes the consumer.
+            Batches of more than ten messages need at least one second.
+        max_concurrency: Maximum number of concurrent invocations of the consumer; by default 5,
+            which leaves room for the sweeper in an account of ten. Pollers replace it.
+        min_pollers: Minimum number of provisioned pollers of the queue. They are paid by the hour,
+            and invoke up to ten consumers each. By default there are none, or with `max_pollers`
+            Lambda's two.
+        max_pollers: Maximum number of provisioned pollers; by default Lambda's, 200.
+        sweeper_reserved_concurrency: Concurrent executions that Lambda reserves for the sweeper. It
+            leaves 100 unreserved, so an account needs more than that.
+        warm_read_units: Read units a second that the table takes at once; by default DynamoDB's,
+            12,000. AWS charges for a raise, which cannot be taken back.
+        warm_write_units: Write units a second that the table and the index of deadlines take at
+            once; by default DynamoDB's, 4,000.
+        max_read_units: Read units a second beyond which DynamoDB throttles the table.
+        max_write_units: Write units a second beyond which DynamoDB throttles the table. Messages
+            then wait in the queue.
+        max_receive_count: Attempts before SQS moves a message to the dead-letter queue.
+        queue_retention_days: Time for which the queue keeps a message.
+        dead_letter_retention_days: Time for which the dead-letter queue keeps a message. For failed
+            messages it counts from the first send, so it must be longer than the queue's.
+        resume: Who may wait for a chain's end: `none`; ARNs of state machines (tasks with a task
+            token) and of durable functions (callbacks), separated by commas; or each of the account
+            and region: `step_functions`, `lambda` or `all`. It gives the functions the permission;
+            a request with another kind is rejected. See also `Acker.grant_resume`.
+        default_timeout_seconds: Deadline of a chain whose `create` sets none.
+        pending_timeout_seconds: Time for which a chain waits for its `create`; by default the
+            retention of the queue, since the `create` can arrive until then.
+        retention_days: Time for which a finished chain stays, so that late or redriven messages do
+            not start it again.
+        deletion_protection: DynamoDB rejects deletion of the table.
+        removal_policy: `retain` or `destroy`: what happens to the table, the queues and the logs
+            when the stack is deleted.
+        log_retention_days: Time for which the functions' logs stay.
+        log_level: `DEBUG` or `INFO`, the lowest level that the functions log. A higher level would
+            drop the metrics, which are log lines of level INFO.
+        architecture: `arm64` or `x86_64`.
+        tracing: X-Ray traces the functions and their calls of the table, the bus and the queue.
+        rollout: `all_at_once`, or `canary`: new code gets a tenth of the work for 15 minutes, and
+            the rest if no alarm rings.
+        alarm_topic_arn: SNS topic for alarms; without one, they only show in CloudWatch.
+        failed_chains_threshold: Number of chains that may fail in five minutes without an alarm.
+        queue_age_threshold_seconds: Age of a message above which the queue is behind; by default
+            more than an attempt that is repeated once takes. SQS counts no message that fails for
+            longer than two visibility timeouts: a higher value finds a slow consumer only.
+        monitoring: `full` or `minimal`: all alarms, the functions' metrics and a dashboard; or a
+            few alarms on metrics that AWS emits for nothing.
+        notify_ok: Notify the topic when an alarm ends, too. CloudWatch then also notifies it once
+            of each new alarm, whatever its state.
+        service: Dimension of the metrics that tells ackers of one account and region apart. By
+            default the stack's name, or in a stack of yours the construct's path.
 
     Raises:
         ArgumentError: A value has the wrong type, is out of range, or contradicts another setting.

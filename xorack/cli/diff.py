@@ -8,7 +8,7 @@ import os
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -29,8 +29,6 @@ from xorack.ops.text import printable
 __all__ = ["diff"]
 
 _Command = Callable[..., Any]
-_Phase = Callable[[str], None]
-"""Shows the phase that begins, on a terminal."""
 _LIMIT = re.compile(r"(\d+(?:\.\d+)?)\s*(%|rows?)?")
 _ENCODINGS = ("utf-8", "utf-16", "latin-1")
 _ON_SPARK = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT")
@@ -292,13 +290,12 @@ class _Engines(ExitStack):
         """Compare on the engine that suits, and fetch and write what differs."""
         run = self._on_spark if _on_spark(names, options) else _compare_files
         console = Console(stderr=True)
-        if not screen.can_redraw(console):
-            return run(lambda _: None, names, options)
-        table = f"{name}: " if name else ""
-        with console.status("") as status:
-            return run(lambda text: status.update(Text(printable(table + text))), names, options)
+        text = f"{f'{name}: ' if name else ''}comparing {names[0]} and {names[1]}"
+        waiting = console.status(Text(printable(text)))
+        with waiting if screen.can_redraw(console) else nullcontext():
+            return run(names, options)
 
-    def _on_spark(self, phase: _Phase, names: tuple[str, str], options: dict[str, Any]) -> Result:
+    def _on_spark(self, names: tuple[str, str], options: dict[str, Any]) -> Result:
         from xorack.spark import diff as compare
         from xorack.spark._diff.inputs import open_frames
         from xorack.spark._diff.outputs import check_empty, write_frames
@@ -308,7 +305,6 @@ class _Engines(ExitStack):
             if options[name]:
                 raise ArgumentError(name.replace("_", "-"), problem="is for files, on DuckDB")
         if self._spark is None:
-            phase("starting Spark")
             how = {"remote": options["remote"], "verbose": options["verbose"]}
             session = open_session("xorack diff", input_bytes=bytes_in(*self._inputs), **how)
             self.enter_context(_quiet_pyspark(verbose=options["verbose"]))
@@ -316,23 +312,19 @@ class _Engines(ExitStack):
         (spark, is_local), out = self._spark, options["out"]
         if out is not None:
             check_empty(spark, out, is_local=is_local)
-        phase(f"reading {names[0]} and {names[1]}")
         frames = open_frames(spark, names, _read_options(options), is_local=is_local)
-        phase("comparing")
         given = {name: options[name] for name in ("key", "values", "tolerance")}
         with compare(*frames, **given, ignore=options["ignore"] or ()) as found:
-            phase("fetching the first rows")
             rows = found.first(options["limit"]) if options["limit"] else {}
             why, changes = found.explain(), found.changes()
             if out is not None:
-                phase(f"writing {out}")
                 write_frames(found, out, is_local=is_local)
             has_several = found.counts.duplicate_keys_left or found.counts.duplicate_keys_right
             remarks = [_BY_ORDER] if options["tolerance"] and has_several else []
             return Result(names, found, changes, why, rows, remarks, out)
 
 
-def _compare_files(phase: _Phase, names: tuple[str, str], options: dict[str, Any]) -> Result:
+def _compare_files(names: tuple[str, str], options: dict[str, Any]) -> Result:
     from xorack.compare.engine import diff_files
     from xorack.compare.options import CompareOptions, connect
 
@@ -343,12 +335,10 @@ def _compare_files(phase: _Phase, names: tuple[str, str], options: dict[str, Any
     if out is not None:
         check_out(out)
     with connect(options["memory"]) as con:
-        phase(f"comparing {names[0]} and {names[1]}")
         found = diff_files(con, names, _read_options(options), CompareOptions(**given))
         rows = found.first() if options["limit"] else {}
         why, changes = found.explain(), found.changes()
         if out is not None:
-            phase(f"writing {out}")
             found.write(out)
         return Result(names, found, changes, why, rows, found.remarks, out)
 

@@ -170,9 +170,6 @@ run_option = functools.partial(click.option, "--run", metavar="RUN", callback=_r
 among_option = functools.partial(click.option, "--among", type=click.File(encoding="utf-8"))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Skip the question.")
-root_option = click.option(
-    "--root", multiple=True, help="A part of the root unit's name.  [default: the tag]"
-)
 queue_option = text_option(
     "--queue", metavar="URL", help="The queue to send to, instead of the stack's."
 )

@@ -13,7 +13,6 @@ from xorack.cli.options import (
     among_option,
     json_option,
     lines_of,
-    root_option,
     run_option,
     with_table,
 )
@@ -29,21 +28,16 @@ _LETTERS = 1_000
 @click.command(epilog="Example: xorack show order/18 --among lines-of-the-order.txt")
 @click.argument("tag")
 @among_option(help="Name the outstanding units: a file of names, one a line; - is stdin.")
-@root_option
 @json_option
 @with_table
-def show(
-    tag: str, among: TextIO | None, root: tuple[str, ...], as_json: bool, target: Target
-) -> None:
+def show(tag: str, among: TextIO | None, as_json: bool, target: Target) -> None:
     """Show the state, detail and outstanding units of a chain.
 
     A unit's id is a hash, so its name is found only among candidates: the names that the steps gave
     to their children. In the file, a line is a name. A JSON list is a path, the name at each level
     below the root: ["page 2", "line 7"].
     """
-    if root and among is None:
-        raise click.UsageError("--root goes with --among")
-    _print(read_status(target.open(), tag), candidates_in(lines_of(among)), root, as_json)
+    _print(read_status(target.open(), tag), candidates_in(lines_of(among)), as_json)
 
 
 @click.command(
@@ -53,14 +47,12 @@ def show(
 @click.argument("tag", required=False)
 @run_option(help="Explain the failed chains of this run, instead of one chain.")
 @among_option(help="Name the outstanding units: a file of names, as for `xorack show`; - is stdin.")
-@root_option
 @json_option
 @with_table
 def explain(
     tag: str | None,
     run: Run | None,
     among: TextIO | None,
-    root: tuple[str, ...],
     as_json: bool,
     target: Target,
 ) -> int:
@@ -75,8 +67,6 @@ def explain(
     """
     if (tag is None) == (run is None):
         raise click.UsageError("Missing TAG or --run" if run is None else "TAG excludes --run")
-    if root and (among is None or run):
-        raise click.UsageError("--root goes with TAG and --among")
     store, candidates = target.open(), list(candidates_in(lines_of(among)))
     if run:
         found = explain_run(store, run, candidates)
@@ -85,19 +75,18 @@ def explain(
         else:
             screen.print_properties(run_facts(found))
         return int(not found["chains"])
-    _print(read_status(store, str(tag)), candidates, root, as_json, _letters(target, str(tag)))
+    _print(read_status(store, str(tag)), candidates, as_json, _letters(target, str(tag)))
     return 0
 
 
 def _print(
     status: ChainStatus,
     candidates: Iterable[Candidate],
-    root: tuple[str, ...],
     as_json: bool,
     letters: list[str] | None = None,
 ) -> None:
     tag, units = status.chain.tag, status.outstanding
-    names = {**status.partitions, **names_in(units, candidates, *(root or (tag,)))}
+    names = {**status.partitions, **names_in(units, candidates, tag)}
     if as_json:
         named = {"outstanding_names": {f"{unit:016x}": names.get(unit) for unit in units}}
         more = {} if letters is None else {"dead_letters": letters}

@@ -118,9 +118,9 @@ def _wait_for_window(
         return _TIMED_OUT
     watcher, left = ChainWatcher(store, tags, 1), give_up - time.monotonic()
     update = poll_to_end(watcher, interval_seconds, lambda _, error: say_retrying(error), left)
-    if not update.chains:
+    if not (update.ended or update.snapshot.chains):
         screen.say(f"{printable(window)} is not open", error=True)
-    for status in update.chains:
+    for status in (*update.ended, *update.snapshot.chains):
         shown = StageWindow(status)
         if as_json:
             screen.print_json({**status.to_json(), "lagging": shown.lagging})

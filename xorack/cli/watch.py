@@ -1,4 +1,4 @@
-"""The command `xorack watch`: a line for each change."""
+"""The command `xorack watch`: a live table on a terminal, elsewhere a line for each change."""
 
 from __future__ import annotations
 
@@ -7,16 +7,27 @@ import functools
 import select
 import sys
 from datetime import datetime, timezone
+from typing import Any
 
 import click
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from xorack.cli import screen
 from xorack.cli.options import Chains, Target, interval_option, json_option, with_run, with_table
-from xorack.cli.wait import exit_status, poll_to_end, print_summary, say_retrying
+from xorack.cli.wait import exit_status, poll_to_end, print_summary, say_retrying, summary
 from xorack.core.event import rfc3339
+from xorack.ops.snapshot import MAX_CHAINS
 from xorack.ops.status import ChainStatus
-from xorack.ops.text import printable
+from xorack.ops.text import plural, printable
 from xorack.ops.watch import ChainWatcher, WatchUpdate
+
+_OTHER_LINES = 4
+"""Lines of the screen that are not chains."""
+_URGENCY_COLOURS = {"ok": "", "soon": "yellow", "late": "red"}
 
 
 @click.command(epilog="Example: xorack watch order/17 order/18 && echo all done")
@@ -24,7 +35,7 @@ from xorack.ops.watch import ChainWatcher, WatchUpdate
 @interval_option
 @click.option(
     "--limit",
-    type=click.IntRange(1, 100),
+    type=click.IntRange(1, MAX_CHAINS),
     default=20,
     help="Maximum number of chains to watch without TAG.",
 )
@@ -33,7 +44,9 @@ from xorack.ops.watch import ChainWatcher, WatchUpdate
 def watch(
     chains: Chains, interval_seconds: float, limit: int, as_json: bool, target: Target
 ) -> int:
-    """Watch the progress of chains: print a line for each change. `xorack web` shows a table.
+    """Watch the progress of chains.
+
+    Draws a live table on a terminal; prints a line for each change elsewhere.
 
     Without TAG: the unfinished chains with the nearest deadlines, until Ctrl-C (exit status 0).
     With TAGs: these chains, until all have ended; the exit status is 1 if one of them failed.
@@ -44,9 +57,8 @@ def watch(
     wait --help`.
     """
     watcher = ChainWatcher(target.open(), chains.tags, limit, chains.run)
-    show = functools.partial(_print_update, set(), as_json)
     try:
-        update = poll_to_end(watcher, interval_seconds, show)
+        update = _watch(watcher, interval_seconds, as_json)
     except KeyboardInterrupt:
         if any(chains):
             raise
@@ -54,6 +66,20 @@ def watch(
     if update.run:
         print_summary(update, as_json=as_json)
     return exit_status(update)
+
+
+def _watch(watcher: ChainWatcher, interval_seconds: float, as_json: bool) -> WatchUpdate:
+    """Poll and draw, or print, until all chains that are watched have ended."""
+    out = screen.console()
+    if as_json or not screen.can_redraw(out):
+        show = functools.partial(_print_update, set(), as_json)
+        return poll_to_end(watcher, interval_seconds, show)
+    with Live(console=out, auto_refresh=False) as live:
+        return poll_to_end(
+            watcher,
+            interval_seconds,
+            lambda update, error: live.update(_draw(update, error, *out.size), refresh=True),
+        )
 
 
 def _print_update(warned: set[str], as_json: bool, update: WatchUpdate, error: str) -> None:
@@ -69,7 +95,7 @@ def _print_update(warned: set[str], as_json: bool, update: WatchUpdate, error: s
         else:
             screen.say(_line(status))
     warnings = dict.fromkeys(update.not_found, "does not exist yet")
-    for invalid in update.invalid:
+    for invalid in update.snapshot.invalid:
         warnings[str(invalid.tag)] = f"cannot be read: {invalid.reason}"
     if update.run and update.counts and not (update.counts.chains or update.done):
         warnings[update.run.name] = "has no chains yet"
@@ -90,10 +116,88 @@ def _reader_is_gone() -> bool:
         return False
 
 
+def _clock(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, timezone.utc).strftime("%H:%M:%SZ")
+
+
 def _line(status: ChainStatus) -> str:
     """Format a change for a log; the tag comes last, since it may hold any characters."""
     cells = screen.cells(status)
-    clock = f"{datetime.fromtimestamp(status.now / 1000, timezone.utc):%H:%M:%SZ}"
-    start = f"{clock}  {cells['STATUS']:<7}  {cells['DONE']:>6}  {cells['UNITS']}"
+    start = f"{_clock(status.now)}  {cells['STATUS']:<7}  {cells['DONE']:>6}  {cells['UNITS']}"
     reason = f": {cells['REASON']}" if cells["REASON"] else ""
     return f"{start}  {cells['TAG']}{reason}"
+
+
+def _draw(update: WatchUpdate, error: str, width: int, height: int) -> Group:
+    chains = [*update.snapshot.chains, *update.ended]
+    room = max(1, height - _OTHER_LINES)
+    parts: list[Text | Table] = [_head(update)]
+    if chains or update.not_found:
+        parts.append(_table(chains[:room], update.not_found, width))
+    if hidden := len(chains[room:]):
+        parts.append(Text(f"and {hidden:,} more: enlarge the terminal", style="dim"))
+    if error:
+        parts.append(Text(f"retrying: {error}", style="red", no_wrap=True))
+    return Group(*parts)
+
+
+def _head(update: WatchUpdate) -> Text:
+    snapshot, ended, absent = update.snapshot, len(update.ended), len(update.not_found)
+    count = len(snapshot.chains)
+    if update.run and update.counts:
+        text = printable(summary(update.counts, update.run))
+    elif update.counts:
+        text = f"{ended} of {count + ended + absent} ended"
+        text += f", {absent} do not exist yet" if absent else ""
+    elif not count:
+        text = "no unfinished chain has a deadline"
+    else:
+        text = plural(count, "unfinished chain")
+        text += f" of {printable(update.run.name)}" if update.run else ""
+        text += " with the earliest deadlines" if snapshot.more else ""
+    head = Text(text, style="bold", no_wrap=True, overflow="ellipsis")
+    if snapshot.event_pending:
+        head.append(f", {plural(snapshot.event_pending, 'event')} pending", style="red")
+    if snapshot.invalid:
+        head.append(f", {plural(len(snapshot.invalid), 'invalid item')}", style="red")
+    return head.append(f"   {_clock(snapshot.at)}   Ctrl-C quits", style="not bold dim")
+
+
+def _table(chains: list[ChainStatus], not_found: tuple[str, ...], width: int) -> Table:
+    # Least width of the terminal, head, options. The time left is never left out, nor cut: "1 h"
+    # of "1 h 20 min" would mislead.
+    columns: tuple[tuple[int, str, dict[str, Any]], ...] = (
+        (0, "TAG", {"ratio": 1, "min_width": 5}),
+        (0, "STATUS", {"width": 7}),
+        (60, "", {"width": 24 if width >= 90 else 10}),
+        (40, "DONE", {"justify": "right", "width": 6}),
+        (90, "UNITS", {"justify": "right"}),
+        (90, "AGE", {"justify": "right"}),
+        (0, "TIME LEFT", {"justify": "right"}),
+    )
+    # The cursor waits at the end of the last line. The terminal's echo of Ctrl-C must fit behind
+    # it, or the screen scrolls by a line and the last drawing misses its place.
+    table = Table(box=None, pad_edge=False, header_style="bold", width=max(20, width - 3))
+    shown = {head: options for least, head, options in columns if width >= least}
+    for head, options in shown.items():
+        table.add_column(head, no_wrap=True, **options)
+    for status in chains:
+        row = _row(status)
+        table.add_row(*(row[head] for head in shown))
+    for tag in not_found:
+        table.add_row(Text(printable(tag)), Text("-", style="dim"))
+    return table
+
+
+def _row(status: ChainStatus) -> dict[str, RenderableType]:
+    cells = screen.cells(status)
+    colour = screen.COLOURS[status.chain.status]
+    row: dict[str, RenderableType] = {head: Text(cell) for head, cell in cells.items()}
+    row["STATUS"] = Text(cells["STATUS"], style=colour)
+    row[""] = ""
+    if status.percent is not None:
+        row[""] = ProgressBar(100, status.percent, complete_style=colour, finished_style="green")
+    row["TIME LEFT"] = Text(cells["TIME LEFT"], style=_URGENCY_COLOURS[status.urgency])
+    if status.deadline is None and not status.chain.final:
+        row["TIME LEFT"] = Text("no deadline", style="dim")
+    return row

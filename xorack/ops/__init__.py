@@ -1,1 +1,1 @@
-"""Tools for operators: chain status, watching, redriving."""
+"""Tools for operators: chain status, watching, redriving, the dashboard's page."""

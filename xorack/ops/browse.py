@@ -15,7 +15,7 @@ from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import NotAChainError
 from xorack.ops.explain import Cause, causes
-from xorack.ops.nearest import read_nearest
+from xorack.ops.snapshot import read_snapshot
 from xorack.ops.status import ChainStatus
 
 GROUPS = {"unfinished": ("open", "pending"), "failed": ("failed",), "acked": ("acked",)}
@@ -93,8 +93,11 @@ def read_chains(
     found = {chain.tag: ChainStatus(chain, at) for chain in part.chains}
     is_first = not query.prefix and not query.after
     if is_first and part.after and query.group in ("", "unfinished"):
+        snapshot = read_snapshot(store, 2 * shown)
         # Consistent reads: these may be newer than those of the scan.
-        found.update((one.chain.tag, one) for one in read_nearest(store, 2 * shown, note))
+        found.update((one.chain.tag, ChainStatus(one.chain, at)) for one in snapshot.chains)
+        for error in snapshot.invalid:
+            note(error)
     names = {status: group for group, statuses in GROUPS.items() for status in statuses}
     counts = Counter(names[one.chain.status] for one in found.values())
     chosen = [one for one in found.values() if query.group in ("", names[one.chain.status])]

@@ -168,17 +168,14 @@ def _named(
     return counts, unnamed
 
 
-def names_in(units: Sequence[int], candidates: Iterable[Candidate], *root: str) -> dict[int, str]:
-    """Return the names of outstanding units, as far as they are found, as in a file of names.
-
-    `root` has the parts of the root's name: mostly the chain's tag.
-    """
+def names_in(units: Sequence[int], candidates: Iterable[Candidate], tag: str) -> dict[int, str]:
+    """Return the names of a chain's outstanding units, as far as they are found."""
     names = {
         int(unit, 16): name if isinstance(name, str) else json.dumps(name, ensure_ascii=False)
-        for unit, name in names_of(units, candidates, *root).items()
+        for unit, name in names_of(units, candidates, tag).items()
         if name is not None
     }
-    own = unit_id(*root)
+    own = unit_id(tag)
     return {**names, own: ROOT} if own in names else names
 
 

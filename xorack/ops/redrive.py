@@ -132,6 +132,7 @@ class Redrive:
         *,
         limit: int | None = None,
         keep: int = 0,
+        hide: bool = True,
     ) -> Survey:
         """Read the dead-letter queue and leave all messages in it.
 
@@ -140,13 +141,14 @@ class Redrive:
             limit: Stop after about this number of messages, selected or not; by default 1,000,
                 or `MAX_READ` for a selection.
             keep: Most messages to return as a whole.
+            hide: Hide messages from other readers meanwhile. Else only a sample is read.
         """
         survey = Survey([], 0, complete=True, selector=selector or Selector())
         most = limit or (1000 if survey.selector == Selector() else MAX_READ)
         groups: dict[tuple[Kind, str], Group] = {}
         handles: dict[str, str] = {}
         try:
-            for messages in self._receive():
+            for messages in self._receive(*((_CALLS, _HOLD_SECONDS) if hide else (1, 0))):
                 new = [message for message in messages if message.id not in handles]
                 handles.update((message.id, message.handle) for message in messages)
                 chosen = [message for message in new if survey.selector.matches(message)]
@@ -161,9 +163,10 @@ class Redrive:
                     survey.complete = False
                     break
         finally:
-            self._release(list(handles.values()))
+            if hide:
+                self._release(list(handles.values()))
         survey.total = len(handles)
-        if not survey.complete:
+        if not (survey.complete and hide):
             survey.total = max(survey.total, self.count())
         return survey
 
@@ -224,7 +227,7 @@ class Redrive:
             undeleted.update(ids[position] for position in failed)
 
         try:
-            for messages in self._receive():
+            for messages in self._receive(_CALLS, _HOLD_SECONDS):
                 # A message that comes again stays, or was forwarded but not deleted.
                 part = [message for message in messages if message.id in done or chosen(message)]
                 if not part and all(message.id in held for message in messages):
@@ -238,7 +241,7 @@ class Redrive:
             self._release(list(held.values()))
         return MoveResult(len(done), len(held), len(undeleted))
 
-    def _receive(self) -> Iterator[list[DeadMessage]]:
+    def _receive(self, calls: int, hold_seconds: int) -> Iterator[list[DeadMessage]]:
         """Receive pages of messages until none is left; each is hidden for a time."""
         oldest = self._server_time() - self.retention_ms
 
@@ -246,14 +249,14 @@ class Redrive:
             response = self._client.receive_message(
                 QueueUrl=self.dead_letters_url,
                 MaxNumberOfMessages=10,
-                VisibilityTimeout=_HOLD_SECONDS,
+                VisibilityTimeout=hold_seconds,
                 WaitTimeSeconds=_WAIT_SECONDS,
                 MessageAttributeNames=["All"],
                 AttributeNames=["All"],
             )
             return list(response.get("Messages", []))
 
-        while any(pages := _WORKERS.map(receive, range(_CALLS))):
+        while any(pages := _WORKERS.map(receive, range(calls))):
             # Concurrent calls may get the same message twice.
             messages = {message["MessageId"]: message for page in pages for message in page}
             yield [DeadMessage.read(message, oldest) for message in messages.values()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xorack.acker.reading import read_valid
 from xorack.aws.clock import milliseconds
@@ -11,25 +11,28 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 from xorack.core.request import validate_tag
-from xorack.ops.nearest import read_nearest
 from xorack.ops.run import ChainCounts, Run
+from xorack.ops.snapshot import Snapshot, read_snapshot
 from xorack.ops.status import ChainStatus
+
+_ENDED_KEPT = 10
 
 
 @dataclass(frozen=True)
 class WatchUpdate:
-    """The watched chains at one poll: the named ones, or the nearest and those that have ended.
+    """The watched chains at one poll, and a snapshot of those that are unfinished.
 
     Attributes:
+        ended: Chains that ended while watched, the latest first; of named chains, all that ended.
         changed: Chains whose status, counts or stamp differ from the previous poll.
         not_found: Named tags without a chain.
         counts: The counts of the named chains; those of a run if it was counted, else None.
     """
 
-    chains: Sequence[ChainStatus]
-    changed: Sequence[ChainStatus]
-    invalid: Sequence[NotAChainError] = ()
-    not_found: Sequence[str] = ()
+    snapshot: Snapshot
+    ended: tuple[ChainStatus, ...]
+    changed: tuple[ChainStatus, ...]
+    not_found: tuple[str, ...] = ()
     counts: ChainCounts | None = None
     run: Run | None = None
 
@@ -44,8 +47,8 @@ class WatchUpdate:
 class ChainWatcher:
     """A poller of chains: the named ones, or those with the nearest deadlines, perhaps of a run.
 
-    Without tags, a poll reads the nearest, and the chains that left these since the previous poll.
-    A run is counted only when none is left: a count reads the whole table.
+    Without tags, a poll reads a snapshot, and the chains that left it since the previous poll. A
+    run is counted only when the snapshot is empty: a count reads the whole table.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class ChainWatcher:
         self._limit = limit
         self._run = run
         self._previous: dict[str, Chain] = {}
-        self._ended: list[ChainStatus] = []
+        self._ended: dict[str, ChainStatus] = {}
 
     def poll(self, *, count: bool = False) -> WatchUpdate:
         """Read the watched chains once; raise UnavailableError if a retry may help.
@@ -71,49 +74,51 @@ class ChainWatcher:
         return self._poll_named() if self.tags else self._poll_nearest(count)
 
     def _poll_named(self) -> WatchUpdate:
-        over = {status.chain.tag for status in self._ended}
-        tags = [tag for tag in self.tags if tag not in over]
+        tags = [tag for tag in self.tags if tag not in self._ended]
         invalid: list[NotAChainError] = []
-        statuses = self._read(tags, invalid)
-        found = {status.chain.tag for status in statuses}.union(str(e.tag) for e in invalid)
-        not_found = [tag for tag in tags if tag not in found]
-        chains = [*self._ended, *statuses]
-        self._ended += (status for status in statuses if status.chain.final)
+        chains = read_valid(self._store.read, tags, invalid.append)
+        found = {chain.tag for chain in chains}.union(str(error.tag) for error in invalid)
+        at = milliseconds()
+        statuses = [ChainStatus(chain, at) for chain in chains]
+        unfinished = tuple(status for status in statuses if not status.chain.final)
+        snapshot = Snapshot(at, unfinished, invalid=tuple(invalid))
+        not_found = tuple(tag for tag in tags if tag not in found)
+        update = replace(self._update(snapshot, statuses), not_found=not_found)
         counts = ChainCounts()
-        for status in chains:
+        for status in (*update.ended, *unfinished):
             counts.add(status.chain.status, status.chain.tag, status.reason)
         for error in invalid:
             counts.add_invalid(error)
         for tag in not_found:
             counts.add("not_found", tag)
-        return WatchUpdate(chains, self._changes(statuses), invalid, not_found, counts)
+        return replace(update, counts=counts)
 
     def _poll_nearest(self, count: bool) -> WatchUpdate:
         prefix = self._run.prefix if self._run else ""
-        invalid: list[NotAChainError] = []
-        nearest = read_nearest(self._store, self._limit, invalid.append, prefix)
-        gone = self._previous.keys() - {status.chain.tag for status in nearest}
-        # A chain that left them unfinished has only moved behind nearer deadlines.
-        ended = [one for one in self._read(sorted(gone), invalid) if one.chain.final]
-        ended.sort(key=lambda one: (one.chain.ended_at or 0, one.chain.tag))
+        snapshot = read_snapshot(self._store, self._limit, prefix)
+        invalid = list(snapshot.invalid)
+        gone = self._previous.keys() - {status.chain.tag for status in snapshot.chains}
+        # A chain that left the snapshot unfinished has only moved behind nearer deadlines.
+        ended = [c for c in read_valid(self._store.read, sorted(gone), invalid.append) if c.final]
+        ended.sort(key=lambda chain: (chain.ended_at or 0, chain.tag))
+        statuses = [*snapshot.chains, *(ChainStatus(chain, snapshot.at) for chain in ended)]
         # Counts decide about the end: the index lags, and lacks chains without a deadline.
-        counted = self._run if count or not nearest else None
+        counted = self._run if count or not snapshot.chains else None
         counts = counted.count(self._store) if counted else None
-        chains = [*nearest, *ended]
-        return WatchUpdate(chains, self._changes(chains), invalid, counts=counts, run=self._run)
+        update = self._update(replace(snapshot, invalid=tuple(invalid)), statuses)
+        return replace(update, counts=counts, run=self._run)
 
-    def _read(self, tags: Sequence[str], invalid: list[NotAChainError]) -> list[ChainStatus]:
-        at = milliseconds()
-        chains = read_valid(self._store.read, tags, invalid.append)
-        return [ChainStatus(chain, at) for chain in chains]
-
-    def _changes(self, statuses: Sequence[ChainStatus]) -> list[ChainStatus]:
-        """Return what has changed since the previous poll, and remember this one."""
-        before = self._previous
-        self._previous = {one.chain.tag: one.chain for one in statuses if not one.chain.final}
-        return [
-            one for one in statuses if _visible(before.get(one.chain.tag)) != _visible(one.chain)
-        ]
+    def _update(self, snapshot: Snapshot, statuses: Sequence[ChainStatus]) -> WatchUpdate:
+        changed = tuple(
+            status
+            for status in statuses
+            if _visible(self._previous.get(status.chain.tag)) != _visible(status.chain)
+        )
+        self._ended.update({one.chain.tag: one for one in statuses if one.chain.final})
+        self._previous = {status.chain.tag: status.chain for status in snapshot.chains}
+        while not self.tags and len(self._ended) > _ENDED_KEPT:
+            del self._ended[next(iter(self._ended))]
+        return WatchUpdate(snapshot, tuple(reversed(self._ended.values())), changed)
 
 
 def _visible(chain: Chain | None) -> tuple[object, ...] | None:

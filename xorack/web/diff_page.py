@@ -17,7 +17,7 @@ from xorack.compare.report import KINDS, LABELS, Result
 from xorack.compare.values import MAX_CELL, as_text, excerpts
 from xorack.core.explaining import Explanation
 from xorack.ops.text import plural
-from xorack.web.parts import VARIABLES, escaped, table
+from xorack.web.widget import escaped, table, variables
 
 __all__ = ["Outcome", "render_results"]
 
@@ -26,7 +26,7 @@ Outcome = Result | str
 _COLUMNS = 40
 """Columns of a table of rows: more are unreadable."""
 _FINDINGS = 5
-_STYLE = VARIABLES + Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+_STYLE = variables() + Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 
 
 def render_results(results: Mapping[str, Outcome]) -> str:

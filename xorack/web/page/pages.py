@@ -22,8 +22,9 @@ from xorack.ops.redrive import Survey
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural
 from xorack.ops.windows import StageTable, StageWindow, State
-from xorack.web.page.letters import render_messages, sentence
-from xorack.web.parts import (
+from xorack.web.dead_letter_page import render_messages, sentence
+from xorack.web.widget import (
+    COLOURS,
     Names,
     badge,
     bar,
@@ -32,8 +33,10 @@ from xorack.web.parts import (
     escaped,
     named_first,
     remarks,
+    style,
     table,
     unreadable,
+    variables,
 )
 
 _UNITS_SHOWN = 200
@@ -67,6 +70,12 @@ class Frame:
             content=content,
         )
         return page.encode("utf-8", "replace")
+
+
+def stylesheet(rules: str) -> str:
+    """Return the style of the pages: the rules after those of the shared renderer."""
+    shared = style({name: f"var(--{name})" for name in COLOURS["light"]})
+    return f"{variables()}{shared}{rules}"
 
 
 def error_page(frame: Frame, title: str, reason: str) -> bytes:

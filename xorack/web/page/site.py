@@ -24,7 +24,6 @@ from xorack.ops.status import ChainStatus, read_status
 from xorack.ops.text import plural
 from xorack.ops.windows import stage_table
 from xorack.web.page import pages
-from xorack.web.parts import VARIABLES
 
 _KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
 """The kinds that can be sent back, if an operator names the messages."""
@@ -149,7 +148,7 @@ class Site:
         self._letters = letters
         folder = Path(__file__).parent
         self._files = {file: (folder / file).read_text(encoding="utf-8") for file in _TYPES}
-        self._files["page.css"] = VARIABLES + self._files["page.css"]
+        self._files["page.css"] = pages.stylesheet(self._files["page.css"])
 
     def get(self, path: str, fields: Mapping[str, str], known: str | None = None) -> Response:
         """Return a page or a file of it. Nothing changes.

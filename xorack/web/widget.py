@@ -1,34 +1,85 @@
-"""What the pages are made of: tables of chains, badges, bars. Pure.
+"""Chains as HTML: the dashboard widget's page, and the tables of `xorack web`.
 
-It has no script and no inline style, and escapes all text from others (tags, reasons).
+It needs no script and no inline style, and escapes all text from others (tags, reasons). Pure.
 """
 
 from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
 from urllib.parse import urlencode
 
 from xorack.core.errors import NotAChainError
 from xorack.core.event import MAX_OUTSTANDING, rfc3339
+from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import SOON_MS, ChainStatus
 from xorack.ops.text import plural, printable, span
 
+Theme = Literal["light", "dark"]
 Names = Callable[[ChainStatus], Mapping[int, str]]
 """Returns the names of a chain's outstanding units, by id, as far as they are known."""
 
 _TAG_CHARACTERS = 120
 _IDS_SHOWN = 2
 
-VARIABLES = """
-:root{--text:#16191f;--faint:#5f6b7a;--line:#e3e7ec;--badge:#f2f3f3;
---ok:#0972d3;--soon:#b45309;--late:#d91515;--done:#037f51;}
-@media(prefers-color-scheme:dark){:root{--text:#d1d5db;--faint:#8d99a8;--line:#2f3b47;
---badge:#232f3e;--ok:#539fe5;--soon:#f2a93b;--late:#ff7a7a;--done:#4cc38a;}}
+COLOURS = {
+    "light": {
+        "text": "#16191f", "faint": "#5f6b7a", "line": "#e3e7ec", "badge": "#f2f3f3",
+        "ok": "#0972d3", "soon": "#b45309", "late": "#d91515", "done": "#037f51",
+    },
+    "dark": {
+        "text": "#d1d5db", "faint": "#8d99a8", "line": "#2f3b47", "badge": "#232f3e",
+        "ok": "#539fe5", "soon": "#f2a93b", "late": "#ff7a7a", "done": "#4cc38a",
+    },
+}  # fmt: skip
+
+_STYLE = """
+.xorack{{color:{text};font-size:13px;line-height:1.45;overflow-x:auto}}
+.xorack p{{margin:0 0 10px;overflow-wrap:anywhere}}
+.xorack table{{border-collapse:collapse;width:100%;min-width:860px;table-layout:fixed}}
+.xorack th{{text-align:left;font-weight:600;font-size:12px;color:{faint};padding:4px 16px 6px 0;
+border-bottom:2px solid {line};background:none}}
+.xorack td{{vertical-align:top;padding:8px 16px 8px 0;border-bottom:1px solid {line};
+background:none}}
+.xorack .num{{font-variant-numeric:tabular-nums}}
+.xorack .tag{{font-weight:600;overflow-wrap:anywhere;unicode-bidi:isolate}}
+.xorack .faint{{color:{faint};font-size:12px}}
+.xorack .badge{{background:{badge};border:1px solid {line};border-radius:8px;padding:0 7px;
+font-size:11px;overflow-wrap:anywhere}}
+.xorack .bar{{display:block;background:{line};border-radius:3px;width:100%;height:8px;
+margin:5px 0 3px}}
+.xorack .bar.thin{{height:3px}}
+.xorack code{{font-family:Monaco,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:11px;
+background:none;color:inherit;padding:0;white-space:nowrap;display:block}}
+.xorack pre{{font:11px/1.4 Monaco,Menlo,Consolas,"DejaVu Sans Mono",monospace;margin:4px 0 12px;
+background:none;border:0;color:inherit;padding:0;white-space:pre-wrap;overflow-wrap:anywhere}}
+.xorack dl{{display:grid;grid-template-columns:max-content 1fr;gap:2px 14px;margin:6px 0;
+font-size:12px}}
+.xorack dt{{color:{faint}}}.xorack dd{{margin:0;overflow-wrap:anywhere}}
+.xorack summary{{cursor:pointer;color:{ok};font-size:12px}}
+.xorack summary .tag{{font-weight:400}}.xorack>details{{margin:5px 0}}
+.xorack .ok{{color:{ok}}}.xorack .soon{{color:{soon}}}.xorack .late{{color:{late}}}
+.xorack .done{{color:{done}}}.xorack rect{{fill:currentColor}}
+.xorack .chains th:nth-child(1){{width:34%}}.xorack .chains th:nth-child(2){{width:22%}}
+.xorack .chains th:nth-child(3){{width:11%}}.xorack .chains th:nth-child(4){{width:16%}}
+.xorack .chains th:nth-child(5){{width:17%}}.xorack .reasons th:nth-child(1){{width:84px}}
+.xorack .reasons{{margin-bottom:14px}}.xorack .reasons th:nth-child(2){{width:96px}}
+.xorack .reasons th:nth-child(4){{width:29%}}
 """
-"""The colours of all pages, for both themes."""
+
+
 _MOST_FINISHED = 97.0
 """Percentage of a failed chain's bar beyond which what is missing is not seen."""
+
+
+def render(snapshot: Snapshot, theme: Theme = "light") -> str:
+    """Render a snapshot as HTML to embed in a page, without scripts or links."""
+    parts = [_summary(snapshot)]
+    if snapshot.chains:
+        parts.append(chain_table(snapshot.chains))
+    parts.append(unreadable(snapshot.invalid))
+    return html_page("".join(parts), theme)
 
 
 def unreadable(errors: Iterable[NotAChainError]) -> str:
@@ -39,9 +90,10 @@ def unreadable(errors: Iterable[NotAChainError]) -> str:
     )
 
 
-def chain_table(chains: Iterable[ChainStatus], names: Names) -> str:
-    """Render chains as a table, with names of units; each tag is a link."""
-    heads = ("Chain", "Progress", "Age", "Deadline or end", "Outstanding units")
+def chain_table(chains: Iterable[ChainStatus], names: Names | None = None) -> str:
+    """Render chains as a table; with names of units, as on `xorack web`: each tag is a link."""
+    end = "Deadline" if names is None else "Deadline or end"
+    heads = ("Chain", "Progress", "Age", end, "Outstanding units")
     return table("chains", heads, "".join(_row(status, names) for status in chains))
 
 
@@ -49,6 +101,43 @@ def table(kind: str, heads: Iterable[str], rows: str) -> str:
     """Return a table of rendered rows; the style knows the widths of the kind's columns."""
     cells = "".join(f'<th scope="col">{head}</th>' for head in heads)
     return f'<table class="{kind}"><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>'
+
+
+def render_error(reason: str, theme: Theme = "light", content: str = "chains") -> str:
+    """Render the reason why the content cannot be read, as HTML like that of `render`."""
+    problem = f'<b class="late">The {content} cannot be read.</b>'
+    return html_page(f"<p>{problem} {escaped(reason, 500)}</p>", theme)
+
+
+def html_page(content: str, theme: Theme) -> str:
+    """Return a page of the widget: escaped content with its style."""
+    return f'<style>{style(COLOURS[theme])}</style><div class="xorack">{content}</div>'
+
+
+def style(colours: Mapping[str, str]) -> str:
+    """Return the style of everything that this module renders, in these colours."""
+    return _STYLE.format(**colours)
+
+
+def variables() -> str:
+    """Return the colours as variables of CSS, for both themes; `style` may name them."""
+    light, dark = (
+        "".join(f"--{name}:{value};" for name, value in COLOURS[theme].items()) for theme in COLOURS
+    )
+    return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
+def _summary(snapshot: Snapshot) -> str:
+    chains = snapshot.chains
+    count = plural(len(chains), "unfinished chain")
+    if snapshot.more and chains:
+        text = f"The {count} with the earliest deadlines; there are more."
+    elif snapshot.more:
+        text = "The first chains by deadline are finished; there are more."
+    else:
+        text = f"{count}." if chains else "No unfinished chain has a deadline."
+    sentences = " ".join([text, *remarks(chains, snapshot.event_pending)])
+    return f'<p>{sentences} <span class="faint">{rfc3339(snapshot.at)}</span></p>'
 
 
 def remarks(chains: Iterable[ChainStatus], event_pending: int) -> list[str]:
@@ -68,27 +157,28 @@ def remarks(chains: Iterable[ChainStatus], event_pending: int) -> list[str]:
     return sentences
 
 
-def _row(status: ChainStatus, names: Names) -> str:
+def _row(status: ChainStatus, names: Names | None) -> str:
     age = "unknown" if status.age_ms is None else span(status.age_ms)
     cells = (
-        _name(status),
+        _name(status, is_link=names is not None),
         _progress(status),
         f'<span class="num">{age}</span>',
         _deadline(status),
-        _outstanding(status, names(status)),
+        _outstanding(status, names(status) if names else {}),
     )
-    row = "".join(f"<td>{cell}</td>" for cell in cells)
-    return f'<tr data-key="{escaped(status.chain.tag)}">{row}</tr>'
+    key = f' data-key="{escaped(status.chain.tag)}"' if names else ""
+    return f"<tr{key}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
-def _name(status: ChainStatus) -> str:
+def _name(status: ChainStatus, *, is_link: bool) -> str:
     chain = status.chain
     notes = [badge(status)]
     if chain.last_stamp_at is not None and not chain.final:
         notes.append(f"last stamp {span(max(0, status.now - chain.last_stamp_at))} ago")
     full, short = escaped(chain.tag), escaped(chain.tag, _TAG_CHARACTERS)
-    link = f'<a href="{chain_address(chain.tag)}">{short}</a>'
-    name = f'<div class="tag" title="{full}">{link}</div>'
+    if is_link:
+        short = f'<a href="{chain_address(chain.tag)}">{short}</a>'
+    name = f'<div class="tag" title="{full}">{short}</div>'
     return f'{name}<div class="faint">{" ".join(filter(None, notes))}</div>'
 
 

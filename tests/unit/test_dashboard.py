@@ -1,4 +1,4 @@
-"""Chains and dead letters as HTML, and the snapshot of unfinished chains. Pure, no browser."""
+"""The dashboard's page and its snapshot of unfinished chains. Pure, no browser."""
 
 import json
 import re
@@ -10,11 +10,11 @@ from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 from xorack.core.stamp import traced, xor
 from xorack.ops.dead_letters import DeadMessage, add_to_groups
-from xorack.ops.nearest import read_nearest
 from xorack.ops.redrive import Survey
+from xorack.ops.snapshot import Snapshot, read_snapshot
 from xorack.ops.status import ChainStatus
-from xorack.web.page.letters import render_messages
-from xorack.web.parts import chain_table, remarks, unreadable
+from xorack.web.dead_letter_page import render_survey
+from xorack.web.widget import chain_table, render
 
 NOW = 1_000_000_000
 MINUTE = 60_000
@@ -25,8 +25,8 @@ def chain(tag="t", **fields):
     return Chain(tag, **defaults | fields)
 
 
-def page(*chains, invalid=(), names=lambda _: {}):
-    return chain_table([ChainStatus(one, NOW) for one in chains], names) + unreadable(invalid)
+def page(*chains, **beside):
+    return render(Snapshot(NOW, tuple(ChainStatus(one, NOW) for one in chains), **beside))
 
 
 class Reader(HTMLParser):
@@ -46,7 +46,7 @@ class Reader(HTMLParser):
 
 
 def shown(source):
-    return re.sub(r"\s+", " ", Reader(source).shown)
+    return re.sub(r"\s+", " ", Reader(re.sub(r"<style>.*?</style>", "", source, flags=re.S)).shown)
 
 
 POISON = [
@@ -68,7 +68,7 @@ def test_text_of_others_is_only_text(text):
     poisoned = Reader(source)
     assert poisoned.opened == plain.opened
     assert [name for name, _ in poisoned.attributes] == [name for name, _ in plain.attributes]
-    assert not {"script", "img", "iframe"} & set(poisoned.opened)
+    assert not {"script", "img", "iframe", "a"} & set(poisoned.opened)
     # The title has the whole text, with hidden characters escaped.
     escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     assert ("title", escaped) in poisoned.attributes
@@ -91,15 +91,13 @@ def letter(text, **attributes):
 
 def dead_letter_page(*messages):
     groups = add_to_groups({}, messages)
-    survey = Survey(groups, len(messages), True, messages=[*messages], at=NOW)
-    return render_messages(survey, lambda some: "")
+    return render_survey(Survey(groups, len(messages), True, messages=[*messages], at=NOW))
 
 
 @pytest.mark.parametrize("text", POISON)
 def test_text_of_dead_letters_is_only_text(text):
     plain, poisoned = (Reader(dead_letter_page(letter(one), letter(one))) for one in ("text", text))
-    assert poisoned.opened == plain.opened
-    assert [name for name, _ in poisoned.attributes] == [name for name, _ in plain.attributes]
+    assert (poisoned.opened, poisoned.attributes) == (plain.opened, plain.attributes)
     source = dead_letter_page(letter(text, ensure_ascii=False))
     assert not any(c in source for c in "\u202e\x1b\0")
 
@@ -166,14 +164,15 @@ def test_ended_chains_have_their_reason_and_end():
     ended = {"started": 2, "finished": 1, "ended_at": NOW - 5000, "stamp": traced(7)}
     failed = chain("a", status="failed", reason="<lost>", **ended)
     acked = chain("b", status="acked", **ended | {"finished": 2})
-    source = shown(page(failed, acked))
+    source = shown(chain_table(ChainStatus(one, NOW) for one in (failed, acked)))
     assert "a failed: <lost> 50 % 1 of 2 55 s 5 s ago 0000000000000007" in source
     assert "b acked 100 % 2 of 2 55 s 5 s ago none" in source
 
 
 def test_units_are_named_and_chains_linked_on_a_page_with_names():
     stamp = xor(*map(traced, (3, 5, 7)))
-    source = page(chain("a&b", stamp=stamp, started=3), names=lambda _: {7: "<rope>"})
+    status = ChainStatus(chain("a&b", stamp=stamp, started=3), NOW)
+    source = chain_table([status], lambda _: {7: "<rope>"})
     assert '<a href="chain?tag=a%26b">a&amp;b</a>' in source
     assert "Deadline or end" in shown(source)
     assert "<rope> 0000000000000003 0000000000000005" in shown(source)
@@ -185,47 +184,62 @@ def test_a_chain_with_hundreds_of_named_units_lists_some():
     assert source.count("<code>") == 100
 
 
+MORE = "The 2 unfinished chains with the earliest deadlines; there are more."
+FINISHED = "The first chains by deadline are finished; there are more. 16 events"
+
+
 @pytest.mark.parametrize(
-    ("chains", "text"),
+    ("source", "text"),
     [
-        ([chain()], ""),
-        ([chain(deadline=NOW - 1), chain(deadline=NOW - 5)], "2 past the deadline."),
-        ([chain(deadline=NOW + 5)], "1 due within 10 min."),
-        ([chain(status="pending", created_at=None)], "1 not created yet."),
+        (page(), "No unfinished chain has a deadline."),
+        (page(chain()), "1 unfinished chain."),
+        (page(chain(), chain("u")), "2 unfinished chains."),
+        (page(chain(), chain("u"), more=True), MORE),
+        (page(event_pending=16, more=True), FINISHED),
+        (page(event_pending=1), "1 event of finished chains not published yet."),
+        (page(event_pending=2), "2 events of finished chains not published yet."),
+        (page(chain(deadline=NOW - 1), chain(deadline=NOW - 5)), "2 past the deadline."),
+        (page(chain(deadline=NOW + 5)), "1 due within 10 min."),
+        (page(chain(status="pending", created_at=None)), "1 not created yet."),
+        (page(invalid=(NotAChainError("u", "KeyError: 'S'"),)), "u cannot be read: KeyError: 'S'"),
     ],
 )
-def test_remarks_are_on_what_needs_attention(chains, text):
-    found = " ".join(remarks([ChainStatus(one, NOW) for one in chains], 0))
-    assert shown(found).strip() == text
+def test_the_summary(source, text):
+    assert text in shown(source)
 
 
-def test_an_item_that_is_no_chain_is_named():
-    assert "u cannot be read: KeyError" in shown(page(invalid=(NotAChainError("u", "KeyError"),)))
+def test_both_themes_have_the_same_content():
+    snapshot = Snapshot(NOW, (ChainStatus(chain(deadline=NOW - 1), NOW),))
+    light, dark = render(snapshot), render(snapshot, "dark")
+    assert light != dark
+    assert light.partition("</style>")[2] == dark.partition("</style>")[2]
 
 
 class Index(dict):
     """A store with these chains in its index."""
 
     def first_due(self, limit, prefix):
-        return list(self)[:limit]
+        return list(self)[:limit], len(self) > limit
 
     def read(self, tags):
         return {tag: self.pop(tag) for tag in tags}  # each is read once
 
 
 def read(chains, limit):
-    return read_nearest(Index((one.tag, one) for one in chains), limit, pytest.fail)
+    return read_snapshot(Index((one.tag, one) for one in chains), limit, now=lambda: NOW)
 
 
 def test_chains_are_sorted_by_deadline_and_those_without_come_last():
     # With an idle timeout, the index may have an earlier time than the deadline.
     moved = chain("moved", deadline=NOW + 900, idle_timeout=500, last_stamp_at=NOW)
-    chains = read([chain("never"), moved, chain("b", deadline=NOW + 100)], 5)
+    chains = read([chain("never"), moved, chain("b", deadline=NOW + 100)], 5).chains
     assert [one.chain.tag for one in chains] == ["b", "moved", "never"]
 
 
-@pytest.mark.parametrize(("events", "shown_chains"), [(7, 4), (500, 0)])
-def test_pending_events_do_not_crowd_out_chains(events, shown_chains):
+@pytest.mark.parametrize(("events", "shown_events", "shown_chains"), [(7, 7, 4), (500, 16, 0)])
+def test_pending_events_do_not_crowd_out_chains(events, shown_events, shown_chains):
     ended = {"status": "acked", "ended_at": NOW, "event_pending": True}
     chains = [chain(f"ended{n}", **ended) for n in range(events)]
-    assert len(read([*chains, *(chain(f"t{n}") for n in range(9))], 4)) == shown_chains
+    snapshot = read([*chains, *(chain(f"t{n}") for n in range(9))], 4)
+    assert (len(snapshot.chains), snapshot.event_pending) == (shown_chains, shown_events)
+    assert snapshot.more

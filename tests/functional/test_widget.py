@@ -1,0 +1,177 @@
+"""The function of the dashboard's widget, over moto in process."""
+
+import re
+import time
+
+import pytest
+from botocore.client import BaseClient
+
+from lambda_src.widget import handler
+from tests.support.cli import apply, put_invalid_item
+from tests.support.dead_letters import bodies, put, put_messages
+from tests.support.functions import Context
+from xorack.aws import schema
+from xorack.core.errors import ArgumentError
+from xorack.core.request import Request
+from xorack.core.stamp import traced
+
+LETTERS = {"page": "dead-letters"}
+CONTEXT = {"widgetContext": {"dashboardName": "xorack", "theme": "light", "params": {}}}
+
+
+@pytest.fixture
+def world(aws, monkeypatch):
+    for name, value in aws.environ().items():
+        if name in ("TABLE_NAME", "PARTITION_KEY", "DEAD_LETTER_QUEUE_URL"):
+            monkeypatch.setenv(name, value)
+        else:  # the widget's role may not use the others
+            monkeypatch.delenv(name, raising=False)
+    return aws
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    operations, original = [], BaseClient._make_api_call
+
+    def record(client, operation, arguments):
+        operations.append(operation)
+        return original(client, operation, arguments)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", record)
+    return operations
+
+
+def shown_tags(page):
+    return re.findall(r'<div class="tag"[^>]*>(.*?)</div>', page)
+
+
+def test_unfinished_chains_are_shown_by_deadline(world):
+    apply(
+        world,
+        Request.create("late", "c", traced(1), timeout=0.001),
+        Request.create("tomorrow", "c", traced(2), timeout=86_000),
+        Request.create("soon", "c", traced(0xABCDEF), timeout=60),
+        Request.create("done", "c", traced(4), timeout=60),
+        Request.stamp_("done", "d", traced(4), finished=1),
+        Request.stamp_("uncreated", "s", traced(5), started=1),
+    )
+    time.sleep(0.01)
+    page = handler(CONTEXT, None)
+    assert shown_tags(page) == ["late", "soon", "tomorrow", "uncreated"]
+    for text in ("4 unfinished chains.", "1 past the deadline.", "1 not created yet."):
+        assert text in page
+    assert "0000000000abcdef" in page
+
+
+def test_the_work_is_bounded(world, calls):
+    apply(world, *(Request.create(f"t{n}", "c", traced(n + 1), timeout=60 + n) for n in range(12)))
+    calls.clear()
+    page = handler({"limit": 5, **CONTEXT}, None)
+    assert shown_tags(page) == ["t0", "t1", "t2", "t3", "t4"]
+    assert "The 5 unfinished chains with the earliest deadlines; there are more." in page
+    assert calls == ["Query"] * schema.DUE_SHARDS + ["BatchGetItem"]
+
+
+def test_an_item_that_is_not_a_chain_hides_no_chain(world):
+    apply(world, Request.create("good", "c", traced(1)))
+    put_invalid_item(world, "bad", due_shard={"N": "0"}, due_at={"N": "1"})
+    page = handler(CONTEXT, None)
+    assert shown_tags(page) == ["good"]
+    assert "bad cannot be read" in page
+
+
+def test_an_empty_table_in_the_theme_of_the_dashboard(world):
+    dark = {"widgetContext": {"theme": "dark"}}
+    pages = [handler(event, None).split("</style>") for event in (CONTEXT, dark)]
+    assert all("No unfinished chain has a deadline." in body for _, body in pages)
+    assert pages[0][0] != pages[1][0]
+
+
+def test_without_a_table_it_describes_itself_and_names_the_setting(monkeypatch):
+    monkeypatch.delenv("TABLE_NAME", raising=False)
+    description = handler({"describe": True}, None)
+    assert description.lstrip().startswith("## Unfinished chains")
+    assert "**limit**" in description
+    with pytest.raises(ArgumentError, match="TABLE_NAME"):
+        handler(CONTEXT, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("TABLE_NAME", "gone", "ResourceNotFoundException"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:9/<b>", "http://127.0.0.1:9/&lt;b&gt;"),
+    ],
+)
+def test_the_page_says_why_the_table_cannot_be_read(world, monkeypatch, name, value, reason):
+    monkeypatch.setenv(name, value)
+    page = handler(CONTEXT, None)
+    assert "The chains cannot be read." in page
+    assert reason in page
+    assert page.endswith("</div>")
+
+
+def test_dead_letters_are_a_second_page(world):
+    put_messages(world, failed=(1,), malformed=(2, 3))
+    put(world, *bodies(4), error="tag: 'books/4' already exists", sender="AROA:loader")
+    page = handler({**LETTERS, "limit": 2, **CONTEXT}, None)
+    assert "4 dead-lettered messages." in page
+    rows = re.findall("<td>(.*?)</td>" * 4, page)
+    assert [re.sub("<.*?>", "", " ".join(row[:3])) for row in rows] == [
+        "1 failed failed at every attempt: the consumer&#x27;s log says why",
+        "1 rejected tag: &#x27;…&#x27; already exists",
+        "1 malformed version: 2, expected 1",
+        "1 malformed version: 3, expected 1",
+    ]
+    assert page.count("<pre>") == 2
+    everything = handler({**LETTERS, **CONTEXT}, None)
+    assert everything.count("<pre>") == 4
+    assert "<dt>sender</dt><dd>AROA:loader</dd>" in everything
+    assert "&quot;tag&quot;: &quot;books/4&quot;" in everything
+    # Nobody else waits for messages that the widget has read.
+    assert len(world.dead_letters()) == 4
+    assert "No dead-lettered messages." in handler({**LETTERS, **CONTEXT}, None)
+
+
+def test_a_page_of_dead_letters_is_a_sample_of_a_large_queue(world, calls):
+    put_messages(world, failed=range(40))
+    calls.clear()
+    page = handler({**LETTERS, **CONTEXT}, None)
+    (read,) = re.findall(r"<p>([0-9]+) ", page)
+    assert ("of about 40 dead-lettered messages." in page) == (int(read) < 40)
+    assert 10 <= int(read) <= 40
+    assert {*calls} == {"ReceiveMessage", "GetQueueAttributes"}  # it hides none
+    assert len(calls) <= 11
+
+
+@pytest.mark.parametrize(
+    ("page", "other", "name"),
+    [("chains", "dead-letters", "Dead letters"), ("dead-letters", "chains", "Unfinished chains")],
+)
+def test_a_button_leads_to_the_other_page(world, page, other, name):
+    html = handler({"page": page, "limit": 7, **CONTEXT}, Context())
+    button = (
+        f'<a class="btn">{name}</a><cwdb-action action="call" display="widget" '
+        f'endpoint="{Context.invoked_function_arn}">{{"page": "{other}", "limit": 7}}</cwdb-action>'
+    )
+    assert html.endswith(button)
+
+
+def test_the_page_says_why_the_dead_letters_cannot_be_read(world, monkeypatch):
+    monkeypatch.setenv("DEAD_LETTER_QUEUE_URL", world.dead_letter_queue_url + "-gone")
+    page = handler({**LETTERS, **CONTEXT}, None)
+    assert "The dead-lettered messages cannot be read." in page
+    assert "NonExistentQueue" in page or "does not exist" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("page", value) for value in ("letters", None, 5, [])),
+        *(("limit", value) for value in (0, 101, "20", 2.0, True, None)),
+    ],
+)
+def test_an_invalid_parameter_is_named(world, name, value):
+    expected = {"page": "chains or dead-letters", "limit": "a whole number from 1 to 100"}[name]
+    with pytest.raises(ArgumentError, match=f"{name}: .*, expected {expected}"):
+        handler({name: value, **CONTEXT}, None)

@@ -1,0 +1,68 @@
+"""Snapshots of the unfinished chains with the nearest deadlines.
+
+They are the head of the index of deadlines; with equal timeouts these are the oldest chains. Any
+other order would need another index, or a scan of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xorack.acker.reading import read_valid
+from xorack.aws.clock import milliseconds
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.errors import NotAChainError
+from xorack.ops.status import ChainStatus
+
+MAX_CHAINS = 100
+"""Most chains in a snapshot of the widget or of `xorack watch`."""
+_READS_PER_CHAIN = 4
+"""Index entries read per requested chain: some belong to chains with only an event pending."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Unfinished chains at one moment, `at`, in milliseconds since 1970.
+
+    Attributes:
+        chains: The chains, by deadline or as the caller named them.
+        event_pending: Number of finished chains, of those read, with a pending event.
+        invalid: One error for each item that is not a chain.
+        more: True if there are more unfinished chains.
+    """
+
+    at: int
+    chains: tuple[ChainStatus, ...]
+    event_pending: int = 0
+    invalid: tuple[NotAChainError, ...] = ()
+    more: bool = False
+
+
+def read_snapshot(
+    store: DynamoDBStore,
+    limit: int = 20,
+    prefix: str = "",
+    *,
+    now: Callable[[], int] = milliseconds,
+) -> Snapshot:
+    """Read the unfinished chains with the nearest deadlines, in bounded work.
+
+    With a prefix, only chains whose tags begin with it; then the whole index may be searched.
+    Chains without a deadline, which only the direct API creates, are not in the index.
+    """
+    at = now()
+    tags, more = store.first_due(limit * _READS_PER_CHAIN, prefix)
+    statuses: list[ChainStatus] = []
+    invalid: list[NotAChainError] = []
+    event_pending = position = 0
+    while position < len(tags) and len(statuses) < limit:
+        page = tags[position : position + limit]
+        position += len(page)
+        for chain in read_valid(store.read, page, invalid.append):
+            event_pending += chain.event_pending
+            if not chain.final:
+                statuses.append(ChainStatus(chain, at))
+    more = more or position < len(tags) or len(statuses) > limit
+    statuses.sort(key=lambda one: (one.deadline is None, one.deadline, one.chain.tag))
+    return Snapshot(at, tuple(statuses[:limit]), event_pending, tuple(invalid), more)
