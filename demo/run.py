@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from demo.chains import ChainMonitor, check_repair, end_chains, why_unacked
 from demo.database import Database, DemoFailed, copy_standard_library
@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {"max_concurrency": "2", "resume": "all"}
 """The stack's settings: as many consumers as suit one machine, and all kinds of callbacks."""
 _OUTPUTS = ("words", "counts", "repaired", "records", "database", "tmp")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE_SECONDS = 30.0
 _COMMONEST = 10
 _LISTED = 5
@@ -42,10 +43,16 @@ _SMALL_BYTES = 100_000_000
 
 
 def interrupt_on_signals() -> None:
-    """Let the signals that end a program raise `KeyboardInterrupt`, so that its children end."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(number, signal.default_int_handler)
+    """Let the first signal that ends a program raise `KeyboardInterrupt`: its children end."""
+    handled = [n for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]  # as under nohup
+
+    def interrupt(*_: object) -> NoReturn:
+        for number in handled:  # a second signal would interrupt the cleaning up
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in handled:
+        signal.signal(number, interrupt)
 
 
 @contextmanager

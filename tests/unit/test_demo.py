@@ -184,13 +184,16 @@ def test_a_childs_own_children_end_with_it(tmp_path):
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_children_too(tmp_path, number):
+    usual = "default_int_handler" if number == signal.SIGINT else "SIG_DFL"
     program = f"""
+        import signal
         import sys
         from pathlib import Path
         from demo.run import interrupt_on_signals
         from xorack.local.program import run_program
         code = {textwrap.dedent(GRANDCHILD.format(seconds=600))!r}
         folder = Path({str(tmp_path)!r})
+        signal.signal({int(number)}, signal.{usual})  # nohup and a shell's jobs ignore it
         try:
             interrupt_on_signals()
             command = [sys.executable, "-c", code]
