@@ -277,6 +277,11 @@ def test_a_text_is_read_once_unless_another_process_has_written_it(spark, tmp_pa
         Texts(spark).write(f"{tmp_path}/slot=0", "hers")
     assert [texts.read(pattern) for _ in range(2)] == [["hers"], ["hers"]]
     assert len(opened) == 1
+    monkeypatch.setattr(storage, "_MOST_KNOWN", 2)
+    for number in range(1, 4):
+        texts.write(f"{tmp_path}/slot={number}", f"{number}")
+        assert len(storage._KNOWN) <= 2
+    assert sorted(texts.read(pattern)) == ["1", "2", "3", "hers"]
 
 
 def test_a_record_that_is_replaced_while_others_are_read_is_not_passed_over(

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
     Files = dict[str, tuple[int, int]]
 
-_KNOWN: dict[str, tuple[str, int, list[str]]] = {}
+_Text = tuple[str, int, list[str]]
+_KNOWN: dict[str, _Text] = {}
 """Of each folder of a text the name of its file, which no other has, its bytes and its lines."""
+_MOST_KNOWN = 10_000
+"""A stream has a folder for each of its batches."""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 _STATUS = re.compile(r"path=(.+?); isDirectory=.*?length=(\d+);.*?modification_time=(\d+)")
 _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
@@ -144,7 +147,7 @@ class Texts:
             stream.close()
         if not system.rename(draft, self._path(path, name)):
             raise OSError(f"{folder}: the text could not be renamed")
-        _KNOWN[place] = name, len(data), [text]
+        _keep(place, (name, len(data), [text]))
 
     def read(self, pattern: str) -> list[str]:
         """Read the lines of the texts in folders of a pattern; none if there are no such folders.
@@ -184,7 +187,7 @@ class Texts:
                 text = _lines(system, self._path(path))
                 if text is None:
                     return None
-                known = _KNOWN[folder] = name, int(size), text
+                known = _keep(folder, (name, int(size), text))
             lines += known[2]
         return lines
 
@@ -201,6 +204,14 @@ class Texts:
     @cached_property
     def _settings(self) -> Any:
         return self._spark._jsparkSession.sessionState().newHadoopConf()
+
+
+def _keep(folder: str, text: _Text) -> _Text:
+    """Keep a text in `_KNOWN`; those that are forgotten are read once more."""
+    if len(_KNOWN) >= _MOST_KNOWN:
+        _KNOWN.clear()
+    _KNOWN[folder] = text
+    return text
 
 
 def _glob(system: Any, path: Any) -> Any:
