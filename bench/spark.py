@@ -167,8 +167,10 @@ def run_words(data: Path, case: Case, tracking: Any, meter: Meter) -> tuple[Any,
     """Split a corpus into words and count them, as the pipeline does; see `run_lines`."""
     place, counts = f"{meter.out}/words", f"{meter.out}/counts"
     words: Any = tracking.rows("words", chain="file", unit=UNIT) if tracking else Untracked()
-    chosen = {"encoding": encoding_named("UTF-8")}
-    given = Namespace(database=str(data), words=place, counts=counts, run_id="bench", **chosen)
+    encoding = encoding_named("UTF-8")
+    given = Namespace(
+        database=str(data), words=place, counts=counts, run_id="bench", encoding=encoding
+    )
     reports = []
     for name, job in zip(JOBS, (split, count_words), strict=True):
         with meter.step(name):

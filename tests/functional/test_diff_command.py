@@ -53,6 +53,7 @@ def test_what_differs(xorack):
     [
         ["--key", "order", "--ignore", "line", "--values", "sku", "--where", "price = 9.5"],
         ["--key", "order,line", "--tolerance", "price=0.25", "--where", "line = 1"],
+        ["--key", "order,line", "--tolerance", "number=0.25,integer=1", "--where", "line = 1"],
     ],
 )  # fmt: skip
 def test_equal(xorack, options):

@@ -384,8 +384,8 @@ def test_a_tolerance_of_unsigned_integers(tmp_path):
     for number, path in zip((3, 5), sides, strict=True):
         duckdb.sql(f"SELECT 1 AS id, {number}::UBIGINT AS x").write_parquet(str(path))
     with connect() as con:
-        for limit, changed in ((1, 1), (2, 0)):
-            options = CompareOptions(["id"], tolerance={"x": limit})
+        for of, limit, changed in (("x", 1, 1), ("x", 2, 0), ("integer", 2, 0)):
+            options = CompareOptions(["id"], tolerance={of: limit})
             found = diff_files(con, list(map(str, sides)), [ReadOptions()] * 2, options)
             assert found.counts.changed == changed
 

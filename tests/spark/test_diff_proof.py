@@ -78,7 +78,12 @@ def prove(spark, schema: Schema, cases: Cases, tolerance=None):
             "changed": unmistakable(found.changed, schema),
             "duplicates": unmistakable(found.duplicates, schema),
         }
+        of_all = found.all_rows
+        letters = of_all.groupBy(of_all.columns[len(key)]).count().collect()
     judge(schema, cases, columns, (left, right), frames, found)
+    counts = found.counts
+    expected = {"N": counts.equal, "D": counts.missing, "I": counts.extra, "C": counts.changed}
+    assert dict(map(tuple, letters)) == {letter: n for letter, n in expected.items() if n}
 
 
 ROWS = [(1, "a", None), (2, "b", "c"), (3, "d", "d"), (3, "d", "d"), (4, "e", "f")]
