@@ -125,7 +125,7 @@ Exit status: 0 if both are equal; 1 if they differ; 2 for an error.""",
     "--tolerance",
     metavar="LIMIT",
     callback=_tolerance,
-    help="The largest difference of equal values: 0.01, 0.1% or 2s; or price=0.01,at=2s.",
+    help="The largest difference of equal values: 0.01, 0.1% or 2s; price=0.01,at=2s; integer=1.",
 )
 @click.option(
     "--max-different",
