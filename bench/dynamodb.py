@@ -40,13 +40,13 @@ _PATIENT = RetryPolicy(attempts=1_000_000)
 class Peer:
     """The method of xor-ack-dynamodb: consistent read, conditional put, the caller retries."""
 
-    def __init__(self, client: Any) -> None:
-        self.client = client
+    def __init__(self, client: Any, table: str = TABLE) -> None:
+        self.client, self.table = client, table
 
     def create(self, tag: str, stamp: bytes) -> None:
         """Put the item."""
         self.client.put_item(
-            TableName=TABLE,
+            TableName=self.table,
             Item={schema.TAG: {"S": tag}, "stamp": {"B": stamp}},
             ConditionExpression="attribute_not_exists(tag)",
         )
@@ -55,11 +55,11 @@ class Peer:
         """XOR a stamp; retry with back-off while other writers are faster."""
         key, retry = {schema.TAG: {"S": tag}}, _PATIENT.start()
         while True:
-            response = self.client.get_item(TableName=TABLE, Key=key, ConsistentRead=True)
+            response = self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)
             before = bytes(response["Item"]["stamp"]["B"])
             after = xor_bytes(before, stamp)
             condition = {
-                "TableName": TABLE,
+                "TableName": self.table,
                 "ConditionExpression": "#s = :s",
                 "ExpressionAttributeNames": {"#s": "stamp"},
                 "ExpressionAttributeValues": {":s": {"B": before}},

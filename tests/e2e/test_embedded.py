@@ -13,9 +13,8 @@ import pytest
 
 from tests.e2e.conftest import ROOT, item_of
 from tests.support.events import eventually
-from tests.support.in_process import receive_all
 from tests.support.processes import members
-from tests.support.subscriber import drain, subscribe
+from tests.support.subscriber import drain, messages, subscribe
 from xorack.errors import LocalError
 from xorack.local.deploy import deploy
 from xorack.local.embedded import EmbeddedAWS
@@ -157,8 +156,8 @@ def counted(stack):
 
 
 def dead_letters(stack):
-    messages = receive_all(stack.client("sqs"), stack.dead_letter_queue_url)
-    return [json.loads(message["Body"]) for message in messages]
+    dead = messages(stack.dead_letter_queue_url, stack.client("sqs"))
+    return [json.loads(message["Body"]) for message in dead]
 
 
 def test_messages_sent_by_many_are_delivered_once_in_large_batches(small):

@@ -15,8 +15,7 @@ from infra.template import write
 from tests.e2e.conftest import ROOT, assert_acked, events_of
 from tests.support.events import eventually
 from tests.support.functions import chain
-from tests.support.in_process import receive_all
-from tests.support.subscriber import drain, subscribe
+from tests.support.subscriber import drain, messages, subscribe
 from xorack.aws.sqs import send
 from xorack.aws.stack import find_stack
 from xorack.core.request import Request
@@ -65,7 +64,7 @@ def test_rejected_requests_are_dead_lettered_and_their_neighbours_apply(stack, e
     reasons = []
 
     def both_arrived():
-        for message in receive_all(sqs, stack.dead_letter_queue_url):
+        for message in messages(stack.dead_letter_queue_url, sqs):
             reasons.append(message["MessageAttributes"]["error"]["StringValue"])
         return len(reasons) >= 2
 

@@ -59,15 +59,8 @@ class Job:
     broken: str | None
 
 
-class _Context(Context):
-    """A Lambda context with a clock."""
-
-    def get_remaining_time_in_millis(self) -> int:
-        return int((self.seconds - time.monotonic()) * 1000)
-
-
-def _context() -> _Context:
-    return _Context(time.monotonic() + _INVOCATION_SECONDS)
+def _context() -> Context:
+    return Context(_INVOCATION_SECONDS, clock=time.monotonic)
 
 
 def consumer(job: Job, chance: random.Random) -> None:

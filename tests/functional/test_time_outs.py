@@ -18,16 +18,6 @@ SECONDS = 20
 """Of an invocation: what does not wait must end within its reserve, on a busy machine too."""
 
 
-class RealContext(Context):
-    """A Lambda context whose time passes."""
-
-    def __init__(self, seconds):
-        self.end = time.monotonic() + seconds
-
-    def get_remaining_time_in_millis(self):
-        return int((self.end - time.monotonic()) * 1000)
-
-
 @pytest.fixture
 def silent():
     """The URL of a server that accepts connections and never answers."""
@@ -54,7 +44,7 @@ def hanging(aws, monkeypatch, silent):
     ("service", "failed"), [("DYNAMODB", ["m0", "m1"]), ("EVENTBRIDGE", []), ("SQS", ["m1"])]
 )
 def test_the_consumer_returns_within_its_time(hanging, service, failed):
-    functions, context = hanging(service), RealContext(SECONDS)
+    functions, context = hanging(service), Context(SECONDS, clock=time.monotonic)
     requests = [request for n in range(20) for request in acked(f"t{n}")]
     invalid = message(Request.stamp_("other", "s", b"\1"), Request.stamp_("other", "t", b"\1\2"))
     assert functions.consume(message(*requests), invalid, context=context) == failed

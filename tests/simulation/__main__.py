@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import inf
 
 from tests.simulation.mutants import MUTANTS, mutated
 from tests.simulation.schedule import Recipe, Schedule, run
@@ -66,14 +65,14 @@ class Campaign:
         return "\n".join(lines)
 
 
-def campaign(seeds: Iterable[int], max_faults: float = inf) -> Campaign:
-    """Run schedules until one fails or the maximum number of faults is injected."""
+def campaign(seeds: Iterable[int]) -> Campaign:
+    """Run schedules until one fails."""
     many = Campaign()
     begin = time.monotonic()
     for seed in seeds:
         many.add(run(seed))
         many.figures["seconds"] = round(time.monotonic() - begin)
-        if many.failing or many.faults.total() >= max_faults:
+        if many.failing:
             break
     return many
 
@@ -91,7 +90,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="break the code first")
     parser.add_argument("--seeds", type=int, help="instead of a recipe: number of schedules")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--until-faults", type=float, default=inf, help="stop after so many")
     return parser
 
 
@@ -120,7 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
                 print("\n".join([*(result.world.trace or []), "no violation"]))
         else:
             seeds = range(options.first, options.first + options.seeds)
-            many = campaign(seeds, options.until_faults)
+            many = campaign(seeds)
             print(many.table())
             failing = many.failing
         for result in failing:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
@@ -25,6 +28,35 @@ class FakeBus:
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
         self.events += [event_detail(chain) for chain in chains if chain.tag not in self.rejects]
         return {chain.tag: "rejected" for chain in chains if chain.tag in self.rejects}
+
+
+class FakeQueue:
+    """An SQS client that keeps its messages, and rejects the first entry of some calls."""
+
+    def __init__(self, rejects: int = 0, *, permanent: bool = False) -> None:
+        self.calls: list[list[dict[str, Any]]] = []
+        self.rejects, self.permanent = rejects, permanent
+        self._guard = threading.Lock()
+
+    def send_message_batch(self, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:
+        failed = []
+        with self._guard:
+            if self.rejects:
+                self.rejects -= 1
+                fault = {"Code": "C", "Message": "m", "SenderFault": self.permanent}
+                failed = [{"Id": Entries[0]["Id"], **fault}]
+            self.calls.append(Entries[len(failed) :])
+        return {"Failed": failed}
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        return [entry for call in self.calls for entry in call]
+
+    @property
+    def requests(self) -> list[Any]:
+        """The requests of all messages, as JSON values."""
+        bodies = (json.loads(entry["MessageBody"]) for entry in self.entries)
+        return [one for body in bodies for one in body["requests"]]
 
 
 class FakeDeadLetters:

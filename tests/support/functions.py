@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import reduce
 from typing import Any
@@ -48,14 +49,16 @@ class Context:
     invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:consumer"
     aws_request_id = "request"
 
-    def __init__(self, seconds: float = 30, *, cost: float = 0) -> None:
-        """Start with the seconds left; each look at the clock costs some."""
-        self.seconds = seconds
-        self.cost = cost
+    def __init__(
+        self, seconds: float = 30, *, cost: float = 0, clock: Callable[[], float] = lambda: 0
+    ) -> None:
+        """Start with the seconds left by a clock, which stands still; each look costs some."""
+        self._clock, self._cost = clock, cost
+        self.end = clock() + seconds
 
     def get_remaining_time_in_millis(self) -> int:
-        self.seconds -= self.cost
-        return int(self.seconds * 1000)
+        self.end -= self._cost
+        return int((self.end - self._clock()) * 1000)
 
 
 class Functions:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
-from tests.support.subscriber import arn_of, subscribe
+from tests.support.subscriber import arn_of, messages, subscribe
 from xorack.aws import schema
 from xorack.local.embedded import ClientCache
 from xorack.local.isolation import REGION, isolated
@@ -123,26 +123,7 @@ class Resources:
 
     def receive_all(self, queue_url: str) -> list[dict[str, Any]]:
         """Receive and delete all visible messages of a queue."""
-        return receive_all(self.client("sqs"), queue_url)
-
-
-def receive_all(sqs: Any, queue_url: str) -> list[dict[str, Any]]:
-    """Receive and delete all visible messages of a queue."""
-    received: list[dict[str, Any]] = []
-    while True:
-        answer = sqs.receive_message(
-            QueueUrl=queue_url,
-            MaxNumberOfMessages=10,
-            WaitTimeSeconds=0,
-            MessageAttributeNames=["All"],
-            MessageSystemAttributeNames=["All"],
-        )
-        messages = answer.get("Messages", [])
-        if not messages:
-            return received
-        for message in messages:
-            sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
-        received.extend(messages)
+        return [*messages(queue_url, self.client("sqs"))]
 
 
 @contextmanager

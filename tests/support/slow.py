@@ -41,17 +41,6 @@ class Clock:
         self.now += seconds
 
 
-class SlowContext(Context):
-    """A Lambda context that counts by the clock."""
-
-    def __init__(self, clock: Clock, seconds: float) -> None:
-        self.clock = clock
-        self.end = clock.now + seconds
-
-    def get_remaining_time_in_millis(self) -> int:
-        return int((self.end - self.clock.now) * 1000)
-
-
 class SlowStore(MemoryStore):
     """A store whose calls cost time; one of `healthy` writes succeeds, the others are throttled.
 
@@ -199,7 +188,7 @@ class SlowFunctions:
         monkeypatch.setattr(RetryPolicy.__init__, "__defaults__", tuple(defaults))
 
     def _call(self, handler, event) -> Any:
-        context = SlowContext(self.clock, self.services.seconds)
+        context = Context(self.services.seconds, clock=lambda: self.clock.now)
         try:
             return handler(event, context)
         finally:

@@ -41,33 +41,35 @@ def subscribe(stack: Stack, detail_types: Sequence[str] = ("acked", "failed")) -
     return str(url)
 
 
-def drain(
+def drain(queue_url: str, client: Client, **until: Any) -> Iterator[dict[str, Any]]:
+    """Yield the events of a subscriber's queue, as EventBridge delivers them; see `messages`."""
+    return (json.loads(one["Body"]) for one in messages(queue_url, client, **until))
+
+
+def messages(
     queue_url: str,
     client: Client,
     *,
     wait_seconds: float = 0.0,
     until: Callable[[], bool] = lambda: False,
 ) -> Iterator[dict[str, Any]]:
-    """Receive events from a subscriber's queue, and delete each batch after its last event.
+    """Receive the messages of a queue, and delete each batch after its last message.
 
-    Ends after `wait_seconds` without an event, or once `until` returns True. `until` is called
+    Ends after `wait_seconds` without a message, or once `until` returns True. `until` is called
     before each poll, about once a second.
-
-    Yields:
-        The events as EventBridge delivers them: `detail-type`, `source`, `detail`, ...
     """
     deadline = time.monotonic() + wait_seconds
     while not until():
         answer = client.receive_message(
-            QueueUrl=queue_url, MaxNumberOfMessages=10, WaitTimeSeconds=1 if wait_seconds else 0
-        )
-        messages = answer.get("Messages", [])
-        for message in messages:
-            yield json.loads(message["Body"])
-        if messages:
+            QueueUrl=queue_url, MaxNumberOfMessages=10, WaitTimeSeconds=1 if wait_seconds else 0,
+            MessageAttributeNames=["All"], MessageSystemAttributeNames=["All"],
+        )  # fmt: skip
+        received = answer.get("Messages", [])
+        yield from received
+        if received:
             entries = [
                 {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
-                for number, message in enumerate(messages)
+                for number, message in enumerate(received)
             ]
             client.delete_message_batch(QueueUrl=queue_url, Entries=entries)
             deadline = time.monotonic() + wait_seconds

@@ -2,7 +2,6 @@
 
 import json
 import math
-import threading
 from collections import Counter
 from dataclasses import fields, replace
 
@@ -15,6 +14,7 @@ from measure.load import Sender, Sent, interleave, texts
 from measure.options import BAD, Options
 from measure.report import Result, Totals, percentiles, to_json, to_text
 from measure.subscription import Event, Events
+from tests.support.fakes import FakeQueue
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.event import event_detail
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES
@@ -115,28 +115,6 @@ def test_a_spread_is_read(text, sizes):
 def test_an_invalid_spread_is_rejected(text):
     with pytest.raises(ArgumentError, match=f"units: '{text}', expected"):
         Options(seed=1, units=text)
-
-
-class FakeQueue:
-    """An SQS client that keeps its messages, and does not accept the first entry of some calls."""
-
-    def __init__(self, rejects=0, permanent=False):
-        self.calls, self.rejects, self.permanent = [], rejects, permanent
-        self.lock = threading.Lock()
-
-    def send_message_batch(self, QueueUrl, Entries):
-        failed = []
-        with self.lock:
-            if self.rejects:
-                self.rejects -= 1
-                fault = {"Code": "C", "Message": "m", "SenderFault": self.permanent}
-                failed = [{"Id": Entries[0]["Id"], **fault}]
-            self.calls.append(Entries[len(failed) :])
-        return {"ResponseMetadata": {"RetryAttempts": 0}, "Failed": failed}
-
-    @property
-    def entries(self):
-        return [entry for call in self.calls for entry in call]
 
 
 def test_a_sender_injects_the_messages_faults():

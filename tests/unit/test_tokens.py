@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.events import record_of
+from tests.support.fakes import FakeQueue
 from xorack import Token, Tracker, fan_in, step_of, token_of
 from xorack.client.token import KEY_VARIABLE, Keys
 from xorack.core.errors import ArgumentError
@@ -15,20 +16,13 @@ from xorack.core.errors import ArgumentError
 OLD, NEW, THEIRS = "old key 16 bytes", b"new key of 16 bytes", "their key of 16 bytes"
 
 
-class Queue:
-    """An SQS client that keeps what it gets."""
-
-    def __init__(self):
-        self.tags = []
-
-    def send_message_batch(self, *, Entries, **_):
-        requests = [one for e in Entries for one in json.loads(e["MessageBody"])["requests"]]
-        self.tags += [request["tag"] for request in requests if request["op"] != "create"]
-        return {}
-
-
 def tracker(**options):
-    return Tracker("https://queue", Queue(), **options)
+    return Tracker("https://queue", FakeQueue(), **options)
+
+
+def finished(ours):
+    """Return the tags of what was sent, without creates."""
+    return [one["tag"] for one in ours.client.requests if one["op"] != "create"]
 
 
 def record(token, name="m"):
@@ -41,7 +35,7 @@ def record(token, name="m"):
 def finish(ours, token, **options):
     with step_of(ours, record(token), **options):
         pass
-    return ours.client.tags
+    return finished(ours)
 
 
 def test_a_token_names_few_chains():
@@ -53,7 +47,7 @@ def test_a_token_names_few_chains():
     for many in (tags, tags[:17]):
         with pytest.raises(ArgumentError, match=r"tags: a list of \d+, expected a list of 1 to 16"):
             finish(ours, json.dumps({**token, "tags": many}))
-    assert ours.client.tags == []
+    assert finished(ours) == []
     assert finish(ours, json.dumps({**token, "tags": tags[:16]})) == tags[:16]
 
 
@@ -99,7 +93,7 @@ def test_with_a_key_a_forged_token_is_an_error(how, caplog):
         with pytest.raises(ArgumentError, match="token mac: ") as raised:
             use(FORGED[how])
         assert not any(key in str(raised.value) for key in ("16 bytes", KEYED.mac))
-    assert ours.client.tags == []
+    assert finished(ours) == []
     assert {line.message for line in caplog.records} == {"token refused"}
     # Nobody else signs for a key, and nobody without one verifies it.
     assert finish(ours, KEYED) == ["order/17", "run/1"]
@@ -167,7 +161,7 @@ def test_tokens_of_other_chains_are_refused_and_logged(tags, other, caplog):
         ):
             with pytest.raises(ArgumentError, match="token tags: "):
                 use(token)
-    assert ours.client.tags == []
+    assert finished(ours) == []
     assert {(line.message, line.tag) for line in caplog.records} == {("token refused", other)}
     assert finish(ours, Token(255, ("order/17", "order/18")), tags=tags) == ["order/17", "order/18"]
 
@@ -191,7 +185,7 @@ def test_a_refused_message_fails_alone_and_touches_no_chain(caplog):
     handle = fan_in(ours, tags="order/")(lambda one, step: handled.append(one.message_id))
     failed = handle({"Records": records}, SimpleNamespace())["batchItemFailures"]
     assert [one["itemIdentifier"] for one in failed] == ["theirs", "b"]
-    assert (handled, ours.client.tags) == (["mine", "lost"], ["order/17"])
+    assert (handled, finished(ours)) == (["mine", "lost"], ["order/17"])
     lines = {(line.levelno, line.message) for line in caplog.records}
     assert lines == {(logging.WARNING, "token refused"), (logging.WARNING, "messages not tracked")}
 

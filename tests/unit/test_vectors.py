@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import xorack.aws
+from tests.support.fakes import FakeQueue
 from xorack.client.token import Keys, Token
 from xorack.client.tracker import Tracker
 from xorack.core.event import event_detail
@@ -130,21 +131,9 @@ def test_transitions(case):
         assert state(chain) == step["chain"]
 
 
-class Queue:
-    """An SQS client that keeps what it gets."""
-
-    def __init__(self):
-        self.requests = []
-
-    def send_message_batch(self, *, Entries, **_):
-        for entry in Entries:
-            self.requests += json.loads(entry["MessageBody"])["requests"]
-        return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}
-
-
 @pytest.mark.parametrize("case", VECTORS["trackers"])
 def test_trackers(case):
-    queue = Queue()
+    queue = FakeQueue()
     tracker = Tracker("https://sqs.test/queue", queue, stamps=case["kind"])
     root = tracker.start(case["tag"], *parts_of(case["parts"]))
     with tracker.step(root) as step:
