@@ -87,6 +87,7 @@ def inputs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("left", "right", "options"),
     [
@@ -368,6 +369,7 @@ NEAR = [
 """Rows of one key on both sides, a tolerance, and how many are equal, missing, extra, changed."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("left", "right", "tolerance", "expected"), NEAR)
 def test_a_tolerance_beside_keys_with_several_rows(tmp_path, left, right, tolerance, expected):
     sides = ["id,x,y\n" + "".join(f"1,{row}\n" for row in of.split("|"))

@@ -169,6 +169,7 @@ def test_a_page_that_fails_is_read_again_and_not_those_before_it(aws):
         list(store.due_pages(999))
 
 
+@pytest.mark.thorough
 def test_every_partition_of_the_index_is_read(store, aws, monkeypatch):
     """Those of the eight that an earlier version had are among them."""
     monkeypatch.setattr(schema, "DUE_SHARDS", 40)

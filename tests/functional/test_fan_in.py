@@ -117,6 +117,7 @@ def dies_at(name):
     return handle
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("moment", ["in the midst of the batch", "before the send", "after it"])
 def test_a_function_that_is_killed_repeats_the_batch_and_counts_once(
     work, functions, monkeypatch, moment

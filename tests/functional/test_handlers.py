@@ -44,6 +44,7 @@ def test_a_rejected_body_of_one_mebibyte_is_compressed(functions, aws):
     assert gzip.decompress(base64.b64decode(letter["Body"])).decode() == body
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [1, 2])
 def test_a_rejected_body_that_cannot_be_compressed_is_cut_off(functions, aws, width):
     """It failed its message until SQS gave up and moved it, without a reason."""
@@ -60,6 +61,7 @@ def test_a_rejected_body_that_cannot_be_compressed_is_cut_off(functions, aws, wi
     assert attributes["message_id"]["StringValue"] == "m0"
 
 
+@pytest.mark.thorough
 def test_many_invalid_requests_do_not_hold_up_other_messages(functions, aws):
     invalid = json.dumps({"version": 1, "requests": [1] * 200})
     context = Context(20, cost=1)

@@ -108,6 +108,7 @@ def test_a_denied_call_stays_pending(stub):
     assert reason.startswith("AccessDeniedException")
 
 
+@pytest.mark.thorough
 def test_a_lost_response_is_an_outage_whose_reason_has_no_callback_id():
     def lose(request, **_):
         raise ReadTimeoutError(endpoint_url=request.url)

@@ -255,6 +255,7 @@ tracker.start("parent/2")
 """
 
 
+@pytest.mark.thorough
 def test_a_forked_process_connects_by_itself():
     """Two processes on one connection would read each other's responses."""
     with QueueServer() as server:

@@ -97,6 +97,7 @@ def test_an_invalid_query_is_explained(unused, query):
     assert "expected" in page.text
 
 
+@pytest.mark.thorough
 def test_a_page_reads_a_bounded_part_and_leads_to_the_rest(aws):
     apply(aws, *(Request.create(f"t{n:02}", "c", traced(n + 1)) for n in range(12)))
     apply(aws, *(Request("fail", f"t{n:02}", "f", reason="x") for n in range(12)))
@@ -119,6 +120,7 @@ def test_the_nearest_deadlines_are_found_wherever_they_are(aws):
     assert [one.chain.tag for one in page.chains] == ["t0", "t1", "t2"]
 
 
+@pytest.mark.thorough
 def test_a_page_of_a_large_table_says_what_it_searched(web, chains, monkeypatch):
     from xorack.ops import browse
 

@@ -98,6 +98,7 @@ def test_the_page_says_why_the_table_cannot_be_read(world, monkeypatch, name, va
     assert page.endswith("</div>")
 
 
+@pytest.mark.thorough
 def test_dead_letters_are_a_second_page(world):
     put_messages(world, failed=(1,), malformed=(2, 3))
     put(world, *bodies(4), error="tag: 'books/4' already exists", sender="AROA:loader")
@@ -131,6 +132,7 @@ def test_a_page_of_dead_letters_is_a_sample_of_a_large_queue(world, sqs):
     assert len(sqs.names) <= 11
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("page", "other", "name"),
     [("chains", "dead-letters", "Dead letters"), ("dead-letters", "chains", "Unfinished chains")],

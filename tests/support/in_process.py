@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import pickle
 import threading
 import time
 import uuid
@@ -135,11 +136,15 @@ def locked_aws() -> Iterator[ClientCache]:
         stack.enter_context(patch.dict(os.environ, isolated(os.environ), clear=True))
         # One session for all tests: botocore reads its data once.
         stack.enter_context(patch.object(boto3, "DEFAULT_SESSION", _session()))
+        _hasten(stack)
         stack.enter_context(mock_aws(config={"core": {"reset_boto3_session": False}}))
         _lock_dynamodb(stack)
         _lock_sqs(stack)
-        _hasten(stack)
         yield _clients()
+
+
+def _copy(tree: Any) -> Any:
+    return pickle.loads(pickle.dumps(tree))
 
 
 @functools.cache
@@ -206,6 +211,7 @@ def _hasten(stack: ExitStack) -> None:
     from botocore import signers, useragent
     from moto.core import models, responses, serialize
     from moto.dynamodb.parsing import validators
+    from moto.sqs import models as sqs
 
     get_value = serialize.ResponseSerializer.get_value
 
@@ -225,8 +231,13 @@ def _hasten(stack: ExitStack) -> None:
         (validators.OverlappingPathsValidator, "check_for_overlapping_paths"),
     ):
         stack.enter_context(patch.object(validator, "traverse", getattr(validator, check)))
-    for function in (responses.method_names_from_class, responses.camelcase_to_underscores):
-        stack.enter_context(patch.object(responses, function.__name__, _cached(function)))
+    stack.enter_context(patch.object(validators, "deepcopy", _copy))
+    for module, function in (
+        (responses, responses.method_names_from_class),
+        (responses, responses.camelcase_to_underscores),
+        (sqs, sqs.camelcase_to_underscores),
+    ):
+        stack.enter_context(patch.object(module, function.__name__, _cached(function)))
 
 
 def _lock_sqs(stack: ExitStack) -> None:

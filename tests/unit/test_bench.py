@@ -63,6 +63,7 @@ def test_tracked_jobs_are_compared_with_the_untracked_ones_of_the_same_turn():
     assert spark.ratios(case, "plain", "untracked") == [1.1, 1.5]
 
 
+@pytest.mark.thorough
 def test_the_capacity_of_slow_single_messages_by_hand():
     # 1,001 requests a chain, each sent, received and deleted alone, written alone.
     together, dollars, writes = capacity.estimate(1_000, messages_per_call=1)

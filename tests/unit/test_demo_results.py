@@ -120,6 +120,7 @@ def event(tag, status):
     return {"detail": {"tag": tag, "status": status}}
 
 
+@pytest.mark.thorough
 def test_the_monitor_counts_ended_chains_once():
     ended = [Chain(tag, status=status, created_at=1) for tag, status in EVENTS.items()]
     table = FakeTable(*ended, Chain("c", status="open", created_at=1, started=9, finished=7))

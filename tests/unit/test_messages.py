@@ -284,6 +284,7 @@ def test_a_value_that_python_or_json_cannot_hold_rejects_its_own_request_only(in
     assert again.reason.startswith(f"requests[0].{named}")
 
 
+@pytest.mark.thorough
 def test_a_repeated_key_among_many_is_named():
     keys = ", ".join(f'"{number}": 1' for number in [*range(90_000), 89_999])
     (rejected,) = parse(f'{{"version": 1, "requests": [{{{keys}}}]}}').rejected
@@ -325,6 +326,7 @@ def test_a_request_with_ids_is_the_request_with_the_sum_of_their_stamps(op, cell
     assert Request.create("t", "c", starts=[B]) == Request.create("t", "c", traced(B))
 
 
+@pytest.mark.thorough
 def test_the_time_and_memory_of_a_message_of_ids_are_bounded():
     """2,000 of them would be 80 MB of stamps of 1,024 cells."""
     raw = [
@@ -340,6 +342,7 @@ def test_the_time_and_memory_of_a_message_of_ids_are_bounded():
     assert len(next(pack([Request.stamp_("t", "i", starts=range(1, 50_001))]))) < MAX_BODY_BYTES
 
 
+@pytest.mark.thorough
 def test_a_message_may_hold_as_many_requests_as_fit():
     smallest = json.dumps(FAIL, separators=(",", ":"))
     message = '{"version":1,"requests":[' + ",".join([smallest] * MAX_REQUESTS) + "]}"

