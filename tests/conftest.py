@@ -34,6 +34,12 @@ _ONE_WORKER = {"spark": 0, "e2e": 1, "infrastructure": 1}
 """The worker that runs a folder's tests: they share an expensive session fixture, and imports."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the worker of the Spark tests, which has most to do, have the processors first."""
+    if getattr(config, "workerinput", {}).get("workerid", "gw0") != "gw0":
+        os.nice(10)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave to its worker what one worker runs: the CDK alone takes 10 s to import."""
     runs = _ONE_WORKER.get(collection_path.name)
@@ -67,12 +73,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # A time-out in a call to Spark's JVM would fail all later tests of the session.
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(1200))
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the worker of the Spark tests, which has most to do, have the processors first."""
-    if "PYTEST_XDIST_WORKER" in os.environ and item.path.parent.name != "spark" and not os.nice(0):
-        os.nice(10)
 
 
 @pytest.hookimpl(optionalhook=True)
