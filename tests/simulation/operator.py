@@ -65,10 +65,7 @@ class Operator:
         """Let services answer badly for a while, and newer code hold chains."""
         if self.schedule.recipe.faults is not None:
             return
-        self.world.outages = [
-            outage._replace(begin=outage.begin + self.world.now, end=outage.end + self.world.now)
-            for outage in draw_outages(self.random, self.options)
-        ]
+        self.world.outages = draw_outages(self.random, self.options, self.world.now)
         for workload in self.schedule.workloads:
             if self.random.random() < self.options.future:
                 after = self.random.randrange(self.options.span + 10_000)
