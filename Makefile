@@ -70,7 +70,7 @@ PYTEST := $(PY) -m pytest -n 4
 # Folders without the others: each worker imports all that it collects.
 QUICK := unit property functional
 
-check: lint types ## Lint, types and quick tests, in 40 s: no Spark, no embedded AWS, no CDK
+check: lint types ## Lint, types and quick tests, in half a minute: no Spark, no embedded AWS, no CDK
 	@$(PYTEST) -n 2 -m "not (thorough or slow or spark or embedded or browser)" $(QUICK:%=tests/%) $(ARGS)
 
 test: lint types tests ## Lint, types and all tests except the slow ones
