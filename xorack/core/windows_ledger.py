@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from operator import attrgetter
@@ -199,9 +199,15 @@ def proved_of(proofs: Iterable[Proof]) -> Proved:
     return _united(newest.values())
 
 
-def _proved(store: _Store) -> Proved:
-    """Return what is proved, by two readings: one may miss a stream that keeps two proofs then."""
-    return proved_of([*store.proofs(), *store.proofs()])
+def _proved(store: _Store, stream: str = "", before: Sequence[Proof] | None = None) -> Proved:
+    """Return what is proved. One reading may miss a stream that keeps two proofs then.
+
+    A second one is not needed where all other streams are as they were before the first one.
+    """
+    found = store.proofs()
+    if before is None or [one for one in found if one.stream != stream] != before:
+        found += store.proofs()
+    return proved_of(found)
 
 
 def prove(
@@ -250,8 +256,9 @@ def prove(
             f"stream {stream!r} has proved batch {last.batch}, and this is batch {number} with "
             "other rows: a checkpoint made anew needs another run_id"
         )
+    others = [one for one in proofs if one.stream != stream]
     if last != proof:
-        proved_of([*(one for one in proofs if one.stream != stream), proof])
+        proved_of([*others, proof])
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
     touched = [
@@ -259,7 +266,7 @@ def prove(
         for window in store.windows()
         if (keys := {key for key, one in own.items() if overlaps(window, key, one)})
     ]
-    proved, found = _proved(store) if touched else {}, []
+    proved, found = _proved(store, stream, others) if touched else {}, []
     for window, keys in touched:
         status = WindowStatus.of(window, proved)
         found.append((status, sorted(keys - status.lagging.keys())))
