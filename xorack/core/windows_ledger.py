@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from operator import attrgetter
@@ -199,13 +199,13 @@ def proved_of(proofs: Iterable[Proof]) -> Proved:
     return _united(newest.values())
 
 
-def _proved(store: _Store, stream: str = "", before: Sequence[Proof] | None = None) -> Proved:
+def _proved(store: _Store, before: Iterable[Proof] | None = None) -> Proved:
     """Return what is proved. One reading may miss a stream that keeps two proofs then.
 
-    A second one is not needed where all other streams are as they were before the first one.
+    So there are two, unless only one stream was there before, too: the one that asks.
     """
     found = store.proofs()
-    if before is None or [one for one in found if one.stream != stream] != before:
+    if before is None or len({one.stream for one in (*before, *found)}) > 1:
         found += store.proofs()
     return proved_of(found)
 
@@ -256,9 +256,8 @@ def prove(
             f"stream {stream!r} has proved batch {last.batch}, and this is batch {number} with "
             "other rows: a checkpoint made anew needs another run_id"
         )
-    others = [one for one in proofs if one.stream != stream]
     if last != proof:
-        proved_of([*others, proof])
+        proved_of([*(one for one in proofs if one.stream != stream), proof])
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
     touched = [
@@ -266,7 +265,7 @@ def prove(
         for window in store.windows()
         if (keys := {key for key, one in own.items() if overlaps(window, key, one)})
     ]
-    proved, found = _proved(store, stream, others) if touched else {}, []
+    proved, found = _proved(store, proofs) if touched else {}, []
     for window, keys in touched:
         status = WindowStatus.of(window, proved)
         found.append((status, sorted(keys - status.lagging.keys())))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from shutil import rmtree
@@ -147,11 +148,8 @@ class Texts:
             system.delete(path, True)
             java = _java(self._spark)
             draft = java.Path(path, "_draft")
-            stream = system.create(draft)
-            try:
+            with closing(system.create(draft)) as stream:
                 stream.write(bytearray(data))
-            finally:
-                stream.close()
             if not system.rename(draft, java.Path(path, name)):
                 raise OSError(f"{folder}: the text could not be renamed")
         _keep(place, (name, [text]))
@@ -230,10 +228,8 @@ def _lines(system: Any, path: Any) -> list[str] | None:
         if error.java_exception.getClass().getSimpleName() == "FileNotFoundException":
             return None
         raise
-    try:
+    with closing(stream):
         return bytes(stream.readAllBytes()).decode().splitlines()
-    finally:
-        stream.close()
 
 
 @lru_cache(maxsize=4)

@@ -98,8 +98,7 @@ def of_all_positions(
     """
     since, until = bounds
     # Where nothing tells the begin it is guessed to be 0: the units tell whether that is right.
-    begins = {key: since.get(key, 0) for key in until}
-    ranges = {key: Range(begins[key], end, end - begins[key]) for key, end in until.items()}
+    ranges = {k: Range(since.get(k, 0), end, end - since.get(k, 0)) for k, end in until.items()}
     counts = [one.rows for one in ranges.values()] or [-1]
     kinds = [field_named(frame, name).dataType for name in rows.unit]
     if min(counts) < 0 or sum(counts) != count or not isinstance(kinds[-1], IntegralType):
