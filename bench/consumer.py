@@ -28,7 +28,6 @@ from xorack.aws.client import make_client
 from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import traced
-from xorack.local.isolation import isolated
 
 VCPU = 1024 / 1769
 """The share of a processor that Lambda gives a function of 1 GiB."""
@@ -87,9 +86,9 @@ def make_event(
 @contextmanager
 def _handler(endpoint: str, workers: int) -> Iterator[Handle]:
     """Yield the handler with so many workers."""
-    settings = {**isolated(os.environ), **_ENVIRONMENT, "AWS_ENDPOINT_URL": endpoint}
+    settings = {**_ENVIRONMENT, "AWS_ENDPOINT_URL": endpoint}
     settings["TABLE_NAME"] = f"table-{workers}"  # the services of each environment are kept
-    with patch.dict(os.environ, settings, clear=True), redirect_stdout(StringIO()):
+    with patch.dict(os.environ, settings), redirect_stdout(StringIO()):
         from lambda_src import consumer, environment
 
         def handle(event: dict[str, Any]) -> float:

@@ -7,6 +7,7 @@ ratio of their medians counts. Counts, such as round trips, depend on neither.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,8 +16,10 @@ from math import floor, inf, log10
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+from unittest.mock import patch
 
 from tests.support.http_server import Handler, Server
+from xorack.local.isolation import isolated
 
 ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
@@ -135,7 +138,7 @@ def _serve(port: Any) -> None:
 
 @contextmanager
 def accepting_server() -> Iterator[tuple[str, int]]:
-    """Serve AWS's responses in another process, whose CPU must not count.
+    """Serve AWS's responses in another process, whose CPU must not count; hide the user's AWS.
 
     Yields:
         The endpoint, and the process's id.
@@ -145,7 +148,8 @@ def accepting_server() -> Iterator[tuple[str, int]]:
     process = spawn.Process(target=_serve, args=[theirs], daemon=True)
     process.start()
     try:
-        yield f"http://127.0.0.1:{ours.recv()}", process.pid or 0
+        with patch.dict(os.environ, isolated(os.environ), clear=True):
+            yield f"http://127.0.0.1:{ours.recv()}", process.pid or 0
     finally:
         process.terminate()
         process.join()

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -142,7 +142,7 @@ class Meter:
 
 
 def run_variants(
-    variants: Mapping[str, Any], run: Callable[[Any], tuple[Hashable, Figures]], turns: int
+    variants: Sequence[str], run: Callable[[str], tuple[Hashable, Figures]], turns: int
 ) -> dict[str, list[Figures]]:
     """Run all variants of a case, turn after turn; each returns its result, or None, and figures.
 
@@ -151,13 +151,12 @@ def run_variants(
     """
     results = set()
 
-    def figures_of(variant: Any) -> Figures:
+    def figures_of(variant: str) -> Figures:
         result, figures = run(variant)
         results.add(result)
         return figures
 
-    jobs = {name: partial(figures_of, variant) for name, variant in variants.items()}
-    runs = interleaved(jobs, turns)
+    runs = interleaved({name: partial(figures_of, name) for name in variants}, turns)
     if len(results - {None}) != 1:
         raise RuntimeError(f"the variants have different results: {results}")
     return runs

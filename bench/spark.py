@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 from pyspark.sql import functions as F
 
@@ -29,7 +28,6 @@ from pipeline.reading import encoding_named
 from pipeline.scan import UNIT
 from pipeline.session import session
 from pipeline.split import split
-from xorack.local.isolation import isolated
 from xorack.spark import Report, Tracking
 
 UNTRACKED, TRACKED, KEPT = "untracked", "tracked", "units kept"
@@ -200,7 +198,7 @@ def run_case(
 
     if not case.rows:
         run(TRACKED)  # Java compiles
-    return run_variants({variant: variant for variant in case.variants}, run, case.turns)
+    return run_variants(case.variants, run, case.turns)
 
 
 def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
@@ -208,7 +206,6 @@ def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
     results = {}
     with (
         accepting_server() as (endpoint, server),
-        patch.dict(os.environ, isolated(os.environ), clear=True),
         tempfile.TemporaryDirectory(prefix="xorack-bench-") as folder,
     ):
         spark = session("xorack bench")

@@ -15,14 +15,12 @@ from collections.abc import Hashable
 from pathlib import Path
 from statistics import median
 from typing import Any
-from unittest.mock import patch
 
 from pyspark.sql import functions as F
 
 from bench.harness import Figures, Table, accepting_server, goal_table
 from bench.meter import Meter, cpu, ratios, run_variants, spread_goal
 from pipeline.session import session
-from xorack.local.isolation import isolated
 from xorack.spark import Tracking
 
 VARIANTS = ("without windows", "with windows")
@@ -110,10 +108,9 @@ def measure(quick: bool) -> Figures:
     found = {}
     with (
         accepting_server() as (endpoint, server),
-        patch.dict(os.environ, isolated(os.environ), clear=True),
         tempfile.TemporaryDirectory(prefix="xorack-bench-") as folder,
     ):
-        spark, variants = session("xorack bench"), {variant: variant for variant in VARIANTS}
+        spark = session("xorack bench")
         cases = {"10,000": (40_000, 4, 2, 1)} if quick else CASES
         for case, (rows, batches, windows, turns) in cases.items():
             log = Path(folder) / case
@@ -126,8 +123,8 @@ def measure(quick: bool) -> Figures:
                 return run_stream(log, f"{endpoint}/123456789012/stamps", size, meter, variant)
 
             if turns > 1:
-                run_variants(variants, run, 1)
-            found[case] = run_variants(variants, run, turns)
+                run_variants(VARIANTS, run, 1)
+            found[case] = run_variants(VARIANTS, run, turns)
         spark.stop()
     return {"cores": os.cpu_count(), "runs": found}
 

@@ -4,19 +4,16 @@ import base64
 import json
 import os
 import stat
-from functools import partial
 from unittest.mock import Mock
 
 import pytest
 
-from tests.support.cli import named_lines, store
+from tests.support.cli import deliver, named_lines
 from tests.support.dead_letters import bodies, put, put_messages
 from tests.support.functions import message
-from tests.support.services import Message, consume
+from tests.support.services import Message
 from xorack import traced
 from xorack.aws.clock import milliseconds
-from xorack.aws.eventbridge import EventBus
-from xorack.aws.sqs import send_rejected
 from xorack.core.event import rfc3339
 from xorack.core.request import Request
 
@@ -50,9 +47,7 @@ def left(aws):
 def test_a_rejected_request_is_shown_as_a_whole(stack, xorack, sqs):
     sent_at = milliseconds() - 90_000
     received = Message("original", malformed(INVALID), 1, sent_at, "AROA:loader")
-    bus = EventBus(stack.bus_name, stack.client("events"))
-    dead_letters = partial(send_rejected, stack.dead_letter_queue_url, stack.client("sqs"))
-    consume([received], store(stack), bus, dead_letters)
+    deliver(stack, [received])
     (message,) = as_json(xorack)
     expected = {
         "kind": "malformed", "field": "started", "value": "two\x1b\u202e", "tags": ["run/b"],

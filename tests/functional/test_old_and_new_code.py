@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.fakes import FakeBus
 from tests.support.functions import chain
-from tests.support.services import Message, consume, sweep
+from tests.support.services import World
 from xorack.aws import schema
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.message import pack
@@ -46,25 +46,6 @@ def put(aws, stored):
     aws.client("dynamodb").put_item(TableName=aws.table_name, Item=typed)
 
 
-class Code:
-    """A consumer and a sweeper of one version, with a clock of its own."""
-
-    def __init__(self, store, bus, now):
-        self.store = store
-        self.options = {"now": lambda: now, "policy": NO_WAIT, "default_timeout_ms": 24 * HOUR}
-        self.bus = bus
-        self.dead = FakeDeadLetters()
-
-    def consume(self, *bodies):
-        """Consume messages in one batch; return those that come again."""
-        messages = [Message(str(position), body) for position, body in enumerate(bodies)]
-        result = consume(messages, self.store, self.bus, self.dead, **self.options)
-        return [bodies[int(name)] for name in result.failed]
-
-    def sweep(self):
-        return sweep(self.store, self.bus, **self.options)
-
-
 def test_there_is_a_file_for_today():
     assert f"format-{schema.FORMAT}.json" in [path.name for path in FORMATS]
 
@@ -76,12 +57,12 @@ def test_chains_of_every_format_are_finished(aws, path):
         put(aws, stored)
     bus = FakeBus()
     store = DynamoDBStore(aws.table_name, client=aws.client("dynamodb"))
-    code = Code(store, bus, data["now"] + HOUR)
+    code = World(store, bus, data["now"] + HOUR)
     # Twice: the marks of that time tell what was applied.
     for body in data["messages"] * 2:
-        assert code.consume(body) == []
+        assert code.consume(body).failed == {}
     assert code.sweep().problems == 0
-    assert code.dead.letters == []
+    assert code.dead_letters.letters == []
     shown = ("id", "status", "reason", "started", "finished", "detail", "outstanding")
     events = {
         event["tag"]: {name: event[name] for name in shown if event.get(name)}
@@ -120,16 +101,16 @@ def versions(aws, format):
         DynamoDBStore(aws.table_name, client=client),
         NewerStore(aws.table_name, client=client, format=format),
     )
-    return (*(Code(store, bus, 1_800_000_000_000) for store in stores), bus)
+    return (*(World(store, bus, 1_800_000_000_000) for store in stores), bus)
 
 
 def test_attributes_of_later_code_survive_todays_writes(aws):
     old, new, bus = versions(aws, schema.FORMAT)
     create, split, done = chain("t", 1)
-    assert new.consume(*pack([create])) == []
+    assert new.consume(*pack([create])).failed == {}
     flavour = aws.item("t")["flavour"]
     for request in (split, done):
-        assert old.consume(*pack([request])) == []
+        assert old.consume(*pack([request])).failed == {}
         assert aws.item("t")["flavour"] == flavour
     assert [event["status"] for event in bus.events] == ["acked"]
 
@@ -137,17 +118,17 @@ def test_attributes_of_later_code_survive_todays_writes(aws):
 def test_a_chain_of_a_newer_format_holds_up_no_other(aws):
     old, new, bus = versions(aws, schema.FORMAT + 1)
     create, *rest = chain("new", 1)
-    assert new.consume(*pack([create])) == []
+    assert new.consume(*pack([create])).failed == {}
     stored = aws.item("new")
     mixed, own = next(pack([*rest, *chain("old", 2)])), next(pack(chain("own", 1)))
     for _ in range(2):
-        assert old.consume(mixed, own) == [mixed]
+        assert list(old.consume(mixed, own).failed) == ["m0"]
         assert old.sweep().ended == {}
         assert aws.item("new") == stored
     assert {event["tag"]: event["status"] for event in bus.events} == {
         "old": "acked",
         "own": "acked",
     }
-    assert new.consume(mixed) == []
+    assert new.consume(mixed).failed == {}
     assert [event["tag"] for event in bus.events][2:] == ["new"]
-    assert old.dead.letters == []
+    assert old.dead_letters.letters == []

@@ -1,14 +1,12 @@
 """A table that the stack did not create is checked before the functions first write to it."""
 
-from collections import Counter
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from lambda_src import widget
 from lambda_src.environment import _services
-from tests.support.faults import failing, on_the_wire
+from tests.support.faults import failing
 from tests.support.functions import Context, Functions, message
 from tests.support.in_process import create_resources, definitions, locked_aws
 from xorack.core.errors import ArgumentError
@@ -33,46 +31,35 @@ def adopt(monkeypatch):
         yield lambda described=None: start(aws, described)
 
 
-@contextmanager
-def counted():
-    calls = Counter()
-
-    def count(operation, deliver, request):
-        calls[operation] += 1
-        return deliver()
-
-    with on_the_wire(count):
-        yield calls
-
-
 def without_time_to_live(name=""):
     return replace(definitions(), ttl_attribute=name)
 
 
-def test_a_right_table_is_checked_once_by_each_function(adopt):
+def test_a_right_table_is_checked_once_by_each_function(adopt, sqs):
     functions = adopt()
-    with counted() as calls:
-        for _ in range(3):
-            assert functions.consume(CREATE) == []
-            assert functions.sweep()["SweepProblems"] == 0
-    assert {name: calls[name] for name in CHECKS} == dict.fromkeys(CHECKS, 1)
-
-
-def test_the_stacks_own_table_is_not_checked(functions):
-    with counted() as calls:
+    sqs.names.clear()
+    for _ in range(3):
         assert functions.consume(CREATE) == []
-    assert CHECKS.isdisjoint(calls)
+        assert functions.sweep()["SweepProblems"] == 0
+    assert {name: sqs.names.count(name) for name in CHECKS} == dict.fromkeys(CHECKS, 1)
 
 
-def test_nothing_is_written_to_a_wrong_table(adopt):
+def test_the_stacks_own_table_is_not_checked(functions, sqs):
+    sqs.names.clear()
+    assert functions.consume(CREATE) == []
+    assert CHECKS.isdisjoint(sqs.names)
+
+
+def test_nothing_is_written_to_a_wrong_table(adopt, sqs):
     """tests/unit/test_table_check.py has what else can be wrong."""
     functions = adopt(without_time_to_live("ttl"))
     name = functions.aws.table_name
     for run in (lambda: functions.consume(CREATE), functions.sweep):
-        with counted() as calls, pytest.raises(ArgumentError) as caught:
+        sqs.names.clear()
+        with pytest.raises(ArgumentError) as caught:
             run()
         assert str(caught.value) == f"time to live of table {name}: 'ttl', expected expires_at"
-        assert set(calls) <= CHECKS
+        assert set(sqs.names) <= CHECKS
     assert functions.aws.client("dynamodb").scan(TableName=name)["Items"] == []
 
 
@@ -96,14 +83,14 @@ def test_a_table_that_does_not_exist_is_named(adopt, monkeypatch):
 
 
 @pytest.mark.parametrize("operation", sorted(CHECKS))
-def test_chains_go_on_while_the_check_cannot_be_made(adopt, operation):
+def test_chains_go_on_while_the_check_cannot_be_made(adopt, sqs, operation):
     functions = adopt()
     with failing(operation, "ThrottlingException"):
         assert functions.consume(CREATE) == []
-    with counted() as calls:
-        functions.sweep()
-        functions.sweep()
-    assert calls[operation] == 1
+    sqs.names.clear()
+    functions.sweep()
+    functions.sweep()
+    assert sqs.names.count(operation) == 1
 
 
 def test_a_denied_check_fails_the_invocation(adopt):
@@ -115,8 +102,8 @@ def test_a_denied_check_fails_the_invocation(adopt):
         functions.consume(CREATE)
 
 
-def test_the_widget_reads_without_a_check(adopt):
+def test_the_widget_reads_without_a_check(adopt, sqs):
     adopt(without_time_to_live())
-    with counted() as calls:
-        assert "No unfinished chain" in widget.handler({}, Context())
-    assert CHECKS.isdisjoint(calls)
+    sqs.names.clear()
+    assert "No unfinished chain" in widget.handler({}, Context())
+    assert CHECKS.isdisjoint(sqs.names)

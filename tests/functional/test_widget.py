@@ -4,7 +4,6 @@ import re
 import time
 
 import pytest
-from botocore.client import BaseClient
 
 from lambda_src.widget import handler
 from tests.support.cli import apply, put_invalid_item
@@ -29,18 +28,6 @@ def world(aws, monkeypatch):
     return aws
 
 
-@pytest.fixture
-def calls(monkeypatch):
-    operations, original = [], BaseClient._make_api_call
-
-    def record(client, operation, arguments):
-        operations.append(operation)
-        return original(client, operation, arguments)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", record)
-    return operations
-
-
 def shown_tags(page):
     return re.findall(r'<div class="tag"[^>]*>(.*?)</div>', page)
 
@@ -63,13 +50,13 @@ def test_unfinished_chains_are_shown_by_deadline(world):
     assert "0000000000abcdef" in page
 
 
-def test_the_work_is_bounded(world, calls):
+def test_the_work_is_bounded(world, sqs):
     apply(world, *(Request.create(f"t{n}", "c", traced(n + 1), timeout=60 + n) for n in range(12)))
-    calls.clear()
+    sqs.names.clear()
     page = handler({"limit": 5, **CONTEXT}, None)
     assert shown_tags(page) == ["t0", "t1", "t2", "t3", "t4"]
     assert "The 5 unfinished chains with the earliest deadlines; there are more." in page
-    assert calls == ["Query"] * schema.DUE_SHARDS + ["BatchGetItem"]
+    assert sqs.names == ["Query"] * schema.DUE_SHARDS + ["BatchGetItem"]
 
 
 def test_an_item_that_is_not_a_chain_hides_no_chain(world):
@@ -134,15 +121,15 @@ def test_dead_letters_are_a_second_page(world):
     assert "No dead-lettered messages." in handler({**LETTERS, **CONTEXT}, None)
 
 
-def test_a_page_of_dead_letters_is_a_sample_of_a_large_queue(world, calls):
+def test_a_page_of_dead_letters_is_a_sample_of_a_large_queue(world, sqs):
     put_messages(world, failed=range(40))
-    calls.clear()
+    sqs.names.clear()
     page = handler({**LETTERS, **CONTEXT}, None)
     (read,) = re.findall(r"<p>([0-9]+) ", page)
     assert ("of about 40 dead-lettered messages." in page) == (int(read) < 40)
     assert 10 <= int(read) <= 40
-    assert {*calls} == {"ReceiveMessage", "GetQueueAttributes"}  # it hides none
-    assert len(calls) <= 11
+    assert {*sqs.names} == {"ReceiveMessage", "GetQueueAttributes"}  # it hides none
+    assert len(sqs.names) <= 11
 
 
 @pytest.mark.thorough

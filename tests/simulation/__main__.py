@@ -20,24 +20,21 @@ from tests.simulation.schedule import Recipe, Schedule, run
 from tests.simulation.shrink import Shrinker
 from tests.support.fault_kinds import FAULTS
 
+LARGEST = "chains in the largest schedule"
+
 
 @dataclass
 class Campaign:
-    """Many schedules: their figures by name, faults by kind, chains by their end, and violations.
-
-    Attributes:
-        largest: Number of chains in the largest schedule.
-    """
+    """Many schedules: their figures by name, faults by kind, chains by their end, violations."""
 
     figures: Counter[str] = field(default_factory=Counter)
-    largest: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
     failing: list[Schedule] = field(default_factory=list)
 
     def add(self, result: Schedule) -> None:
         """Add a schedule."""
-        self.largest = max(self.largest, len(result.chains))
+        self.figures[LARGEST] = max(self.figures[LARGEST], len(result.chains))
         self.figures.update(
             {
                 "schedules": 1,
@@ -55,8 +52,8 @@ class Campaign:
 
     def table(self) -> str:
         """Return all figures in Markdown."""
-        rows = {**self.figures, "chains in the largest schedule": self.largest}
-        lines = ["| | |", "| --- | ---: |", *(f"| {name} | {n:,} |" for name, n in rows.items())]
+        lines = ["| | |", "| --- | ---: |"]
+        lines += [f"| {name} | {number:,} |" for name, number in self.figures.items()]
         lines += ["", "| fault | effect | injected |", "| --- | --- | ---: |"]
         for kind, fault in FAULTS.items():
             lines.append(f"| {kind} | {fault.description} | {self.faults[kind]:,} |")

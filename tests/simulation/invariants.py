@@ -80,7 +80,7 @@ def _requests(write: Write) -> Statements:
     )
     yield (
         "A chain keeps the time of its first write and its nonce, which tell it from others.",
-        (model.workload.foreign or first == before or write.before is None),
+        model.workload.foreign or first == before or write.before is None,
     )
     ops = {one.request.op for one in new if one}
     last = ("create", "note", "fail") if "stamp" in ops else ("note",) if "fail" in ops else ()
@@ -90,7 +90,7 @@ def _requests(write: Write) -> Statements:
     yield f"{statement} while a note is.", names == [] or names
     yield (
         "A write of requests leaves at most INLINE_MARKS marks, or only its own, in the item.",
-        (not new or len(marks(write.after)) <= max(INLINE_MARKS, len(new))),
+        not new or len(marks(write.after)) <= max(INLINE_MARKS, len(new)),
     )
 
 
@@ -107,7 +107,7 @@ def _sums(write: Write) -> Statements:
     yield "The stamp is the XOR of the stamps of the applied requests.", holds
     yield (
         "The stamp has the length of the create's stamp, before the create that of the first.",
-        (length == (model.length or 0) or f"{length}, expected {model.length}"),
+        length == (model.length or 0) or f"{length}, expected {model.length}",
     )
     counts = (number(after, "started") or 0, number(after, "finished") or 0)
     holds = counts == model.counts or f"{counts}, expected {model.counts}"
@@ -121,7 +121,7 @@ def _status(write: Write) -> Statements:
         named = all(str(length) in reason for length in model.lengths)
         yield (
             "A chain that ends failed gives a reason: a sender's, or both lengths of stamps.",
-            ((model.contradicted and named) or reason),
+            (model.contradicted and named) or reason,
         )
     if expected == "acked" and write.by != "code":
         holds: object = status == "open"  # until our code looks at it
@@ -143,13 +143,13 @@ def _expiry(write: Write) -> Statements:
         holds = reason.startswith("timed out") and named
     yield (
         "A chain that ends by time is never created, or timed out, maybe with wrong counts.",
-        (holds or reason),
+        holds or reason,
     )
     yield "A write that ends a chain by time applies no request.", not write.new
     due, ended = deadline_of(write.before), number(write.after, "ended_at")
     yield (
         "A chain does not end by time before its deadline, or before its create can arrive.",
-        ((due is not None and due <= ended) or f"due {due}, ended {ended}"),
+        (due is not None and due <= ended) or f"due {due}, ended {ended}",
     )
 
 
@@ -161,7 +161,7 @@ def _times(write: Write) -> Statements:
     stamped = any(one.request.stamp for one in write.new)
     yield (
         "A stamp sets `last_stamp_at` of an unfinished chain to the current time, else nothing.",
-        (ended or write.is_now(time) if stamped else time == before),
+        ended or write.is_now(time) if stamped else time == before,
     )
 
 
@@ -289,7 +289,7 @@ def of_batch(failed: dict[str, str], time_left: float, effects: int) -> Statemen
     """
     yield (
         "A message fails because of the table, the dead-letter queue or time, not of events.",
-        (not failed or time_left < 0.75 or str(failed)),
+        not failed or time_left < 0.75 or str(failed),
     )
     holds = not failed or effects > 0 or str(failed)
     yield "An invocation for which the time is too short makes progress.", holds
@@ -346,7 +346,7 @@ def of_end(model: Model, sent: list[Submission], prompt: bool, tokens: set[str])
     if prompt and _is_whole(model, sent):
         yield (
             "A chain is acked if its work was sent whole, without mistakes, fails, time limits.",
-            (text(model.final, "status") == "acked"),
+            text(model.final, "status") == "acked",
         )
 
 

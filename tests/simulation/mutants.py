@@ -265,13 +265,17 @@ def _conflict_is_another(after_conflict, part, conflict):
         raise part.exhausted
 
 
-def _late_create_without_reason(apply, *call, **named):
-    applied = apply(*call, **named)
-    outcomes = [
-        one._replace(error=TagExists(one.request.tag)) if isinstance(one.error, TagExists) else one
-        for one in applied.outcomes
-    ]
-    return applied._replace(outcomes=outcomes)
+def _changed_errors(kind, change, only_ended=False):
+    """Return a replacement of `apply` that changes the outcomes with errors of a kind."""
+
+    def replaced(apply, chain, *call, **named):
+        applied = apply(chain, *call, **named)
+        if only_ended and not (chain and chain.final):
+            return applied
+        outcomes = [change(o) if isinstance(o.error, kind) else o for o in applied.outcomes]
+        return applied._replace(outcomes=outcomes)
+
+    return replaced
 
 
 def _miss_nearer_deadline(schedule, chain):
@@ -283,18 +287,6 @@ def _first_length(invalid, request, length, limits):
     if request.op == "create" and length not in (None, len(request.stamp)):
         return BufferLengthsUnequal(len(request.stamp), length)
     return invalid(request, length, limits)
-
-
-def _only_late(apply, chain, *call, **named):
-    applied = apply(chain, *call, **named)
-    if chain is None or not chain.final:
-        return applied
-    wrong = BufferLengthsUnequal
-    outcomes = [
-        one._replace(kind="late", error=None) if isinstance(one.error, wrong) else one
-        for one in applied.outcomes
-    ]
-    return applied._replace(outcomes=outcomes)
 
 
 def _count_again(count, consumer, batch, tag, applied):
@@ -396,7 +388,8 @@ _AT_NIGHT: tuple[_Row, ...] = (
      lambda decode, stored, key: decode(
          {n: value for n, value in stored.items() if n != schema.FORMAT_NAME}, key)),
     ("a late create is rejected without the chain's reason",
-     transitions.apply, _late_create_without_reason),
+     transitions.apply, _changed_errors(
+         TagExists, lambda one: one._replace(error=TagExists(one.request.tag)))),
     ("the mark is written before the XOR", DynamoDBStore.write, _mark_before_xor),
     ("no event is pending, whoever ends the chain publishes it",
      transitions._run, _end_without_pending),
@@ -443,7 +436,8 @@ _AT_NIGHT: tuple[_Row, ...] = (
      dynamodb_store._condition_expression, _leave_out("first_seen_at", "nonce")),
     ("a repeated deletion reads the generation anew", DynamoDBStore._generation_to_delete,
      lambda read, store, tag, id: read(store, tag, f"{id} {next(_VERSIONS)}")),
-    ("a wrong request to an ended chain is only late", transitions.apply, _only_late),
+    ("a wrong request to an ended chain is only late", transitions.apply, _changed_errors(
+        BufferLengthsUnequal, lambda one: one._replace(kind="late", error=None), only_ended=True)),
     ("requests of a batch that needs two writes are applied in any order",
      patch.object(chain_writer, "order_of", lambda requests: range(len(requests)))),
     ("requests of a batch are applied in any order", transitions.order_of,

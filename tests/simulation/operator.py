@@ -35,7 +35,7 @@ class Operator:
     def operate(self, machine: Machine) -> None:
         """Run all rounds, end the faults, wait for the end and have it checked."""
         world = self.world
-        sender = self.schedule.sender(machine)
+        sender = Sender(machine, self.schedule.aws)
         for round in range(self.options.rounds):
             if round:
                 self._reuse_tags(sender, round)
@@ -52,7 +52,7 @@ class Operator:
         machine.pause(max(0, self.oracle.future_until + 200_000 - world.now))
         self.schedule.stop()
         machine.pause(200_000)  # for the other machines to finish
-        function = self.schedule.function(machine)
+        function = Function(machine, self.schedule.aws)
         self._pass_deadlines(function, min)
         self._pass_deadlines(function, max)
         machine.pause(_HOUR)  # after which a refused delivery is repeated at the latest
@@ -65,10 +65,7 @@ class Operator:
         """Let services answer badly for a while, and newer code hold chains."""
         if self.schedule.recipe.faults is not None:
             return
-        self.world.outages = [
-            outage._replace(begin=outage.begin + self.world.now, end=outage.end + self.world.now)
-            for outage in draw_outages(self.random, self.options)
-        ]
+        self.world.outages = draw_outages(self.random, self.options, self.world.now)
         for workload in self.schedule.workloads:
             if self.random.random() < self.options.future:
                 after = self.random.randrange(self.options.span + 10_000)
@@ -177,7 +174,7 @@ class Operator:
     def _delete_again(self, machine: Machine, tags: list[str], round: int) -> None:
         """Repeat calls whose response the caller did not see; they must have no effect."""
         machine.pause(self.random.choice((3_000, 20_000, 70_000)))
-        self._delete(self.schedule.sender(machine), tags, round)
+        self._delete(Sender(machine, self.schedule.aws), tags, round)
 
     # -- the end -------------------------------------------------------------------------------
 

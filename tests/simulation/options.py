@@ -115,7 +115,7 @@ class Options:
 
 
 class Outage(NamedTuple):
-    """A time, milliseconds since the round's start, when a service answers badly."""
+    """A time, milliseconds since 1970, when a service answers badly."""
 
     kind: str
     operations: tuple[str, ...]
@@ -123,12 +123,12 @@ class Outage(NamedTuple):
     end: int
 
 
-def draw_outages(random: Random, options: Options) -> list[Outage]:
-    """Draw the outages of a round."""
+def draw_outages(random: Random, options: Options, now: int) -> list[Outage]:
+    """Draw the outages of a round that begins now."""
     outages = []
     while random.random() < options.outage:
         kind, operations = random.choice(OUTAGES), SERVICES[pick(random, options.outages)]
-        begin = random.randrange(options.span + 30_000)
+        begin = now + random.randrange(options.span + 30_000)
         duration = random.choice((5_000, 60_000, 300_000))
         outages.append(Outage(kind, operations, begin, begin + duration))
     return outages

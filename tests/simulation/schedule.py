@@ -14,12 +14,12 @@ from math import inf
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tests.simulation.aws import AWS, Client
+from tests.simulation.aws import AWS
 from tests.simulation.operator import Operator
 from tests.simulation.options import MAX_SKEW, Options, draw_fault_rates
 from tests.simulation.oracle import Oracle
 from tests.simulation.senders import Senders
-from tests.simulation.services import Function, Sender, simulated_clock_and_ids
+from tests.simulation.services import Function, simulated_clock_and_ids
 from tests.simulation.workload import ChainWorkload, chain_workload
 from tests.simulation.world import Crash, Machine, Violation, World
 from xorack.errors import UnavailableError
@@ -100,15 +100,9 @@ class Schedule:
         kept = [whole.submissions[position] for chain, position in self.requests if chain == number]
         return replace(whole, submissions=kept)
 
-    def function(self, machine: Machine) -> Function:
-        return Function(machine, Client(machine, self.aws))
-
-    def sender(self, machine: Machine) -> Sender:
-        return Sender(machine, Client(machine, self.aws))
-
     def consume(self, machine: Machine) -> None:
         """Process batches, as the consumer's Lambda function does."""
-        world, queue, function = self.world, self.queue, self.function(machine)
+        world, queue, function = self.world, self.queue, Function(machine, self.aws)
         while True:
             world.wait_until(machine, lambda: None if self.finished else queue.idle_time())
             if self.finished:
@@ -133,7 +127,7 @@ class Schedule:
 
     def sweep(self, machine: Machine) -> None:
         """Sweep again and again while there is something to do, as the Lambda function does."""
-        function = self.function(machine)
+        function = Function(machine, self.aws)
 
         def idle_time() -> float | None:
             idle = 0 if self.finished or self.queue.messages else self.aws.table.idle_time()

@@ -39,7 +39,7 @@ class Senders:
 
     def produce(self, machine: Machine, submissions: list[Submission]) -> None:
         """Send requests, some of them again in other messages, as a retried task does."""
-        sender = self.schedule.sender(machine)
+        sender = Sender(machine, self.schedule.aws)
         for round in range(self.options.rounds):
             self.schedule.wait_for_round(machine, round)
             begin = self.world.now
@@ -126,7 +126,7 @@ class Senders:
 
     def call_directly(self, machine: Machine, submissions: list[Submission]) -> None:
         """Use `DynamoDBAcker`, and for some chains xor-ack-dynamodb."""
-        acker = self.schedule.sender(machine).acker(attempts=self.random.choice((1, 3, 50)))
+        acker = Sender(machine, self.schedule.aws).acker(attempts=self.random.choice((1, 3, 50)))
         for round in range(self.options.rounds):
             self.schedule.wait_for_round(machine, round)
             begin = self.world.now

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 from lambda_src import environment
-from tests.simulation.aws import BUS, DEAD_LETTERS, KEY, QUEUE, TABLE, Client, Message
+from tests.simulation.aws import AWS, BUS, DEAD_LETTERS, KEY, QUEUE, TABLE, Client, Message
 from tests.simulation.options import DEFAULT_TIMEOUT, PENDING_TIMEOUT, RETENTION
 from tests.simulation.world import Machine, World
 from xorack.acker import chain_writer
@@ -46,12 +46,12 @@ _VARIABLES: dict[str, str | None] = {
 class Function:
     """The Lambda functions of one machine, as `lambda_src` builds them, without threads."""
 
-    def __init__(self, machine: Machine, client: Client) -> None:
+    def __init__(self, machine: Machine, aws: AWS) -> None:
         self.machine = machine
-        self.client = client
+        self.client = Client(machine, aws)
         self._services = environment.Services(_VARIABLES)
         services = ("dynamodb", "events", "sqs", "stepfunctions")
-        self._services.clients = dict.fromkeys(services, client)
+        self._services.clients = dict.fromkeys(services, self.client)
         self._services.workers = Workers()
         self._services.breakers = {
             channel: CircuitBreaker(clock=lambda: machine.now() / 1000)
@@ -83,9 +83,9 @@ class Function:
 class Sender:
     """What producers and users of the direct API call."""
 
-    def __init__(self, machine: Machine, client: Client) -> None:
+    def __init__(self, machine: Machine, aws: AWS) -> None:
         self.machine = machine
-        self.client = client
+        self.client = Client(machine, aws)
 
     def send(self, requests: list[Request], max_bytes: int) -> None:
         policy = RetryPolicy(attempts=3, cap_seconds=1.0)

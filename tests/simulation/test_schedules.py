@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from tests.simulation.__main__ import campaign, main
+from tests.simulation.__main__ import LARGEST, campaign, main
 from tests.simulation.mutants import mutated
 from tests.simulation.options import LARGE_CHAINS, LARGE_EVERY, Options
 from tests.simulation.schedule import Recipe, run
@@ -31,7 +31,7 @@ def test_no_schedule_violates_an_invariant(seeds):
     assert not failing, f"{failing}; python -m tests.simulation {figures.failing[0].recipe.seed}"
     # The result means little unless everything happened.
     assert figures.figures["schedules"] == len(seeds)
-    assert figures.largest == LARGE_CHAINS
+    assert figures.figures[LARGEST] == LARGE_CHAINS
     assert figures.faults.keys() == FAULTS.keys()
     assert figures.faults.total() > 20 * len(seeds)
     assert figures.figures["chains whose tag was used before"] > len(seeds) / 10

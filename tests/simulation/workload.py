@@ -29,9 +29,9 @@ class Submission:
         tag: The chain; empty if invalid.
         name: For people: the request's id; a mistake ends with "?".
         request: The request; None if invalid.
-        raw: The raw request, or a whole invalid body.
         other: The same request with ids instead of a stamp.
         units: Units that it starts or finishes; one that it starts and finishes is not there.
+        invalid: The raw request, or a whole body, that is invalid.
         invalid_field: The field that the rejection must name.
         after: Milliseconds from the run's start until it is sent.
         direct: True if it is sent through the direct API.
@@ -43,8 +43,8 @@ class Submission:
     tag: str
     name: str
     request: Request | None
-    raw: Any
     units: frozenset[int] = frozenset()
+    invalid: Any = None
     invalid_field: str = ""
     after: int = 0
     direct: bool = False
@@ -56,6 +56,10 @@ class Submission:
     def sent(self, random: Random) -> Request:
         """Return the request in one of its forms, as a sender sends it."""
         return random.choice((self.request, self.other)) if self.other else self.request
+
+    @property
+    def raw(self) -> Any:
+        return self.request.to_json() if self.request else self.invalid
 
     @cached_property
     def texts(self) -> list[str]:
@@ -124,7 +128,7 @@ class _ChainBuilder:
 
     def add(self, request: Request, units: Iterable[int] = (), name: str = "", **ids: Any) -> None:
         """Add a request; `ids` are the units that it counts: it has a second form."""
-        one = Submission(request.tag, name or request.id, request, request.to_json())
+        one = Submission(request.tag, name or request.id, request)
         one.units, one.after = frozenset(units), int(self.random.random() * self.options.span)
         if ids and self.cells is not None:
             rest = ("op", "tag", "id", "timeout", "idle_timeout", "detail", "resume")
@@ -195,7 +199,6 @@ class _ChainBuilder:
         for one in self.submissions:
             if one.name == "fail" and random.random() < 0.5:
                 one.request = Request.from_json({**one.raw, **noted[0].to_json(), **one.raw})
-                one.raw = one.request.to_json()
 
     def _found(self, units: list[int]) -> dict[str, Any]:
         random = self.notes
@@ -264,8 +267,7 @@ class _ChainBuilder:
             form and Request.from_json({**form.to_json(), "id": f"{id}.{run}"})
             for form in (one.request, one.other)
         )
-        name, raw = f"{id}.{run}{mistake}", request.to_json()
-        return replace(one, name=name, request=request, other=other, raw=raw, run=run)
+        return replace(one, name=f"{id}.{run}{mistake}", request=request, other=other, run=run)
 
     def _add_tree(self, size: int, counted: bool) -> None:
         """Add the create and the stamps of a random tree of units."""
@@ -312,9 +314,8 @@ class _ChainBuilder:
         """Let a sender count wrongly."""
         one = self.random.choice(self.submissions)
         if one.request is not None and one.request.op == "stamp":
-            one.raw["finished"] = one.request.finished + 1
-            one.request, one.name = Request.from_json(one.raw), f"{one.name}?"
-            one.other = None
+            wrong = {**one.raw, "finished": one.request.finished + 1}
+            one.request, one.other, one.name = Request.from_json(wrong), None, f"{one.name}?"
 
     def _add_irregular_requests(self) -> None:
         """Add fails, extends and valid requests that contradict others."""
@@ -359,7 +360,7 @@ class _ChainBuilder:
         )
         after = int(self.random.random() * self.options.span)
         self.submissions.append(
-            Submission("", f"{tag}/invalid", None, raw, frozenset(), invalid_field, after)
+            Submission("", f"{tag}/invalid", None, frozenset(), raw, invalid_field, after)
         )
 
     def _send_directly(self, everything: bool) -> None:
@@ -372,7 +373,7 @@ class _ChainBuilder:
                 # The direct API's create has no timeouts and no detail.
                 old = one.request
                 one.request = Request.create(old.tag, old.id, old.stamp or b"", started=old.started)
-                one.raw, one.other = one.request.to_json(), None
+                one.other = None
 
 
 def random_days(random: Random) -> list[int]:

@@ -54,14 +54,15 @@ def store(aws):
     return DynamoDBStore(aws.table_name, aws.partition_key, aws.client("dynamodb"))
 
 
+def deliver(aws, messages):
+    """Hand messages to a consumer over the resources of a test; return its result."""
+    bus = EventBus(aws.bus_name, aws.client("events"))
+    dead_letters = partial(send_rejected, aws.dead_letter_queue_url, aws.client("sqs"))
+    return consume(messages, store(aws), bus, dead_letters, default_timeout_ms=86_400_000)
+
+
 def apply(aws, *requests):
-    result = consume(
-        [Message(str(n), body) for n, body in enumerate(pack(requests))],
-        store(aws),
-        EventBus(aws.bus_name, aws.client("events")),
-        partial(send_rejected, aws.dead_letter_queue_url, aws.client("sqs")),
-        default_timeout_ms=86_400_000,
-    )
+    result = deliver(aws, [Message(str(n), body) for n, body in enumerate(pack(requests))])
     assert not result.failed
     assert result.outcomes["rejected"] == 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.memory_store import MemoryStore
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import BatchResult, Consumer, Message
 from xorack.acker.outbox import Outbox
@@ -14,6 +16,8 @@ from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.transitions import Applied, Limits
 
 __all__ = ["BatchResult", "Message", "SweepResult", "apply_requests", "consume", "sweep", "writer"]
+NOW = 1_700_000_000_000
+DAY = 86_400_000
 
 
 def writer(
@@ -53,3 +57,38 @@ def sweep(store, publisher, *, workers=8, **limits) -> SweepResult:
     chains = writer(store, **limits)
     outbox = Outbox(chains, channels(publisher), workers=Workers(workers))
     return Sweeper(chains, outbox).sweep()
+
+
+class World:
+    """A consumer and a sweeper, by default over fakes, with a clock that stands still."""
+
+    def __init__(self, store=None, bus=None, now=NOW):
+        self.store = MemoryStore() if store is None else store
+        self.bus = FakeBus() if bus is None else bus
+        self.dead_letters, self.now = FakeDeadLetters(), now
+
+    def consume(self, *bodies, budget=UNLIMITED, workers=1, receives=1) -> BatchResult:
+        """Consume messages m0, m1, ... in one batch."""
+        counts = receives if isinstance(receives, list) else [receives] * len(bodies)
+        messages = [Message(f"m{i}", bodies[i], counts[i]) for i in range(len(bodies))]
+        ports = self.store, self.bus, self.dead_letters
+        options = {"budget": budget, "workers": workers, "now": lambda: self.now}
+        return consume(messages, *ports, policy=NO_WAIT, default_timeout_ms=DAY, **options)
+
+    def sweep(self, budget=UNLIMITED) -> SweepResult:
+        options = {"policy": NO_WAIT, "budget": budget, "now": lambda: self.now}
+        return sweep(self.store, self.bus, workers=1, **options)
+
+    def fail(self, method, when, error):
+        """Make calls of the store raise an error; ``del world.store.METHOD`` repairs it."""
+        real = getattr(self.store, method)
+
+        def call(*arguments):
+            if when(*arguments):
+                raise error
+            return real(*arguments)
+
+        setattr(self.store, method, call)
+
+    def tags(self):
+        return [event["tag"] for event in self.bus.events]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cached_property
 from typing import Any
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
@@ -135,50 +134,32 @@ class SlowClient:
         return {}
 
 
-class SlowServices(lambda_src.environment.Services):
-    """The services of the functions, with one worker; the store stands for its client."""
+class SlowFunctions(lambda_src.environment.Services):
+    """The consumer and the sweeper; each invocation must end within its time.
 
-    def __init__(self, clock: Clock, seconds: float) -> None:
+    They have one worker, and the store stands for its client.
+    """
+
+    def __init__(self, monkeypatch, seconds: float = 60) -> None:
         names = ("TABLE_NAME", "TABLE_ARN", "EVENT_BUS_NAME", "DEAD_LETTER_QUEUE_URL")
         unset = dict.fromkeys(lambda_src.environment._VARIABLES)
         super().__init__({**unset, **dict.fromkeys(names, "name")})
-        self.clock = clock
+        self.clock = clock = Clock()
         self.seconds = seconds
         longest = TimeOuts.within(seconds).longest_call
         self.table = SlowStore(clock, longest)
-        self.bus, self.queue = SlowClient(clock, longest), SlowClient(clock, longest)
-        self.tasks = SlowClient(clock, longest)
+        self.bus, self.queue, self.tasks = (SlowClient(clock, longest) for _ in range(3))
         self.clients = {
             "dynamodb": self.table,
             "events": self.bus,
             "sqs": self.queue,
             "stepfunctions": self.tasks,
         }
-
-    @cached_property
-    def workers(self) -> Workers:
-        return Workers(1)
-
-    @cached_property
-    def breakers(self) -> dict[str, CircuitBreaker]:
+        self.workers = Workers(1)
         channels = (EVENT, *RESUME_KINDS)
-        return {name: CircuitBreaker(clock=lambda: self.clock.now) for name in channels}
-
-    def store(self, client: Any) -> Any:
-        self.table.budget = budget_of(client)
-        return client
-
-
-class SlowFunctions:
-    """The consumer and the sweeper; each invocation must end within its time."""
-
-    def __init__(self, monkeypatch, seconds: float = 60) -> None:
-        self.clock = clock = Clock()
-        self.services = SlowServices(clock, seconds)
-        self.table, self.bus = self.services.table, self.services.bus
-        self.queue, self.tasks = self.services.queue, self.services.tasks
+        self.breakers = {name: CircuitBreaker(clock=lambda: clock.now) for name in channels}
         for module in (lambda_src.consumer, lambda_src.sweeper):
-            monkeypatch.setattr(module, "services", lambda: self.services)
+            monkeypatch.setattr(module, "services", lambda: self)
         now = lambda: int((START + clock.now) * 1000)  # noqa: E731
         monkeypatch.setitem(ChainWriter.__init__.__kwdefaults__, "clock", now)
         defaults = [
@@ -187,8 +168,12 @@ class SlowFunctions:
         ]
         monkeypatch.setattr(RetryPolicy.__init__, "__defaults__", tuple(defaults))
 
+    def store(self, client: Any) -> Any:
+        self.table.budget = budget_of(client)
+        return client
+
     def _call(self, handler, event) -> Any:
-        context = Context(self.services.seconds, clock=lambda: self.clock.now)
+        context = Context(self.seconds, clock=lambda: self.clock.now)
         try:
             return handler(event, context)
         finally:

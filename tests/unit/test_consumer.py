@@ -5,56 +5,19 @@ from itertools import count
 
 import pytest
 
-from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
+from tests.support.fakes import FakeBus
 from tests.support.functions import message
-from tests.support.memory_store import MemoryStore
-from tests.support.services import Message, consume, sweep
+from tests.support.services import DAY, NOW, Message, World, consume
 from xorack.aws.client import BoundedClient
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
-from xorack.core.budget import UNLIMITED, Budget
+from xorack.core.budget import Budget
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 from xorack.core.message import pack, parse
 from xorack.core.request import Request
 from xorack.core.stamp import traced, xor
 from xorack.errors import ConflictError, UnavailableError
-
-NOW = 1_700_000_000_000
-DAY = 86_400_000
-
-
-class World:
-    """An acker over fakes, with a clock that stands still."""
-
-    def __init__(self):
-        self.store, self.bus, self.dead_letters = MemoryStore(), FakeBus(), FakeDeadLetters()
-        self.now = NOW
-
-    def consume(self, *bodies, budget=UNLIMITED, workers=1, receives=1):
-        counts = receives if isinstance(receives, list) else [receives] * len(bodies)
-        messages = [Message(f"m{i}", bodies[i], counts[i]) for i in range(len(bodies))]
-        ports = self.store, self.bus, self.dead_letters
-        options = {"budget": budget, "workers": workers, "now": lambda: self.now}
-        return consume(messages, *ports, policy=NO_WAIT, default_timeout_ms=DAY, **options)
-
-    def sweep(self, budget=UNLIMITED):
-        options = {"policy": NO_WAIT, "budget": budget, "now": lambda: self.now}
-        return sweep(self.store, self.bus, workers=1, **options)
-
-    def fail(self, method, when, error):
-        """Make calls of the store raise an error; ``del world.store.METHOD`` repairs it."""
-        real = getattr(self.store, method)
-
-        def call(*arguments):
-            if when(*arguments):
-                raise error
-            return real(*arguments)
-
-        setattr(self.store, method, call)
-
-    def tags(self):
-        return [event["tag"] for event in self.bus.events]
 
 
 @pytest.fixture

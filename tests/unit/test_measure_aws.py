@@ -1,7 +1,6 @@
 """What the measurement makes, reads and removes in an account, on moto; and its command line."""
 
 import json
-import time
 
 import pytest
 from botocore.exceptions import ClientError
@@ -9,6 +8,7 @@ from botocore.exceptions import ClientError
 from measure import subscription
 from measure.__main__ import measure
 from measure.subscription import Leftovers, subscribed, take_dead_letters
+from tests.support.events import eventually
 from xorack.aws.stack import StackOutputs
 from xorack.cli import options
 from xorack.cli.commands import run
@@ -47,9 +47,7 @@ def test_a_subscription_gets_the_events_of_its_run_only(aws):
         for tag in (f"{RUN}/1", "measure-20260131-00000002/1", f"{RUN}/2"):
             publish(aws, tag)
         publish(aws, f"{RUN}/3", source="another")
-        deadline = time.monotonic() + 60
-        while len(events.by_tag) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        assert eventually(lambda: len(events.by_tag) == 2)
         url = aws.client("sqs").get_queue_url(QueueName=RUN)["QueueUrl"]
         policy = aws.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
     assert sorted(events.by_tag) == [f"{RUN}/1", f"{RUN}/2"]

@@ -55,7 +55,7 @@ def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls
         # An operator is told once.
         assert figures["DeliveriesRefused"] == (0 if minute else count)
     assert published(functions) == ["innocent"]
-    assert functions.services.breakers["event"].allows()
+    assert functions.breakers["event"].allows()
     chains = functions.table.chains
     assert all(chains[tag].event_pending and chains[tag].refused_at for tag in tags)
     # The bus accepts them again: each is published within an hour.

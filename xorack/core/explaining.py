@@ -195,6 +195,8 @@ def _test(low: Any, high: Any) -> Callable[[Any], bool]:
 
 
 def _count(values: Counter[Any], low: Any, high: Any) -> int:
+    if low is high:
+        return values[low]
     test = _test(low, high)
     return sum(times for value, times in values.items() if test(value))
 
