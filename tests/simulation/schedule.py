@@ -52,7 +52,7 @@ class Recipe:
         return json.dumps({"seed": self.seed, **values})
 
 
-class Schedule:
+class Schedule(Senders, Operator):
     """The machines of a schedule, and after `run` its result.
 
     Attributes:
@@ -85,7 +85,7 @@ class Schedule:
         self.aws = AWS(
             world, options, self.oracle, refuses="refused" in rates and recipe.faults is None
         )
-        self.queue = self.aws.queue
+        self.queue, self.table = self.aws.queue, self.aws.table
         self.round = 0
         self.sending: Counter[int] = Counter()
         self.finished = False
@@ -171,18 +171,18 @@ class Schedule:
 
     def run(self) -> Schedule:
         """Run to the end, or until an invariant does not hold."""
-        options, world, senders = self.options, self.world, Senders(self)
+        options, world = self.options, self.world
         submissions = [one for workload in self.workloads for one in workload.submissions]
         submissions.sort(key=lambda one: one.after)
         queued = [one for one in submissions if not one.direct]
         # Creates come first: a user that waits for another's chain must not block its own.
         direct = [one for one in submissions if one.direct]
         direct.sort(key=lambda one: not one.name.startswith("create"))
-        self._start("producer", options.producers, senders.produce, queued, crashable=True)
-        self._start("direct", options.direct_callers, senders.call_directly, direct)
+        self._start("producer", options.producers, self.produce, queued, crashable=True)
+        self._start("direct", options.direct_callers, self.call_directly, direct)
         self._start("consumer", options.consumers, self.consume, crashable=True)
         self._start("sweeper", options.sweepers, self.sweep, crashable=True)
-        world.start(Machine(world, "operator"), Operator(self, senders).operate)
+        world.start(Machine(world, "operator"), self.operate)
         with simulated_clock_and_ids(world, options.bucket_marks):
             world.run()
         self.violation = world.violation
