@@ -28,7 +28,8 @@ class Operator:
             if round:
                 self._reuse_tags(sender, round)
             self._begin_outages()
-            self.start_round(round)
+            self.round = round
+            world.wake()  # senders begin the round
             self._redrive_while(sender, lambda: self.sending[self.round] > 0)
         self._redrive_while(sender, lambda: self.sending.total() > 0)
         machine.pause(self.random.choice((0, 60_000, 400_000)))
@@ -38,7 +39,8 @@ class Operator:
         self._empty_queues(sender, _DAY)
         # Sweepers publish what newer code held.
         machine.pause(max(0, self.oracle.future_until + 200_000 - world.now))
-        self.stop()
+        self.finished = True
+        world.wake()  # consumers and sweepers stop
         machine.pause(200_000)  # for the other machines to finish
         function = Function(machine, self.aws)
         self._pass_deadlines(function, min)

@@ -144,18 +144,8 @@ class Schedule(Senders, Operator):
             machine.pause(self.random.randrange(2 * interval))
             self.world.wait_until(machine, idle_time)
 
-    def stop(self) -> None:
-        """Stop consumers and sweepers."""
-        self.finished = True
-        self.world.wake()
-
     def wait_for_round(self, machine: Machine, number: int) -> None:
         self.world.wait_until(machine, lambda: None if self.round >= number else inf)
-
-    def start_round(self, number: int) -> None:
-        """Let senders begin a round."""
-        self.round = number
-        self.world.wake()
 
     def _start(self, name: str, machines: int, main, submissions=None, **options) -> None:
         """Start machines; divide submissions, if any, among them."""
