@@ -21,7 +21,7 @@ from tests.simulation.oracle import Oracle
 from tests.simulation.senders import Senders
 from tests.simulation.services import Function, simulated_clock_and_ids
 from tests.simulation.workload import ChainWorkload, chain_workload
-from tests.simulation.world import Crash, Machine, Violation, World
+from tests.simulation.world import Crash, Machine, World
 from xorack.errors import UnavailableError
 
 
@@ -59,7 +59,7 @@ class Schedule(Senders, Operator):
         requests: Kept requests: [chain, position].
         chains: The numbers of their chains.
         faults: Injected faults: kind -> number.
-        violation: The invariant that does not hold, if any.
+        violation: The invariant that does not hold; empty if all hold.
         ends: How chains ended: status or reason -> number.
         reused: Number of chains whose tag was used before.
         round: Number of the current round; senders begin with 0.
@@ -90,7 +90,7 @@ class Schedule(Senders, Operator):
         self.sending: Counter[int] = Counter()
         self.finished = False
         self.faults = world.fault_counts
-        self.violation: Violation | None = None
+        self.violation = ""
         self.ends: Counter[str] = Counter()
         self.reused = 0
 
