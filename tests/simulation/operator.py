@@ -171,10 +171,9 @@ class Operator:
     def _pass_deadlines(self, function: Function, choose) -> None:
         """Sweep after the first, or the last, deadline."""
         machine = function.machine
-        models = self.oracle.current()
         deadlines = [
             (deadline, model)
-            for model in models
+            for *_, model in self.oracle.generations.values()
             if not model.final and (deadline := deadline_of(model.item)) is not None
         ]
         at = choose((deadline for deadline, _ in deadlines), default=0)
