@@ -64,13 +64,13 @@ diff: venv ## Compare two datasets: LEFT=one RIGHT=other KEY=order,line, ARGS="-
 	  "error: give LEFT, RIGHT and KEY: make diff LEFT=orders.csv RIGHT=copy.csv KEY=order,line" >&2; exit 2)
 	@$(PY) -m xorack.cli diff "$$LEFT" "$$RIGHT" --key "$$KEY" $(ARGS)
 
-# Three workers: one has the Spark tests, one those of the embedded AWS, which often wait.
-PYTEST := $(PY) -m pytest -n 3 --no-loadscope-reorder
+# Four workers: one has the Spark tests, one those of the embedded AWS and the CDK; they often wait.
+PYTEST := $(PY) -m pytest -n 4
 
 # Folders without the others: each worker imports all that it collects.
 QUICK := unit property functional
 
-check: lint types ## Lint, types and quick tests, in a minute: no Spark, no embedded AWS, no CDK
+check: lint types ## Lint, types and quick tests, in 40 s: no Spark, no embedded AWS, no CDK
 	@$(PYTEST) -n 2 -m "not (thorough or slow or spark or embedded or browser)" $(QUICK:%=tests/%) $(ARGS)
 
 test: lint types tests ## Lint, types and all tests except the slow ones

@@ -30,8 +30,27 @@ os.environ["CDK_VALIDATION"] = "false"
 
 _ORDER = ("spark", "e2e", "simulation", "infrastructure", "functional", "property", "unit")
 """Folders, longest tests first: no worker starts a long test at the end."""
-_ONE_WORKER = ("spark", "e2e", "infrastructure")
-"""Folders whose tests share an expensive session fixture: one worker runs them."""
+_ONE_WORKER = {"spark": 0, "e2e": 1, "infrastructure": 1}
+"""The worker that runs a folder's tests: they share an expensive session fixture, and imports."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the worker of the Spark tests, which has most to do, have the processors first."""
+    if getattr(config, "workerinput", {}).get("workerid", "gw0") != "gw0":
+        os.nice(10)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave to its worker what one worker runs: the CDK alone takes 10 s to import."""
+    runs = _ONE_WORKER.get(collection_path.name)
+    if runs is None or not hasattr(config, "workerinput") or config.args != ["tests"]:
+        return None
+    worker, workers = config.workerinput["workerid"], config.workerinput["workercount"]
+    return int(worker[2:]) % workers != runs % workers or None
+
+
+def _rank(folder: str) -> int:
+    return _ORDER.index(folder) if folder in _ORDER else 0
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -42,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def folder(item: pytest.Item) -> str:
         return item.path.relative_to(tests).parts[0]
 
-    items.sort(key=lambda item: _ORDER.index(folder(item)) if folder(item) in _ORDER else 0)
+    items.sort(key=lambda item: _rank(folder(item)))
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "embedded_aws" in fixtures:
@@ -54,12 +73,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # A time-out in a call to Spark's JVM would fail all later tests of the session.
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(1200))
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the worker of the Spark tests, which has most to do, have the processors first."""
-    if "PYTEST_XDIST_WORKER" in os.environ and item.path.parent.name != "spark" and not os.nice(0):
-        os.nice(5)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -75,6 +88,33 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = Path(nodeid.partition("::")[0])
             folder = file.parent.name
             return folder if folder in _ONE_WORKER else str(file)
+
+        def schedule(self) -> None:
+            """Give each worker tests that it has collected; xdist expects all to have all."""
+            if self.collection is None:
+                collections = self.registered_collections
+                collected = {one: None for of in collections.values() for one in of}
+                self.own = {n: {*map(self._split_scope, of)} for n, of in collections.items()}
+                self.collection = sorted(collected, key=lambda one: _rank(Path(one).parts[1]))
+                for one in self.collection:
+                    self.workqueue.setdefault(self._split_scope(one), {})[one] = False
+                self.config.pluginmanager.getplugin("dsession")._session.testscollected = len(
+                    self.collection
+                )
+            for node in self.nodes:
+                self._reschedule(node)
+
+        def _reschedule(self, node: Any) -> None:
+            own = self.own.get(node, ())
+            scope = next((one for one in self.workqueue if one in own), None)
+            if node.shutting_down or (scope and self._pending_of(self.assigned_work[node]) > 2):
+                return
+            if scope is None:
+                node.shutdown()
+                return
+            self.workqueue.move_to_end(scope, last=False)
+            self._assign_work_unit(node)
+            self._reschedule(node)
 
     return Scheduling(config, log)
 

@@ -162,7 +162,7 @@ def dead_letters(stack):
 
 def test_messages_sent_by_many_are_delivered_once_in_large_batches(small):
     (good, batches), before = counted(small), small.usage()
-    each, senders = 500, 4
+    each, senders = 125, 4
     with ThreadPoolExecutor(senders) as pool:
         for _ in range(senders):
             pool.submit(send, small, *range(each))

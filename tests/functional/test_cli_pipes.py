@@ -53,10 +53,19 @@ class Pipe:
             self.read = file.read(size)
 
 
+BY_DAY = (("list",), ("dead-letters", "show"), ("web",))
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("path", "names"),
-    [*((path, ["stdout"]) for path in ARGUMENTS), (("redrive",), ["stdout", "stderr"])],
+    [
+        *(
+            pytest.param(path, ["stdout"], marks=[pytest.mark.slow] * (path not in BY_DAY))
+            for path in ARGUMENTS
+        ),
+        (("redrive",), ["stdout", "stderr"]),
+    ],
     ids=str,
 )
 def test_a_reader_that_closes_at_once(stack, sqs, capsys, monkeypatch, path, names):

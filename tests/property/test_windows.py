@@ -182,7 +182,7 @@ def play(chance: random.Random) -> None:
         assert ledger.WindowStatus.of(window, proved).whole == (name in whole)
 
 
-@pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_any_interleaving(examples):
     @settings(max_examples=examples)
     @given(st.integers(0, 2**32))

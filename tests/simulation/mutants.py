@@ -102,10 +102,6 @@ def _repeat_within_batch(apply, chain, requests, *, marks, spilled_marks=None, *
     return applied
 
 
-def _spill_later(put, *call):
-    call[0].later = partial(put, *call)
-
-
 def _write_then_spill(write, store, before, after):
     write(store, before, after)
     if "later" in vars(store):
@@ -178,15 +174,6 @@ def _stale_batch(arguments):
         request["ConsistentRead"] = False
 
 
-def _forget_unprocessed(call, *operation, **arguments):
-    return {**call(*operation, **arguments), "UnprocessedKeys": {}}
-
-
-def _replace_marks(update, buckets, chain, bucket, expression, *call):
-    expression = expression.replace(" ADD #marks :marks", ", #marks = :marks")
-    return update(buckets, chain, bucket, expression, *call)
-
-
 # -- the end and its event ---------------------------------------------------------------------
 
 
@@ -195,11 +182,6 @@ def _publish_first(write, store, before, after):
         once = RetryPolicy(attempts=1)
         EventBus("bus", store.table.client, policy=once).publish([after])
     write(store, before, after)
-
-
-def _end_without_pending(run, chain, *call):
-    after = run(chain, *call)
-    return replace(after, event_pending=chain.event_pending)
 
 
 def _consumer_publishes(write, consumer, *call):
@@ -229,20 +211,10 @@ def _mark_first(publish, outbox, chains, *only):
     return publish(outbox, chains, *only)
 
 
-def _mark_not_accepted(deliver, *call):
-    deliver(*call)
-    return {}
-
-
 def _resume_in_vain(resume, *call):
     with suppress(ClientError):
         resume(*call)
     return {}
-
-
-def _trust_response(put, *call):
-    unsent = put(*call)
-    return {position: one for position, one in unsent.items() if one.reason == NO_TIME}
 
 
 def _delete_at_zero(write, store, before, after):
@@ -392,7 +364,8 @@ _AT_NIGHT: tuple[_Row, ...] = (
          TagExists, lambda one: one._replace(error=TagExists(one.request.tag)))),
     ("the mark is written before the XOR", DynamoDBStore.write, _mark_before_xor),
     ("no event is pending, whoever ends the chain publishes it",
-     transitions._run, _end_without_pending),
+     transitions._run, lambda run, chain, *call: replace(
+         run(chain, *call), event_pending=chain.event_pending)),
     ("no event is pending, whoever ends the chain publishes it",
      Consumer._write, _consumer_publishes),
     ("no event is pending, whoever ends the chain publishes it",
@@ -408,7 +381,8 @@ _AT_NIGHT: tuple[_Row, ...] = (
          mark(chain, *call, **named), resume=chain.resume)),
     ("the first refusal is the last", patch.object(transitions, "_GIVE_UP_MS", 0)),
     ("an error of a service counts as a resumed task", Resumer._resume, _resume_in_vain),
-    ("failed entries of PutEvents are ignored", EventBus._put_events, _trust_response),
+    ("failed entries of PutEvents are ignored", EventBus._put_events,
+     lambda put, *call: {n: one for n, one in put(*call).items() if one.reason == NO_TIME}),
     ("an expiry overwrites what came in between", ChainWriter.expire, _overwrite),
     ("the write's condition leaves the version out",
      dynamodb_store._condition_expression, _leave_out("version")),
@@ -422,9 +396,11 @@ _AT_NIGHT: tuple[_Row, ...] = (
          part, chain, marks if marks is part.marks else [])),
     ("ids of queued requests are taken for fresh", ChainWriter.apply,
      lambda apply, *call, **named: apply(*call, **{**named, "fresh_ids": True})),
-    ("marks leave the chain before they are copied", DynamoDBStore.put_spilled_marks, _spill_later),
+    ("marks leave the chain before they are copied", DynamoDBStore.put_spilled_marks,
+     lambda put, *call: setattr(call[0], "later", partial(put, *call))),
     ("marks leave the chain before they are copied", DynamoDBStore.write, _write_then_spill),
-    ("keys that a batch read did not process are forgotten", Table.call, _forget_unprocessed),
+    ("keys that a batch read did not process are forgotten", Table.call,
+     lambda call, *of, **named: {**call(*of, **named), "UnprocessedKeys": {}}),
     ("a lost response is retried blindly", _Part._attempt, _blind_retry),
     ("a fail is not sticky", transitions._fold,
      lambda fold, *call: {"failing": None, **fold(*call)}),
@@ -465,9 +441,13 @@ _AT_NIGHT: tuple[_Row, ...] = (
      lambda every, spilled: list(every(spilled))[-1:]),
     ("spilled marks are looked up on the newest level only", marks.buckets_of,
      lambda every, *call: list(every(*call))[-1:]),
-    ("a bucket's marks are replaced", MarkBuckets._update, _replace_marks),
+    ("a bucket's marks are replaced", MarkBuckets._update,
+     lambda update, buckets, chain, bucket, expression, *call: update(
+         buckets, chain, bucket, expression.replace(" ADD #marks :marks", ", #marks = :marks"),
+         *call)),
     ("an event that is not published fails its message", Consumer._write_chains, _fail_unpublished),
-    ("an event that was not accepted is marked as published", Outbox._deliver, _mark_not_accepted),
+    ("an event that was not accepted is marked as published", Outbox._deliver,
+     lambda deliver, *call: deliver(*call) and {}),
     ("a mark's checksum leaves out time-out and detail", marks._canonical, lambda *_: b""),
     ("pending events are forgotten after a sweep without time", Sweeper._report,
      lambda report, sweeper, channel, ranks, result: ranks.clear() or iter(())),

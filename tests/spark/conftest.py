@@ -44,6 +44,8 @@ def spark(_no_real_aws, request):
         # Compiling takes longer than the small frames of tests; test_units compiles its columns.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # It looks for the caller's line at each call: a twentieth of the time of these tests.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

@@ -90,6 +90,11 @@ def test_a_table_with_evidence_names_rows_by_what_it_shares_with_them(started):
         "1 group has as many rows as the source, but others: see .candidates"
     )
     assert {row["order"] for row in missing.candidates.collect()} == {6}
+
+
+@pytest.mark.slow
+def test_missing_rows_by_columns_that_are_given(started):
+    audit = started.rows.audit(started.bill(damaged(started), "order", "sku"))
     by_order = audit.missing_rows(started.read(), by="order")
     assert rows_of(by_order) == [(1, 1), (3, 2), (5, 7), (5, 8)]
     with pytest.raises(ColumnsError, match="column line is not in the frame"):

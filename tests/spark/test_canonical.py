@@ -147,6 +147,7 @@ def test_hashes(spark):
     assert same == set(equal)
 
 
+@pytest.mark.slow
 def test_differences_of_frames(spark):
     equal, cases, sides = cases_of(spark)
     with diff(*sides, key="id") as d:

@@ -72,6 +72,7 @@ def test_kinds(frame):
         }
 
 
+@pytest.mark.slow
 def test_text(frame):
     left = frame([(i, "a", 1.0) for i in range(1500)]).withColumn("more", F.lit(1))
     right = frame([(i, "a" if i else "b", 1.0) for i in range(1498)])
@@ -232,6 +233,7 @@ def test_wide_rows(spark, columns):
         assert len(d.repair.columns) == columns
 
 
+@pytest.mark.slow
 def test_the_first_rows_show_each_changed_column(frame):
     left = frame([(i, "a", 0.0) for i in range(9)])
     right = frame([(i, "b" if i else "a", float(i > 7)) for i in range(9)])
@@ -280,6 +282,7 @@ def test_tolerance(frame):
         assert d.counts.equal == 2
 
 
+@pytest.mark.slow
 def test_pairs_within_a_tolerance(frame):
     """The columns without tolerance say first which rows of a key belong together."""
     left = frame([(1, "a", 2.0), (1, "b", 1.0)], "id int, name string, x double")

@@ -118,6 +118,7 @@ def test_keys_with_equal_rows_are_left_out(spark):
     assert digests.differing_keys(comparison, comparison.frames, 200).count() == 1
 
 
+@pytest.mark.slow
 @settings(PROOF, max_examples=1)
 @given(schema=schemas(), seed=st.integers(0, 2**32), unique=st.booleans())
 def test_random_tables(spark, schema, seed, unique):

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from pipeline.reading import PIECE
 from pipeline.scan import file_id
 from tests.spark.helpers import (
     Acker,
@@ -39,11 +40,11 @@ def database(spark, tmp_path_factory):
         "name with 100%, [x] and *.txt": prose(rng, 50),
         "ünï:çødé\nnew line.txt": prose(rng, 50),
         "bom.txt": "\ufeffbeginning with a mark",
-        "large.txt": prose(rng, 160_000),  # two pieces
+        "large.txt": "-" * (PIECE - 50_000) + prose(rng, 20_000),  # two pieces
     }
     unreadable = {
         "latin.txt": "caf\xe9".encode("latin-1"),
-        "bad end.txt": prose(rng, 150_000).encode() + b" \xff",  # in a late piece
+        "bad end.txt": b"-" * PIECE + b" \xff",  # in a late piece
     }
     write_files(root, {**texts, **unreadable, ".hidden.txt": "hidden"})
     (root / "gone.txt").symlink_to("nowhere")

@@ -44,7 +44,6 @@ def run_function(
     *events: Any,
     service: str = "xorack",
     level: str = "INFO",
-    folder: Path = ROOT,
     environment: Mapping[str, str] | None = None,
 ) -> Run:
     """Invoke a function of `lambda_src` with events, one after the other, in a process of its own.
@@ -57,10 +56,10 @@ def run_function(
         endpoint = server.endpoint_url
         process = subprocess.Popen(
             [sys.executable, "-B", "-m", "awslambdaric", f"lambda_src.{name}.handler"],
-            cwd=folder,
+            cwd=ROOT,
             env={
                 "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(folder),
+                "PYTHONPATH": str(ROOT),
                 "AWS_LAMBDA_RUNTIME_API": endpoint.removeprefix("http://"),
                 "AWS_LAMBDA_FUNCTION_NAME": name,
                 "AWS_LAMBDA_LOG_FORMAT": "JSON",

@@ -173,7 +173,7 @@ _LEFT_OUT = re.compile(
 )
 
 
-def take_demo(target: Path = TARGET / "lost-words.svg") -> None:
+def take_demo() -> None:
     """Run the demo, and draw what its terminal shows at the end; GitHub loads no font for it."""
     from rich._export_format import CONSOLE_SVG_FORMAT
     from rich.console import Console
@@ -196,7 +196,7 @@ def take_demo(target: Path = TARGET / "lost-words.svg") -> None:
     drawn.print()  # otherwise the frame cuts the last line's descenders off
     no_fonts = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     own = no_fonts.replace("Fira Code", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono")
-    drawn.save_svg(str(target), title="", code_format=own, unique_id="terminal")
+    drawn.save_svg(str(TARGET / "lost-words.svg"), title="", code_format=own, unique_id="terminal")
 
 
 if __name__ == "__main__":

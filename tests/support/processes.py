@@ -3,28 +3,18 @@
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 
-class Process(NamedTuple):
-    """A process that has not ended; `group` is its process group."""
-
-    id: int
-    parent: int
-    group: int
-
-
-def processes() -> Iterator[Process]:
-    """Yield all processes, without those that have ended and wait to be noticed."""
+def members(group: int) -> list[int]:
+    """Return the ids of the processes of a group that have not ended."""
     if Path("/proc/self/stat").exists():
         lines = _of_proc()
     else:
         command = ["ps", "-A", "-o", "pid=,stat=,ppid=,pgid="]
         lines = iter(subprocess.check_output(command, text=True).splitlines())
-    for line in lines:
-        id, state, parent, group = line.split()[:4]
-        if not state.startswith("Z"):
-            yield Process(int(id), int(parent), int(group))
+    found = (line.split()[:4] for line in lines)
+    # A process in the state Z has ended, and waits to be noticed.
+    return [int(id) for id, state, _, of in found if int(of) == group and state[0] != "Z"]
 
 
 def _of_proc() -> Iterator[str]:
@@ -34,8 +24,3 @@ def _of_proc() -> Iterator[str]:
         except OSError:  # it has ended meanwhile
             continue
         yield f"{path.parent.name} {text.rpartition(')')[2]}"  # its name may hold anything
-
-
-def members(group: int) -> list[int]:
-    """Return the ids of the running processes of a group."""
-    return [process.id for process in processes() if process.group == group]
