@@ -11,7 +11,6 @@ from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from itertools import count
 from time import process_time
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -24,6 +23,7 @@ from bench.harness import (
     interleaved,
     timed_calls,
 )
+from tests.support.functions import Context
 from xorack.aws.client import make_client
 from xorack.core.message import pack
 from xorack.core.request import Request
@@ -38,8 +38,6 @@ FOLDED_IDS = "a request of ids, 100 of each chain"
 ACK = "an ack: a chain created and ended"
 CALL_SECONDS = 0.005
 """An assumed response time of DynamoDB."""
-_CONTEXT = SimpleNamespace(get_remaining_time_in_millis=lambda: 600_000)
-"""The part of Lambda's context that the handler uses."""
 _ENVIRONMENT = {
     "PARTITION_KEY": "tag",
     "TABLE_ARN": "arn:aws:dynamodb:us-east-1:123456789012:table/table",
@@ -93,7 +91,7 @@ def _handler(endpoint: str, workers: int) -> Iterator[Handle]:
 
         def handle(event: dict[str, Any]) -> float:
             before = process_time()
-            response = consumer.handler(event, _CONTEXT)
+            response = consumer.handler(event, Context(600))
             seconds = process_time() - before
             assert not response["batchItemFailures"], response
             return seconds

@@ -98,7 +98,6 @@ def run_stream(
     if tracked:
         requests = windows + sum(report.requests for report in reports)
         figures["requests"] = requests / windows
-        figures["whole"] = orders.status(f"h{windows:02}").whole
     shutil.rmtree(out)
     return summary, figures
 

@@ -171,7 +171,6 @@ class Points(list):
     __rsub__ = _operator(operator.sub, reflected=True)
     __rmul__ = _operator(operator.mul, reflected=True)
     __truediv__ = _operator(operator.truediv)
-    __lt__ = _operator(operator.lt)
     __gt__ = _operator(operator.gt)
     __ge__ = _operator(operator.ge)
 
@@ -270,9 +269,8 @@ class CloudWatch:
 
     def run(self, data: Data, minutes: range) -> None:
         """Evaluate the alarms in each of these minutes: composite alarms after the others."""
-        ordered = sorted(self._alarms.items(), key=lambda item: isinstance(item[1], Composite))
         for minute in minutes:
-            for name, alarm in ordered:
+            for name, alarm in self._alarms.items():
                 if isinstance(alarm, MetricAlarm):
                     self._change(minute, name, alarm.state(data, minute, self._rules))
                 else:

@@ -43,7 +43,7 @@ class Campaign:
                 "chains whose tag was used before": result.reused,
                 "schedules in which more than 90 days pass": int(result.world.days > 90),
                 "faults": result.faults.total(),
-                "violations": int(result.violation is not None),
+                "violations": int(bool(result.violation)),
             }
         )
         self.faults += result.faults

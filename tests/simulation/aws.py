@@ -139,17 +139,13 @@ class AWS:
         batch = RequestItems[TABLE]
         keys, consistent = batch["Keys"], batch.get("ConsistentRead", False)
         assert len({key[KEY]["S"] for key in keys}) == len(keys) <= 100
-        keys, left = self._split(keys, degraded)
-        items = [self.table.get(key[KEY]["S"], consistent) for key in keys]
+        at = self.random.randrange(len(keys)) if degraded else len(keys)
+        items = [self.table.get(key[KEY]["S"], consistent) for key in keys[:at]]
+        left = keys[at:]
         return {
             "Responses": {TABLE: [item for item in items if item is not None]},
             "UnprocessedKeys": {TABLE: {**batch, "Keys": left}} if left else {},
         }
-
-    def _split(self, items: list, degraded: bool) -> tuple[list, list]:
-        """Divide a batch into what is processed and what is left."""
-        at = self.random.randrange(len(items)) if degraded else len(items)
-        return items[:at], items[at:]
 
     def query(self, degraded: bool, **call) -> dict:
         assert call["KeyConditionExpression"] == "#shard = :shard AND #at <= :now"

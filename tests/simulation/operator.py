@@ -1,22 +1,15 @@
 """The operator: redrives, uses tags again, ends the faults and has the result checked."""
 
-from __future__ import annotations
-
 from math import inf
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.simulation.model import deadline_of, number
 from tests.simulation.options import DAY_SECONDS, MAX_INDEX_LAG, draw_outages
-from tests.simulation.senders import Senders
 from tests.simulation.services import Function, Sender
 from tests.simulation.world import Machine
 from xorack.aws.schema import FORMAT
 from xorack.core.errors import SendError, TagNotFound, XorAckError
-
-if TYPE_CHECKING:
-    from tests.simulation.schedule import Schedule
 
 _HOUR = 3_700_000
 _DAY = DAY_SECONDS * 1000
@@ -25,24 +18,20 @@ _HOLDS = (2_000, 30_000, 600_000)
 
 
 class Operator:
-    """The main function of the machine that runs a schedule."""
-
-    def __init__(self, schedule: Schedule, senders: Senders) -> None:
-        self.schedule, self.senders = schedule, senders
-        self.world, self.random, self.options = schedule.world, schedule.random, schedule.options
-        self.oracle, self.queue, self.table = schedule.oracle, schedule.queue, schedule.aws.table
+    """The part of a schedule with the main function of the machine that runs it."""
 
     def operate(self, machine: Machine) -> None:
         """Run all rounds, end the faults, wait for the end and have it checked."""
         world = self.world
-        sender = Sender(machine, self.schedule.aws)
+        sender = Sender(machine, self.aws)
         for round in range(self.options.rounds):
             if round:
                 self._reuse_tags(sender, round)
             self._begin_outages()
-            self.schedule.start_round(round)
-            self._redrive_while(sender, lambda: self.schedule.sending[self.schedule.round] > 0)
-        self._redrive_while(sender, lambda: self.schedule.sending.total() > 0)
+            self.round = round
+            world.wake()  # senders begin the round
+            self._redrive_while(sender, lambda: self.sending[self.round] > 0)
+        self._redrive_while(sender, lambda: self.sending.total() > 0)
         machine.pause(self.random.choice((0, 60_000, 400_000)))
         world.faultless = True
         world.log("faults end")
@@ -50,9 +39,10 @@ class Operator:
         self._empty_queues(sender, _DAY)
         # Sweepers publish what newer code held.
         machine.pause(max(0, self.oracle.future_until + 200_000 - world.now))
-        self.schedule.stop()
+        self.finished = True
+        world.wake()  # consumers and sweepers stop
         machine.pause(200_000)  # for the other machines to finish
-        function = Function(machine, self.schedule.aws)
+        function = Function(machine, self.aws)
         self._pass_deadlines(function, min)
         self._pass_deadlines(function, max)
         machine.pause(_HOUR)  # after which a refused delivery is repeated at the latest
@@ -63,10 +53,10 @@ class Operator:
 
     def _begin_outages(self) -> None:
         """Let services answer badly for a while, and newer code hold chains."""
-        if self.schedule.recipe.faults is not None:
+        if self.recipe.faults is not None:
             return
         self.world.outages = draw_outages(self.random, self.options, self.world.now)
-        for workload in self.schedule.workloads:
+        for workload in self.workloads:
             if self.random.random() < self.options.future:
                 after = self.random.randrange(self.options.span + 10_000)
                 self.world.later(after, lambda tag=workload.tag: self._hold(tag))
@@ -126,11 +116,11 @@ class Operator:
         """Wait until all copies are sent and all messages are processed."""
         machine = sender.machine
         limit = None
-        while self.queue.messages or self.queue.dead or self.senders.copies:
+        while self.queue.messages or self.queue.dead or self.copies:
             self._redrive(sender)
             self.queue.abandon_expired()
-            machine.pause(5000 if not self.senders.copies or self.queue.messages else 300_000)
-            if not self.senders.copies:
+            machine.pause(5000 if not self.copies or self.queue.messages else 300_000)
+            if not self.copies:
                 limit = limit or self.world.now + milliseconds
             if limit is not None and self.world.now > limit:
                 self.world.violated("The queue becomes empty once faults have ended.")
@@ -140,9 +130,9 @@ class Operator:
     def _reuse_tags(self, sender: Sender, round: int) -> None:
         """Delete chains whose tags the next round uses again."""
         machine = sender.machine
-        workloads = [one for one in self.schedule.workloads if one.run(round)]
+        workloads = [one for one in self.workloads if one.run(round)]
         if any(workload.patient for workload in workloads):
-            self._redrive_while(sender, lambda: self.schedule.sending[round - 1] > 0)
+            self._redrive_while(sender, lambda: self.sending[round - 1] > 0)
         self._empty_queues(sender, 30 * _DAY)
         machine.pause(self.options.reuse_delay)
         self._empty_queues(sender, 30 * _DAY)
@@ -174,17 +164,16 @@ class Operator:
     def _delete_again(self, machine: Machine, tags: list[str], round: int) -> None:
         """Repeat calls whose response the caller did not see; they must have no effect."""
         machine.pause(self.random.choice((3_000, 20_000, 70_000)))
-        self._delete(Sender(machine, self.schedule.aws), tags, round)
+        self._delete(Sender(machine, self.aws), tags, round)
 
     # -- the end -------------------------------------------------------------------------------
 
     def _pass_deadlines(self, function: Function, choose) -> None:
         """Sweep after the first, or the last, deadline."""
         machine = function.machine
-        models = self.oracle.current()
         deadlines = [
             (deadline, model)
-            for model in models
+            for *_, model in self.oracle.generations.values()
             if not model.final and (deadline := deadline_of(model.item)) is not None
         ]
         at = choose((deadline for deadline, _ in deadlines), default=0)

@@ -58,10 +58,6 @@ class Oracle:
         """Return the model of the current generation."""
         return self.generations[tag][-1]
 
-    def current(self) -> list[Model]:
-        """Return the current generation of each tag."""
-        return [models[-1] for models in self.generations.values()]
-
     def check(self, name: str, statements: invariants.Statements) -> None:
         """Check all statements about an observation."""
         try:

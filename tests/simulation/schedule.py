@@ -21,7 +21,7 @@ from tests.simulation.oracle import Oracle
 from tests.simulation.senders import Senders
 from tests.simulation.services import Function, simulated_clock_and_ids
 from tests.simulation.workload import ChainWorkload, chain_workload
-from tests.simulation.world import Crash, Machine, Violation, World
+from tests.simulation.world import Crash, Machine, World
 from xorack.errors import UnavailableError
 
 
@@ -52,14 +52,14 @@ class Recipe:
         return json.dumps({"seed": self.seed, **values})
 
 
-class Schedule:
+class Schedule(Senders, Operator):
     """The machines of a schedule, and after `run` its result.
 
     Attributes:
         requests: Kept requests: [chain, position].
         chains: The numbers of their chains.
         faults: Injected faults: kind -> number.
-        violation: The invariant that does not hold, if any.
+        violation: The invariant that does not hold; empty if all hold.
         ends: How chains ended: status or reason -> number.
         reused: Number of chains whose tag was used before.
         round: Number of the current round; senders begin with 0.
@@ -85,12 +85,12 @@ class Schedule:
         self.aws = AWS(
             world, options, self.oracle, refuses="refused" in rates and recipe.faults is None
         )
-        self.queue = self.aws.queue
+        self.queue, self.table = self.aws.queue, self.aws.table
         self.round = 0
         self.sending: Counter[int] = Counter()
         self.finished = False
         self.faults = world.fault_counts
-        self.violation: Violation | None = None
+        self.violation = ""
         self.ends: Counter[str] = Counter()
         self.reused = 0
 
@@ -144,18 +144,8 @@ class Schedule:
             machine.pause(self.random.randrange(2 * interval))
             self.world.wait_until(machine, idle_time)
 
-    def stop(self) -> None:
-        """Stop consumers and sweepers."""
-        self.finished = True
-        self.world.wake()
-
     def wait_for_round(self, machine: Machine, number: int) -> None:
         self.world.wait_until(machine, lambda: None if self.round >= number else inf)
-
-    def start_round(self, number: int) -> None:
-        """Let senders begin a round."""
-        self.round = number
-        self.world.wake()
 
     def _start(self, name: str, machines: int, main, submissions=None, **options) -> None:
         """Start machines; divide submissions, if any, among them."""
@@ -171,18 +161,18 @@ class Schedule:
 
     def run(self) -> Schedule:
         """Run to the end, or until an invariant does not hold."""
-        options, world, senders = self.options, self.world, Senders(self)
+        options, world = self.options, self.world
         submissions = [one for workload in self.workloads for one in workload.submissions]
         submissions.sort(key=lambda one: one.after)
         queued = [one for one in submissions if not one.direct]
         # Creates come first: a user that waits for another's chain must not block its own.
         direct = [one for one in submissions if one.direct]
         direct.sort(key=lambda one: not one.name.startswith("create"))
-        self._start("producer", options.producers, senders.produce, queued, crashable=True)
-        self._start("direct", options.direct_callers, senders.call_directly, direct)
+        self._start("producer", options.producers, self.produce, queued, crashable=True)
+        self._start("direct", options.direct_callers, self.call_directly, direct)
         self._start("consumer", options.consumers, self.consume, crashable=True)
         self._start("sweeper", options.sweepers, self.sweep, crashable=True)
-        world.start(Machine(world, "operator"), Operator(self, senders).operate)
+        world.start(Machine(world, "operator"), self.operate)
         with simulated_clock_and_ids(world, options.bucket_marks):
             world.run()
         self.violation = world.violation

@@ -1,9 +1,6 @@
 """Senders: producers of messages, and users of the direct API."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -15,33 +12,26 @@ from tests.simulation.workload import Submission
 from tests.simulation.world import Crash, Machine
 from xorack.core.errors import SendError, StaleLocalData, TagExists, TagNotFound, XorAckError
 
-if TYPE_CHECKING:
-    from tests.simulation.schedule import Schedule
-
 _CALLS = 300
 """Calls after which a user of the direct API gives up waiting for a chain."""
 
 
 class Senders:
-    """The main functions of producers and of users of the direct API.
+    """The part of a schedule with the main functions of producers and users of the direct API.
 
     Attributes:
         copies: Number of copies that are yet to be sent.
     """
 
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
-        self.world, self.random, self.options = schedule.world, schedule.random, schedule.options
-        self.oracle, self.table = schedule.oracle, schedule.aws.table
-        self.copies = 0
+    copies = 0
 
     # -- producers -----------------------------------------------------------------------------
 
     def produce(self, machine: Machine, submissions: list[Submission]) -> None:
         """Send requests, some of them again in other messages, as a retried task does."""
-        sender = Sender(machine, self.schedule.aws)
+        sender = Sender(machine, self.aws)
         for round in range(self.options.rounds):
-            self.schedule.wait_for_round(machine, round)
+            self.wait_for_round(machine, round)
             begin = self.world.now
             mine = [one for one in submissions if one.run == round]
             for one in mine:
@@ -51,7 +41,7 @@ class Senders:
             self._finish(round)
 
     def _finish(self, number: int) -> None:
-        self.schedule.sending[number] -= 1
+        self.sending[number] -= 1
         self.world.wake()
 
     def _produce(self, sender: Sender, submissions: list[Submission], begin: int) -> None:
@@ -106,7 +96,7 @@ class Senders:
             self.copies -= 1
             for one in submissions:
                 if one.request is not None and self._is_known(one):
-                    self.schedule.queue.send(message_body([one.sent(self.random).to_json()]))
+                    self.queue.send(message_body([one.sent(self.random).to_json()]))
 
         self.copies += 1
         self.world.later(milliseconds, send)
@@ -126,9 +116,9 @@ class Senders:
 
     def call_directly(self, machine: Machine, submissions: list[Submission]) -> None:
         """Use `DynamoDBAcker`, and for some chains xor-ack-dynamodb."""
-        acker = Sender(machine, self.schedule.aws).acker(attempts=self.random.choice((1, 3, 50)))
+        acker = Sender(machine, self.aws).acker(attempts=self.random.choice((1, 3, 50)))
         for round in range(self.options.rounds):
-            self.schedule.wait_for_round(machine, round)
+            self.wait_for_round(machine, round)
             begin = self.world.now
             for one in submissions:
                 if one.run != round:

@@ -15,7 +15,7 @@ _MAX_RUNS = 2_000
 
 def _invariant(result: Schedule) -> str:
     """Return the invariant that a schedule violates; "" for none."""
-    _, _, violation = str(result.violation or "").partition(": ")
+    _, _, violation = result.violation.partition(": ")
     return violation.partition(" (")[0]
 
 

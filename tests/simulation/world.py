@@ -37,10 +37,6 @@ class ScheduleEnd(GreenletExit):
     """The schedule is over: it ends a machine silently."""
 
 
-class Violation(Exception):
-    """An invariant does not hold."""
-
-
 @dataclass(eq=False)
 class Machine:
     """A caller of AWS: a Lambda function, a producer, a user of the direct API.
@@ -127,7 +123,7 @@ class World:
         self.outages: list[Outage] = []
         self._noticed: set[Outage] = set()
         self.current: Machine | None = None
-        self.violation: Violation | None = None
+        self.violation = ""
         self.trace: list[str] | None = [] if trace else None
         self._fault_random = Random(f"{seed}/faults")
         self._only_faults = None if only_faults is None else frozenset(only_faults)
@@ -194,7 +190,7 @@ class World:
 
     def _switch(self) -> None:
         """Let others go on, until the current machine has its next turn."""
-        if self.violation is not None:
+        if self.violation:
             raise ScheduleEnd
         self._hub.switch()
 
@@ -218,17 +214,18 @@ class World:
         except ScheduleEnd:
             raise
         except BaseException:  # noqa: BLE001 - reported as the schedule's violation
-            self._stop(f"{machine.name} failed:\n{traceback.format_exc()}")
+            failed = f"{machine.name} failed:\n{traceback.format_exc()}"
+            self.violation = self.violation or failed
 
     def run(self) -> None:
         """Run until all machines have finished or an invariant does not hold."""
         try:
-            while self.violation is None and not all(run.dead for run in self._machines):
+            while not self.violation and not all(run.dead for run in self._machines):
                 self._take_turn()
         except ScheduleEnd:
             pass
         except Exception:  # noqa: BLE001 - reported as the schedule's violation
-            self._stop(traceback.format_exc())
+            self.violation = self.violation or traceback.format_exc()
         for run in self._machines:
             if not run.dead:
                 run.throw(ScheduleEnd)
@@ -243,13 +240,10 @@ class World:
         else:
             event()
 
-    def _stop(self, why: str) -> None:
-        self.violation = self.violation or Violation(why)
-
     def violated(self, why: str) -> None:
         """End the schedule: an invariant does not hold."""
         self.log(f"VIOLATION: {why}")
-        self._stop(why)
+        self.violation = self.violation or why
         raise ScheduleEnd
 
     # -- faults --------------------------------------------------------------------------------

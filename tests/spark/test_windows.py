@@ -242,8 +242,8 @@ def test_positions_of_56_digits_and_a_partition_of_any_name(log):
 def test_a_record_that_is_damaged_is_an_error(log):
     log.open("h14", {"t": {"0": 5}})
     (text,) = (log.run.root / "records").rglob("window=h14/part-*")
-    text.write_text('{"name": "h14"}\n')
-    text.with_name(f".{text.name}.crc").unlink()
+    text.unlink()
+    text.with_name("part-other").write_text('{"name": "h14"}\n')
     with pytest.raises(StateError, match=r"window=\*: a record is damaged"):
         log.windows().status("h14")
 
@@ -282,6 +282,14 @@ def test_a_text_is_read_once_unless_another_process_has_written_it(spark, tmp_pa
         texts.write(f"{tmp_path}/slot={number}", f"{number}")
         assert len(storage._KNOWN) <= 2
     assert sorted(texts.read(pattern)) == ["1", "2", "3", "hers"]
+
+
+def test_a_text_is_written_by_hadoop_where_the_folder_is_not_local(spark, tmp_path, monkeypatch):
+    real = storage._hadoop
+    monkeypatch.setattr(storage, "_hadoop", lambda *given: (*real(*given)[:2], "hdfs:/records"))
+    for text in ("first", "second"):
+        Texts(spark).write(f"{tmp_path}/slot=0", text)
+        assert Texts(spark).read(f"{tmp_path}/slot=*") == [text]
 
 
 def test_a_record_that_is_replaced_while_others_are_read_is_not_passed_over(

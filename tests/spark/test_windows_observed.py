@@ -90,6 +90,10 @@ def test_a_batch_that_has_all_positions_is_proved_without_a_look_at_its_rows(
     stream.observed(3, stream.rows(3))
 
 
+def test_the_first_batch_of_a_log_that_begins_at_0_is_not_read(run, unread):
+    assert not Stream(run).windows().status("h14").whole
+
+
 WRONG = {
     "a filter": (lambda units: units.where("offset <> 4"), "lacks 2 rows: t/"),
     "a limit": (lambda units: units.limit(12), "lacks 1 rows: "),

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+from shutil import rmtree
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -22,9 +25,9 @@ if TYPE_CHECKING:
 
     Files = dict[str, tuple[int, int]]
 
-_Text = tuple[str, int, list[str]]
+_Text = tuple[str, list[str]]
 _KNOWN: dict[str, _Text] = {}
-"""Of each folder of a text the name of its file, which no other has, its bytes and its lines."""
+"""Of each folder of a text the name of its file, which no other text ever has, and its lines."""
 _MOST_KNOWN = 10_000
 """A stream has a folder for each of its batches."""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
@@ -125,7 +128,6 @@ class Texts:
     def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark
         self._is_classic = hasattr(spark, "_jvm")
-        self._reached: dict[str, tuple[Any, Any]] = {}
 
     def write(self, folder: str, text: str) -> None:
         """Write a text of one line to a folder of its own, in place of what is there."""
@@ -133,21 +135,24 @@ class Texts:
             writer = self._spark.range(0, 1, 1, 1).select(F.lit(text).alias("value")).write
             writer.mode("overwrite").text(folder)
             return
-        path, system = self._hadoop(folder)
-        system.delete(path, True)
-        name, data = f"part-{uuid4().hex}.txt", bytearray(f"{text}\n".encode())
-        place = system.makeQualified(path).toString()
-        draft = self._path(path, "_draft")  # a process that dies leaves no half text
-        # With permissions, each of these takes a process of its own on a local disk.
-        of_disk = [None, True, 4096, 1, 1 << 20, None] if place.startswith("file:") else []
-        stream = system.create(draft, *of_disk)
-        try:
-            stream.write(data)
-        finally:
-            stream.close()
-        if not system.rename(draft, self._path(path, name)):
-            raise OSError(f"{folder}: the text could not be renamed")
-        _keep(place, (name, len(data), [text]))
+        path, system, place = _hadoop(self._spark, folder)
+        name, data = f"part-{uuid4().hex}.txt", f"{text}\n".encode()
+        # A process that dies leaves a draft, and no half text.
+        if place.startswith("file:"):  # Hadoop starts processes here, to set permissions
+            local = Path(place.removeprefix("file:"))
+            rmtree(local, ignore_errors=True)
+            local.mkdir(parents=True, exist_ok=True)
+            (local / "_draft").write_bytes(data)
+            (local / "_draft").rename(local / name)
+        else:
+            system.delete(path, True)
+            java = _java(self._spark)
+            draft = java.Path(path, "_draft")
+            with closing(system.create(draft)) as stream:
+                stream.write(bytearray(data))
+            if not system.rename(draft, java.Path(path, name)):
+                raise OSError(f"{folder}: the text could not be renamed")
+        _keep(place, (name, [text]))
 
     def read(self, pattern: str) -> list[str]:
         """Read the lines of the texts in folders of a pattern; none if there are no such folders.
@@ -161,49 +166,35 @@ class Texts:
                 if "PATH_NOT_FOUND" in str(error) or "Path does not exist" in str(error):
                     return []
                 raise
-        path, system = self._hadoop(f"{pattern}/part-*")
+        path, system, _ = _hadoop(self._spark, f"{pattern}/part-*")
         while (lines := self._listed(system, _glob(system, path))) is None:
             pass
         return lines
 
-    def lines(self, file: str) -> list[str] | None:
+    def lines(self, folder: str, name: str) -> list[str] | None:
         """Read the lines of one small file; None if there is no such file."""
         if self._is_classic:
-            path, system = self._hadoop(file)
-            return _lines(system, path)
+            path, system, _ = _hadoop(self._spark, folder)
+            return _lines(system, _java(self._spark).Path(path, name))
         try:
-            return [row["value"] for row in self._spark.read.text(file).collect()]
+            return [row["value"] for row in self._spark.read.text(f"{folder}/{name}").collect()]
         except AnalysisException:
             return None
 
     def _listed(self, system: Any, found: Any) -> list[str] | None:
         """Read the lines of files; None if one is gone, as those that were read may be older."""
-        lines: list[str] = []
-        statuses = _java(self._spark).toString(found)
-        for path, size, _ in _STATUS.findall(statuses):  # in one call, instead of some a file
+        java, lines = _java(self._spark), list[str]()
+        # In one call, instead of some a file. More than paths takes a process a file on a disk.
+        for path in filter(None, java.wrap(java.paths(found)).mkString("\n").split("\n")):
             folder, _, name = path.rpartition("/")
             known = _KNOWN.get(folder)
-            if known is None or known[:2] != (name, int(size)):
-                text = _lines(system, self._path(path))
+            if known is None or known[0] != name:
+                text = _lines(system, java.Path(path))
                 if text is None:
                     return None
-                known = _keep(folder, (name, int(size), text))
-            lines += known[2]
+                known = _keep(folder, (name, text))
+            lines += known[1]
         return lines
-
-    def _path(self, *given: Any) -> Any:
-        return _java(self._spark).Path(*given)
-
-    def _hadoop(self, path: str) -> tuple[Any, Any]:
-        """Return a path of Hadoop's, and its file system."""
-        if path not in self._reached:
-            hadoop = self._path(path)
-            self._reached[path] = hadoop, hadoop.getFileSystem(self._settings)
-        return self._reached[path]
-
-    @cached_property
-    def _settings(self) -> Any:
-        return self._spark._jsparkSession.sessionState().newHadoopConf()
 
 
 def _keep(folder: str, text: _Text) -> _Text:
@@ -237,16 +228,21 @@ def _lines(system: Any, path: Any) -> list[str] | None:
         if error.java_exception.getClass().getSimpleName() == "FileNotFoundException":
             return None
         raise
-    try:
+    with closing(stream):
         return bytes(stream.readAllBytes()).decode().splitlines()
-    finally:
-        stream.close()
 
 
 @lru_cache(maxsize=4)
 def _java(spark: Any) -> SimpleNamespace:
     """Return what is used of Java: to find a class takes a call for each part of its name."""
-    return SimpleNamespace(
-        Path=spark._jvm.org.apache.hadoop.fs.Path,
-        toString=spark._jvm.org.apache.commons.lang3.ArrayUtils.toString,
-    )
+    hadoop = spark._jvm.org.apache.hadoop.fs
+    wrap = spark._jvm.scala.Predef.genericWrapArray
+    return SimpleNamespace(Path=hadoop.Path, paths=hadoop.FileUtil.stat2Paths, wrap=wrap)
+
+
+@lru_cache(maxsize=1_000)
+def _hadoop(spark: Any, folder: str) -> tuple[Any, Any, str]:
+    """Return a path of Hadoop's, its file system, and the path as listings have it."""
+    path = _java(spark).Path(folder)
+    system = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    return path, system, system.makeQualified(path).toString()

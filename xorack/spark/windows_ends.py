@@ -65,7 +65,7 @@ def offsets_of(
     """Return where a batch begins and ends, as the query's log of offsets says."""
 
     def read(batch: int) -> dict[str, int]:
-        lines = texts.lines(f"{checkpoint}/offsets/{batch}")
+        lines = texts.lines(f"{checkpoint}/offsets", str(batch))
         if lines is None:
             expected = f"the folder of the query's checkpoint, with a file offsets/{batch}"
             raise ArgumentError("checkpoint", str(checkpoint), expected)
@@ -97,11 +97,11 @@ def of_all_positions(
         None, and no ranges, if these are not as many as the positions, or that is not known.
     """
     since, until = bounds
-    ranges = {k: Range(since.get(k, -1), end, end - since.get(k, -1)) for k, end in until.items()}
-    counts = [one.rows for one in ranges.values()]
-    known = all(one.end >= one.begin >= 0 for one in ranges.values())
+    # Where nothing tells the begin it is guessed to be 0: the units tell whether that is right.
+    ranges = {k: Range(since.get(k, 0), end, end - since.get(k, 0)) for k, end in until.items()}
+    counts = [one.rows for one in ranges.values()] or [-1]
     kinds = [field_named(frame, name).dataType for name in rows.unit]
-    if not until or not known or sum(counts) != count or not isinstance(kinds[-1], IntegralType):
+    if min(counts) < 0 or sum(counts) != count or not isinstance(kinds[-1], IntegralType):
         return None, {}
     totals = Totals()
     for key, one in ranges.items():
