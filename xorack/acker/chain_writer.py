@@ -101,7 +101,7 @@ class ChainWriter:
         return self._policy.start(self._budget)
 
     def read(self, tags: Sequence[str], *, attempts: int) -> dict[str, Chain]:
-        """Read chains, see `xorack.core.ports.ChainStore.read`, in so many attempts at most."""
+        """Read chains, see `xorack.core.ports.ChainStore.read`, in at most `attempts` attempts."""
         retry = replace(self._policy, attempts=attempts).start(self._budget)
         return retry.call(partial(self.store.read, tags))
 
