@@ -137,7 +137,7 @@ class Services:
         return {channel: CircuitBreaker() for channel in (EVENT, *RESUME_KINDS)}
 
     def invocation(self, context: Any, *, attempts: int = 1000) -> Invocation:
-        """Start an invocation, which writes a chain in so many attempts at most.
+        """Start an invocation, which writes a chain in at most `attempts` attempts.
 
         The time-outs of calls follow from its time, or an earlier one's.
         """

@@ -58,7 +58,7 @@ def judge(outcome: Outcome) -> list[str]:
 
 
 def check_event(kind: str, detail: Mapping[str, Any], expected: Expected) -> Iterator[str]:
-    """An event has the values of its chain, and names all outstanding units if it claims to."""
+    """Check that an event has the values of its chain, and names all units if it claims to."""
     if kind != detail.get("status"):
         yield f"detail-type {kind} of an event with status {detail.get('status')}"
     for name, value in expected.values.items():
@@ -92,7 +92,7 @@ def _chain(plan: Plan, outcome: Outcome) -> Iterator[str]:
 
 
 def _end(chain: Chain | None, events: Sequence[Event]) -> Iterator[str]:
-    """A chain has one event: no lost ack, no second end."""
+    """Check that a chain has one event: no lost ack, no second end."""
     if len(events) > 1:
         ids = sorted({str(event.detail.get("id")) for event in events})
         yield f"{len(events)} different events, ids {', '.join(ids)}"
@@ -108,7 +108,7 @@ def _end(chain: Chain | None, events: Sequence[Event]) -> Iterator[str]:
 
 
 def _table(chain: Chain | None, events: Sequence[Event]) -> Iterator[str]:
-    """The table and the event say the same."""
+    """Check that the table and the event say the same."""
     if chain is None:
         yield from (f"{event.kind} by its event, but not in the table" for event in events[:1])
         return
@@ -122,7 +122,7 @@ def _table(chain: Chain | None, events: Sequence[Event]) -> Iterator[str]:
 
 
 def _ack(plan: Plan, event: Event, last_sent: float) -> Iterator[str]:
-    """No chain is acked with work left, or before its last message was there."""
+    """Check that no chain is acked with work left, or before its last message was there."""
     if "acked" not in (event.kind, event.detail.get("status")):
         return
     if plan.lost:
@@ -134,14 +134,14 @@ def _ack(plan: Plan, event: Event, last_sent: float) -> Iterator[str]:
 
 
 def _strangers(outcome: Outcome) -> Iterator[str]:
-    """No event or chain has a tag that the run did not send."""
+    """Check that no event or chain has a tag that the run did not send."""
     known = {plan.tag for plan in outcome.plans}
     for tag in sorted({*outcome.events, *outcome.chains} - known):
         yield f"{tag}: no chain of this run"
 
 
 def _dead_letters(outcome: Outcome) -> Iterator[str]:
-    """The dead-letter queue holds the bad requests and no others, each with its reason."""
+    """Check that the dead-letter queue has just the bad requests, each with its reason."""
     for plan in missing_dead_letters(outcome.plans, outcome.dead_letters):
         yield f"{plan.tag}: no dead-lettered message of its request {plan.bad}"
     bad = {plan.tag for plan in outcome.plans if plan.bad is not None}

@@ -21,7 +21,7 @@ def encoding_named(name: str) -> str:
         codec = codecs.lookup(name)
     except (LookupError, ValueError):
         raise JobError(f"encoding {name!r} is not known") from None
-    known = codec.name.replace("_", "-").removesuffix("-sig")  # the mark is a separator of words
+    known = codec.name.replace("_", "-").removesuffix("-sig")  # words have no byte-order mark
     if not getattr(codec, "_is_text_encoding", True) or known in _NOT_TEXT:
         raise JobError(f"encoding {name!r} is not one of text files")
     return known
@@ -30,8 +30,8 @@ def encoding_named(name: str) -> str:
 def read_words(file: BinaryIO, size: int, encoding: str) -> Iterator[tuple[int, bytes]]:
     """Read the words of a file: the position of the first one of each piece, and `normalized` ones.
 
-    Raises `UnreadableFile` if the file is not text in this encoding, has fewer bytes than its size,
-    or a word of more than a million characters.
+    Raises `UnreadableFile` if the file is not text in this encoding, or has fewer bytes than its
+    size. It also raises it for a word of more than a million characters.
     """
     decoder = codecs.getincrementaldecoder(encoding)()
     held, at, position = "", 0, 0

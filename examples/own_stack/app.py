@@ -54,9 +54,8 @@ class Warehouse(Stack):
         acker.grant_send(aws_iam.Role(self, "Loader", assumed_by=glue))
         acker.grant_read(aws_iam.Role(self, "Support", assumed_by=people))
 
-        # One queue gets the loaded files, another one those that were not.
-        # Messages that your subscriber fails to process three times are dead-lettered, as are
-        # events that EventBridge cannot deliver.
+        # One queue gets the loaded files, another one the others. Dead letters are messages that
+        # your subscriber fails three times, and events that EventBridge cannot deliver.
         two_weeks = Duration.days(14)
         unheard = aws_sqs.Queue(self, "Unheard", enforce_ssl=True, retention_period=two_weeks)
         redrive = aws_sqs.DeadLetterQueue(queue=unheard, max_receive_count=3)

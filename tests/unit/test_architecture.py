@@ -31,7 +31,6 @@ FLOORS = [
 ]  # fmt: skip
 """The folders, lowest floor first. A folder imports only from lower floors, and from itself."""
 
-ROOMS = [one for floor in FLOORS for one in floor if one.startswith("xorack/")]
 FLOOR = {folder: number for number, folders in enumerate(FLOORS, 1) for folder in folders}
 PACKAGE_FLOOR = 6
 """Names of the package itself, such as ``xorack.traced``, come from the floor of its classes."""
@@ -74,15 +73,35 @@ def test_a_folder_imports_only_from_floors_below(folder):
     assert upwards == []
 
 
-@pytest.mark.parametrize("folder", ["lambda_src", *sorted({*ROOMS} - {"xorack/spark"})])
+def modules_in(folder):
+    """Return the files of a folder by module; a package's `__init__` has the package's name."""
+    files = (ROOT / folder).rglob("*.py")
+    names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files}
+    return {name.removesuffix(".__init__"): path for path, name in names.items()}
+
+
+@pytest.mark.parametrize("folder", FLOOR)
 def test_the_modules_of_a_folder_import_each_other_in_no_circle(folder):
     """Also not for types alone: data is below, verbs are on top."""
-    paths = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts): path
-        for path in (ROOT / folder).rglob("*.py")
-    }
+    paths = modules_in(folder)
     graph = {module: paths.keys() & imports(path) - {module} for module, path in paths.items()}
+    for module, found in graph.items():
+        # `from package import module` takes nothing of the package itself.
+        for package in {one.rpartition(".")[0] for one in found} & found:
+            names = {one for one in imports(paths[module]) if one.rpartition(".")[0] == package}
+            graph[module] -= set() if names - paths.keys() else {package}
     TopologicalSorter(graph).prepare()
+
+
+def test_comparing_frames_is_a_room_of_its_own_in_spark():
+    """Tracking takes nothing of it; it takes of tracking only helpers with columns and texts."""
+    diff = "xorack.spark._diff"
+    helpers = ("xorack.spark._diff", "xorack.spark.messages", "xorack.spark.units")
+    taken = [one for one in imported_by("xorack/spark/_diff") if one.startswith("xorack.spark.")]
+    assert [one for one in taken if not one.startswith(helpers)] == []
+    tracking = {module: path for module, path in modules_in("xorack/spark").items()
+                if not module.startswith(diff) and module != "xorack.spark"}  # fmt: skip
+    assert [one for one, path in tracking.items() if any(diff in m for m in imports(path))] == []
 
 
 def test_every_folder_has_a_floor():
@@ -149,12 +168,21 @@ def test_the_construct_shares_only_names_and_the_table_check_with_the_rest():
     assert [module for module in ours if not module.startswith(allowed)] == []
 
 
+@pytest.mark.parametrize("service", ["consumer", "outbox", "sweeper"])
+def test_a_service_does_not_reach_through_another(service):
+    """Ruff's SLF001 forbids the private parts of others, everywhere."""
+    text = (ROOT / f"xorack/acker/{service}.py").read_text(encoding="utf-8")
+    assert re.findall(r"self\.(?:outbox|reporter|writer)\.\w+\.\w+", text) == []
+
+
 TIME = re.compile(r"(.*_)?(age|delay|duration|interval|pause|retention|timeout|wait)")
 PUBLIC = {"timeout", "idle_timeout"}
 """The protocol's own names: seconds or, where Python gives them, a timedelta."""
+SHARES = {"delay"}
+"""Options of the load generator: shares of its messages."""
 
 
-@pytest.mark.parametrize("folder", ["xorack", "lambda_src", "demo", "pipeline"])
+@pytest.mark.parametrize("folder", sorted({one.split("/")[0] for one in FLOOR} - {"tests"}))
 def test_a_number_of_time_has_its_unit_in_the_name(folder):
     unnamed = [
         f"{path}:{node.lineno}: {name}"
@@ -163,7 +191,15 @@ def test_a_number_of_time_has_its_unit_in_the_name(folder):
         if isinstance(node, (ast.arg, ast.AnnAssign))
         and node.annotation is not None
         and TIME.fullmatch(name := getattr(node, "arg", None) or ast.unparse(node.target))
-        and name not in PUBLIC
+        and name not in PUBLIC | SHARES
         and {"int", "float"} & {*re.findall(r"\w+", ast.unparse(node.annotation))}
     ]
     assert unnamed == []
+
+
+def test_a_comment_has_at_most_two_lines():
+    """More of a reason belongs into docs/adr."""
+    folders = {one.split("/")[0] for one in FLOOR} - {"tests"}
+    texts = {path: path.read_text(encoding="utf-8") for one in folders
+             for path in (ROOT / one).rglob("*.py")}  # fmt: skip
+    assert [path for path, text in texts.items() if re.search(r"^( *# .*\n){3}", text, re.M)] == []

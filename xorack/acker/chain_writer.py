@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from xorack.aws.clock import milliseconds
-from xorack.aws.retry import RetryPolicy
+from xorack.aws.retry import Retry, RetryPolicy
 from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import END_OF_TIME, Chain
 from xorack.core.errors import ConflictError, StaleLocalData, TagNotFound, UnavailableError
@@ -90,14 +90,18 @@ class ChainWriter:
         self.now = clock
         self._policy = policy or RetryPolicy()
         self._budget = budget
-        self._limits = limits or Limits()
+        self.limits = limits or Limits()
         self.stats = WriteStats()
 
     def has_time(self) -> bool:
         return self._budget.left() > 0
 
+    def start_retry(self) -> Retry:
+        """Start the attempts of one operation."""
+        return self._policy.start(self._budget)
+
     def read(self, tags: Sequence[str], *, attempts: int) -> dict[str, Chain]:
-        """Read chains, see `xorack.core.ports.ChainStore.read`, in so many attempts at most."""
+        """Read chains, see `xorack.core.ports.ChainStore.read`, in at most `attempts` attempts."""
         retry = replace(self._policy, attempts=attempts).start(self._budget)
         return retry.call(partial(self.store.read, tags))
 
@@ -111,9 +115,13 @@ class ChainWriter:
             self.stats.add(conflicts=1)
             raise
 
+    def due_pages(self) -> Iterator[list[str]]:
+        """Yield the tags of chains to look at now: see `xorack.core.ports.ChainStore.due_pages`."""
+        return self.store.due_pages(self.now())
+
     def oldest(self) -> int:
         """Return the time before which a chain may have ended whose tombstone is gone."""
-        return self.now() - self._limits.retention_ms
+        return self.now() - self.limits.retention_ms
 
     def apply(
         self,
@@ -161,7 +169,7 @@ class ChainWriter:
 
         Returns the chain as last read or written, None if it does not exist. Raises as `apply`.
         """
-        retry = self._policy.start(self._budget)
+        retry = self.start_retry()
         current: Chain | None = chain
         stale = False
         while True:
@@ -233,14 +241,39 @@ class ChainWriter:
 
         Takes the chain that will be written; returns the chain to write instead.
         """
-        needed = min(self.latest_end(after) + self._limits.retention_ms, END_OF_TIME)
+        needed = min(self.latest_end(after) + self.limits.retention_ms, END_OF_TIME)
         if after.marks_until is None or after.marks_until >= needed:
             return after
         # Further than needed: a chain that is extended every minute does this once a retention.
-        until = min(needed + self._limits.retention_ms, END_OF_TIME)
+        until = min(needed + self.limits.retention_ms, END_OF_TIME)
         assert until >= needed, "marks outlive the chain"
         self.store.keep_spilled_marks(after, until)
         return replace(after, marks_until=until)
+
+    def spill_marks(self, before: Chain | None, after: Chain) -> Chain:
+        """Copy the marks out of the chain if the write would make it too large.
+
+        All of them, not just the excess: the next time is then `INLINE_MARKS` requests away.
+        """
+        marks = before.marks if before else b""
+        if before is None or not marks or len(after.marks) <= MARK_BYTES * INLINE_MARKS:
+            return after
+        assert len(marks) % MARK_BYTES == 0, "an item has whole marks"
+        assert after.marks.startswith(marks), "the oldest marks leave first"
+        # Copies first, then the write without them: a crash between leaves a mark twice.
+        end = max(self.now(), self.latest_end(after))
+        until = min(end + self.limits.retention_ms + _LATE_SWEEP_MS, END_OF_TIME)
+        # As long as the others: all buckets are prolonged if one of them must be.
+        until = max(until, after.marks_until or 0)
+        self.store.put_spilled_marks(before, marks, until)
+        spilled = len(marks) // MARK_BYTES
+        self.stats.add(spilled=spilled)
+        return replace(
+            after,
+            marks=after.marks[len(marks) :],
+            spilled=after.spilled + spilled,
+            marks_until=after.marks_until or until,
+        )
 
 
 class _Part:
@@ -258,7 +291,7 @@ class _Part:
         self.requests = requests
         self.cached = cached
         self.marks = [mark_of(request) for request in requests]
-        self.retry = writer._policy.start(writer._budget)
+        self.retry = writer.start_retry()
         self.in_flight: set[int] = set()  # positions in the current write
         self.maybe_applied: set[int] = set()  # positions in writes whose response was lost
         self.exhausted: Exception | None = None
@@ -295,7 +328,7 @@ class _Part:
             self.requests,
             now=self.writer.now(),
             spilled_marks=self._spilled_marks(chain, ours if fresh_ids else self.marks),
-            limits=self.writer._limits,
+            limits=self.writer.limits,
             marks=self.marks,
         )
         if applied.chain is chain:
@@ -306,7 +339,7 @@ class _Part:
         if self.exhausted is not None:
             raise self.exhausted
         assert applied.chain is not None, "something was applied"
-        after = self.writer.keep_marks(self._spill(chain, applied.chain))
+        after = self.writer.keep_marks(self.writer.spill_marks(chain, applied.chain))
         if chain is None or chain.first_seen_at is None:
             after = replace(after, nonce=secrets.randbits(32))
         self.in_flight = {i for i, (_, kind, _) in enumerate(applied.outcomes) if kind == "applied"}
@@ -334,31 +367,6 @@ class _Part:
         keys = dict.fromkeys(mark[:MARK_KEY_BYTES] for mark in marks)
         missing = [key for key in keys if key not in inline]
         return self.writer.store.get_spilled_marks(chain, missing) if missing else {}
-
-    def _spill(self, before: Chain | None, after: Chain) -> Chain:
-        """Copy the marks out of the chain if the write would make it too large.
-
-        All of them, not just the excess: the next time is then `INLINE_MARKS` requests away.
-        """
-        marks = before.marks if before else b""
-        if before is None or not marks or len(after.marks) <= MARK_BYTES * INLINE_MARKS:
-            return after
-        assert len(marks) % MARK_BYTES == 0, "an item has whole marks"
-        assert after.marks.startswith(marks), "the oldest marks leave first"
-        # Copies first, then the write without them: a crash between leaves a mark twice.
-        end = max(self.writer.now(), self.writer.latest_end(after))
-        until = min(end + self.writer._limits.retention_ms + _LATE_SWEEP_MS, END_OF_TIME)
-        # As long as the others: all buckets are prolonged if one of them must be.
-        until = max(until, after.marks_until or 0)
-        self.writer.store.put_spilled_marks(before, marks, until)
-        spilled = len(marks) // MARK_BYTES
-        self.writer.stats.add(spilled=spilled)
-        return replace(
-            after,
-            marks=after.marks[len(marks) :],
-            spilled=after.spilled + spilled,
-            marks_until=after.marks_until or until,
-        )
 
     def _credited(self, outcomes: list[Outcome]) -> list[Outcome]:
         """Report a duplicate of a write of ours whose response was lost as applied."""

@@ -161,6 +161,7 @@ class Consumer:
         """
         self.writer = writer
         self.outbox = outbox
+        self.workers = outbox.workers
         self.send_rejected = send_rejected
 
     def consume(self, messages: Sequence[Message]) -> BatchResult:
@@ -179,14 +180,13 @@ class Consumer:
     def _write_chains(self, batch: _Batch, result: BatchResult) -> list[Chain]:
         tags = sorted(batch.requests, key=batch.rank)
         pending = []
-        workers = self.outbox.workers
-        size = _SLICE * workers.count
+        size = _SLICE * self.workers.count
         for at in range(0, len(tags), size):
             part = tags[at : at + size]
             slices = [part[n : n + _SLICE] for n in range(0, len(part), _SLICE)]
-            read = workers.map(partial(self._read, batch), slices)
+            read = self.workers.map(partial(self._read, batch), slices)
             write = partial(self._write, batch, ChainMap(*read))
-            for tag, applied in zip(part, workers.map(write, part), strict=True):
+            for tag, applied in zip(part, self.workers.map(write, part), strict=True):
                 if isinstance(applied, str):
                     batch.fail(tag, applied)
                     continue

@@ -1,6 +1,6 @@
 """The outbox: reports the ends of chains, and marks what was delivered.
 
-An end is an event on a bus, and a result for whoever waits for the chain. The state is written
+An end is an event on a bus, and a callback of what waits for the chain. The state is written
 first, with the deliveries still pending. Every reader of a pending delivery makes it, so a crash in
 between loses none: docs/adr/0003-pending-events.md. So nothing here has to succeed: what is not
 delivered stays pending, and the sweeper delivers it.

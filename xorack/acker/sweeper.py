@@ -74,14 +74,16 @@ class Sweeper:
         """Judge within the budget of the writer, and publish within that of the outbox."""
         self.writer = writer
         self.outbox = outbox
+        self.channels, self.workers = outbox.channels, outbox.workers
+        self.reporter = outbox.writer
 
     def sweep(self) -> SweepResult:
         """Sweep all chains that are due: judge all deadlines, then publish pending events."""
         result = SweepResult(stats=self.writer.stats)
         # No channel waits for another.
-        waiting: dict[str, Ranks] = {channel: {} for channel in self.outbox.channels}
+        waiting: dict[str, Ranks] = {channel: {} for channel in self.channels}
         try:
-            for tags in self.writer.store.due_pages(self.writer.now()):
+            for tags in self.writer.due_pages():
                 self._judge(tags, waiting, result)
         except UnavailableError as error:
             _raise_if_time_is_left(self.writer, error)
@@ -112,7 +114,7 @@ class Sweeper:
                 problems[chain.tag] = f"{type(error).__name__}: {error}"
                 return None
 
-        for before, after in zip(chains, self.outbox.workers.map(end, chains), strict=True):
+        for before, after in zip(chains, self.workers.map(end, chains), strict=True):
             if after is None:
                 continue
             if after.final and not before.final:
@@ -135,13 +137,13 @@ class Sweeper:
         """Report ends slice by slice as long as the service answers; forget what is done."""
         tags = sorted(ranks, key=ranks.__getitem__)
         # If time runs out before the marks, what is read together is reported again: not much.
-        size = _CALLS * self.outbox.channels[channel].batch_size
+        size = _CALLS * self.channels[channel].batch_size
         for at in range(0, len(tags), size):
             part = tags[at : at + size]
             try:
-                read = self._read(self.outbox.writer, part, result)
+                read = self._read(self.reporter, part, result)
             except UnavailableError as error:
-                _raise_if_time_is_left(self.outbox.writer, error)
+                _raise_if_time_is_left(self.reporter, error)
                 return
             chains = [chain for chain in read if channel in chain.undelivered]
             reports = self.outbox.publish(chains, channel)

@@ -87,11 +87,11 @@ class BoundedClient:
 
     def __init__(self, connect: Callable[[], Any], budget: Budget) -> None:
         self._connect = connect
-        self._budget = budget
+        self.budget = budget
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
         def bounded(*arguments: Any, **named: Any) -> Any:
-            if self._budget.left() <= 0:
+            if self.budget.left() <= 0:
                 raise UnavailableError(TimeoutError(NO_TIME))
             return getattr(self._connect(), operation)(*arguments, **named)
 
@@ -99,7 +99,7 @@ class BoundedClient:
 
 
 def budget_of(client: Any) -> Budget:
-    return client._budget if isinstance(client, BoundedClient) else UNLIMITED
+    return client.budget if isinstance(client, BoundedClient) else UNLIMITED
 
 
 def error_code(error: Exception) -> str:

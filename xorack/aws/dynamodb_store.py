@@ -190,7 +190,10 @@ class DynamoDBStore(MarkBuckets):
         return _generation_of(response["Attributes"])
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
-        """See `xorack.core.ports.ChainStore.due_pages`. The sparse index lags behind the table."""
+        """Yield pages: see `xorack.core.ports.ChainStore.due_pages`.
+
+        The index lags behind the table.
+        """
         # Each minute another shard is first, so none always waits for the others.
         first = now // 60_000
         for offset in range(schema.DUE_SHARDS):
@@ -260,7 +263,7 @@ class DynamoDBStore(MarkBuckets):
     def scan_part(
         self, most: int, on_invalid: OnInvalid, *, prefix: str = "", after: str = ""
     ) -> ScanPart:
-        """Scan, as `scan`, until DynamoDB has read so many items, from `ScanPart.after` on."""
+        """Scan, as `scan`, from `ScanPart.after` on, until DynamoDB has read `most` items."""
         arguments = self._scan_arguments(prefix, self.table.attributes)
         chains: list[Chain] = []
         read = 0

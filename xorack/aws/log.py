@@ -14,7 +14,7 @@ LOG = logging.getLogger("xorack")
 
 
 def log_chain(level: int, message: str, tag: str, **fields: Any) -> None:
-    # Line separators and the like would disturb whoever reads the log in a terminal.
+    # Line separators and control characters would disturb readers of the log in a terminal.
     tag = tag if tag.isprintable() else tag.encode("unicode_escape").decode()
     LOG.log(level, message, extra={"tag": tag, **fields})
 

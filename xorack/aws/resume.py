@@ -18,7 +18,7 @@ from xorack.core.event import event_detail
 from xorack.core.ports import NO_TIME, Refusal
 
 _SECRET_CHARACTERS: Final = 8
-"""A message that has so many characters of a token is not shown."""
+"""First characters of a token: a message that has them is not shown."""
 _ERROR: Final = "ChainFailed"
 """The name of the error of a failed chain, for the `Catch` of a state machine."""
 

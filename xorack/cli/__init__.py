@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from xorack.cli.failure import failure_status
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with these arguments, by default the process's.
@@ -24,9 +26,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:  # the imports take a second
         return 130
     return run(arguments)
-
-
-def failure_status(arguments: Sequence[str] | None) -> int:
-    """Return the exit status of a failure: not 1 for ``diff``, which says so that inputs differ."""
-    words = sys.argv[1:] if arguments is None else arguments
-    return 2 if [word for word in words if not word.startswith("-")][:1] == ["diff"] else 1

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import click
 
 from xorack import __version__
-from xorack.cli import changes, dead_letters, failure_status, listing, screen, show
+from xorack.cli import changes, dead_letters, listing, screen, show
 from xorack.cli.diff import diff
 from xorack.cli.error_messages import EXPECTED
 from xorack.cli.error_messages import explain as error_text
+from xorack.cli.failure import failure_status
 from xorack.cli.local import local, local_environ, local_option
 from xorack.cli.wait import wait
 from xorack.cli.watch import watch

@@ -393,7 +393,7 @@ class Step:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._ended = True
         if error is None:
-            self._tracker._send(*self.requests())
+            self._tracker._send(*self.requests())  # noqa: SLF001 - no user needs it
         elif self._fail_on_error and isinstance(error, Exception):
             for token in self.tokens:
                 self._tracker.fail(token, f"{type(error).__name__}: {error}")

@@ -27,7 +27,7 @@ _MOST_CHARACTERS = 100
 CHARACTERS = 300
 """Characters of a text that are compared; the caller cuts it, so that samples are small."""
 _GAIN = 1.1
-"""How much more two conditions must tell than one."""
+"""How much more evidence two conditions must have than one."""
 
 Row = Mapping[str, Any]
 Term = tuple[str, Any, Any]
@@ -59,7 +59,7 @@ class Finding:
 
     @property
     def nats(self) -> float:
-        """How much a missing row tells for the condition: relative entropy, in nats."""
+        """The evidence that a missing row gives for the condition: relative entropy, in nats."""
         if self.missing <= self.all:
             return 0.0
         return _entropy(self.missing, self.all)
@@ -131,7 +131,7 @@ def explain(
 
 
 def _ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort findings by how much they tell; of equals, a single value comes before a range."""
+    """Sort findings by their evidence; of equals, a single value comes before a range."""
     return sorted(
         findings, key=lambda one: (-round(one.nats, 9), len(one.terms), " = " not in one.what)
     )
@@ -151,7 +151,7 @@ class _Compared(NamedTuple):
     def finding(
         self, terms: tuple[Term, ...], what: str, missing_times: int, times: int
     ) -> Finding:
-        """Return the finding of a condition that so many of the rows meet."""
+        """Return the finding of a condition, by how many rows of both kinds meet it."""
         share, sampled = missing_times / len(self.missing), len(self.rows)
         # A sample may have none of these rows, though they are among all.
         of_all = min(max(times / sampled, share * self.share, 0.5 / sampled), 1.0)
@@ -164,7 +164,7 @@ class _Compared(NamedTuple):
         return self.finding(terms, what, *times)
 
     def with_others(self, finding: Finding) -> float:
-        """Return how much a missing row tells if the rows that are not missing are looked at too.
+        """Return the evidence that a missing row gives if the other rows are looked at too.
 
         Source: Dunning, "Accurate methods for the statistics of surprise and coincidence" (1993).
         """

@@ -125,6 +125,7 @@ def parse(body: str) -> Parsed:
 
 
 def _parse_each(body: object) -> Parsed:
+    """Parse a message request by request; what is invalid keeps its text."""
     try:
         _raw_requests(_LENIENT, body)
         texts = _request_texts(str(body))

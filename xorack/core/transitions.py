@@ -327,7 +327,7 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 
 def _scheduled(chain: Chain) -> Chain:
-    """Move ``due_at`` forward to a nearer deadline.
+    """Set ``due_at`` to the deadline if that is nearer, or if one of them is unknown.
 
     A look that is too early costs one read; following every stamp would cost an index write each.
     """

@@ -30,7 +30,7 @@ def create(tag: str, detail: Mapping[str, Any], keys: Iterable[str], **times: An
 
 
 def finish(tag: str, ranges: str, key: str) -> Request:
-    """Return the request that finishes a partition of a window: whoever makes it, the same."""
+    """Return the request that finishes a partition of a window: the same from every sender."""
     unit = unit_id(tag, ranges, key)
     return Request.stamp_(tag, f"pass/{unit:016x}", finishes=[unit], cells=_CELLS)
 

@@ -6,8 +6,8 @@ Theory of operation
 A log has partitions; a partition has positions in an order, some without a row. A *window* is a
 range of positions of each partition, fixed when it is opened. A *proof* says of one batch of one
 stream: the rows of these ranges lie in the output. The window's chain starts a unit for each of its
-partitions, and finishes it when proved ranges reach from the window's start to its end *without a
-hole* (`prefix`). So the chain is acked if and only if all partitions are covered.
+partitions. It finishes the unit when proved ranges reach from the window's start to its end without
+a hole (`prefix`). So the chain is acked if and only if all partitions are covered.
 
 What is durable. A `Store` keeps windows, each written once, and the last two proofs of each stream.
 A proof has all that its stream proved so far. There is no other state: what is to be sent follows
@@ -165,7 +165,7 @@ def prefix(ranges: Iterable[Range], start: int) -> int:
 
 
 def _joined(key: str, ranges: Iterable[Range]) -> list[Range]:
-    """Put ranges in order and join neighbours; the last ones with gaps stay apart."""
+    """Sort ranges and join neighbours; of those with gaps, the last `_SEPARATE` stay apart."""
     joined: list[Range] = []
     for one in sorted(ranges):
         last = joined[-1] if joined else Range(-1, -1, 0)

@@ -72,8 +72,8 @@ class EmbeddedAWS(ClientCache):
     ) -> None:
         """Store the options; nothing runs before `start`.
 
-        By default it listens on a free port, runs in the environment that
-        `xorack.local.environment` makes, and has its files and its log in a temporary folder.
+        By default it listens on a free port and runs in the environment that
+        `xorack.local.environment` makes. Its files and its log are in a temporary folder.
         """
         super().__init__(self._make_client)
         self.port = port

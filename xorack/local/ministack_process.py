@@ -115,6 +115,8 @@ def _accept_inert(provisioners: Ministack) -> None:
 
 
 def _read_numbers(provisioners: Ministack) -> None:
+    """Let event source mappings read the parameters of a template as numbers."""
+
     def read(part: Any) -> Any:
         if isinstance(part, dict):
             return {name: read(value) for name, value in part.items()}

@@ -54,7 +54,7 @@ def _integer(digits: str) -> int | str:
 
 
 def _dump(value: Any, name: str = "") -> str:
-    """Dump a message with indents, or a field's value without them."""
+    """Dump a message with indents; with a name, the value of that field without them."""
     try:
         return json.dumps(_short(value, name), ensure_ascii=False, indent=None if name else 2)
     except RecursionError:

@@ -83,8 +83,8 @@ class Audit:
             by: The columns to compare by, if not all that source and table share.
 
         Returns:
-            The rows of the source, as a frame with some numbers; what cannot be named is counted,
-            and has candidates. Its `explain` says what the rows have in common.
+            The missing rows: a frame, with their numbers. Rows that cannot be named are counted,
+            and have candidates. `explain` says what the rows have in common.
 
         Raises:
             ArgumentError: The source cannot be read.

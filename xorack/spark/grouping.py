@@ -73,8 +73,8 @@ def differences(source: DataFrame, outputs: Sequence[DataFrame], *key: str) -> D
     """Compare the columns `SUMS` of units on both sides, by the columns of a key.
 
     Returns:
-        The key, ``n`` (units of the source), ``found`` (units of the outputs), ``lack`` (``n -
-        found``), ``difference``, the XOR of both, and ``s``, the difference of the sums.
+        The key and five numbers: ``n``, units of the source; ``found``, units of the outputs;
+        ``lack``, ``n - found``; ``difference``, the XOR of both; ``s``, the difference of the sums.
     """
     sides = [source.selectExpr(*key, "xor", "count AS n", "0L AS found", "sum AS s")]
     sides += [one.selectExpr(*key, "xor", "0L", "count", "-sum") for one in outputs]
@@ -212,8 +212,9 @@ _SUMS = {
     "net": "sum(lack)",
     "found": "sum(found)",
 }
-"""Over the groups that differ: groups that the output lacks entirely, units that groups lack, those
-of them that can be named, units too many, groups of as many units but others, and their units."""
+"""Sums over the groups that differ. ``whole`` counts groups that the output lacks entirely,
+``missing`` units that groups lack, ``named`` those that can be named, ``surplus`` units too many;
+``other`` counts groups of as many units, but others, and ``replaced`` their units."""
 
 
 def _is_mixed(sums: Mapping[str, int]) -> bool:

@@ -90,12 +90,12 @@ class MissingRows:
 
     @property
     def named(self) -> int:
-        """How many of these the evidence tells: those of `rows`."""
+        """How many of the missing rows the evidence names: those of `rows`."""
         return self._differing.sums["named"] if self._proven is None else self.missing
 
     @property
     def surplus(self) -> int:
-        """How many units the output has more than once, or the source has not."""
+        """How many units the output has more than once, or without a row of the source."""
         return self._differing.sums["surplus"]
 
     @cached_property
@@ -122,8 +122,8 @@ class MissingRows:
     def explain(self) -> Explanation:
         """Say why these rows are missing: what they have in common, and the others do not.
 
-        If none is missing, it says the same of rows that the output has twice, or else of the
-        groups that have as many rows, but others.
+        If none is missing, it explains rows that the output has twice. If there are none of these,
+        it explains groups that have as many rows as the source, but others.
         """
         found = self._explained
         if self._proven is None:

@@ -85,7 +85,7 @@ class Record:
         return line
 
     def write_line(self, line: Line, *, of_name: bool = False) -> None:
-        """Write the line of the record, or of a name whose batches start chains."""
+        """Write the line of the record, or with `of_name` of a name whose batches start chains."""
         place = self._name if of_name else self._place
         text = json.dumps({**line, **self._of})
         Texts(self._spark).write(f"{self._label}/{place}/summary", text)

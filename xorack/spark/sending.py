@@ -65,7 +65,7 @@ def check_queue(spark: SparkSession, queue: Queue) -> None:
 
 
 def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
-    """Send about so many requests, a row each (see `_text`), from the tasks.
+    """Send requests, a row each (see `_text`), from the tasks; `chains` is about their number.
 
     Returns:
         What was sent. The messages of a retried task count once, though they may go out twice.

@@ -12,15 +12,15 @@ from itertools import combinations
 MOST_INDEPENDENT = 48
 """Units of a group that one XOR of 64 bits tells apart: another set has it by 1 in 2 ** 16."""
 MOST_SEARCHED = {1: 1 << 20, 2: 1 << 16, 3: 400, 4: 400}
-"""Units of a group in which so many missing ones are searched: at most some 0.1 s."""
+"""By the number of missing units: the largest group that is searched, in some 0.1 s at most."""
 _MASK = (1 << 64) - 1
 
 
 def missing_units(units: Sequence[int], difference: int, count: int) -> frozenset[int]:
-    """Find so many units of a group, no two of them equal, whose XOR is a difference.
+    """Find `count` units of a group, no two of them equal, whose XOR is a difference.
 
     Returns:
-        The units as they were given; empty if no set of so many is found, or if several may be.
+        The units as they were given; empty if no set of that size is found, or if several may be.
     """
     if not 0 < count <= len(units):
         return frozenset()

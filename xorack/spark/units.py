@@ -1,7 +1,7 @@
 """Columns of units and tags, and the checks of the columns that they are made of.
 
-All of it are Spark expressions, in classic sessions and Spark Connect, from Spark 3.5 on. They give
-the same ids and tags with ANSI mode on and off, and in every time zone of the session.
+They are Spark expressions, in classic sessions and Spark Connect, from Spark 3.5 on. Ids and tags
+are the same with ANSI mode on and off, and in every time zone of the session.
 """
 
 from __future__ import annotations
@@ -191,13 +191,13 @@ def _never_zero(hashed: Column) -> Column:
 
 
 def _wall_micros(column: Column) -> Column:
-    """Microseconds of a timestamp_ntz: a cast to timestamp would take the session's time zone."""
+    """Return a timestamp_ntz in microseconds: a cast to timestamp depends on the session's zone."""
     since = column - F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
     return (since.cast("interval second").cast("decimal(20,6)") * _SECOND).cast("long")
 
 
 def _iso(micros: Column, pattern: str = _ISO) -> Column:
-    """The date and time, by arithmetic: Spark formats timestamps in the session's time zone."""
+    """Format date and time by arithmetic: Spark formats timestamps in the session's time zone."""
     time = F.pmod(micros, F.lit(_DAY))
     day = F.date_from_unix_date(_div(micros - time, _DAY).cast("int"))
     seconds = _div(time, _SECOND)
@@ -210,7 +210,7 @@ def _div(column: Column, by: int) -> Column:
 
 
 def plain_decimal(column: Column) -> Column:
-    """The plain digits: without ANSI mode, Spark writes small values as 1E-18."""
+    """Return the plain digits: without ANSI mode, Spark writes small values as 1E-18."""
     plain = F.translate(F.format_number(column, 38), ",", "")
     digits = F.when(_text(column).contains("E"), plain).otherwise(_text(column))
     return F.regexp_replace(digits, r"(?:(\.\d*[1-9])|\.)0+$", "$1")

@@ -40,7 +40,7 @@ __all__ = ["Windows"]
 
 _TEXT = r"[^\0\ud800-\udfff]+"
 _DIGITS = 64
-"""Positions that are strings are numbers of up to so many digits: those of Kinesis have 56."""
+"""Most digits of positions that are strings: those of Kinesis have 56."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Positions of a log's partitions, from whoever knows them: the caller, a checkpoint, a broker."""
+"""Positions of a log's partitions, as the caller, a checkpoint or a broker gives them."""
 
 from __future__ import annotations
 
