@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -15,7 +16,7 @@ from xorack.compare.report import Change, Counts, DiffReport
 from xorack.compare.why import explain_kinds
 from xorack.spark._diff.columns import compare_columns
 from xorack.spark._diff.digests import compare_digests
-from xorack.spark._diff.pairing import key_struct, pair_rows
+from xorack.spark._diff.pairing import key_struct, pair_rows, values_struct
 from xorack.spark._diff.why import changes_of, looked_at
 from xorack.spark.units import quoted
 
@@ -115,7 +116,9 @@ class Difference(DiffReport):
             >>> kept = kept.join(d.repair, "id", "left_anti")  # doctest: +SKIP
             >>> kept.unionByName(d.repair).write.parquet(new_path)  # doctest: +SKIP
         """
-        return self._pairs.where("l IS NOT NULL").select("l.*")
+        if not self._has_duplicates:
+            return self._pairs.where("l IS NOT NULL").select("l.*")
+        return self._lefts("left_semi").select("l.*")
 
     @property
     def deletions(self) -> DataFrame:
@@ -146,12 +149,26 @@ class Difference(DiffReport):
 
     def _equal(self) -> DataFrame:
         """Return the left side's rows that are on the right side, too, as structs ``l``."""
-        left = self._comparison.frames[0]
-        if not self.different:
-            return left.selectExpr("struct(*) AS l")
-        rows = left.selectExpr(f"{key_struct(self._comparison, 0)} AS k", "struct(*) AS l")
-        others = rows.join(self._pairs.select("k"), "k", "left_anti")
-        return others.select("l").union(self._of("equal").where("l IS NOT NULL").select("l"))
+        others = self._lefts("left_anti").select("l")
+        if not self._has_duplicates:
+            return others
+        v = f"{values_struct(self._comparison, 0, 'l.')} AS v"
+        gone = self._pairs.where("l IS NOT NULL AND kind <> 'equal'").selectExpr("k", v)
+        gone = gone.groupBy("k", "v").agg(F.count(F.lit(1)).alias("gone"))
+        copy = F.row_number().over(Window.partitionBy("k", "v").orderBy("k"))
+        rows = self._lefts("left_semi").selectExpr("k", "l", v).withColumn("copy", copy)
+        same = rows.join(gone, ["k", "v"], "left").where("copy > coalesce(gone, 0)")
+        return others.union(same.select("l"))
+
+    def _lefts(self, join: str) -> DataFrame:
+        """Join the left side's rows, as keys ``k`` and structs ``l``, with the keys that differ."""
+        columns = f"{key_struct(self._comparison, 0)} AS k", "struct(*) AS l"
+        rows = self._comparison.frames[0].selectExpr(*columns)
+        return rows.join(self._pairs.select("k"), "k", join) if self.different else rows
+
+    @property
+    def _has_duplicates(self) -> bool:
+        return bool(self.counts.duplicate_keys_left or self.counts.duplicate_keys_right)
 
     @property
     def _structs(self) -> dict[str, Column]:

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
     from xorack.spark._diff.columns import Comparison, Pair
 
-__all__ = ["Digests", "compare_digests", "differing_keys", "hash_of", "in_buckets"]
+__all__ = [
+    "Digests",
+    "compare_digests",
+    "differing_keys",
+    "differing_rows",
+    "in_buckets",
+    "key_hash",
+    "row_hash",
+    "rows_of_keys",
+]
 
 _BUCKETS = 1 << 12
 """A task's digests fit into the processor's cache: four times as many cost a fifth more CPU."""
@@ -43,6 +52,7 @@ class Digests(NamedTuple):
         buckets: The buckets that differ.
         differing: The rows of both sides in these.
         keys: An estimate of the keys that differ.
+        sharing: An estimate of how many rows of a side have one row's key: 1 if keys are unique.
     """
 
     left: int
@@ -50,6 +60,7 @@ class Digests(NamedTuple):
     buckets: Sequence[int]
     differing: int
     keys: float
+    sharing: float
 
 
 def hash_of(pairs: Sequence[Pair], side: int, *seed: str) -> str:
@@ -63,9 +74,19 @@ def hash_of(pairs: Sequence[Pair], side: int, *seed: str) -> str:
     return f"xxhash64({', '.join(parts)})"
 
 
+def key_hash(comparison: Comparison, side: int) -> str:
+    """Return as SQL the hash of the key of a side."""
+    return hash_of(comparison.keys, side)
+
+
+def row_hash(comparison: Comparison, side: int) -> str:
+    """Return as SQL the hash of the key and the compared columns of a side."""
+    return hash_of(comparison.values, side, key_hash(comparison, side))
+
+
 def in_buckets(comparison: Comparison, side: int, buckets: Iterable[int]) -> str:
     """Return as SQL whether the key of a row of a side is in one of the buckets."""
-    return f"{_bucket(hash_of(comparison.keys, side))} IN ({', '.join(map(str, buckets))})"
+    return f"{_bucket(key_hash(comparison, side))} IN ({', '.join(map(str, buckets))})"
 
 
 def compare_digests(comparison: Comparison) -> Digests:
@@ -84,8 +105,19 @@ def compare_digests(comparison: Comparison) -> Digests:
     differing = [b for b in left.keys() | right.keys() if left.get(b) != right.get(b)]
     rows_in = [sum(side[b][0] for b in differing if b in side) for side in digests]
     totals = [sum(count for count, *_ in side.values()) for side in digests]
-    keys = _keys_in(differing)
-    return Digests(totals[0], totals[1], sorted(differing), sum(rows_in), keys)
+    sharing = max(_sharing([side[b][0] for b in side if b < _BUCKETS]) for side in digests)
+    return Digests(
+        totals[0], totals[1], sorted(differing), sum(rows_in), _keys_in(differing), sharing
+    )
+
+
+def _sharing(rows: Sequence[int]) -> float:
+    """Estimate how many rows have one row's key, on average, from the rows in each bucket.
+
+    Keys fall into buckets at random. If all have m rows, the variance is m times the mean.
+    """
+    total = sum(rows)
+    return sum(number**2 for number in rows) / total - total / _BUCKETS if total else 1
 
 
 def _keys_in(buckets: Iterable[int]) -> float:
@@ -102,8 +134,8 @@ def differing_keys(comparison: Comparison, frames: Sequence[DataFrame], number: 
     """Read some rows of both sides, so many, and find the keys with other rows on the two sides.
 
     Returns:
-        ``hash``, of the key; ``rows``, how many both sides have; ``several``, true if a side has
-        more than one.
+        ``of``, the hash of the key; ``rows``, how many both sides have; ``several``, true if a side
+        has more than one.
     """
     sides = []
     for side, frame in enumerate(frames):
@@ -118,10 +150,35 @@ def differing_keys(comparison: Comparison, frames: Sequence[DataFrame], number: 
     # Null: the hashes of duplicates overflowed.
     differ = keys.where(f"total IS NULL OR total != -{rights} OR {lefts} != {rights}")
     return differ.selectExpr(
-        "hash",
+        "hash AS of",
         f"{lefts} + {rights} AS rows",
         f"{lefts} > 1 OR {rights} > 1 AS several",
     )
+
+
+def differing_rows(comparison: Comparison, frames: Sequence[DataFrame], number: int) -> DataFrame:
+    """Read some rows of both sides, so many, and find those of which a side has more copies.
+
+    Returns:
+        ``of``, the hash of the row; ``rows``, how many both sides have; ``several``, true.
+    """
+    sides = [
+        frame.selectExpr(f"{row_hash(comparison, side)} AS of", f"{side} AS side")
+        for side, frame in enumerate(frames)
+    ]
+    rows = sides[0].union(sides[1]).repartition(1 + number // _HASHES_A_TASK, "of")
+    copies = rows.groupBy("of").agg(F.count("side").alias("rows"), F.sum("side").alias("rights"))
+    return copies.where("rows != 2 * rights").selectExpr("of", "rows", "true AS several")
+
+
+def rows_of_keys(comparison: Comparison, frames: Sequence[DataFrame]) -> DataFrame:
+    """Count ``lefts`` and ``rights``, the rows of both sides, by ``hash``, that of the key."""
+    sides = [
+        frame.selectExpr(f"{key_hash(comparison, side)} AS hash", f"{side} AS side")
+        for side, frame in enumerate(frames)
+    ]
+    counts = "count_if(side = 0) AS lefts", "count_if(side = 1) AS rights"
+    return sides[0].union(sides[1]).groupBy("hash").agg(*map(F.expr, counts))
 
 
 def _bucket(key: str) -> str:
@@ -138,8 +195,7 @@ def _bucket(key: str) -> str:
 
 def _hashes(comparison: Comparison, side: int) -> tuple[str, str]:
     """Return as SQL ``hash``, that of the key, and ``row``, that of the compared columns."""
-    key = hash_of(comparison.keys, side)
-    return f"{key} AS hash", f"{hash_of(comparison.values, side, key)} AS row"
+    return f"{key_hash(comparison, side)} AS hash", f"{row_hash(comparison, side)} AS row"
 
 
 def _halves(name: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -13,7 +13,14 @@ from pyspark.sql import types as T
 
 from xorack.compare.report import Counts, by_rows
 from xorack.core.errors import StateError
-from xorack.spark._diff.digests import differing_keys, hash_of, in_buckets
+from xorack.spark._diff.digests import (
+    differing_keys,
+    differing_rows,
+    in_buckets,
+    key_hash,
+    row_hash,
+    rows_of_keys,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,10 +34,14 @@ __all__ = ["key_struct", "pair_rows"]
 
 _FEW = 0.01
 """The share of rows in buckets that differ, up to which they are paired at once, equal ones too."""
+_HALF = 0.5
+"""The share of rows in buckets that differ, up to which only these are read again."""
 _MOST = 0.2
 """The share of keys that differ, of the rows of both sides, above which these are not searched."""
-_BROADCAST_KEYS = 2_000_000
-"""Hashes of keys that are sent to all tasks: some 100 MB."""
+_SHARING = 1.2
+"""The rows that have one row's key, on average, above which rows are searched instead of keys."""
+_BROADCAST_HASHES = 2_000_000
+"""Hashes of keys or rows that are sent to all tasks: some 100 MB."""
 _ROWS_A_TASK = 50_000
 
 
@@ -38,32 +49,37 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Coun
     """Read the rows of the buckets that differ again, and pair them.
 
     Returns:
-        A row for each pair of the keys that differ. ``k``: the key's canonical form. ``n``: the
-        number of the pair among those of its key, from 1; 0 if its rows cancel each other out.
-        ``l`` and ``r``: the whole rows. ``kind``: missing, extra, changed or equal. ``columns``:
+        A row for each pair of the keys that differ, without equal rows. ``k``: the key's canonical
+        form. ``n``: the number of the pair among those of its key, from 1. ``l`` and ``r``: the
+        whole rows. ``kind``: missing, extra, changed or, within a tolerance, equal. ``columns``:
         the places of columns with other values. ``lefts`` and ``rights``: the numbers of rows with
         this key. It is cached. How many there are, and how many differ in each column.
     """
     if not digests.buckets:
         counts = Counts(digests.left, digests.right, digests.left, 0, 0, 0, 0, 0)
         return _no_pairs(comparison), counts, {}
-    frames = [
-        frame.where(in_buckets(comparison, side, digests.buckets))
-        for side, frame in enumerate(comparison.frames)
-    ]
     number, total = digests.differing, digests.left + digests.right
-    unique = digests.keys > _MOST * total
+    frames = [*comparison.frames]
+    if number <= _HALF * total:  # else it costs more to find the buckets than it saves
+        for side, frame in enumerate(frames):
+            frames[side] = frame.where(in_buckets(comparison, side, digests.buckets))
+    are_few, are_shared = number <= _FEW * total, digests.sharing > _SHARING
+    unique, keys = not are_shared and digests.keys > _MOST * total, None
     with ExitStack() as stack:
-        if number > _FEW * total and not unique:
-            keys = differing_keys(comparison, frames, number).persist()
-            stack.callback(keys.unpersist)
+        if not (are_few or unique):
+            search, hashed = differing_keys, key_hash
+            if are_shared:
+                search, hashed = differing_rows, row_hash
+                keys = rows_of_keys(comparison, frames)
+            found = search(comparison, frames, number).persist()
+            stack.callback(found.unpersist)
             sums = F.count(F.lit(1)), F.sum("rows"), F.count_if("several")
-            number_of_keys, rows, several = keys.agg(*sums).collect()[0]
-            if number_of_keys <= _BROADCAST_KEYS:
-                frames = [_with_keys(comparison, side, keys) for side in (0, 1)]
+            hashes, rows, several = found.agg(*sums).collect()[0]
+            if hashes <= _BROADCAST_HASHES:
+                frames = [_with_hashes(comparison, side, found, hashed) for side in (0, 1)]
                 number = rows or 0
             unique = not several
-        pairs = _paired(comparison, frames, number, unique=unique).persist()
+        pairs = _paired(comparison, frames, number, unique=unique, keys=keys).persist()
         counts, columns = _count(comparison, pairs, digests)
         if unique and counts.duplicate_keys_left + counts.duplicate_keys_right:
             pairs.unpersist()
@@ -75,13 +91,14 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Coun
     return pairs, counts, columns
 
 
-def _with_keys(comparison: Comparison, side: int, keys: DataFrame) -> DataFrame:
-    """Select the rows of a side whose keys have these hashes."""
+def _with_hashes(
+    comparison: Comparison, side: int, found: DataFrame, hashed: Callable[[Comparison, int], str]
+) -> DataFrame:
+    """Select the rows of a side that have these hashes, of their keys or of themselves."""
     frame = comparison.frames[side]
     name = "h" * (max(map(len, frame.columns)) + 1)  # unlike any column's
-    chosen = F.broadcast(keys.select(F.col("hash").alias(name)))
-    is_chosen = F.expr(f"{hash_of(comparison.keys, side)} = {name}")
-    return frame.join(chosen, is_chosen, "left_semi")
+    chosen = F.broadcast(found.select(F.col("of").alias(name)))
+    return frame.join(chosen, F.expr(f"{hashed(comparison, side)} = {name}"), "left_semi")
 
 
 def _rows(comparison: Comparison, frame: DataFrame, side: int, *, unique: bool) -> DataFrame:
@@ -90,14 +107,12 @@ def _rows(comparison: Comparison, frame: DataFrame, side: int, *, unique: bool) 
     Where keys have several rows, the side and the forms of the compared columns are there, too.
     """
     columns = [
-        f"{hash_of(comparison.keys, side)} AS hash",
+        f"{key_hash(comparison, side)} AS hash",
         f"{key_struct(comparison, side)} AS k",
         f"struct(*) AS {'lr'[side]}",
     ]
     if not unique:
-        # Columns with a tolerance come last: the others tell which rows belong together.
-        ordered = sorted(comparison.values, key=lambda pair: pair.limit is not None)
-        columns += [f"{side} AS side", f"{_struct('v', ordered, side)} AS v"]
+        columns += [f"{side} AS side", f"{values_struct(comparison, side)} AS v"]
     return frame.selectExpr(*columns)
 
 
@@ -106,9 +121,18 @@ def key_struct(comparison: Comparison, side: int) -> str:
     return _struct("k", comparison.keys, side)
 
 
-def _struct(name: str, pairs: Iterable[Pair], side: int) -> str:
+def values_struct(comparison: Comparison, side: int, row: str = "") -> str:
+    """Return as SQL the canonical forms of a side's compared columns: of its frame, or of a struct.
+
+    Columns with a tolerance come last: the others tell which rows belong together.
+    """
+    ordered = sorted(comparison.values, key=lambda pair: pair.limit is not None)
+    return _struct("v", ordered, side, row)
+
+
+def _struct(name: str, pairs: Iterable[Pair], side: int, row: str = "") -> str:
     """Return as SQL a struct of the forms of columns."""
-    forms = (f", '{name}{i}', {pair.form(side)}" for i, pair in enumerate(pairs))
+    forms = (f", '{name}{i}', {pair.form(side, row)}" for i, pair in enumerate(pairs))
     return f"named_struct('{name}', 0{''.join(forms)})"
 
 
@@ -125,22 +149,32 @@ def _no_pairs(comparison: Comparison) -> DataFrame:
 
 
 def _paired(
-    comparison: Comparison, frames: list[DataFrame], number: int, *, unique: bool
+    comparison: Comparison,
+    frames: list[DataFrame],
+    number: int,
+    *,
+    unique: bool,
+    keys: DataFrame | None = None,
 ) -> DataFrame:
     """Put rows of both sides, so many, beside each other.
 
-    If keys are taken for unique, those that are not are there with their numbers of rows.
+    If keys are taken for unique, those that are not are there with their numbers of rows. Else
+    these numbers are counted, or given where frames lack rows that are equal.
     """
     sides = [_rows(comparison, frame, side, unique=unique) for side, frame in enumerate(frames)]
     places = (f"IF({pair.differs()}, {i}, NULL)" for i, pair in enumerate(comparison.values))
     columns = f"filter(array({', '.join(places)}), place -> place IS NOT NULL)"
     # Spark's 200 tasks, which a cached frame keeps, cost more for ten rows than reading both sides.
     tasks = 1 + number // _ROWS_A_TASK
-    rows = sides[0].unionByName(sides[1], allowMissingColumns=True).repartition(tasks, "hash")
-    place = ["hash", "k"] if unique else ["hash", "k", "same", "n"]
-    grouped = (rows if unique else _numbered(rows)).groupBy(*place)
+    rows = sides[0].unionByName(sides[1], allowMissingColumns=True)
+    rows = (rows if keys is None else rows.join(keys, "hash")).repartition(tasks, "hash")
     sums = [F.expr(f"first({side}, true) AS {side}") for side in _COUNTS.values()]
-    sums += [F.count(side).alias(name) for name, side in _COUNTS.items()]
+    if unique:
+        sums += [F.count(side).alias(name) for name, side in _COUNTS.items()]
+        grouped = rows.groupBy("hash", "k")
+    else:
+        sums += [F.first(name).alias(name) for name in _COUNTS]
+        grouped = _numbered(rows if keys is not None else _counted(rows)).groupBy("hash", "k", "n")
     pairs = grouped.agg(*sums).selectExpr(
         "*",
         f"IF(l IS NULL OR r IS NULL, NULL, CAST({columns} AS array<int>)) AS columns",
@@ -150,12 +184,8 @@ def _paired(
     if unique:
         found = pairs.where("kind <> 'equal' OR lefts > 1 OR rights > 1").withColumn("n", F.lit(1))
     else:
-        by_key = Window.partitionBy("hash", "k")
-        counts = {name: F.count(side).over(by_key) for name, side in _COUNTS.items()}
-        differ = F.count_if(F.col("kind") != "equal").over(by_key)
-        number_of = F.when(F.col("same"), 0).otherwise(F.col("n"))
-        columns_of = {**counts, "differ": differ, "n": number_of}
-        found = pairs.withColumns(columns_of).where("differ > 0")
+        differ = F.count_if(F.col("kind") != "equal").over(Window.partitionBy("hash", "k"))
+        found = pairs.withColumn("differ", differ).where("differ > 0")
     return found.select("k", "n", "l", "r", "kind", "columns", "id", *_COUNTS)
 
 
@@ -166,14 +196,22 @@ _KIND = """
 _COUNTS = {"lefts": "l", "rights": "r"}
 
 
+def _counted(rows: DataFrame) -> DataFrame:
+    """Count the rows of both sides for each key."""
+    by_key = Window.partitionBy("hash", "k")
+    counts = {name: F.count(side).over(by_key) for name, side in _COUNTS.items()}
+    return rows.withColumns(counts)
+
+
 def _numbered(rows: DataFrame) -> DataFrame:
     """Cancel equal rows of a key, and number the others on both sides."""
     steps = {
         "copy": F.row_number().over(Window.partitionBy("hash", "k", "v", "side").orderBy("side")),
         "same": F.count(F.lit(1)).over(Window.partitionBy("hash", "k", "v", "copy")) > 1,
-        "n": F.row_number().over(Window.partitionBy("hash", "k", "same", "side").orderBy("v")),
     }
-    return reduce(lambda frame, step: frame.withColumn(*step), steps.items(), rows)
+    alone = reduce(lambda frame, step: frame.withColumn(*step), steps.items(), rows)
+    number = F.row_number().over(Window.partitionBy("hash", "k", "side").orderBy("v"))
+    return alone.where("NOT same").withColumn("n", number)
 
 
 def _count(comparison: Comparison, pairs: DataFrame, digests: Digests) -> tuple[Counts, Names]:
