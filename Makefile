@@ -65,7 +65,7 @@ diff: venv ## Compare two datasets: LEFT=one RIGHT=other KEY=order,line, ARGS="-
 	@$(PY) -m xorack.cli diff "$$LEFT" "$$RIGHT" --key "$$KEY" $(ARGS)
 
 # Four workers: one has the Spark tests, one those of the embedded AWS and the CDK; they often wait.
-PYTEST := $(PY) -m pytest -n 4
+PYTEST := $(PY) -m pytest -n 4 --max-worker-restart=3
 
 # Folders without the others: each worker imports all that it collects.
 QUICK := unit property functional

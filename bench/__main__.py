@@ -39,10 +39,8 @@ _MACHINE = re.compile(r"^\*[\d,]+ s on .*\*$", re.MULTILINE)
 
 def measure(name: str, quick: bool, cases: Sequence[str]) -> dict[str, Any]:
     """Run a section, or some of its cases; return its figures with the circumstances."""
-    machine = (
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-        f"load average {os.getloadavg()[0]:.1f} at the start"
-    )
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    machine += f", load average {os.getloadavg()[0]:.1f} at the start"
     start = time.monotonic()
     figures = import_module(f"bench.{name}").measure(quick, *([cases] if cases else []))
     seconds = round(time.monotonic() - start, 1)
@@ -72,43 +70,29 @@ def renew(page: str, runs: dict[str, dict[str, Any]]) -> str:
     return page
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the chosen sections and renew the page.
-
-    Returns:
-        The exit status: 1 if a section failed; the others are written.
-    """
-    raw_help = argparse.RawDescriptionHelpFormatter
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the chosen sections and renew the page."""
     parser = argparse.ArgumentParser(
-        "python -m bench", description=__doc__, formatter_class=raw_help
+        "python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
     for option in ("--quick", "--render"):
         parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--cases", nargs="+", default=[], help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    for name in options.sections:
-        if name not in SECTIONS:
-            parser.error(f"unknown section {name!r}: expected one of {', '.join(SECTIONS)}")
-    keep = not (options.quick or options.cases)
-    runs = json.loads(RAW.read_text())["sections"]
-    failed = False
+    if unknown := set(options.sections) - set(SECTIONS):
+        parser.error(f"unknown {', '.join(unknown)}: expected some of {', '.join(SECTIONS)}")
+    keep, runs = not (options.quick or options.cases), json.loads(RAW.read_text())["sections"]
     for name in () if options.render else options.sections or SECTIONS:
         print(f"{name} ...", file=sys.stderr, flush=True)
-        try:
-            run = measure(name, options.quick, options.cases)
-            print(*render(name, run), sep="\n", flush=True)
-        except Exception as error:  # noqa: BLE001 - the other sections still run
-            print(f"error: {name}: {type(error).__name__}: {error}", file=sys.stderr)
-            failed = True
-            continue
-        if keep:  # written after each section: an interrupted run keeps what it measured
+        run = measure(name, options.quick, options.cases)
+        print(*render(name, run), sep="\n", flush=True)
+        if keep:  # an interrupted run keeps what it measured
             runs[name] = run
             RAW.write_text(json.dumps({"sections": runs}, indent=1) + "\n")
     if keep:
         PAGE.write_text(renew(PAGE.read_text(encoding="utf-8"), runs), encoding="utf-8")
-    return int(failed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

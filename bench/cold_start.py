@@ -11,13 +11,15 @@ import subprocess
 import sys
 import tempfile
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 
 from bench.harness import Figures, Goal, Table, goal_table, interleaved
 
+BASE = "boto3"
 HANDLERS = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
-MODULES = ("boto3", "boto3, aws_lambda_powertools", *HANDLERS)
+WAYS = ("compiled", "as deployed")
 _TIMED = (
     "from time import process_time as now; before = now(); import {}; print((now() - before) * 1e3)"
 )
@@ -48,30 +50,23 @@ def measure(quick: bool) -> Figures:
     with tempfile.TemporaryDirectory() as scratch:
         folder = shutil.copytree(assemble_code(), Path(scratch, "code"))
         compiled = {"PYTHONPYCACHEPREFIX": str(Path(scratch, "bytecode"))}
-        ways = {"compiled": compiled, "as deployed": as_deployed(folder, Path(scratch, "runtime"))}
-        jobs = {}
-        for module in MODULES:
-            for way in ["compiled"] if module == "boto3" else ways:
-                job = partial(import_milliseconds, module, folder, ways[way])
-                job()  # fills the disk's cache, and that of bytecode
-                jobs[f"{module}, {way}"] = job
-        figures = interleaved(jobs, rounds)
-        milliseconds = {name: median(of) for name, of in figures.items()}
-        return {"rounds": rounds, "milliseconds": milliseconds}
+        ways = dict(
+            zip(WAYS, (compiled, as_deployed(folder, Path(scratch, "runtime"))), strict=True)
+        )
+        jobs = {BASE: partial(import_milliseconds, BASE, folder, compiled)}
+        for module, way in product(HANDLERS, WAYS):
+            jobs[f"{module}, {way}"] = partial(import_milliseconds, module, folder, ways[way])
+        interleaved(jobs, 1)  # fills the disk's cache, and that of bytecode
+        milliseconds = {name: median(of) for name, of in interleaved(jobs, rounds).items()}
+        return {"milliseconds": milliseconds}
 
 
 def tables(figures: Figures) -> list[Table]:
     """Make the tables."""
-    imports = Table(["import", "ms compiled", "times boto3", "ms as deployed", "times boto3"])
-    times, goals = figures["milliseconds"], []
-    ratios = {name: ms / times["boto3, compiled"] for name, ms in times.items()}
-    for module in MODULES:
-        names = [f"{module}, {way}" for way in ("compiled", "as deployed")]
-        imports.add(f"`{module}`", *(of.get(name) for name in names for of in (times, ratios)))
-        if module in HANDLERS:
-            goals += [
-                Goal(f"`{module}`, {name.split(', ')[-1]}: times `import boto3`", ratios[name],
-                     1.3, "less")
-                for name in names
-            ]  # fmt: skip
+    imports, goals = Table(["import", "ms", f"times `import {BASE}`"]), []
+    for name, milliseconds in figures["milliseconds"].items():
+        ratio = milliseconds / figures["milliseconds"][BASE]
+        imports.add(name, milliseconds, ratio)
+        if name != BASE:
+            goals.append(Goal(f"{name}: times `import {BASE}`", ratio, 1.3, "less"))
     return [imports, goal_table(goals)]

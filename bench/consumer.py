@@ -1,4 +1,4 @@
-"""The consumer's processor time: of a call, a request and an ack, and of batches beside AWS calls.
+"""The consumer's processor time: of a request and an ack, and of batches beside AWS calls.
 
 boto3 calls a server in another process, over HTTP without TLS.
 """
@@ -24,17 +24,14 @@ from bench.harness import (
     timed_calls,
 )
 from tests.support.functions import Context
-from xorack.aws.client import make_client
 from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
 VCPU = 1024 / 1769
 """The share of a processor that Lambda gives a function of 1 GiB."""
-CALL = "an UpdateItem of boto3"
 SINGLE = "a request, each of its own chain"
 FOLDED = "a request, 100 of each chain"
-FOLDED_IDS = "a request of ids, 100 of each chain"
 ACK = "an ack: a chain created and ended"
 CALL_SECONDS = 0.005
 """An assumed response time of DynamoDB."""
@@ -45,35 +42,20 @@ _ENVIRONMENT = {
     "DEAD_LETTER_QUEUE_URL": "dead",
     "POWERTOOLS_TRACE_DISABLED": "true",
 }
-_UPDATE = {
-    "TableName": "table",
-    "Key": {"tag": {"S": "database/file13"}},
-    "UpdateExpression": "SET #stamp = :stamp, #version = :version",
-    "ConditionExpression": "#version = :before",
-    "ExpressionAttributeNames": {"#stamp": "stamp", "#version": "version"},
-    "ExpressionAttributeValues": {
-        ":stamp": {"B": traced(1)}, ":version": {"N": "2"}, ":before": {"N": "1"},
-    },
-}  # fmt: skip
 Handle = Callable[[dict[str, Any]], float]
 """Handles an event, of which all messages must succeed; returns seconds of processor time."""
 
 
-def make_event(
-    batch: int, chains: int, size: int, *, ended: bool = False, ids: bool = False
-) -> dict[str, Any]:
+def make_event(batch: int, chains: int, size: int, *, ended: bool = False) -> dict[str, Any]:
     """Make an event of messages of some new chains; a chain's first request is its create.
 
-    Each message has one request, which carries a stamp or an id, or two that create and end its
-    chain.
+    Each message has one request with a stamp, or two that create and end its chain.
     """
     records = []
     for number in range(size):
         tag, unit = f"{batch}/chain-{number % chains}", (batch << 32) + number + 1
         op, stamp = "create" if number < chains else "stamp", traced(unit)
-        requests = [Request(op, tag, f"r{number}", starts=[unit])]
-        if not ids:
-            requests = [Request(op, tag, f"r{number}", stamp, started=1)]
+        requests = [Request(op, tag, f"r{number}", stamp, started=1)]
         if ended:
             requests.append(Request.stamp_(tag, "s", stamp, finished=1))
         (body,) = pack(requests)
@@ -101,27 +83,16 @@ def _handler(endpoint: str, workers: int) -> Iterator[Handle]:
 
 
 def _parts(handle: Handle, size: int, rounds: int) -> dict[str, float]:
-    """Measure calls and requests in turn; return milliseconds of processor time.
+    """Measure requests in turn; return milliseconds of processor time.
 
     Of several rounds it is the least: other work on the machine only adds.
     """
-    numbers, client = count(), make_client("dynamodb")
-
-    def calls() -> float:
-        before = process_time()
-        for _ in range(size):
-            client.update_item(**_UPDATE)
-        return process_time() - before
-
+    numbers = count()
     variants = {
-        CALL: calls,
         SINGLE: lambda: handle(make_event(next(numbers), size, size)),
         FOLDED: lambda: handle(make_event(next(numbers), size // 100, size)),
-        FOLDED_IDS: lambda: handle(make_event(next(numbers), size // 100, size, ids=True)),
         ACK: lambda: handle(make_event(next(numbers), size, size, ended=True)),
     }
-    for run in variants.values():
-        run()  # connections, imports
     rounds_of = interleaved(variants, rounds)
     return {name: min(seconds) * 1000 / size for name, seconds in rounds_of.items()}
 
@@ -143,7 +114,7 @@ def _batch(handle: Handle, chains: int, size: int) -> Figures:
 
 def measure(quick: bool) -> Figures:
     """Measure parts of the work with eight workers, and batches of growing size with one."""
-    with accepting_server() as (endpoint, _):
+    with accepting_server() as endpoint:
         with _handler(endpoint, workers=8) as handle:
             milliseconds = _parts(handle, *((100, 1) if quick else (300, 20)))
         with _handler(endpoint, workers=1) as handle:

@@ -54,7 +54,9 @@ class Table:
 
     def add(self, *cells: str | float | None) -> None:
         """Append a row: integers whole, floats with three significant digits, None empty."""
-        self.rows.append([_cell(value) for value in cells])
+        self.rows.append([figure(value) if isinstance(value, float) else
+                          f"{value:,}" if isinstance(value, int) else value or ""
+                          for value in cells])  # fmt: skip
 
     def markdown(self) -> str:
         """Format the table: the first column left-aligned, the others right-aligned."""
@@ -95,12 +97,6 @@ def figure(value: float) -> str:
     return f"{value:.{2 - exponent if exponent >= 0 else min(1 - exponent, 6)}f}"
 
 
-def _cell(value: str | float | None) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    return f"{value:,}" if isinstance(value, int) else figure(value)
-
-
 @contextmanager
 def timed_calls(client: Any, delay_seconds: float = 0.0) -> Iterator[list[float]]:
     """List the processor time of a DynamoDB client's calls, seconds; delay each call."""
@@ -132,16 +128,16 @@ class _Acceptor(Handler):
 
 def _serve(port: Any) -> None:
     server = Server(_Acceptor)
-    port.send(server.server_port)
+    port.send(server.endpoint_url)
     server.serve_forever()
 
 
 @contextmanager
-def accepting_server() -> Iterator[tuple[str, int]]:
+def accepting_server() -> Iterator[str]:
     """Serve AWS's responses in another process, whose CPU must not count; hide the user's AWS.
 
     Yields:
-        The endpoint, and the process's id.
+        The endpoint.
     """
     spawn = get_context("spawn")  # shares nothing with this process
     ours, theirs = spawn.Pipe()
@@ -149,7 +145,7 @@ def accepting_server() -> Iterator[tuple[str, int]]:
     process.start()
     try:
         with patch.dict(os.environ, isolated(os.environ), clear=True):
-            yield f"http://127.0.0.1:{ours.recv()}", process.pid or 0
+            yield ours.recv()
     finally:
         process.terminate()
         process.join()

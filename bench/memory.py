@@ -47,7 +47,7 @@ def measure(quick: bool) -> Figures:
         quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
         install = [_BIN / "npm", "install", "--prefix", folder, f"ack@{VERSION}", *quiet]
         subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
-    figures: Figures = {"stamps": count}
+    figures: Figures = {}
     ways = {"ack": partial(_time_ack, package), "Acker": _time_ours}
     for length in LENGTHS:
         variants = {name: partial(way, length, count) for name, way in ways.items()}

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ def make_lines(folder: Path, scale: float) -> None:
 
 
 class ProcessTree:
-    """This process and its descendants, those included that ended and nobody waited for.
+    """This process, and another with its descendants, those included that ended unwaited for.
 
     The kernel adds a process's times to its parent's only if the parent waits for it, and some of
     Spark's Python workers are not waited for. So each process counts by what it last was seen with.
@@ -41,13 +41,12 @@ class ProcessTree:
         worker_mb: The same of one of Spark's Python workers.
     """
 
-    def __init__(self, without: Iterable[int] = ()) -> None:
-        """Begin with the running processes, except some and their descendants."""
+    def __init__(self, root: int) -> None:
+        """Begin with a running process and its descendants."""
         self.driver_mb = self.worker_mb = self._looking = 0.0
-        self._without = set(without)
+        self._root = root
         self._ticks: dict[tuple[int, str], int] = {}
         """By process and the time of its start: ids are used again."""
-        self.sample()
 
     def cpu_seconds(self) -> float:
         """Sum up the CPU of all processes ever seen, without that of looking at them."""
@@ -64,10 +63,10 @@ class ProcessTree:
                 parents[process] = int(stat[1])
                 found[process] = (process, stat[19]), int(stat[11]) + int(stat[12])
         # An orphan is still one of ours.
-        tree = {os.getpid()} | {p for p, (key, _) in found.items() if key in self._ticks}
-        while more := {p for p, parent in parents.items() if parent in tree} - tree - self._without:
+        tree = {self._root} | {p for p, (key, _) in found.items() if key in self._ticks}
+        while more := {p for p, parent in parents.items() if parent in tree} - tree:
             tree |= more
-        for process in (tree & found.keys()) - {os.getpid()}:
+        for process in tree & found.keys():
             key, ticks = found[process]
             self._ticks[key] = ticks
             with suppress(OSError):
@@ -82,20 +81,20 @@ def _resident_mb(process: int) -> float:
 
 
 class Meter:
-    """Measures the steps of a run of jobs.
+    """Measures the steps of a run of jobs: this process, and Java with Spark's workers.
 
     Attributes:
         spark: The session.
         out: A folder that the jobs write to.
     """
 
-    def __init__(self, spark: Any, out: Path, without: Iterable[int] = ()) -> None:
+    def __init__(self, spark: Any, out: Path) -> None:
         """Collect Java's garbage, so that no run pays for an earlier one."""
         self.spark, self.out = spark, out
         self._cpu: dict[str, float] = {}
         self._wall = 0.0
         spark._jvm.System.gc()
-        self._processes = ProcessTree(without)
+        self._processes = ProcessTree(spark.sparkContext._gateway.proc.pid)
         self._first_stage = 1 + max((stage.stageId() for stage in self._stages()), default=-1)
 
     @contextmanager
@@ -119,9 +118,8 @@ class Meter:
         self._cpu[name] = round(self._processes.cpu_seconds() - cpu, 2)
 
     def figures(self) -> Figures:
-        """Return what was measured, with the bytes that were shuffled and that the driver got."""
+        """Return what was measured, with the bytes that were shuffled."""
         stages = [stage for stage in self._stages() if stage.stageId() >= self._first_stage]
-        records = (self.out / "records").rglob("*.parquet")
         return {
             "cpu": self._cpu,
             "wall": round(self._wall, 2),
@@ -129,8 +127,6 @@ class Meter:
             "worker_mb": round(self._processes.worker_mb),
             "shuffle_mb": round(sum(stage.shuffleWriteBytes() for stage in stages) / 1e6, 3),
             "spilled_mb": round(sum(stage.memoryBytesSpilled() for stage in stages) / 1e6),
-            "result_bytes": sum(stage.resultSize() for stage in stages),
-            "record_bytes": sum(file.stat().st_size for file in records),
         }
 
     def _stages(self) -> list[Any]:
@@ -149,17 +145,11 @@ def run_variants(
     Raises:
         RuntimeError: The variants have different results.
     """
-    results = set()
-
-    def figures_of(variant: str) -> Figures:
-        result, figures = run(variant)
-        results.add(result)
-        return figures
-
-    runs = interleaved({name: partial(figures_of, name) for name in variants}, turns)
-    if len(results - {None}) != 1:
+    runs = interleaved({name: partial(run, name) for name in variants}, turns)
+    results = {result for of in runs.values() for result, _ in of} - {None}
+    if len(results) != 1:
         raise RuntimeError(f"the variants have different results: {results}")
-    return runs
+    return {name: [figures for _, figures in of] for name, of in runs.items()}
 
 
 def cpu(run: Figures, steps: Sequence[str] = ()) -> float:

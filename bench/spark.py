@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Hashable, Iterable
-from contextlib import nullcontext
+from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from pyspark.sql import functions as F
@@ -31,7 +30,6 @@ from pipeline.split import split
 from xorack.spark import Report, Tracking
 
 UNTRACKED, TRACKED, KEPT = "untracked", "tracked", "units kept"
-JOBS = ("job 1", "job 2")
 STEPS = ("job 1", "start", "job 2", "finish")
 FILES = 200
 """Files of the corpus."""
@@ -96,15 +94,12 @@ class Untracked:
     """Rows of which nothing is tracked."""
 
     def with_unit(self, frame: Any) -> Any:
-        """Return the frame as it is."""
         return frame
 
     def evidence(self, frame: Any = None) -> tuple[Any, ...]:
-        """Return no aggregates."""
         return ()
 
     def start(self, *_: Any, **__: Any) -> Report:
-        """Do nothing."""
         return Report("read", 0, 0, 0, 0, 0, 0)
 
     finish = start
@@ -125,17 +120,12 @@ def make_corpus(folder: Path, words: int) -> None:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def run_lines(data: Path, case: Case, tracking: Any, meter: Meter) -> tuple[Any, list[Figures]]:
-    """Clean lines, then bill them by part; track if there is a run.
-
-    Returns:
-        What the second job wrote, and the reports of both jobs.
-    """
+def run_lines(data: Path, case: Case, tracking: Any, meter: Meter) -> Any:
+    """Clean lines, then bill them by part; track if there is a run. Return the bills."""
     spark, path, billed = meter.spark, f"{meter.out}/lines", f"{meter.out}/billed"
     lines: Any = Untracked()
     if tracking:
         lines = tracking.rows("lines", chain="chain", unit=["l_orderkey", "l_linenumber"])
-    step = meter.step if tracking else lambda _: nullcontext()
     spark.conf.set("spark.sql.adaptive.enabled", not case.partitions)
     spark.conf.set("spark.sql.shuffle.partitions", case.partitions or max(2, os.cpu_count() or 1))
     changes = {"l_comment": F.expr("trim(l_comment)"), "chain": F.expr(case.chain)}
@@ -143,15 +133,15 @@ def run_lines(data: Path, case: Case, tracking: Any, meter: Meter) -> tuple[Any,
         read = made_up(spark, case.rows) if case.rows else spark.read.parquet(f"{data}/lineitem")
         changed = read.where(case.where).withColumns(changes)
         changed.write.option("maxRecordsPerFile", case.rows_a_file).parquet(path)
-    with step("start"):
-        reports = [vars(lines.start(path))]
+    with meter.step("start"):
+        lines.start(path)
     with meter.step("job 2"):
         rows = spark.read.parquet(path).transform(lines.with_unit).groupBy("l_partkey")
         revenue = F.expr("sum(l_extendedprice * (1 - l_discount)) AS revenue")
         rows.agg(revenue, *lines.evidence()).write.parquet(billed)
-    with step("finish"):
-        reports.append(vars(lines.finish(billed)))
-    return spark.read.parquet(billed).select("l_partkey", "revenue"), reports
+    with meter.step("finish"):
+        lines.finish(billed)
+    return spark.read.parquet(billed).select("l_partkey", "revenue")
 
 
 def made_up(spark: Any, rows: int) -> Any:
@@ -161,37 +151,27 @@ def made_up(spark: Any, rows: int) -> Any:
     return spark.range(rows).selectExpr("id AS l_orderkey", part, "9.0 AS l_extendedprice", *fixed)
 
 
-def run_words(data: Path, case: Case, tracking: Any, meter: Meter) -> tuple[Any, list[Figures]]:
-    """Split a corpus into words and count them, as the pipeline does; see `run_lines`."""
-    place, counts = f"{meter.out}/words", f"{meter.out}/counts"
+def run_words(data: Path, _: Case, tracking: Any, meter: Meter) -> Any:
+    """Split a corpus into words and count them, as the pipeline does. Return the counts."""
     words: Any = tracking.rows("words", chain="file", unit=UNIT) if tracking else Untracked()
-    encoding = encoding_named("UTF-8")
-    given = Namespace(
-        database=str(data), words=place, counts=counts, run_id="bench", encoding=encoding
-    )
-    reports = []
-    for name, job in zip(JOBS, (split, count_words), strict=True):
+    places = {"database": str(data), "words": f"{meter.out}/words", "counts": f"{meter.out}/counts"}
+    given = Namespace(**places, run_id="bench", encoding=encoding_named("UTF-8"))
+    for name, job in {"job 1": split, "job 2": count_words}.items():
         with meter.step(name):
-            reports.append(job(meter.spark, words, given))
-    return meter.spark.read.parquet(counts).select("word", "count"), reports
+            job(meter.spark, words, given)
+    return meter.spark.read.parquet(given.counts).select("word", "count")
 
 
-def run_case(
-    case: Case, data: Path, queue_url: str, meter_in: Callable[[Path], Meter]
-) -> dict[str, list[Figures]]:
+def run_case(spark: Any, case: Case, data: Path, queue_url: str) -> dict[str, list[Figures]]:
     """Run a pair of jobs in all variants."""
 
     def run(variant: str) -> tuple[Hashable, Figures]:
-        out = data.parent / "out"
-        meter, tracking = meter_in(out), None
+        meter, tracking = Meter(spark, out := data.parent / "out"), None
         if variant != UNTRACKED:
             keep = variant == KEPT
-            tracking = Tracking(meter.spark, queue_url, "bench", f"{out}/records", keep_units=keep)
-        written, reports = (run_words if case.words else run_lines)(data, case, tracking, meter)
+            tracking = Tracking(spark, queue_url, "bench", f"{out}/records", keep_units=keep)
+        written = (run_words if case.words else run_lines)(data, case, tracking, meter)
         figures = meter.figures()
-        figures["chains"] = reports[1]["chains"]
-        figures["messages"] = sum(report["messages"] for report in reports)
-        figures["sent_bytes"] = sum(report["bytes"] for report in reports)
         summary = written.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*written.columns))).first()
         shutil.rmtree(out)
         return summary, figures
@@ -204,10 +184,7 @@ def run_case(
 def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
     """Measure cases; the tracked jobs of each run once before."""
     results = {}
-    with (
-        accepting_server() as (endpoint, server),
-        tempfile.TemporaryDirectory(prefix="xorack-bench-") as folder,
-    ):
+    with accepting_server() as endpoint, TemporaryDirectory(prefix="xorack-bench-") as folder:
         spark = session("xorack bench")
         for name in names:
             data, case = Path(folder, "data"), CASES[name]
@@ -218,43 +195,33 @@ def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
                 make_corpus(data, case.words)
             elif not case.rows:
                 make_lines(data, case.scale)
-            url, meter_in = f"{endpoint}/123456789012/stamps", partial(Meter, spark)
-            results[name] = run_case(case, data, url, partial(meter_in, without=[server]))
+            results[name] = run_case(spark, case, data, f"{endpoint}/123456789012/stamps")
             shutil.rmtree(data, ignore_errors=True)
         spark.stop()
-    return {"cores": os.cpu_count(), "cases": results}
+    return {"cases": results}
+
+
+def goals_of(name: str, runs: dict[str, list[Figures]]) -> Iterator[Goal]:
+    """Yield the goals of a case."""
+    case, tracked = CASES[name], runs[TRACKED]
+    if name == WARM:
+        for step in ("start", "finish"):
+            spent = sorted(cpu(run, [step]) for run in tracked)
+            yield spread_goal(f"{name}: CPU s of {step}", spent, case.goal)
+    elif case.rows:
+        for what, most in MOST_MB.items():
+            yield Goal(f"{name}: MB of a {what}", tracked[0][f"{what}_mb"], most, "less")
+    else:
+        found = ratios(runs, TRACKED, UNTRACKED)
+        yield spread_goal(f"{name}: CPU of both jobs, tracked", found, case.goal)
 
 
 def tables(figures: Figures) -> list[Table]:
     """Make the tables."""
     times = Table(["case", "variant", "CPU s", "ratio", *STEPS])
-    others = Table(
-        ["case", "variant", "chains", "messages", "bytes a chain sent", "in the record",
-         "KB to the driver", "MB shuffled", "MB of the driver", "of the largest worker"],
-    )  # fmt: skip
-    goals: list[Goal] = []
     for name, case in figures["cases"].items():
-        bound = CASES[name].goal
-        if name == WARM:
-            for step in ("start", "finish"):
-                spent = sorted(cpu(run, [step]) for run in case[TRACKED])
-                goals.append(spread_goal(f"{name}: CPU s of {step}", spent, bound))
-        elif CASES[name].rows:
-            for what, most in MOST_MB.items():
-                used = case[TRACKED][0][f"{what}_mb"]
-                goals.append(Goal(f"{name}: MB of a {what}", used, most, "less"))
-        else:
-            found = ratios(case, TRACKED, UNTRACKED)
-            goals.append(spread_goal(f"{name}: CPU of both jobs, tracked", found, bound))
         for variant, runs in case.items():
             ratio = median(ratios(case, variant, UNTRACKED)) if UNTRACKED in case else None
             spent = (median(cpu(run, [step]) for run in runs) or None for step in STEPS)
             times.add(name, variant, median(map(cpu, runs)), ratio, *spent)
-            last = runs[-1]
-            if variant != UNTRACKED:
-                chains = last["chains"]
-                sent, kept = last["sent_bytes"] / chains, last["record_bytes"] / chains
-                cells = last["result_bytes"] / 1e3, last["shuffle_mb"], last.get("driver_mb")
-                cells = (last["messages"], sent, kept, *cells, last["worker_mb"])
-                others.add(name, variant, chains, *cells)
-    return [times, others, goal_table(goals)]
+    return [times, goal_table(goal for of in figures["cases"].items() for goal in goals_of(*of))]

@@ -8,12 +8,12 @@ cannot be had here: its files of offsets lie in another folder than that of the 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Hashable
+from functools import partial
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -33,52 +33,50 @@ CASES = {
 PARTITIONS, ITEMS = 8, 1_000
 GOAL = 1.15
 """The most CPU of the stream with windows, times that of the one without."""
-_SCHEMA = "topic string, partition int, offset long, timestamp timestamp, item long, amount long"
+_COLUMNS = {
+    "topic": "'orders'",
+    "partition": f"int(id % {PARTITIONS})",
+    "offset": f"id div {PARTITIONS}",
+    "timestamp": "timestamp_seconds(id)",
+    "item": f"abs(xxhash64(id)) % {ITEMS}",
+    "amount": "abs(xxhash64(id, 'amount')) % 10000",
+}
 
 
 def make_log(spark: Any, folder: Path, rows: int, batches: int) -> None:
     """Write a file a batch: each has the next offsets of all partitions."""
     each = rows // batches
+    columns = [f"{value} AS {name}" for name, value in _COLUMNS.items()]
+    (folder / "offsets").mkdir(parents=True)
     for batch in range(batches):
-        number = F.col("id")
-        columns = {
-            "topic": F.lit("orders"),
-            "partition": number % PARTITIONS,
-            "offset": F.floor(number / PARTITIONS),
-            "timestamp": F.timestamp_seconds(number),
-            "item": F.abs(F.xxhash64("id")) % ITEMS,
-            "amount": F.abs(F.xxhash64("item", "id")) % 10_000,
-        }
-        frame = spark.range(batch * each, (batch + 1) * each, 1, 2).withColumns(columns)
-        typed = [F.col(one.split()[0]).cast(one.split()[1]) for one in _SCHEMA.split(", ")]
-        frame.select(*typed).coalesce(1).write.mode("append").parquet(f"{folder}/rows")
+        frame = spark.range(batch * each, (batch + 1) * each, 1, 2).selectExpr(*columns)
+        frame.coalesce(1).write.mode("append").parquet(f"{folder}/rows")
         ends = {"orders": dict.fromkeys(range(PARTITIONS), (batch + 1) * each // PARTITIONS)}
-        (folder / "offsets").mkdir(exist_ok=True)
         (folder / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{json.dumps(ends)}")
 
 
 def run_stream(
-    log: Path, queue_url: str, size: tuple[int, int], meter: Meter, variant: str
+    spark: Any, log: Path, queue_url: str, windows: int, variant: str
 ) -> tuple[Hashable, Figures]:
-    """Run the stream of so many rows and windows; return what it wrote, summed up, and figures."""
-    rows, windows = size
-    spark, out, reports = meter.spark, meter.out, list[Any]()
+    """Run the stream; return what it wrote, summed up, and figures."""
+    out, reports = log.parent / "out", list[Any]()
+    meter, rows = Meter(spark, out), spark.read.parquet(f"{log}/rows")
     tracking = Tracking(spark, queue_url, "bench", f"{out}/records")
     orders = tracking.windows("orders", partition=["topic", "partition"], position="offset")
     tracked = variant == VARIANTS[1]
     if tracked:
+        positions = rows.count() // PARTITIONS
         with meter.step("open"):
             for number in range(1, windows + 1):
-                end = rows // PARTITIONS * number // windows
-                orders.open(f"h{number:02}", {"orders": dict.fromkeys(range(PARTITIONS), end)})
+                ends = dict.fromkeys(range(PARTITIONS), positions * number // windows)
+                orders.open(f"h{number:02}", {"orders": ends})
 
     def bill(batch: Any, batch_id: int) -> None:
-        place = f"{out}/bills/batch={batch_id}"
+        amount = F.sum("amount").alias("amount")
 
         def write(bills: Any) -> None:
-            bills.write.mode("overwrite").parquet(place)
+            bills.write.mode("overwrite").parquet(f"{out}/bills/batch={batch_id}")
 
-        amount = F.sum("amount").alias("amount")
         if not tracked:
             write(batch.groupBy("item").agg(amount))
             return
@@ -87,7 +85,7 @@ def run_stream(
         done = orders.batch(batch_id).finish(observed=written, rows=batch, checkpoint=str(log))
         reports.append(done)
 
-    stream = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", "1")
+    stream = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", "1")
     with meter.step("stream"):
         writer = stream.parquet(f"{log}/rows").writeStream.foreachBatch(bill)
         writer = writer.option("checkpointLocation", f"{out}/checkpoint")
@@ -96,8 +94,7 @@ def run_stream(
     summary = written.agg(F.count("item"), F.bit_xor(F.xxhash64("item", "amount"))).first()
     figures = meter.figures()
     if tracked:
-        requests = windows + sum(report.requests for report in reports)
-        figures["requests"] = requests / windows
+        figures["requests"] = 1 + sum(report.requests for report in reports) / windows
     shutil.rmtree(out)
     return summary, figures
 
@@ -105,27 +102,18 @@ def run_stream(
 def measure(quick: bool) -> Figures:
     """Measure the streams; each variant runs once before: Java compiles."""
     found = {}
-    with (
-        accepting_server() as (endpoint, server),
-        tempfile.TemporaryDirectory(prefix="xorack-bench-") as folder,
-    ):
-        spark = session("xorack bench")
+    with accepting_server() as endpoint, TemporaryDirectory(prefix="xorack-bench-") as folder:
+        spark, url = session("xorack bench"), f"{endpoint}/123456789012/stamps"
         cases = {"10,000": (40_000, 4, 2, 1)} if quick else CASES
         for case, (rows, batches, windows, turns) in cases.items():
             log = Path(folder) / case
             make_log(spark, log, rows, batches)
-
-            def run(
-                variant: str, log: Path = log, size: tuple[int, int] = (rows, windows)
-            ) -> tuple[Hashable, Figures]:
-                meter = Meter(spark, Path(folder) / "out", without=[server])
-                return run_stream(log, f"{endpoint}/123456789012/stamps", size, meter, variant)
-
+            run = partial(run_stream, spark, log, url, windows)
             if turns > 1:
                 run_variants(VARIANTS, run, 1)
             found[case] = run_variants(VARIANTS, run, turns)
         spark.stop()
-    return {"cores": os.cpu_count(), "runs": found}
+    return {"runs": found}
 
 
 def tables(figures: Figures) -> list[Table]:

@@ -14,7 +14,7 @@ from measure.options import Plan
 
 _DOLLARS = 10e-6
 """An upper bound of what a request or a chain costs in us-east-1 (2026): it is a message and a
-write of its own, with a conflict. A test computes it from the prices of bench.capacity."""
+write of its own, with a conflict. A test computes it from the prices of docs/capacity.md."""
 _PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
 _SHOWN = 50
 _LATENCIES = {

@@ -45,8 +45,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     runs = _ONE_WORKER.get(collection_path.name)
     if runs is None or not hasattr(config, "workerinput") or config.args != ["tests"]:
         return None
-    worker, workers = config.workerinput["workerid"], config.workerinput["workercount"]
-    return int(worker[2:]) % workers != runs % workers or None
+    worker, workers = int(config.workerinput["workerid"][2:]), config.workerinput["workercount"]
+    # One that replaces a crashed worker has a higher number, and may have to run anything.
+    return (worker < workers and worker != runs % workers) or None
 
 
 def _rank(folder: str) -> int:
@@ -89,18 +90,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             folder = file.parent.name
             return folder if folder in _ONE_WORKER else str(file)
 
+        def add_node_collection(self, node: Any, collection: list[str]) -> None:
+            """Note what a worker has collected; xdist expects all to have all."""
+            self.registered_collections[node] = list(collection)
+
         def schedule(self) -> None:
-            """Give each worker tests that it has collected; xdist expects all to have all."""
+            """Give each worker tests that it has collected."""
+            collections = self.registered_collections
+            self.own = {n: {*map(self._split_scope, of)} for n, of in collections.items()}
             if self.collection is None:
-                collections = self.registered_collections
                 collected = {one: None for of in collections.values() for one in of}
-                self.own = {n: {*map(self._split_scope, of)} for n, of in collections.items()}
                 self.collection = sorted(collected, key=lambda one: _rank(Path(one).parts[1]))
                 for one in self.collection:
                     self.workqueue.setdefault(self._split_scope(one), {})[one] = False
-                self.config.pluginmanager.getplugin("dsession")._session.testscollected = len(
-                    self.collection
-                )
+            self.config.pluginmanager.getplugin("dsession")._session.testscollected = len(
+                self.collection
+            )
             for node in self.nodes:
                 self._reschedule(node)
 

@@ -7,9 +7,9 @@ from threading import Event
 import pytest
 from botocore.exceptions import ClientError
 
-from bench.dynamodb import Peer
 from tests.support.faults import counted_calls, failing, lost_responses
 from tests.support.threads import in_threads
+from tests.support.xor_ack_dynamodb import Peer
 from xorack import DynamoDBAcker, Stamp, errors, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy

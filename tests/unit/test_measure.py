@@ -2,12 +2,13 @@
 
 import json
 import math
+import re
 from collections import Counter
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
-from bench import capacity
 from measure.__main__ import measure
 from measure.judge import Outcome, judge
 from measure.load import Sender, Sent, interleave, texts
@@ -23,6 +24,9 @@ from xorack.core.request import Request
 from xorack.core.stamp import TRACED_CELLS, traced_length
 from xorack.core.transitions import apply, expire
 
+PAGE = Path(__file__).parents[2] / "docs" / "capacity.md"
+_PRICE = re.compile(r"^\| a (?:million|GB of) ([\w-]+(?: units)?).* \| ([\d.]+) \|$", re.MULTILINE)
+PRICES = {name: float(dollars) for name, dollars in _PRICE.findall(PAGE.read_text())}
 RUN = "measure-20260131-00000001"
 FAULTY = Options(
     seed=5, chains=60, units="1:3,2:3,40:4", fold=3, message_bytes=9000, duplicate=0.3, delay=0.3,
@@ -268,12 +272,12 @@ def test_the_estimate_is_above_what_a_load_costs():
     item = traced_length(TRACED_CELLS) + INLINE_MARKS * MARK_BYTES + 500
     writes, reads = 2 * (math.ceil(item / 1024) + 1), 2 * (math.ceil(item / 4096) + 1)
     request = {
-        "queue calls": 3, "invocations": 1, "GB-seconds": 0.07, "write units": writes,
-        "read units": reads, "GB of logs": 1.5,
+        "calls": 3, "invocations": 1, "GB-seconds": 0.07, "write units": writes,
+        "read units": reads, "logs": 1.5,
     }  # fmt: skip
-    end = {"write units": 8, "queue calls": 6, "events": 1, "read units": 4}
+    end = {"write units": 8, "calls": 6, "events": 1, "read units": 4}
     for amounts in (request, end):
-        dollars = sum(capacity.PRICES[name] * amount for name, amount in amounts.items()) / 1e6
+        dollars = sum(PRICES[name] * amount for name, amount in amounts.items()) / 1e6
         least = Totals(chains=0, units=0, requests=1000, bad=0, lossy=0).upper_estimate(0.0)
         assert 1000 * dollars < least - Totals(0, 0, 0, 0, 0).upper_estimate(0.0)
     totals = Totals.of(FAULTY.plans(RUN))
