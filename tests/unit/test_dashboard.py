@@ -221,7 +221,7 @@ class Index(dict):
     def first_due(self, limit, prefix):
         return list(self)[:limit], len(self) > limit
 
-    def read(self, tags):
+    def read(self, tags, on_invalid=None):
         return {tag: self.pop(tag) for tag in tags}  # each is read once
 
 

@@ -10,13 +10,11 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import zip_longest
 from typing import TypeAlias
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
-from xorack.acker.reading import read_valid
 from xorack.aws.log import log_chain, log_failures
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError, UnavailableError
@@ -163,10 +161,10 @@ class Sweeper:
         def on_invalid(error: NotAChainError) -> None:
             problems[str(error.tag)] = f"{type(error).__name__}: {error}"
 
-        chains = read_valid(partial(step.read, attempts=_READ_ATTEMPTS), tags, on_invalid)
+        chains = step.read(tags, on_invalid, attempts=_READ_ATTEMPTS)
         result.problems += len(problems)
         log_failures(logging.ERROR, "chains not read", problems)
-        return chains
+        return list(chains.values())
 
 
 def _raise_if_time_is_left(step: ChainWriter, error: UnavailableError) -> None:

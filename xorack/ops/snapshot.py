@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xorack.acker.reading import read_valid
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import NotAChainError
@@ -59,7 +58,7 @@ def read_snapshot(
     while position < len(tags) and len(statuses) < limit:
         page = tags[position : position + limit]
         position += len(page)
-        for chain in read_valid(store.read, page, invalid.append):
+        for chain in store.read(page, invalid.append).values():
             event_pending += chain.event_pending
             if not chain.final:
                 statuses.append(ChainStatus(chain, at))

@@ -14,7 +14,7 @@ from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import MASK, P1, P2, P3, P4, P5, unit_id
 from xorack.core.windows_ledger import Range, moment
 from xorack.spark.folding import Totals
-from xorack.spark.units import field_named
+from xorack.spark.units import encoded, field_named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ _AT_ONCE = 1 << 14
 
 def key_of(values: Sequence[object]) -> str:
     """Return a partition as text: the values of its columns."""
-    return "/".join(str(one).replace("%", "%25").replace("/", "%2F") for one in values)
+    return "/".join(encoded(str(one)) for one in values)
 
 
 def positions_of(given: Any, columns: Sequence[str], option: str) -> dict[str, int]:
