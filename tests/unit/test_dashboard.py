@@ -3,6 +3,7 @@
 import json
 import re
 from html.parser import HTMLParser
+from unittest.mock import patch
 
 import pytest
 
@@ -226,7 +227,8 @@ class Index(dict):
 
 
 def read(chains, limit):
-    return read_snapshot(Index((one.tag, one) for one in chains), limit, now=lambda: NOW)
+    with patch("xorack.ops.snapshot.milliseconds", lambda: NOW):
+        return read_snapshot(Index((one.tag, one) for one in chains), limit)
 
 
 def test_chains_are_sorted_by_deadline_and_those_without_come_last():

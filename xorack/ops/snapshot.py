@@ -6,7 +6,6 @@ other order would need another index, or a scan of the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from xorack.aws.clock import milliseconds
@@ -38,19 +37,13 @@ class Snapshot:
     more: bool = False
 
 
-def read_snapshot(
-    store: DynamoDBStore,
-    limit: int = 20,
-    prefix: str = "",
-    *,
-    now: Callable[[], int] = milliseconds,
-) -> Snapshot:
+def read_snapshot(store: DynamoDBStore, limit: int = 20, prefix: str = "") -> Snapshot:
     """Read the unfinished chains with the nearest deadlines, in bounded work.
 
     With a prefix, only chains whose tags begin with it; then the whole index may be searched.
     Chains without a deadline, which only the direct API creates, are not in the index.
     """
-    at = now()
+    at = milliseconds()
     tags, more = store.first_due(limit * _READS_PER_CHAIN, prefix)
     statuses: list[ChainStatus] = []
     invalid: list[NotAChainError] = []
