@@ -120,14 +120,7 @@ class Sweeper:
                 result.ended[reason] += 1
                 ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
                 log_chain(logging.INFO, "chain ended", after.tag, **ended)
-            ended_at = after.ended_at or 0
-            rank = (after.refused_at is not None, after.status == "failed", ended_at)
-            for channel in waiting.keys() & after.undelivered:
-                ranks = waiting[channel]
-                if len(ranks) < _MAX_PENDING or after.tag in ranks:
-                    ranks[after.tag] = rank
-                else:
-                    result.add_pending(ended_at)
+            _add(after, waiting, result)
         result.problems += len(problems)
         log_failures(logging.ERROR, "chains not ended", problems)
 
@@ -165,6 +158,18 @@ class Sweeper:
         result.problems += len(problems)
         log_failures(logging.ERROR, "chains not read", problems)
         return list(chains.values())
+
+
+def _add(chain: Chain, waiting: dict[str, Ranks], result: SweepResult) -> None:
+    """Let a chain wait on the channels that may not know of its end."""
+    ended_at = chain.ended_at or 0
+    rank = (chain.refused_at is not None, chain.status == "failed", ended_at)
+    for channel in waiting.keys() & chain.undelivered:
+        ranks = waiting[channel]
+        if len(ranks) < _MAX_PENDING or chain.tag in ranks:
+            ranks[chain.tag] = rank
+        else:
+            result.add_pending(ended_at)
 
 
 def _raise_if_time_is_left(step: ChainWriter, error: UnavailableError) -> None:

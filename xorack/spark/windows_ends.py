@@ -94,7 +94,7 @@ def of_all_positions(
         count: How many rows were written.
 
     Returns:
-        None, and no ranges, if these are not as many as the positions, or that is not known.
+        None, and no ranges, unless rows and positions are known to be equally many.
     """
     since, until = bounds
     # Where nothing tells the begin it is guessed to be 0: the units tell whether that is right.
