@@ -336,7 +336,8 @@ def _scheduled(chain: Chain) -> Chain:
         return chain
     deadline = chain.effective_deadline
     if deadline is None or chain.due_at is None or deadline < chain.due_at:
-        return replace(chain, due_at=deadline)
+        chain = replace(chain, due_at=deadline)
+    assert deadline is None or (chain.due_at or 0) <= deadline, "no deadline passes unseen"
     return chain
 
 
