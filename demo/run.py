@@ -121,7 +121,7 @@ class Demo:
                 return self._result(monitor, split, count)
 
     def _prepare(self) -> tuple[Path, Database, Path, Path]:
-        """Return a Java, the database, the embedded AWS's Python, and the stack's template."""
+        """Find or make a Java, the database, the embedded AWS's Python, the stack's template."""
         begin, end = self.display.begin, self.display.end
         begin("Java", "looking for one that runs Spark")
         java = java_home()

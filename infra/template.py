@@ -133,7 +133,7 @@ def sentinels(settings: StackSettings) -> dict[str, str]:
 
 
 def _parameters(settings: StackSettings) -> dict[str, Parameter]:
-    """Return the parameters that these settings leave."""
+    """Return the parameters of the template, without those that settings replace."""
     least = (settings.queue_retention_days + settings.dead_letter_retention_days + 1) * _DAY
     limits = _number(least, 3_650 * _DAY)
     retention = replace(PARAMETERS["RetentionSeconds"], limits=limits)

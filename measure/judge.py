@@ -151,7 +151,7 @@ def _dead_letters(outcome: Outcome) -> Iterator[str]:
 
 
 def missing_dead_letters(plans: Iterable[Plan], received: Iterable[tuple[str, str]]) -> list[Plan]:
-    """Return the plans of whose bad request no dead-lettered message has the reason."""
+    """Return the plans whose bad request has no dead-lettered message with its reason."""
     reasons: dict[str, list[str]] = {}
     for tag, reason in received:
         reasons.setdefault(tag, []).append(reason)

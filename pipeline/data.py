@@ -73,7 +73,7 @@ def words_in(spark: SparkSession, place: str) -> DataFrame:
 def chains_in(spark: SparkSession, place: str) -> DataFrame:
     """Read the chains of the files in WORDS, as `TrackedRows.start` takes them."""
     detail = F.to_json(F.struct("path", "bytes", "repairs"))
-    # A create takes no longer detail.
+    # A longer detail would be rejected, and its create with it.
     short = F.when(F.octet_length(detail) <= 4096, detail).alias("detail")
     return files_in(spark, place).select("file", short, F.col("error").alias("failed"))
 

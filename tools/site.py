@@ -17,7 +17,10 @@ _LINK: Final = re.compile(r"(?<=\]\()[^)#\s:]+(?=[)#])")
 
 
 def with_repository(text: str, folder: str, url: str) -> str:
-    """Let links of a page in a folder of docs/ that lead out of docs/ lead to the repository."""
+    """Point the links of a page that lead out of docs/ to the repository.
+
+    The page is in a folder of docs/.
+    """
 
     def rewritten(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join("docs", folder, link[0]))

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    name: f"xorack.{module}"
-    for module, names in {
+__getattr__, __dir__, _NAMES = lazy_names(
+    __name__,
+    {
         "aws.retry": "RetryPolicy",
         "aws.sqs": "send",
         "client.event_tag": "event_tag",
@@ -57,9 +57,6 @@ _HOMES = {
         "core.peeling": "Outstanding peel",
         "core.request": "Request",
         "core.stamp": "Stamp plain traced xor",
-    }.items()
-    for name in names.split()
-}
-
-__all__ = [*_HOMES, "errors"]  # noqa: PLE0604
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    },
+)
+__all__ = [*_NAMES, "errors"]  # noqa: PLE0604

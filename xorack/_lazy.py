@@ -12,19 +12,20 @@ __all__ = ["lazy_names"]
 
 def lazy_names(
     package: str, homes: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the functions ``__getattr__`` and ``__dir__`` of a package.
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return the functions ``__getattr__`` and ``__dir__`` of a package, and the public names.
 
     Args:
         package: The name of the package.
-        homes: The public names, each with the module that defines it.
+        homes: The modules below `xorack`, each with its public names, separated by blanks.
     """
+    modules = {name: f"xorack.{home}" for home, names in homes.items() for name in names.split()}
 
     def load(name: str) -> Any:
-        if name not in homes:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(homes[name]), name)
+        value = getattr(importlib.import_module(modules[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return load, lambda: sorted({*vars(sys.modules[package]), *homes})
+    return load, lambda: sorted({*vars(sys.modules[package]), *modules}), [*modules]

@@ -20,7 +20,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tools.venv import locked
+from tests.support.npm import install
 from xorack.errors import LocalError
 from xorack.local.embedded import HOST, EmbeddedAWS
 from xorack.local.isolation import REGION
@@ -76,19 +76,10 @@ def client(endpoint_url: str, service: str = "dynamodb"):
 
 def _install() -> None:
     """Install the locked packages unless they are there."""
-    lock, stamp = (_FOLDER / "package-lock.json").read_text(), _MODULES / ".xorack-installed"
-    with locked(_FOLDER):
-        if stamp.is_file() and stamp.read_text() == lock:
-            return
-        npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
-            npm, cwd=_FOLDER, env={**os.environ, "PATH": path}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise EngineMissing(f"npm ci failed: {done.stdout[-500:]}")
-        stamp.write_text(lock)
+    try:
+        install(_FOLDER)
+    except subprocess.CalledProcessError as error:
+        raise EngineMissing(str(error)) from error
 
 
 def _java_command(port: str) -> list[str]:

@@ -185,7 +185,7 @@ def test_every_partition_of_the_index_is_read(store, aws, monkeypatch):
     assert {due_shard(f"tag/{n}") for n in range(2000)} == set(range(schema.DUE_SHARDS))
 
 
-def test_a_scan_reports_items_that_are_not_chains(store, aws):
+def test_a_scan_and_a_read_report_items_that_are_not_chains(store, aws):
     store.put_spilled_marks(Chain("t0"), bytes(16), 0)
     store.delete("t1", request_id="d")
     evil = {"tag": {"S": "evil"}, "stamp": {"S": "text"}}
@@ -193,5 +193,9 @@ def test_a_scan_reports_items_that_are_not_chains(store, aws):
     invalid = []
     assert sorted(chain.tag for chain in store.scan(invalid.append)) == ["t0", "t2"]
     assert [error.tag for error in invalid] == ["evil"]
+    assert [*store.read(["t2", "evil", "t0"], invalid.append)] == ["t2", "t0"]
+    assert [error.tag for error in invalid] == ["evil"] * 2
+    with pytest.raises(NotAChainError):
+        store.read(["t0", "evil"])
     with pytest.raises(NotAChainError):
         list(store.scan())

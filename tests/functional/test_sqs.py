@@ -145,7 +145,7 @@ def test_dead_lettered_messages_carry_their_reason_and_their_origin(aws, client)
 
 
 def test_rejected_requests_for_which_no_time_is_left_are_returned(aws, client):
-    left = iter([1.0, 1.0, 0.5, 0.5, 0.0, -1.0])
+    left = iter([1.0, 0.5, 0.0, 0.0, -1.0, -1.0])  # of a call, and before another attempt
     bounded = BoundedClient(lambda: client, Budget(lambda: next(left)))
     rejected = [Rejected(f'{{"n":{n}}}', "bad") for n in range(35)]
     assert send_rejected(aws.dead_letter_queue_url, bounded, rejected) == list(range(20, 35))

@@ -1,6 +1,6 @@
-"""Run schedules: one by its seed or recipe, or many with ``--seeds N``.
+"""Run schedules: one by its seed, or many with ``--seeds N``.
 
-A failing schedule is shrunk and printed, with the command that replays it.
+A failing schedule is printed, with the command that replays it: of many, a small one.
 
     python -m tests.simulation 985 --steps            what happens in the schedule of seed 985
     python -m tests.simulation --seeds 1000           seeds 0 to 999
@@ -16,11 +16,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.simulation.mutants import MUTANTS, mutated
-from tests.simulation.schedule import Recipe, Schedule, run
-from tests.simulation.shrink import Shrinker
+from tests.simulation.schedule import Schedule, run
 from tests.support.fault_kinds import FAULTS
 
 LARGEST = "chains in the largest schedule"
+_LOOKED_AT = 50
 
 
 @dataclass
@@ -34,12 +34,12 @@ class Campaign:
 
     def add(self, result: Schedule) -> None:
         """Add a schedule."""
-        self.figures[LARGEST] = max(self.figures[LARGEST], len(result.chains))
+        self.figures[LARGEST] = max(self.figures[LARGEST], len(result.workloads))
         self.figures.update(
             {
                 "schedules": 1,
-                "chains": len(result.chains),
-                "requests, without their copies": len(result.requests),
+                "chains": len(result.workloads),
+                "requests, without their copies": result.size,
                 "chains whose tag was used before": result.reused,
                 "schedules in which more than 90 days pass": int(result.world.days > 90),
                 "faults": result.faults.total(),
@@ -74,53 +74,51 @@ def campaign(seeds: Iterable[int]) -> Campaign:
     return many
 
 
+def small(failing: Schedule) -> Schedule:
+    """Return the smallest of the schedules of the next seeds that fail for the same reason."""
+    others = map(run, range(failing.seed + 1, failing.seed + 1 + _LOOKED_AT))
+    same = [one for one in others if one.invariant == failing.invariant]
+    return min([failing, *same], key=lambda one: one.size)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.simulation",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "recipe", type=Recipe.parse, nargs="?", help="a seed, or the recipe of a shrunk schedule"
-    )
+    parser.add_argument("seed", type=int, nargs="?")
     parser.add_argument("--steps", action="store_true", help="print what happens")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="break the code first")
-    parser.add_argument("--seeds", type=int, help="instead of a recipe: number of schedules")
+    parser.add_argument("--seeds", type=int, help="instead of a seed: number of schedules")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     return parser
-
-
-def _print_failing(result: Schedule, mutant: str | None) -> None:
-    print(f"VIOLATION in the schedule of seed {result.recipe.seed}: {result.violation}")
-    if result.recipe == Recipe(result.recipe.seed):
-        shrinker = Shrinker(result)
-        result = shrinker.shrink()
-        print(f"shrunk by {shrinker.runs} more runs: {result.violation}")
-    print("\n".join(run(result.recipe, trace=True).world.trace or []))
-    words = [str(result.recipe), "--steps", *(["--mutant", mutant] if mutant else [])]
-    print("replay: python -m tests.simulation " + shlex.join(words))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the program; return 1 after a violation, else 0."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if (options.recipe is None) == (options.seeds is None):
+    if (options.seed is None) == (options.seeds is None):
         parser.error("either a seed, or --seeds")
     with mutated(options.mutant):
-        if options.recipe is not None:
-            result = run(options.recipe, trace=options.steps)
-            failing = [result] if result.violation else []
-            if not failing:
-                print("\n".join([*(result.world.trace or []), "no violation"]))
+        if options.seed is not None:
+            result = run(options.seed, trace=options.steps)
         else:
-            seeds = range(options.first, options.first + options.seeds)
-            many = campaign(seeds)
+            many = campaign(range(options.first, options.first + options.seeds))
             print(many.table())
-            failing = many.failing
-        for result in failing:
-            _print_failing(result, options.mutant)
-    return int(bool(failing))
+            if not many.failing:
+                return 0
+            result = run(small(many.failing[0]).seed, trace=True)
+    print("\n".join([*(result.world.trace or []), result.violation or "no violation"]))
+    if result.violation:
+        words = [
+            str(result.seed),
+            "--steps",
+            *(["--mutant", options.mutant] * bool(options.mutant)),
+        ]
+        print("replay: python -m tests.simulation " + shlex.join(words))
+    return int(bool(result.violation))
 
 
 if __name__ == "__main__":

@@ -271,7 +271,7 @@ class Client:
         if (fault := world.outage(operation, machine)) is not None:
             world.log(f"{operation}: {fault}")
         elif (fault := world.fault(operation, machine)) is not None:
-            world.log(f"{operation}: FAULT {world.injected[-1]}: {fault}")
+            world.log(f"{operation}: FAULT: {fault}")
         if fault is None:
             return effect(False)
         if fault in ("unprocessed", "entries failed", "no item"):

@@ -53,8 +53,6 @@ class Operator:
 
     def _begin_outages(self) -> None:
         """Let services answer badly for a while, and newer code hold chains."""
-        if self.recipe.faults is not None:
-            return
         self.world.outages = draw_outages(self.random, self.options, self.world.now)
         for workload in self.workloads:
             if self.random.random() < self.options.future:

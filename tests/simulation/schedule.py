@@ -7,9 +7,7 @@ and the oracle checks the result.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
 from math import inf
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -20,44 +18,15 @@ from tests.simulation.options import MAX_SKEW, Options, draw_fault_rates
 from tests.simulation.oracle import Oracle
 from tests.simulation.senders import Senders
 from tests.simulation.services import Function, simulated_clock_and_ids
-from tests.simulation.workload import ChainWorkload, chain_workload
+from tests.simulation.workload import chain_workload
 from tests.simulation.world import Crash, Machine, World
 from xorack.errors import UnavailableError
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything that determines a schedule; only the seed, unless it is shrunk.
-
-    Attributes:
-        salt: Selects another order and other faults for the same requests.
-        requests: Requests to keep: [chain, position]; None: all.
-        faults: Draw numbers of the faults to keep, without any outage; None: all.
-    """
-
-    seed: int
-    salt: int = 0
-    requests: list[list[int]] | None = None
-    faults: list[int] | None = None
-
-    @staticmethod
-    def parse(text: str) -> Recipe:
-        """Parse a seed, or what `__str__` returns."""
-        values = json.loads(text)
-        return Recipe(values) if isinstance(values, int) else Recipe(**values)
-
-    def __str__(self) -> str:
-        default = asdict(Recipe(self.seed))
-        values = {name: value for name, value in asdict(self).items() if value != default[name]}
-        return json.dumps({"seed": self.seed, **values})
 
 
 class Schedule(Senders, Operator):
     """The machines of a schedule, and after `run` its result.
 
     Attributes:
-        requests: Kept requests: [chain, position].
-        chains: The numbers of their chains.
         faults: Injected faults: kind -> number.
         violation: The invariant that does not hold; empty if all hold.
         ends: How chains ended: status or reason -> number.
@@ -67,24 +36,15 @@ class Schedule(Senders, Operator):
         finished: True when consumers and sweepers must stop.
     """
 
-    def __init__(self, recipe: Recipe, *, trace: bool = False) -> None:
-        self.recipe = recipe
-        self.options = options = Options(recipe.seed)
-        rates = draw_fault_rates(recipe.seed, recipe.salt)
-        name = f"{recipe.seed}/{recipe.salt}"
-        self.world = world = World(name, rates, recipe.faults, trace)
+    def __init__(self, seed: int, *, trace: bool = False) -> None:
+        self.seed = seed
+        self.options = options = Options(seed)
+        rates = draw_fault_rates(seed)
+        self.world = world = World(f"{seed}/0", rates, trace)
         self.random = world.random
-        self.requests = recipe.requests or [
-            [number, position]
-            for number in range(options.chains)
-            for position in range(len(chain_workload(recipe.seed, number).submissions))
-        ]
-        self.chains = sorted({chain for chain, _ in self.requests})
-        self.workloads = [self._workload(chain) for chain in self.chains]
+        self.workloads = [chain_workload(seed, n, options) for n in range(options.chains)]
         self.oracle = Oracle(world, self.workloads)
-        self.aws = AWS(
-            world, options, self.oracle, refuses="refused" in rates and recipe.faults is None
-        )
+        self.aws = AWS(world, options, self.oracle, refuses="refused" in rates)
         self.queue, self.table = self.aws.queue, self.aws.table
         self.round = 0
         self.sending: Counter[int] = Counter()
@@ -94,11 +54,15 @@ class Schedule(Senders, Operator):
         self.ends: Counter[str] = Counter()
         self.reused = 0
 
-    def _workload(self, number: int) -> ChainWorkload:
-        """Return what the recipe keeps of a chain's workload."""
-        whole = chain_workload(self.recipe.seed, number)
-        kept = [whole.submissions[position] for chain, position in self.requests if chain == number]
-        return replace(whole, submissions=kept)
+    @property
+    def size(self) -> int:
+        """The number of requests, without their copies."""
+        return sum(len(workload.submissions) for workload in self.workloads)
+
+    @property
+    def invariant(self) -> str:
+        """The violated invariant, without what violates it."""
+        return self.violation.partition(": ")[2].partition(" (")[0]
 
     def consume(self, machine: Machine) -> None:
         """Process batches, as the consumer's Lambda function does."""
@@ -183,8 +147,6 @@ class Schedule(Senders, Operator):
         return self
 
 
-def run(recipe: Recipe | int, *, trace: bool = False) -> Schedule:
-    """Run one schedule, of a seed or a recipe."""
-    if isinstance(recipe, int):
-        recipe = Recipe(recipe)
-    return Schedule(recipe, trace=trace).run()
+def run(seed: int, *, trace: bool = False) -> Schedule:
+    """Run one schedule."""
+    return Schedule(seed, trace=trace).run()

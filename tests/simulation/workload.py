@@ -1,7 +1,6 @@
 """The workload: chains as correct senders send them, and senders' mistakes.
 
-Each chain has a random generator of its own: leaving chains or requests out (see `shrink`) does not
-change the others.
+Each chain has a random generator of its own: another number of chains does not change the others.
 """
 
 import json
@@ -384,7 +383,6 @@ def random_days(random: Random) -> list[int]:
     return days
 
 
-@lru_cache(maxsize=64)
-def chain_workload(seed: int, number: int) -> ChainWorkload:
-    """Return the workload of a chain, cached for `shrink`: do not change it."""
-    return _ChainBuilder(seed, number, Options(seed)).build()
+def chain_workload(seed: int, number: int, options: Options) -> ChainWorkload:
+    """Return the workload of a chain."""
+    return _ChainBuilder(seed, number, options).build()

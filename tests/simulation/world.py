@@ -105,20 +105,16 @@ class World:
     Attributes:
         now: The true time, milliseconds since 1970.
         fault_counts: Injected faults: kind -> number.
-        injected: Draw numbers of the injected faults.
         current: The machine that has the turn; None while a delayed call takes effect.
         faultless: True once faults have ended.
         outages: Times, milliseconds since 1970, when services answer badly.
         trace: Log lines, if requested.
     """
 
-    def __init__(
-        self, seed: str, rates: Mapping[str, float], only_faults: list[int] | None, trace: bool
-    ) -> None:
+    def __init__(self, seed: str, rates: Mapping[str, float], trace: bool) -> None:
         self.now = EPOCH
         self.random = Random(f"{seed}/schedule")
         self.fault_counts: Counter[str] = Counter()
-        self.injected: list[int] = []
         self.faultless = False
         self.outages: list[Outage] = []
         self._noticed: set[Outage] = set()
@@ -126,8 +122,6 @@ class World:
         self.violation = ""
         self.trace: list[str] | None = [] if trace else None
         self._fault_random = Random(f"{seed}/faults")
-        self._only_faults = None if only_faults is None else frozenset(only_faults)
-        self._draws = 0
         self._kinds = lru_cache(maxsize=None)(lambda *key: _cumulative_rates(rates, *key))
         self._machines: list[greenlet] = []
         self._events: list[tuple[int, float, int, Machine | Callable[[], object]]] = []
@@ -252,17 +246,13 @@ class World:
         """Draw the fault that affects a call, if any."""
         if self.faultless:
             return None
-        self._draws += 1
         limits, kinds = self._kinds(operation, machine.crashable)
         drawn = bisect_right(limits, self._fault_random.random())
         if drawn == len(kinds):
             return None
-        if self._only_faults is not None and self._draws not in self._only_faults:
-            return None
         machine.faults[operation] += 1
         machine.disturbed = True
         self.fault_counts[kinds[drawn]] += 1
-        self.injected.append(self._draws)
         return kinds[drawn]
 
     def outage(self, operation: str, machine: Machine) -> str | None:

@@ -6,17 +6,17 @@ page looks like depends on nothing of the machine.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import platform
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
+
+from tests.support.npm import Environ, install
 
 FOLDER = Path(__file__).parents[2] / "tools" / "browser"
 _UNPACKED = FOLDER / "node_modules" / ".unpacked"
@@ -65,21 +65,17 @@ def installed() -> Path:
     machine = f"{platform.system()} {platform.machine()}"
     if machine != "Linux x86_64":
         raise NoBrowser(f"npm's package has no Chromium for {machine}")
-    lock, stamp = (FOLDER / "package-lock.json").read_text(), _UNPACKED / "installed"
-    with open(FOLDER / "package.json") as one_at_a_time:
-        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
-        if not (stamp.is_file() and stamp.read_text() == lock):
-            # The package unpacks into the folder of temporary files.
-            programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-            environ = {**os.environ, "PATH": programs, "TMPDIR": str(_UNPACKED)}
-            npm = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-            subprocess.run(npm, cwd=FOLDER, env=environ, check=True)
-            _UNPACKED.mkdir()
-            node = ("node", "--input-type=module", "--eval", _UNPACK)
-            bin_ = FOLDER / "node_modules" / "@sparticuz" / "chromium" / "bin"
-            subprocess.run([*node, bin_, *_PARTS], cwd=FOLDER, env=environ, check=True)
-            (_UNPACKED / "fonts.conf").write_text(_FONTS)
-            stamp.write_text(lock)
+
+    def unpack(environ: Environ) -> None:
+        _UNPACKED.mkdir()
+        node = ("node", "--input-type=module", "--eval", _UNPACK)
+        bin_ = FOLDER / "node_modules" / "@sparticuz" / "chromium" / "bin"
+        # The package unpacks into the folder of temporary files.
+        environ["TMPDIR"] = str(_UNPACKED)
+        subprocess.run([*node, bin_, *_PARTS], cwd=FOLDER, env=environ, check=True)
+        (_UNPACKED / "fonts.conf").write_text(_FONTS)
+
+    install(FOLDER, unpack)
     return _UNPACKED
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from xorack.core.chain import Chain
 from xorack.core.marks import split_marks
-from xorack.errors import ConflictError
+from xorack.core.ports import OnInvalid
+from xorack.errors import ConflictError, NotAChainError
 
 
 class MemoryStore:
@@ -15,17 +16,24 @@ class MemoryStore:
 
     Attributes:
         chains: The chains by tag.
+        invalid: The errors of items that are no chains, by tag.
         marks: Spilled marks: tag and generation of the chain, to key, to checksum. None expires.
     """
 
     def __init__(self) -> None:
         self.chains: dict[str, Chain] = {}
+        self.invalid: dict[str, NotAChainError] = {}
         self.marks: dict[tuple[object, ...], dict[bytes, bytes]] = {}
         self._guard = threading.Lock()
 
-    def read(self, tags: Sequence[str]) -> dict[str, Chain]:
+    def read(self, tags: Sequence[str], on_invalid: OnInvalid | None = None) -> dict[str, Chain]:
+        for error in (self.invalid[tag] for tag in tags if tag in self.invalid):
+            if on_invalid is None:
+                raise error
+            on_invalid(error)
         with self._guard:
-            return {tag: self.chains[tag] for tag in tags if tag in self.chains}
+            found = self.chains.keys() - self.invalid.keys()
+            return {tag: self.chains[tag] for tag in tags if tag in found}
 
     def write(self, before: Chain | None, after: Chain) -> None:
         with self._guard:

@@ -62,10 +62,10 @@ class SlowStore(MemoryStore):
             self.clock.spend(self.time_out)
             raise UnavailableError(ReadTimeoutError(endpoint_url="dynamodb"))
 
-    def read(self, tags):
+    def read(self, tags, on_invalid=None):
         self._answer()
         self.clock.spend(0.02)
-        return super().read(tags)
+        return super().read(tags, on_invalid)
 
     def write(self, before, after):
         self._answer()

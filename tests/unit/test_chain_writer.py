@@ -37,10 +37,10 @@ class FaultyStore(MemoryStore):
         self.write_faults, self.read_faults, self.put_faults = [], [], []
         self.reads, self.looked_up, self.kept = 0, [], []
 
-    def read(self, tags):
+    def read(self, tags, on_invalid=None):
         self.reads += 1
         self._fail(self.read_faults)
-        return super().read(tags)
+        return super().read(tags, on_invalid)
 
     def get_spilled_marks(self, chain, keys):
         self.looked_up += keys

@@ -209,7 +209,7 @@ def test_a_chain_that_cannot_be_written_fails_only_its_own_messages(world, worke
 
 def test_a_chain_that_cannot_be_read_fails_only_its_own_messages(world):
     world.consume(message(create("good")))
-    world.fail("read", lambda tags: "bad" in tags, NotAChainError("bad", "its stamp is text"))
+    world.fail("read", lambda tags, *_: "bad" in tags, NotAChainError("bad", "its stamp is text"))
     result = world.consume(message(finish("bad")), message(finish("good")), "no JSON")
     assert list(result.failed) == ["m0"]
     assert "NotAChainError" in result.failed["m0"]
@@ -218,7 +218,7 @@ def test_a_chain_that_cannot_be_read_fails_only_its_own_messages(world):
 
 def test_chains_that_cannot_be_read_together_are_read_one_by_one(world):
     world.consume(message(create("a"), create("b")))
-    world.fail("read", lambda tags: len(tags) > 1, UnavailableError(OSError("too many")))
+    world.fail("read", lambda tags, *_: len(tags) > 1, UnavailableError(OSError("too many")))
     result = world.consume(message(finish("a"), finish("b")))
     assert (result.failed, result.ended) == ({}, {"acked": 2})
 
@@ -253,7 +253,7 @@ def test_a_call_that_succeeds_in_part_holds_back_no_other(world):
 
 def test_an_event_is_marked_with_one_write_and_without_a_read(world):
     reads = []
-    world.fail("read", reads.append, None)
+    world.fail("read", lambda tags, *_: reads.append(tags), None)
     for tag, error in (("a", UnavailableError(OSError())), ("b", ConflictError(None))):
         world.fail("write", lambda before, _: before and before.event_pending, error)
         result = world.consume(message(create(tag), finish(tag)))
@@ -419,14 +419,14 @@ def late(world):
 def test_each_read_of_a_sweep_is_retried_by_itself(late):
     """Three of four reads fail, though none too often."""
     calls = count(1)
-    late.fail("read", lambda tags: "t2" in tags, NotAChainError("t2", "no stamp"))
-    late.fail("read", lambda tags: next(calls) % 4, UnavailableError(OSError("throttled")))
+    late.store.invalid["t2"] = NotAChainError("t2", "no stamp")
+    late.fail("read", lambda *_: next(calls) % 4, UnavailableError(OSError("throttled")))
     result = late.sweep()
     assert (result.ended, result.problems) == ({"timed out": 19}, 1)
 
 
 def test_a_sweep_fails_if_the_table_cannot_be_read(late):
-    late.fail("read", lambda tags: True, UnavailableError(OSError("throttled")))
+    late.fail("read", lambda *_: True, UnavailableError(OSError("throttled")))
     with pytest.raises(OSError, match="throttled"):
         late.sweep()
 

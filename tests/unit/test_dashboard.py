@@ -3,6 +3,7 @@
 import json
 import re
 from html.parser import HTMLParser
+from unittest.mock import patch
 
 import pytest
 
@@ -221,12 +222,13 @@ class Index(dict):
     def first_due(self, limit, prefix):
         return list(self)[:limit], len(self) > limit
 
-    def read(self, tags):
+    def read(self, tags, on_invalid=None):
         return {tag: self.pop(tag) for tag in tags}  # each is read once
 
 
 def read(chains, limit):
-    return read_snapshot(Index((one.tag, one) for one in chains), limit, now=lambda: NOW)
+    with patch("xorack.ops.snapshot.milliseconds", lambda: NOW):
+        return read_snapshot(Index((one.tag, one) for one in chains), limit)
 
 
 def test_chains_are_sorted_by_deadline_and_those_without_come_last():

@@ -55,7 +55,10 @@ def definition(module, name):
 def signature(node, indent=""):
     marks = [ast.unparse(one) for one in node.decorator_list]
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    kind = "".join(f"@{mark} " for mark in marks if mark in ("classmethod", "property"))
+    kinds = ("classmethod", "property")
+    kind = "".join(
+        f"@{mark} " for mark in (m.removeprefix("cached_") for m in marks) if mark in kinds
+    )
     return f"{indent}{kind}{node.name}({ast.unparse(node.args)}){returns}"
 
 

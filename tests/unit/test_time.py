@@ -206,7 +206,7 @@ def test_a_sweep_without_time_is_incomplete_and_still_publishes(functions):
 def test_a_sweep_whose_last_attempt_takes_all_time_is_incomplete(functions, monkeypatch):
     due_chains(functions, 1)
 
-    def read(tags):
+    def read(*_):
         functions.clock.spend(10.2)
         raise UnavailableError(OSError("throttled"))
 

@@ -20,7 +20,7 @@ from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import END_OF_TIME, Chain
 from xorack.core.errors import ConflictError, StaleLocalData, TagNotFound, UnavailableError
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
-from xorack.core.ports import ChainStore
+from xorack.core.ports import ChainStore, OnInvalid
 from xorack.core.request import Request
 from xorack.core.transitions import (
     MAX_FOLD,
@@ -100,10 +100,12 @@ class ChainWriter:
         """Start the attempts of one operation."""
         return self._policy.start(self._budget)
 
-    def read(self, tags: Sequence[str], *, attempts: int) -> dict[str, Chain]:
+    def read(
+        self, tags: Sequence[str], on_invalid: OnInvalid | None = None, *, attempts: int
+    ) -> dict[str, Chain]:
         """Read chains, see `xorack.core.ports.ChainStore.read`, in at most `attempts` attempts."""
         retry = replace(self._policy, attempts=attempts).start(self._budget)
-        return retry.call(partial(self.store.read, tags))
+        return retry.call(partial(self.store.read, tags, on_invalid))
 
     def write(self, before: Chain | None, after: Chain) -> None:
         """Write a chain in one attempt, and count it: see `xorack.core.ports.ChainStore.write`."""

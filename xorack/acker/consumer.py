@@ -173,6 +173,7 @@ class Consumer:
         reports = self.outbox.publish(pending)
         result.events_pending, result.refused = len(reports.pending), reports.alerts
         result.events = len(pending) - len(reports.pending.keys() | reports.refused.keys())
+        assert result.events >= 0, "what is pending or refused was to be published"
         self._send_rejected(batch)
         result.failed = batch.failed
         return result

@@ -73,7 +73,7 @@ class Outbox:
         self.channels = channels
         self.workers = workers or Workers()
         self.breakers = breakers or {name: CircuitBreaker() for name in channels}
-        # Of all calls: the sweeper reports on one channel after the other.
+        # Refusals of all calls: the sweeper publishes on one channel after the other.
         self._refused: dict[str, dict[str, str]] = defaultdict(dict)
 
     def publish(self, chains: Sequence[Chain], only: str | None = None) -> Reports:

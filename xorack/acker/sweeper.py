@@ -10,13 +10,11 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import zip_longest
 from typing import TypeAlias
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
-from xorack.acker.reading import read_valid
 from xorack.aws.log import log_chain, log_failures
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError, UnavailableError
@@ -122,14 +120,7 @@ class Sweeper:
                 result.ended[reason] += 1
                 ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
                 log_chain(logging.INFO, "chain ended", after.tag, **ended)
-            ended_at = after.ended_at or 0
-            rank = (after.refused_at is not None, after.status == "failed", ended_at)
-            for channel in waiting.keys() & after.undelivered:
-                ranks = waiting[channel]
-                if len(ranks) < _MAX_PENDING or after.tag in ranks:
-                    ranks[after.tag] = rank
-                else:
-                    result.add_pending(ended_at)
+            _add(after, waiting, result)
         result.problems += len(problems)
         log_failures(logging.ERROR, "chains not ended", problems)
 
@@ -163,10 +154,22 @@ class Sweeper:
         def on_invalid(error: NotAChainError) -> None:
             problems[str(error.tag)] = f"{type(error).__name__}: {error}"
 
-        chains = read_valid(partial(step.read, attempts=_READ_ATTEMPTS), tags, on_invalid)
+        chains = step.read(tags, on_invalid, attempts=_READ_ATTEMPTS)
         result.problems += len(problems)
         log_failures(logging.ERROR, "chains not read", problems)
-        return chains
+        return list(chains.values())
+
+
+def _add(chain: Chain, waiting: dict[str, Ranks], result: SweepResult) -> None:
+    """Let a chain wait on the channels that may not know of its end."""
+    ended_at = chain.ended_at or 0
+    rank = (chain.refused_at is not None, chain.status == "failed", ended_at)
+    for channel in waiting.keys() & chain.undelivered:
+        ranks = waiting[channel]
+        if len(ranks) < _MAX_PENDING or chain.tag in ranks:
+            ranks[chain.tag] = rank
+        else:
+            result.add_pending(ended_at)
 
 
 def _raise_if_time_is_left(step: ChainWriter, error: UnavailableError) -> None:

@@ -20,6 +20,7 @@ from xorack.core.budget import UNLIMITED, Budget, TimeOuts
 from xorack.core.errors import UnavailableError
 from xorack.core.ports import NO_TIME
 
+_Key = TypeVar("_Key")
 _Entry = TypeVar("_Entry")
 
 _TRANSIENT = frozenset(
@@ -130,25 +131,25 @@ class NotAccepted(NamedTuple):
 
 
 def send_entries(
-    entries: Mapping[int, _Entry],
-    send: Callable[[Mapping[int, _Entry]], Mapping[int, NotAccepted]],
+    entries: Mapping[_Key, _Entry],
+    send: Callable[[Mapping[_Key, _Entry]], Mapping[_Key, NotAccepted]],
     policy: RetryPolicy,
-    budget: Budget = UNLIMITED,
-) -> dict[int, str]:
-    """Send the entries of one batch call by position; retry those that were not accepted.
+    budget: Budget,
+) -> dict[_Key, str]:
+    """Send the entries of one batch call by key; retry those that were not accepted.
 
     ``send`` calls the service with some entries, and returns those that were not accepted: a
     response of 200 may hold such. Returns the reasons of those that never were.
     """
     retry = policy.start(budget)
     left = dict(entries)
-    failed: dict[int, str] = {}
+    failed: dict[_Key, str] = {}
     while True:
         try:
             not_accepted = send(left)
-            reasons = {position: entry.reason for position, entry in not_accepted.items()}
-            failed.update({p: entry.reason for p, entry in not_accepted.items() if entry.permanent})
-            left = {position: left[position] for position in reasons if position not in failed}
+            reasons = {key: entry.reason for key, entry in not_accepted.items()}
+            failed |= {key: entry.reason for key, entry in not_accepted.items() if entry.permanent}
+            left = {key: left[key] for key in reasons if key not in failed}
         except UnavailableError as error:
             reasons = dict.fromkeys(left, str(error))
         except (ClientError, BotoCoreError) as error:
@@ -156,4 +157,4 @@ def send_entries(
             if not is_transient(error):
                 return {**failed, **reasons}
         if not left or not retry.again():
-            return {**failed, **{position: reasons[position] for position in left}}
+            return {**failed, **{key: reasons[key] for key in left}}

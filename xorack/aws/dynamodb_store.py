@@ -10,7 +10,7 @@ chain's tag and a NUL; no tag holds a NUL.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from xorack.aws.table import Item, Table, condition_failed, projection, sdk_retr
 from xorack.core.chain import Chain
 from xorack.core.errors import ConflictError, NotAChainError, TagNotFound
 from xorack.core.marks import mark_key
-from xorack.core.ports import DEFAULT_RETENTION_MS
+from xorack.core.ports import DEFAULT_RETENTION_MS, OnInvalid
 
 _PAGE = 100
 _SEARCH_PAGE = 1000
@@ -33,10 +33,6 @@ _SEARCH_PAGE = 1000
 _READERS = 8
 """Partitions of the index that an operator's search reads at a time."""
 _GENERATION = ("first_seen_at", "nonce")
-
-
-OnInvalid = Callable[[NotAChainError], None]
-"""Takes the error of an item that is not a chain."""
 
 
 class ScanPart(NamedTuple):
@@ -77,9 +73,9 @@ class DynamoDBStore(MarkBuckets):
             table.name, table.partition_key, table.client, retention_ms=self.retention_ms
         )
 
-    def read(self, tags: Sequence[str]) -> dict[str, Chain]:
-        chains = map(self._decode, self.table.read(tags))
-        return {chain.tag: chain for chain in chains}
+    def read(self, tags: Sequence[str], on_invalid: OnInvalid | None = None) -> dict[str, Chain]:
+        found = {chain.tag: chain for chain in self._valid(self.table.read(tags), on_invalid)}
+        return {tag: found[tag] for tag in tags if tag in found}
 
     def write(self, before: Chain | None, after: Chain) -> None:
         new = self._encode(after)
@@ -258,7 +254,7 @@ class DynamoDBStore(MarkBuckets):
         start = self.table.key(after) if after else None
         arguments = self._scan_arguments(prefix, attributes or self.table.attributes)
         for page in self.table.pages("scan", start=start, **arguments):
-            yield from self._valid(page, on_invalid)
+            yield from self._valid(page["Items"], on_invalid)
 
     def scan_part(
         self, most: int, on_invalid: OnInvalid, *, prefix: str = "", after: str = ""
@@ -270,7 +266,7 @@ class DynamoDBStore(MarkBuckets):
         while read < most:
             start = {"ExclusiveStartKey": self.table.key(after)} if after else {}
             page = self.table.call("scan", Limit=most - read, **start, **arguments)
-            chains += self._valid(page, on_invalid)
+            chains += self._valid(page["Items"], on_invalid)
             read += page["ScannedCount"]
             last = page.get("LastEvaluatedKey")
             after = self.table.key_of(last) if last else ""
@@ -293,8 +289,8 @@ class DynamoDBStore(MarkBuckets):
             **projection(key, attributes),
         }
 
-    def _valid(self, page: dict[str, Any], on_invalid: OnInvalid | None) -> Iterator[Chain]:
-        for item in page["Items"]:
+    def _valid(self, items: Iterable[Item], on_invalid: OnInvalid | None) -> Iterator[Chain]:
+        for item in items:
             try:
                 yield self._decode(item)
             except NotAChainError as error:

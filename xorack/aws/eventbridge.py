@@ -58,8 +58,8 @@ class EventBus:
         self._find_table = find_table
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
-        left = send_entries(dict(enumerate(chains)), self._put_events, self.policy, self._budget)
-        return {chains[position].tag: reason for position, reason in left.items()}
+        by_tag = {chain.tag: chain for chain in chains}
+        return send_entries(by_tag, self._put_events, self.policy, self._budget)
 
     @cached_property
     def _resources(self) -> list[str]:
@@ -76,15 +76,13 @@ class EventBus:
             "Detail": json.dumps(event_detail(chain), ensure_ascii=False, separators=(",", ":")),
         }
 
-    def _put_events(self, chains: Mapping[int, Chain]) -> dict[int, NotAccepted]:
-        entries: dict[int, dict[str, Any]] = {}
-        for position, chain in chains.items():
-            if entry := self._naming.in_time(chain, self.entry):
-                entries[position] = entry
-        unsent = {p: NotAccepted(NO_TIME, permanent=True) for p in chains if p not in entries}
+    def _put_events(self, chains: Mapping[str, Chain]) -> dict[str, NotAccepted]:
+        made = {tag: self._naming.in_time(chain, self.entry) for tag, chain in chains.items()}
+        entries = {tag: entry for tag, entry in made.items() if entry is not None}
+        unsent = {tag: NotAccepted(NO_TIME, permanent=True) for tag in chains if tag not in entries}
         return unsent | self._put_entries(entries) if entries else unsent
 
-    def _put_entries(self, entries: dict[int, dict[str, Any]]) -> dict[int, NotAccepted]:
+    def _put_entries(self, entries: dict[str, dict[str, Any]]) -> dict[str, NotAccepted]:
         try:
             response = self.client.put_events(Entries=list(entries.values()))
         except ClientError as error:
@@ -93,13 +91,13 @@ class EventBus:
             if len(entries) == 1:
                 return dict.fromkeys(entries, _failure(error_code(error), str(error)))
             # One entry fails the whole call: find it.
-            alone = [self._put_entries({position: entry}) for position, entry in entries.items()]
-            return {position: failure for one in alone for position, failure in one.items()}
+            alone = [self._put_entries({tag: entry}) for tag, entry in entries.items()]
+            return {tag: failure for one in alone for tag, failure in one.items()}
         if not response.get("FailedEntryCount"):
             return {}
         return {
-            position: _failure(entry["ErrorCode"], entry.get("ErrorMessage"))
-            for position, entry in zip(entries, response.get("Entries", []), strict=True)
+            tag: _failure(entry["ErrorCode"], entry.get("ErrorMessage"))
+            for tag, entry in zip(entries, response.get("Entries", []), strict=True)
             if entry.get("ErrorCode")
         }
 

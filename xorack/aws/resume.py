@@ -85,18 +85,16 @@ class Resumer:
         self._naming = naming or Naming(budget_of(client))
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
-        left = send_entries(
-            dict(enumerate(chains)), self._resume, self.policy, budget_of(self.client)
-        )
-        return {chains[position].tag: reason for position, reason in left.items()}
+        by_tag = {chain.tag: chain for chain in chains}
+        return send_entries(by_tag, self._resume, self.policy, budget_of(self.client))
 
-    def _resume(self, chains: Mapping[int, Chain]) -> dict[int, NotAccepted]:
+    def _resume(self, chains: Mapping[str, Chain]) -> dict[str, NotAccepted]:
         service = SERVICES[self.kind]
         refused = {}
-        for position, chain in chains.items():
+        for tag, chain in chains.items():
             token = json.loads(chain.resume or "{}")[self.kind]
             if (event := self._naming.in_time(chain, event_detail)) is None:
-                refused[position] = NotAccepted(NO_TIME, permanent=True)
+                refused[tag] = NotAccepted(NO_TIME, permanent=True)
                 continue
             detail = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
             try:
@@ -105,18 +103,18 @@ class Resumer:
                 else:
                     service.failure(self.client, token, chain.reason or chain.status, detail)
             except AttributeError as error:  # an old boto3 of the runtime lacks the operation
-                refused[position] = NotAccepted(Refusal(f"boto3: {error}"), permanent=True)
+                refused[tag] = NotAccepted(Refusal(f"boto3: {error}"), permanent=True)
             except ClientError as error:
                 if is_transient(error):
                     raise
                 why = _reason(error, token)
                 if error_code(error) not in service.over:
-                    refused[position] = NotAccepted(Refusal(why), permanent=True)
+                    refused[tag] = NotAccepted(Refusal(why), permanent=True)
                     continue
-                log_chain(logging.INFO, "nobody waits for the chain any more", chain.tag, why=why)
+                log_chain(logging.INFO, "nobody waits for the chain any more", tag, why=why)
             except BotoCoreError as error:
                 # Its text has the URL of the call, and that the callback's id.
-                refused[position] = NotAccepted(error_code(error), not is_transient(error))
+                refused[tag] = NotAccepted(error_code(error), not is_transient(error))
         return refused
 
 

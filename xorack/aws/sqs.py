@@ -26,7 +26,6 @@ from xorack.aws.log import LOG
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import MAX_BODY_BYTES, Rejected, SendReport, pack
-from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
 
 Entry: TypeAlias = dict[str, Any]
@@ -235,11 +234,8 @@ def send_rejected(
     unsent: dict[int, str] = {}
     begin = 0
     for batch in _batches(map(_dead_letter, rejected)):
-        if budget_of(client).left() <= 0:
-            failures = dict.fromkeys(range(len(batch)), NO_TIME)
-        else:
-            failures = _send_batch(client, queue_url, batch, policy)
-        unsent.update({begin + number: reason for number, reason in failures.items()})
+        failures = _send_batch(client, queue_url, batch, policy)
+        unsent |= {begin + number: reason for number, reason in failures.items()}
         begin += len(batch)
     if unsent:
         extra = {"failures": len(unsent), "why": next(iter(unsent.values()))}

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Acker", "AckerProps", "Network", "Settings"]
 
-_HOMES = dict.fromkeys(("Acker", "AckerProps"), "xorack.cdk.acker")
-_HOMES["Network"] = "xorack.cdk.functions"
-_load, __dir__ = lazy_names(__name__, _HOMES)
+_HOMES = {"cdk.acker": "Acker AckerProps", "cdk.functions": "Network"}
+_load, __dir__, _ = lazy_names(__name__, _HOMES)
 
 
 def _point_jsii_at_node() -> None:

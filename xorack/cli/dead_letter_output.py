@@ -19,7 +19,7 @@ from xorack.core.event import rfc3339
 from xorack.ops.body import body_lines
 from xorack.ops.dead_letters import KINDS, DeadMessage, Kind
 from xorack.ops.redrive import Redrive, Survey
-from xorack.ops.text import plural, printable
+from xorack.ops.text import listed, plural, printable
 
 _DAY_MS = 86_400_000
 _MAX_REASONS = 20
@@ -84,9 +84,8 @@ def print_messages(survey: Survey, *, as_json: bool) -> None:
     for number, message in enumerate(survey.messages):
         if number:
             screen.say("")
-        body = enumerate(body_lines(message.body))
-        lines = (("" if place else "body", line) for place, line in body)
-        screen.print_properties([*message.facts(survey.at), *lines])
+        body = listed("body", body_lines(message.body))
+        screen.print_properties([*message.facts(survey.at), *body])
     if not survey.messages:
         _print_none(survey)
     elif (more := survey.seen - len(survey.messages)) or not survey.complete:

@@ -17,7 +17,7 @@ from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 from xorack.core.event import rfc3339
 from xorack.ops.status import ChainStatus
-from xorack.ops.text import printable, span
+from xorack.ops.text import listed, printable, span
 
 COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
 """The colours of a chain's statuses."""
@@ -121,20 +121,16 @@ def _properties(
         yield name, ", ".join(filter(None, (value, detail)))
     if status.detail:
         lines = json.dumps(status.detail, ensure_ascii=False, indent=2).split("\n")
-        yield from _lines("detail", lines)
+        yield from listed("detail", lines)
     if chain.status != "acked":
         ids = [f"{unit:016x}  {names.get(unit, '')}".rstrip() for unit in status.outstanding]
         note = [status.outstanding_note] if status.outstanding_note else []
-        yield from _lines("outstanding", [*ids, *note] or ["none"])
+        yield from listed("outstanding", [*ids, *note] or ["none"])
     if chain.final:
         yield "event", "pending" if chain.event_pending else "published"
         if callback := _callback(chain):
             yield "resume", callback
-    yield from _lines("dead letters", letters)
-
-
-def _lines(name: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
-    return (("" if place else name, value) for place, value in enumerate(values))
+    yield from listed("dead letters", letters)
 
 
 def _callback(chain: Chain) -> str:

@@ -103,37 +103,46 @@ def _wait_for_window(
 ) -> int:
     """Wait until a window is whole, say which partitions lag, and return the exit status."""
     give_up = time.monotonic() + timeout_seconds
-    tags = [window]
+    tag = _find_window(store, window, interval_seconds, give_up)
+    watcher, left = ChainWatcher(store, [tag], 1), give_up - time.monotonic()
+    update = poll_to_end(watcher, interval_seconds, lambda _, error: say_retrying(error), left)
+    found = next(iter((*update.ended, *update.snapshot.chains)), None)
+    if found is None:
+        screen.say(f"{printable(window)} is not open", error=True)
+        return exit_status(update)
+    shown = StageWindow(found)
+    _print_window(shown, as_json=as_json)
+    lacks_rows = not found.chain.final and shown.missing_count
+    return 1 if lacks_rows else exit_status(update)
+
+
+def _find_window(store: DynamoDBStore, window: str, interval_seconds: float, give_up: float) -> str:
+    """Return the tag of a window: without its run, look for it in the table until `give_up`."""
     while window.count("/") < 2:
         found = (chain.tag for chain in store.scan(lambda _: None))
         tags = sorted(tag for tag in found if tag.partition("/")[2] == window)
-        if tags or time.monotonic() >= give_up:
+        if len(tags) > 1:
+            some = ", ".join(map(printable, tags))
+            raise StateError(f"window: {window!r}, expected one with its run, such as {some}")
+        if tags:
+            return tags[0]
+        if time.monotonic() >= give_up:
             break
         time.sleep(max(0.0, min(interval_seconds * _PAUSE, give_up - time.monotonic())))
-    if len(tags) > 1:
-        some = ", ".join(map(printable, tags))
-        raise StateError(f"window: {window!r}, expected one with its run, such as {some}")
-    if not tags:
-        screen.say(f"{printable(window)} is not open", error=True)
-        return _TIMED_OUT
-    watcher, left = ChainWatcher(store, tags, 1), give_up - time.monotonic()
-    update = poll_to_end(watcher, interval_seconds, lambda _, error: say_retrying(error), left)
-    if not (update.ended or update.snapshot.chains):
-        screen.say(f"{printable(window)} is not open", error=True)
-    for status in (*update.ended, *update.snapshot.chains):
-        shown = StageWindow(status)
-        if as_json:
-            screen.print_json({**status.to_json(), "lagging": shown.lagging})
-        else:
-            failed = status.reason if status.chain.status == "failed" else ""
-            parts = failed, shown.lag() and f"{shown.lag()} lag"
-            which = "whole" if shown.state == "whole" else ", ".join(filter(None, parts))
-            screen.say(printable(f"{tags[0]}: {which}"))
-            if status.note_text:
-                screen.say(printable(status.note_text), error=True)
-        if not status.chain.final and shown.missing_count:
-            return 1
-    return exit_status(update)
+    return window
+
+
+def _print_window(window: StageWindow, *, as_json: bool) -> None:
+    status = window.status
+    if as_json:
+        screen.print_json({**status.to_json(), "lagging": window.lagging})
+        return
+    failed = status.reason if status.chain.status == "failed" else ""
+    parts = failed, window.lag() and f"{window.lag()} lag"
+    which = "whole" if window.state == "whole" else ", ".join(filter(None, parts))
+    screen.say(printable(f"{status.chain.tag}: {which}"))
+    if status.note_text:
+        screen.say(printable(status.note_text), error=True)
 
 
 def poll_to_end(

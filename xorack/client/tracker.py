@@ -26,7 +26,7 @@ from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send
 from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey
 from xorack.core.checks import MAX_REASON_BYTES
-from xorack.core.errors import ArgumentError, XorAckError
+from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.request import Op, Request, validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
@@ -357,12 +357,12 @@ class Step:
         Raises:
             ArgumentError: The step has a unit of this name already: they would cancel out. Or
                 its units have more than 16 chains together.
-            XorAckError: The step has ended.
+            StateError: The step has ended.
         """
         if len(self.tags) > MAX_TAGS:
             raise ArgumentError("tokens", self.tags, f"tokens of at most {MAX_TAGS} chains")
         if self._ended:
-            raise XorAckError("the step has ended: its stamp is sent, no child can be started")
+            raise StateError("the step has ended: its stamp is sent, no child can be started")
         parents = [token.unit for token in self.tokens]
         if unit is None:
             unit = child_id(parents[0], *(parts or (len(self._children),)))

@@ -109,7 +109,9 @@ def mark_of(request: Request) -> bytes:
         later = (request.resume, request.note)  # what earlier versions did not have
         given = (value for value in later if value is not None)
         checksum = crc32(_canonical(*options, *given), checksum)
-    return mark_key(request.id) + checksum.to_bytes(MARK_BYTES - MARK_KEY_BYTES, "big")
+    mark = mark_key(request.id) + checksum.to_bytes(MARK_BYTES - MARK_KEY_BYTES, "big")
+    assert len(mark) == MARK_BYTES, "marks are cut out of an item by their length"
+    return mark
 
 
 def split_marks(marks: bytes) -> dict[bytes, bytes]:

@@ -159,6 +159,7 @@ def _rejected(invalid: list[tuple[str, str]]) -> list[Rejected]:
             reason += f" (and {len(group) - 1} more of this message)"
         rejected.append(Rejected(_body(group), reason, len(group)))
         at += len(group)
+    assert at == len(invalid), "each rejected request is in one body"
     return rejected
 
 

@@ -6,10 +6,11 @@ Adapters: `xorack.aws.dynamodb_store`, `xorack.aws.sqs`, `xorack.aws.eventbridge
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from xorack.core.chain import Chain
+from xorack.core.errors import NotAChainError
 
 DEFAULT_RETENTION_MS = 30 * 86_400_000
 """Retention of marks and tombstones: longer than a message can stay in a queue (14 days) and then
@@ -19,6 +20,10 @@ NO_TIME = "no time left in this invocation"
 """The reason of a failure if a call was not made: the service may be well."""
 
 
+OnInvalid = Callable[[NotAChainError], None]
+"""Takes the error of an item that is not a chain."""
+
+
 class Refusal(str):
     """The reason of a failure that is an answer about one chain: the service itself is well."""
 
@@ -26,8 +31,11 @@ class Refusal(str):
 class ChainStore(Protocol):
     """A store of chains. Every method raises UnavailableError if a retry may help."""
 
-    def read(self, tags: Sequence[str]) -> dict[str, Chain]:
-        """Read chains consistently; return those that exist, by tag. No tag may occur twice."""
+    def read(self, tags: Sequence[str], on_invalid: OnInvalid | None = None) -> dict[str, Chain]:
+        """Read chains consistently; return those that exist, by tag, in the order of the tags.
+
+        No tag may occur twice. Without ``on_invalid``, an item that is not a chain is an error.
+        """
 
     def write(self, before: Chain | None, after: Chain) -> None:
         """Write a chain in one atomic write if `before` is stored; None if no chain must exist.

@@ -2,7 +2,8 @@
 
 Two tables define it: `VERDICTS` decides on requests by the chain's state, `TRANSITIONS` lists every
 change of state; docs/protocol.md shows both. Three functions change a chain: `apply` by requests,
-`expire` by time, `mark_delivered` by what became of its reports.
+`expire` by time, `mark_delivered` by what became of its reports. `Chain.with_late` counts what
+comes after the end.
 """
 
 from __future__ import annotations
@@ -335,7 +336,8 @@ def _scheduled(chain: Chain) -> Chain:
         return chain
     deadline = chain.effective_deadline
     if deadline is None or chain.due_at is None or deadline < chain.due_at:
-        return replace(chain, due_at=deadline)
+        chain = replace(chain, due_at=deadline)
+    assert deadline is None or (chain.due_at or 0) <= deadline, "no deadline passes unseen"
     return chain
 
 

@@ -74,7 +74,7 @@ class Background:
         }
 
     def environ(self) -> dict[str, str | None]:
-        """Return the variables by which boto3 and the command line find it; None: to be unset."""
+        """Return the variables by which boto3 and xorack find this AWS; None: to be unset."""
         aws, stack = isolated(os.environ), self.stack
         others = {name for name in os.environ if name.startswith("AWS_") and name not in aws}
         return {
@@ -89,7 +89,7 @@ class Background:
         }
 
     def events(self, position: int = 0) -> tuple[list[dict[str, Any]], int]:
-        """Return `Stack.events`, or raise LocalError if it has ended or does not respond."""
+        """Return `Stack.events`, or raise LocalError if the embedded AWS does not respond."""
         try:
             return self.stack.events(position)
         except OSError as error:
@@ -114,7 +114,7 @@ def state_folder() -> Path:
 
 
 def _home() -> Path:
-    """Return the folder that exists while it runs."""
+    """Return the folder that exists while the embedded AWS runs."""
     return state_folder() / "aws"
 
 
@@ -177,7 +177,7 @@ def start(
 
 @_explain_os_errors()
 def stop(notify: Notify = lambda _: None) -> bool:
-    """Stop it, with its functions, and remove its files; return False if none was running."""
+    """Stop the embedded AWS with its functions, and remove its files; return False if none ran."""
     with _lock(notify):
         return _remove()
 

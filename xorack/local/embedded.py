@@ -127,7 +127,7 @@ class EmbeddedAWS(ClientCache):
         )
 
     def start(self) -> EmbeddedAWS:
-        """Start it, wait until it is ready, and return it; an error ends with its log's tail."""
+        """Start the embedded AWS and wait until it is ready; an error ends with its log's tail."""
         python = self._python or environment.ensure()
         self.port = _free_port(self._requested_port or 0)
         with ExitStack() as failed:
@@ -200,7 +200,7 @@ class EmbeddedAWS(ClientCache):
         raise LocalError(f"the embedded AWS {problem}; {end}")
 
     def detach(self) -> None:
-        """Let it run on after this process, and after `stop`; it keeps its files then."""
+        """Let the embedded AWS run on after this process, and after `stop`, with its files."""
         assert self._process is not None
         assert self._process.stdin is not None
         with self._process.stdin as pipe:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -14,8 +14,8 @@ from xorack.aws import schema
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import EVENT
-from xorack.core.errors import NotAChainError, TagNotFound
-from xorack.core.ports import Publisher
+from xorack.core.errors import TagNotFound
+from xorack.core.ports import OnInvalid, Publisher
 from xorack.core.request import Request, validate_tag
 from xorack.core.transitions import Limits
 from xorack.ops.run import Run
@@ -35,9 +35,7 @@ class ChangeResult(NamedTuple):
     error: Exception | None = None
 
 
-def unfinished_tags(
-    store: DynamoDBStore, run: Run, on_invalid: Callable[[NotAChainError], None]
-) -> list[str]:
+def unfinished_tags(store: DynamoDBStore, run: Run, on_invalid: OnInvalid) -> list[str]:
     """Return the tags of a run's unfinished chains, by a scan of the whole table, in order.
 
     Calls `on_invalid` for each item of the run that is not a chain.

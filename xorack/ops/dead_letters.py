@@ -25,7 +25,7 @@ from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.core.request import Request
 from xorack.ops.body import decode, value_line
 from xorack.ops.run import Run
-from xorack.ops.text import plural, span
+from xorack.ops.text import listed, plural, span
 
 Kind = Literal["failed", "rejected", "malformed", "expired"]
 KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed", "expired")
@@ -148,8 +148,8 @@ class DeadMessage:
         if field == "body":
             return field, self.body
         content = decode(self.body)
-        requests = content.get("requests") if isinstance(content, dict) else None
-        first = requests[0] if isinstance(requests, list) and requests else None
+        requests = _requests(content)
+        first = requests[0] if requests else None
         if field == "request" and requests:
             return field, first
         for holder in (first, content):
@@ -173,7 +173,7 @@ class DeadMessage:
             ("kind", self.kind),
             ("reason", self.error or self.reason),
             ("value", value_line(*self.offending) if self.offending else ""),
-            *(("" if place else "tag", tag) for place, tag in enumerate(tags)),
+            *listed("tag", tags),
             ("sender", self.sender or ""),
             ("sent", ago(self.sent_at)),
             ("rejected", ago(self.rejected_at)),
@@ -265,13 +265,14 @@ def corrected(lines: Iterable[str]) -> tuple[list[Request], list[str]]:
     return requests, problems
 
 
+def _requests(content: Any) -> list[Any]:
+    requests = content.get("requests") if isinstance(content, dict) else None
+    return requests if isinstance(requests, list) else []
+
+
 def _tags(body: str) -> list[str]:
     """Return the tags of the requests of a body, also of invalid ones."""
-    content = decode(body)
-    requests = content.get("requests") if isinstance(content, dict) else None
-    if not isinstance(requests, list):
-        return []
-    tags = [request.get("tag") for request in requests if isinstance(request, dict)]
+    tags = [one.get("tag") for one in _requests(decode(body)) if isinstance(one, dict)]
     return [tag for tag in tags if isinstance(tag, str)]
 
 

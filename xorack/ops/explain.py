@@ -18,7 +18,7 @@ from xorack.core.explaining import explain
 from xorack.core.hashing import unit_id
 from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus
-from xorack.ops.text import plural
+from xorack.ops.text import listed, plural
 
 ROOT = "the chain's own unit: its first step did not end"
 _MOST_CHAINS = 20_000
@@ -102,8 +102,8 @@ def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         lines = [f"{times:>6,}  {text}" for text, times in found[name].items()][:_SHOWN]
         if name == "outstanding" and found["unnamed"]:
             lines.append(f"{found['unnamed']:>6,}  units without a name: give --among")
-        facts += [("" if n else name.replace("_", " "), line) for n, line in enumerate(lines)]
-    return facts + [("" if place else "tags", tag) for place, tag in enumerate(found["tags"])]
+        facts += listed(name.replace("_", " "), lines)
+    return facts + listed("tags", found["tags"])
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple, get_args
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.errors import ArgumentError, NotAChainError
+from xorack.core.errors import ArgumentError
+from xorack.core.ports import OnInvalid
 from xorack.ops.status import STATUSES, ChainStatus
 
 Order = Literal["deadline", "age", "tag"]
@@ -59,7 +60,7 @@ class Page(NamedTuple):
 def list_chains(
     store: DynamoDBStore,
     chosen: ChainFilter,
-    on_invalid: Callable[[NotAChainError], None],
+    on_invalid: OnInvalid,
     *,
     order: Order | None = None,
     limit: int | None = None,

@@ -6,10 +6,8 @@ other order would need another index, or a scan of the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from xorack.acker.reading import read_valid
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import NotAChainError
@@ -39,19 +37,13 @@ class Snapshot:
     more: bool = False
 
 
-def read_snapshot(
-    store: DynamoDBStore,
-    limit: int = 20,
-    prefix: str = "",
-    *,
-    now: Callable[[], int] = milliseconds,
-) -> Snapshot:
+def read_snapshot(store: DynamoDBStore, limit: int = 20, prefix: str = "") -> Snapshot:
     """Read the unfinished chains with the nearest deadlines, in bounded work.
 
     With a prefix, only chains whose tags begin with it; then the whole index may be searched.
     Chains without a deadline, which only the direct API creates, are not in the index.
     """
-    at = now()
+    at = milliseconds()
     tags, more = store.first_due(limit * _READS_PER_CHAIN, prefix)
     statuses: list[ChainStatus] = []
     invalid: list[NotAChainError] = []
@@ -59,7 +51,7 @@ def read_snapshot(
     while position < len(tags) and len(statuses) < limit:
         page = tags[position : position + limit]
         position += len(page)
-        for chain in read_valid(store.read, page, invalid.append):
+        for chain in store.read(page, invalid.append).values():
             event_pending += chain.event_pending
             if not chain.final:
                 statuses.append(ChainStatus(chain, at))

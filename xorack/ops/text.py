@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
@@ -21,6 +22,11 @@ def span(milliseconds: int) -> str:
 def plural(count: int, noun: str) -> str:
     """Format a number of things, for example ``1 message`` or ``2 messages``."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def listed(name: str, values: Iterable[str]) -> list[tuple[str, str]]:
+    """Return values with their name; further values have none."""
+    return [("" if place else name, value) for place, value in enumerate(values)]
 
 
 def printable(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xorack.acker.reading import read_valid
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain
@@ -76,10 +75,10 @@ class ChainWatcher:
     def _poll_named(self) -> WatchUpdate:
         tags = [tag for tag in self.tags if tag not in self._ended]
         invalid: list[NotAChainError] = []
-        chains = read_valid(self._store.read, tags, invalid.append)
-        found = {chain.tag for chain in chains}.union(str(error.tag) for error in invalid)
+        chains = self._store.read(tags, invalid.append)
+        found = chains.keys() | {str(error.tag) for error in invalid}
         at = milliseconds()
-        statuses = [ChainStatus(chain, at) for chain in chains]
+        statuses = [ChainStatus(chain, at) for chain in chains.values()]
         unfinished = tuple(status for status in statuses if not status.chain.final)
         snapshot = Snapshot(at, unfinished, invalid=tuple(invalid))
         not_found = tuple(tag for tag in tags if tag not in found)
@@ -99,7 +98,8 @@ class ChainWatcher:
         invalid = list(snapshot.invalid)
         gone = self._previous.keys() - {status.chain.tag for status in snapshot.chains}
         # A chain that left the snapshot unfinished has only moved behind nearer deadlines.
-        ended = [c for c in read_valid(self._store.read, sorted(gone), invalid.append) if c.final]
+        left = self._store.read(sorted(gone), invalid.append)
+        ended = [chain for chain in left.values() if chain.final]
         ended.sort(key=lambda chain: (chain.ended_at or 0, chain.tag))
         statuses = [*snapshot.chains, *(ChainStatus(chain, snapshot.at) for chain in ended)]
         # Counts decide about the end: the index lags, and lacks chains without a deadline.

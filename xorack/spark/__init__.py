@@ -31,23 +31,20 @@ if TYPE_CHECKING:
     from xorack.spark.windows import Windows as Windows
     from xorack.spark.windows_ends import kafka_ends as kafka_ends
 
-_HOMES = {
-    "Audit": "xorack.spark.auditing",
-    "Counts": "xorack.compare.report",
-    "Difference": "xorack.spark._diff.difference",
-    "FoundRows": "xorack.spark.rows",
-    "MissingRows": "xorack.spark.missing",
-    "Observed": "xorack.spark.evidence",
-    "Report": "xorack.spark.rows",
-    "TrackedRows": "xorack.spark.rows",
-    "Tracking": "xorack.spark.tracking",
-    "Window": "xorack.core.windows_ledger",
-    "WindowStatus": "xorack.core.windows_ledger",
-    "Windows": "xorack.spark.windows",
-    "diff": "xorack.spark._diff.difference",
-    "kafka_ends": "xorack.spark.windows_ends",
-    "ship": "xorack.spark.shipping",
-}
-
-__all__ = [*_HOMES]  # noqa: PLE0604
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__, _NAMES = lazy_names(
+    __name__,
+    {
+        "compare.report": "Counts",
+        "core.windows_ledger": "Window WindowStatus",
+        "spark._diff.difference": "Difference diff",
+        "spark.auditing": "Audit",
+        "spark.evidence": "Observed",
+        "spark.missing": "MissingRows",
+        "spark.rows": "FoundRows Report TrackedRows",
+        "spark.shipping": "ship",
+        "spark.tracking": "Tracking",
+        "spark.windows": "Windows",
+        "spark.windows_ends": "kafka_ends",
+    },
+)
+__all__ = [*_NAMES]  # noqa: PLE0604

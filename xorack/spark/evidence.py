@@ -222,7 +222,7 @@ class Proof(NamedTuple):
         outputs: The frames that read the output; none if it was observed.
         given: The output as it was given.
         files: The files that they read, with their bytes and times.
-        problem: Why nothing may be sent, unless the output differs: it is what was started.
+        problem: Why nothing may be sent: the output is what was started. A difference goes first.
     """
 
     kind: str

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output, Proof
+    from xorack.spark.missing import MissingRows
     from xorack.spark.record import Line
     from xorack.spark.run import Names
 
 _EXAMPLES = 5
+_STATES = ("whole", "lacking", "differs")
 
 
 class Settled(NamedTuple):
@@ -115,43 +117,68 @@ def _settle_run(
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given)
     found = find(rows, proof, summary.count, source)
+    chains = _by_chain(rows, proof, source, started, found, cache)
+    if chains is None:
+        error = output_differs(rows, proof, summary.count, (given, found))
+        return _nothing_finishes(error, started)
+    whole, lacking, differs = _counted(chains)
+    units = [_gone(rows, line, source)] if lacking.chains and line["keeps_units"] else []
+    problem: OutputDiffersError | None = None
+    if differs.chains:
+        examples = chains.where("state = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
+        texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in examples]
+        number = f", and {differs.chains:,} of {summary.chains:,} chains differ"
+        problem = output_differs(rows, proof, summary.count, (given, found), (texts, number))
+        units += [found._units] if found else []
+    return Settled(
+        started.join(chains.where("state = 'whole'"), "tag", "left_semi"),
+        whole.chains,
+        whole.units,
+        lacking.missing,
+        with_ids(chains.where("state <> 'whole' AND n > 0"), units),
+        lacking.chains + differs.chains,
+        problem,
+    )
+
+
+def _by_chain(
+    rows: Names,
+    proof: Proof,
+    source: DataFrame,
+    started: DataFrame,
+    found: MissingRows | None,
+    cache: _Cache,
+) -> DataFrame | None:
+    """Judge chains; None if the output is not what was read, and does not tell chains apart."""
     if found is not None and found._differing.has_tags:
         held = per_chain(rows, proof.outputs)
         net = found._differing.groups.groupBy("tag").agg(F.sum("lack").alias("net"))
-    else:
-        # Nothing tells the output's chains apart: all of them are as they were read, or none.
-        held = [cache(_fold(rows, source).join(started, "tag", "left_semi"))]
-        if (found and any(found._differing.sums.values())) or proof.totals != summarize(
-            held[0]
-        ).totals:
-            error = output_differs(rows, proof, summary.count, (given, found))
-            return _nothing_finishes(error, started)
-        net = started.sparkSession.createDataFrame([], "tag string, net long")
-    chains = cache(_judged(compare_chains(started, held), net))
-    with folding(rows.tracking.spark):
-        sums = map(F.expr, ("count(1) AS chains", "sum(n) AS n", "sum(lack) AS lack"))
-        counts = {row["state"]: row for row in chains.groupBy("state").agg(*sums).collect()}
-    units: list[DataFrame] = []
-    error_: OutputDiffersError | None = None
-    if differs := counts.get("differs"):
-        examples = chains.where("state = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
-        texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in examples]
-        number = f", and {differs['chains']:,} of {summary.chains:,} chains differ"
-        error_ = output_differs(rows, proof, summary.count, (given, found), (texts, number))
-        units += [found._units] if found else []
-    lacking = counts.get("lacking")
-    if lacking and line["keeps_units"]:
-        units.append(_gone(rows, line, source))
-    whole = counts.get("whole")
-    return Settled(
-        started.join(chains.where("state = 'whole'"), "tag", "left_semi"),
-        whole["chains"] if whole else 0,
-        whole["n"] if whole else 0,
-        lacking["lack"] if lacking else 0,
-        with_ids(chains.where("state <> 'whole' AND n > 0"), units),
-        sum(row["chains"] for state, row in counts.items() if state != "whole"),
-        error_,
-    )
+        return cache(_judged(compare_chains(started, held), net))
+    # All chains of the output are as they were read, or none is known to be.
+    read = cache(_fold(rows, source).join(started, "tag", "left_semi"))
+    if found is not None and any(found._differing.sums.values()):
+        return None
+    if proof.totals != summarize(read).totals:
+        return None
+    net = started.sparkSession.createDataFrame([], "tag string, net long")
+    return cache(_judged(compare_chains(started, [read]), net))
+
+
+class _Count(NamedTuple):
+    """How many chains are in a state, the units that they started, and those that they lack."""
+
+    chains: int = 0
+    units: int = 0
+    missing: int = 0
+
+
+def _counted(chains: DataFrame) -> tuple[_Count, _Count, _Count]:
+    """Count the chains of `_judged` that are whole, that lack units, and that differ."""
+    sums = map(F.expr, ("count(1) AS chains", "sum(n) AS n", "sum(lack) AS lack"))
+    with folding(chains.sparkSession):
+        found = {row[0]: _Count(*row[1:]) for row in chains.groupBy("state").agg(*sums).collect()}
+    whole, lacking, differs = (found.get(state, _Count()) for state in _STATES)
+    return whole, lacking, differs
 
 
 def _nothing_finishes(error: OutputDiffersError, started: DataFrame) -> Settled:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _Text = tuple[str, list[str]]
 _KNOWN: dict[str, _Text] = {}
-"""Of each folder of a text the name of its file, which no other text ever has, and its lines."""
+"""The file name and the lines of each text, by its folder. No two texts ever have one file name."""
 _MOST_KNOWN = 10_000
 """A stream has a folder for each of its batches."""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
@@ -184,7 +184,7 @@ class Texts:
     def _listed(self, system: Any, found: Any) -> list[str] | None:
         """Read the lines of files; None if one is gone, as those that were read may be older."""
         java, lines = _java(self._spark), list[str]()
-        # In one call, instead of some a file. More than paths takes a process a file on a disk.
+        # One call of Java, not several a file. To list more than paths, Hadoop starts processes.
         for path in filter(None, java.wrap(java.paths(found)).mkString("\n").split("\n")):
             folder, _, name = path.rpartition("/")
             known = _KNOWN.get(folder)

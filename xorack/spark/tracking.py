@@ -10,6 +10,7 @@ from xorack.core.errors import ArgumentError
 from xorack.spark.rows import TrackedRows
 from xorack.spark.run import Run, check_text
 from xorack.spark.sending import check_queue
+from xorack.spark.units import encoded
 from xorack.spark.windows import Windows
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -60,7 +61,7 @@ class Tracking(Run):
         chains, units = _names("chain", chain), _names("unit", unit)
         label = "+".join(chains) if label is None else label
         check_text("label", label, r"[^\0]+", "a non-empty string")
-        return TrackedRows(self, name, chains, units, quote_label(label))
+        return TrackedRows(self, name, chains, units, encoded(label))
 
     def windows(
         self,
@@ -88,19 +89,12 @@ class Tracking(Run):
         if gaps not in ("count", "error", "ignore"):
             raise ArgumentError("gaps", gaps, "count, error or ignore")
         chain, (place,) = _names("partition", partition), _names("position", position)
-        return Windows(
-            self, name, chain, (*chain, place), quote_label(name), None, place, time, gaps
-        )
+        return Windows(self, name, chain, (*chain, place), encoded(name), None, place, time, gaps)
 
 
 def _check_name(name: str) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ArgumentError("name", name, "1 to 64 letters, digits, '_' or '-'")
-
-
-def quote_label(label: str) -> str:
-    """Encode what would make tags ambiguous."""
-    return label.replace("%", "%25").replace("/", "%2F")
 
 
 def _names(option: str, value: str | Sequence[str]) -> tuple[str, ...]:

@@ -48,6 +48,20 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
+def encoded(text: str) -> str:
+    """Percent-encode what would make tags ambiguous."""
+    for plain, code in _ENCODED.items():
+        text = text.replace(plain, code)
+    return text
+
+
+def encoded_columns(texts: Sequence[Column]) -> list[Column]:
+    """Percent-encode columns of texts, as `encoded` does."""
+    for plain, code in _ENCODED.items():
+        texts = [F.replace(text, F.lit(plain), F.lit(code)) for text in texts]
+    return [*texts]
+
+
 def comparable(frame: DataFrame) -> dict[str, Column]:
     """Return the columns whose values Python can compare, and the sizes of arrays and maps."""
     shown: dict[str, Column] = {}
@@ -141,8 +155,7 @@ def with_tag(frame: DataFrame, prefix: str, names: Sequence[str], to: str = "tag
     """
     parts = _suitable(frame, names, "chain")
     texts = [text(column) for column, (_, text) in parts]
-    for plain, encoded in _ENCODED.items():
-        texts[:-1] = [F.replace(text, F.lit(plain), F.lit(encoded)) for text in texts[:-1]]
+    texts[:-1] = encoded_columns(texts[:-1])
     whole = frame.withColumn(to, F.concat(F.lit(prefix), F.concat_ws("/", *texts)))
     return whole.withColumn(to, F.expr(_TAG.format(tag=to)))
 

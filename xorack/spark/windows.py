@@ -24,7 +24,7 @@ from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
 from xorack.spark.storage import GLOB, Texts
-from xorack.spark.units import column_named
+from xorack.spark.units import column_named, encoded_columns
 from xorack.spark.windows_ends import key_of, of_all_positions, offsets_of, positions_of
 
 if TYPE_CHECKING:
@@ -172,9 +172,7 @@ class Windows(Rows):
             raise ArgumentError("time", None, "the column of a row's time, in Tracking.windows")
         window, position = self._window(name), self._position(frame)
         texts = [column_named(frame, one)[0].cast("string") for one in self.chain]
-        for plain, encoded in (("%", "%25"), ("/", "%2F")):  # as `key_of`
-            texts = [F.replace(text, F.lit(plain), F.lit(encoded)) for text in texts]
-        key = F.concat_ws("/", *texts)
+        key = F.concat_ws("/", *encoded_columns(texts))  # as `key_of`
 
         def edge(ends: Mapping[str, int]) -> Column:
             pairs = [F.lit(one) for k, n in ends.items() for one in (k, str(n).zfill(_DIGITS))]

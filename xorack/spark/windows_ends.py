@@ -14,7 +14,7 @@ from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import MASK, P1, P2, P3, P4, P5, unit_id
 from xorack.core.windows_ledger import Range, moment
 from xorack.spark.folding import Totals
-from xorack.spark.units import field_named
+from xorack.spark.units import encoded, field_named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ _AT_ONCE = 1 << 14
 
 def key_of(values: Sequence[object]) -> str:
     """Return a partition as text: the values of its columns."""
-    return "/".join(str(one).replace("%", "%25").replace("/", "%2F") for one in values)
+    return "/".join(encoded(str(one)) for one in values)
 
 
 def positions_of(given: Any, columns: Sequence[str], option: str) -> dict[str, int]:
@@ -94,7 +94,7 @@ def of_all_positions(
         count: How many rows were written.
 
     Returns:
-        None, and no ranges, if these are not as many as the positions, or that is not known.
+        None, and no ranges, unless rows and positions are known to be equally many.
     """
     since, until = bounds
     # Where nothing tells the begin it is guessed to be 0: the units tell whether that is right.
