@@ -90,12 +90,14 @@ class Found:
         extra: Rows of the right side.
         changed: The key; ``?columns``; ``?left`` and ``?right``: the compared values.
         duplicates: The key; ``?left_count`` and ``?right_count``.
+        repair: All rows of the left side whose keys differ.
     """
 
     missing: list[Values] = field(default_factory=list)
     extra: list[Values] = field(default_factory=list)
     changed: list[Values] = field(default_factory=list)
     duplicates: list[Values] = field(default_factory=list)
+    repair: list[Values] = field(default_factory=list)
 
 
 @dataclass
@@ -172,4 +174,9 @@ def complaints(
         [(columns.key_of(d), d["?left_count"], d["?right_count"]) for d in found.duplicates],
         [(d.key, *d.counts) for d in of_keys if max(d.counts) > 1],
     )
+    differ = [d.key for d in of_keys]
+    rows = [
+        columns.compared(row) for row in left if columns.key_of(columns.compared(row)) in differ
+    ]
+    compare("repair", [*map(columns.compared, found.repair)], rows)
     return faults

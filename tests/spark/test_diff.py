@@ -153,7 +153,7 @@ def test_equal_duplicates_among_many_keys_that_differ(spark, monkeypatch):
     for module, name, value in (
         (digests, "_BUCKETS", 64),
         (pairing, "_FEW", 0),
-        (pairing, "_BROADCAST_KEYS", 0),
+        (pairing, "_BROADCAST_HASHES", 0),
     ):
         monkeypatch.setattr(module, name, value)
     many = spark.range(1000, 1300)
@@ -322,6 +322,7 @@ def test_no_frame(frame):
 
 def test_frames_that_change(frame, monkeypatch):
     rows = frame([(i, "a", 0.0) for i in range(9)])
+    monkeypatch.setattr(pairing, "_HALF", 1)
     monkeypatch.setattr(pairing, "_FEW", 1)
     monkeypatch.setattr(pairing, "in_buckets", lambda *_: f"id < {5 + 2 * _[1]}")
     with pytest.raises(StateError, match="gave other rows when they were read again"):
@@ -336,8 +337,12 @@ def test_frames_that_change(frame, monkeypatch):
         ({"_FEW": 0}, True),
         ({"_FEW": 1}, True),
         ({"_FEW": 0}, False),
-        ({"_FEW": 0, "_BROADCAST_KEYS": 0}, True),
-        ({"_FEW": 0, "_BROADCAST_KEYS": 0}, False),
+        ({"_FEW": 0, "_BROADCAST_HASHES": 0}, True),
+        ({"_FEW": 0, "_BROADCAST_HASHES": 0}, False),
+        ({"_FEW": 0, "_SHARING": 0}, True),
+        ({"_FEW": 0, "_SHARING": 0}, False),
+        ({"_FEW": 0, "_SHARING": 0, "_BROADCAST_HASHES": 0}, False),
+        ({"_FEW": 0, "_HALF": 1}, False),
     ],
 )
 def test_every_path_finds_the_same(spark, monkeypatch, paths, unique):

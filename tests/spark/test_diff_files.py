@@ -76,7 +76,7 @@ def prove(folder, schema, cases, tolerance=None):
         name: by_case(
             f"{folder}/found/{name}/*.parquet", len(key) * (name in ("changed", "duplicates"))
         )
-        for name in ("missing", "extra", "changed", "duplicates")
+        for name in ("missing", "extra", "changed", "duplicates", "repair")
     }
     decimals = [column.name for column in schema.key if "decimal" in column.kind.types[0]]
     for row in (row for rows in frames["duplicates"].values() for row in rows):

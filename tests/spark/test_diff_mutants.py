@@ -55,7 +55,20 @@ def changed(function, name, column):
 def cancelling(rows):
     """Number rows; equal ones cancel each other out, on one side as well."""
     same = F.count(F.lit(1)).over(Window.partitionBy("hash", "k", "v")) > 1
-    return rows.withColumn("same", same).withColumn("n", number("same", "side"))
+    return rows.withColumn("same", same).where("NOT same").withColumn("n", number("side"))
+
+
+def numbered_first(rows):
+    """Number rows before equal ones cancel each other out."""
+    return numbered(rows.withColumn("first", number("side"))).withColumn("n", F.col("first"))
+
+
+def of_one_side(comparison, frames, rows):
+    """Find the rows that one side alone has, however many copies."""
+    found = differing_rows(comparison, frames, rows)
+    hashes = [frame.selectExpr(f"{digests.row_hash(comparison, side)} AS of")
+              for side, frame in enumerate(frames)]  # fmt: skip
+    return found.join(hashes[0].intersect(hashes[1]), "of", "left_anti")
 
 
 def null_is_hashed_as_nothing(value, form):
@@ -63,6 +76,8 @@ def null_is_hashed_as_nothing(value, form):
 
 
 in_buckets, paired, count = pairing.in_buckets, pairing._paired, pairing._count
+differing_rows, numbered, rows_of_keys = (
+    pairing.differing_rows, pairing._numbered, pairing.rows_of_keys)  # fmt: skip
 duplicates = Difference.duplicates
 MUTANTS = {
     "XOR instead of sums": (digests, "F", expressions(r"^sum\((?!IF)", "bit_xor(")),
@@ -98,12 +113,18 @@ MUTANTS = {
     ),
     "all keys are taken for unique": (
         *(pairing, "_paired"),
-        lambda *given, unique: paired(*given, unique=True),
+        lambda *given, unique, **more: paired(*given, unique=True, **more),
     ),
     "rows of one side cancel out": (pairing, "_numbered", cancelling),
-    "rows that differ are numbered with equal ones": (
-        *(pairing, "_numbered"),
-        changed(pairing._numbered, "n", lambda: number("side")),
+    "rows that differ are numbered with equal ones": (pairing, "_numbered", numbered_first),
+    "copies of a row do not count": (pairing, "differing_rows", of_one_side),
+    "only rows that differ count as those of a key": (
+        *(pairing, "rows_of_keys"),
+        changed(rows_of_keys, "rights", lambda: F.lit(1)),
+    ),
+    "a repair lacks equal rows": (
+        *(Difference, "repair"),
+        property(lambda self: self._pairs.where("l IS NOT NULL").select("l.*")),
     ),
     "rows of one key are one pair": (
         *(pairing, "_numbered"),
@@ -125,6 +146,7 @@ MUTANTS = {
 
 
 def prove_all(spark, monkeypatch):
+    monkeypatch.setattr(pairing, "_HALF", 1)
     prove_swaps(spark, monkeypatch)
     prove(spark, MIXED, Cases(MIXED, seed=0, cases=200))
     prove(spark, NULLS, Cases(NULLS, seed=0, cases=50))

@@ -77,6 +77,7 @@ def prove(spark, schema: Schema, cases: Cases, tolerance=None):
             "extra": by_case(found.extra),
             "changed": unmistakable(found.changed, schema),
             "duplicates": unmistakable(found.duplicates, schema),
+            "repair": by_case(found.repair),
         }
         of_all = found.all_rows
         letters = of_all.groupBy(of_all.columns[len(key)]).count().collect()
