@@ -73,10 +73,11 @@ class _Row:
 
     def measured(self) -> aws_cloudwatch.IMetric:
         # An alarm on a plain metric with a label would be one on an expression.
-        label = (
-            {"label": self.name} if isinstance(self.metric, aws_cloudwatch.MathExpression) else {}
+        is_expression = isinstance(self.metric, aws_cloudwatch.MathExpression)
+        return self.metric.with_(
+            label=self.name if is_expression else None,
+            period=Duration.minutes(self.period_minutes),
         )
-        return self.metric.with_(period=Duration.minutes(self.period_minutes), **label)
 
 
 def queue_age_threshold_seconds(resources: Resources) -> int:
