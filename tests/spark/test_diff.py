@@ -322,7 +322,6 @@ def test_no_frame(frame):
 
 def test_frames_that_change(frame, monkeypatch):
     rows = frame([(i, "a", 0.0) for i in range(9)])
-    monkeypatch.setattr(pairing, "_HALF", 1)
     monkeypatch.setattr(pairing, "_FEW", 1)
     monkeypatch.setattr(pairing, "in_buckets", lambda *_: f"id < {5 + 2 * _[1]}")
     with pytest.raises(StateError, match="gave other rows when they were read again"):
@@ -342,7 +341,6 @@ def test_frames_that_change(frame, monkeypatch):
         ({"_FEW": 0, "_SHARING": 0}, True),
         ({"_FEW": 0, "_SHARING": 0}, False),
         ({"_FEW": 0, "_SHARING": 0, "_BROADCAST_HASHES": 0}, False),
-        ({"_FEW": 0, "_HALF": 1}, False),
     ],
 )
 def test_every_path_finds_the_same(spark, monkeypatch, paths, unique):

@@ -146,7 +146,6 @@ MUTANTS = {
 
 
 def prove_all(spark, monkeypatch):
-    monkeypatch.setattr(pairing, "_HALF", 1)
     prove_swaps(spark, monkeypatch)
     prove(spark, MIXED, Cases(MIXED, seed=0, cases=200))
     prove(spark, NULLS, Cases(NULLS, seed=0, cases=50))

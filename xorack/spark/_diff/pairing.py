@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import reduce
@@ -34,8 +35,6 @@ __all__ = ["key_struct", "pair_rows"]
 
 _FEW = 0.01
 """The share of rows in buckets that differ, up to which they are paired at once, equal ones too."""
-_HALF = 0.5
-"""The share of rows in buckets that differ, up to which only these are read again."""
 _MOST = 0.2
 """The share of keys that differ, of the rows of both sides, above which these are not searched."""
 _SHARING = 1.2
@@ -59,10 +58,10 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Coun
         counts = Counts(digests.left, digests.right, digests.left, 0, 0, 0, 0, 0)
         return _no_pairs(comparison), counts, {}
     number, total = digests.differing, digests.left + digests.right
-    frames = [*comparison.frames]
-    if number <= _HALF * total:  # else it costs more to find the buckets than it saves
-        for side, frame in enumerate(frames):
-            frames[side] = frame.where(in_buckets(comparison, side, digests.buckets))
+    frames = [
+        frame.where(in_buckets(comparison, side, digests.buckets))
+        for side, frame in enumerate(comparison.frames)
+    ]
     are_few, are_shared = number <= _FEW * total, digests.sharing > _SHARING
     unique, keys = not are_shared and digests.keys > _MOST * total, None
     with ExitStack() as stack:
@@ -215,14 +214,20 @@ def _numbered(rows: DataFrame) -> DataFrame:
 
 
 def _count(comparison: Comparison, pairs: DataFrame, digests: Digests) -> tuple[Counts, Names]:
-    kinds = [F.count_if(F.col("kind") == kind) for kind in ("missing", "extra", "changed")]
+    """Count pairs in one reading; a sum for each of many columns would be planned for minutes."""
     # Each key that differs has one pair with the number 1.
-    duplicates = [F.count_if((F.col(name) > 1) & (F.col("n") == 1)) for name in _COUNTS]
-    (found,) = pairs.agg(*kinds, *duplicates).collect()
-    missing, _, changed, *_ = found
-    columns = {}
-    if changed:  # as many sums as there are columns would be planned for minutes
-        places = pairs.selectExpr("explode(columns) AS place").groupBy("place").count().collect()
-        columns = {comparison.values[row.place].name: row["count"] for row in sorted(places)}
-    equal = digests.left - missing - changed
-    return Counts(digests.left, digests.right, equal, *found), by_rows(columns)
+    several = (f"{name} > 1 AND n = 1 AS {side}" for name, side in _COUNTS.items())
+    exploded = pairs.selectExpr("kind", *several, "posexplode_outer(columns) AS (at, place)")
+    marked = exploded.withColumn("is_row", F.expr("coalesce(at = 0, true)"))
+    numbers = marked.groupBy("kind", *_COUNTS.values(), "place", "is_row").count()
+    found, columns = Counter[str](), Counter[str]()
+    for row in numbers.collect():
+        if row.place is not None:
+            columns[comparison.values[row.place].name] += row["count"]
+        if row.is_row:
+            found[row.kind] += row["count"]
+            found["l"] += row.l * row["count"]
+            found["r"] += row.r * row["count"]
+    equal = digests.left - found["missing"] - found["changed"]
+    kinds = (found[of] for of in ("missing", "extra", "changed", "l", "r"))
+    return Counts(digests.left, digests.right, equal, *kinds), by_rows(columns)
