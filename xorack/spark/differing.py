@@ -27,7 +27,7 @@ _WHY = 200
 """Characters of the reason that a note has: a note has 1,024 bytes."""
 
 
-def find(rows: Names, proof: Proof, started: int, source: DataFrame) -> MissingRows | None:
+def find_missing(rows: Names, proof: Proof, started: int, source: DataFrame) -> MissingRows | None:
     """Compare an output with what the job read; None if the output cannot be read.
 
     Raises:
