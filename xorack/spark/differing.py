@@ -56,7 +56,7 @@ def output_differs(
         rows: The rows that finish.
         proof: The evidence of the output.
         started: How many units were started.
-        source: What the job read, as it was given, and what `find` found.
+        source: What the job read, as it was given, and what `find_missing` found.
         chains: Some of the chains that differ, and how many differ.
     """
     first = rows.name, started, proof.totals.count, *chains
