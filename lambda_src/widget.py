@@ -80,7 +80,7 @@ def _render_dead_letters(invocation: Invocation, limit: int, theme: Theme) -> st
         letters = Redrive(queue_url, "", invocation.client("sqs"), retention_ms)
         return render_survey(letters.survey(limit=100, keep=limit, hide=False), theme)
     except (UnavailableError, BotoCoreError, ClientError) as trouble:
-        _LOG.error("dead-lettered messages not read: %s", trouble)
+        _LOG.error("dead-lettered messages not read", extra={"why": str(trouble)})
         return render_error(str(trouble), theme, "dead-lettered messages")
 
 

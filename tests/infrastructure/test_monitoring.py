@@ -90,6 +90,16 @@ def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template, min
     assert set(alarms(minimal)) == minimum
 
 
+def test_what_an_alarm_tells_to_look_for_exists(template):
+    lines = (ROOT / "docs" / "logs.md").read_text()
+    handbook = (ROOT / "docs" / "operations.md").read_text()
+    for alarm in alarms(template).values():
+        for name in re.findall("`(.+?)`", alarm["AlarmDescription"]):
+            is_setting = name in Settings.__dataclass_fields__
+            is_command = name.startswith("xorack ")  # test_docs.py tries those of the handbook
+            assert is_setting or is_command or name in lines or f"`{name}`" in handbook, name
+
+
 def test_the_handbook_has_the_values_of_each_alarm(template):
     handbook = (ROOT / "docs" / "operations.md").read_text()
     row = r"^\| \[`(\w+)`\]\(#\w+\) \| (\w+)(?:, single)? \| .+ \| (\d+)(?: of (\d+))? .+ \|$"

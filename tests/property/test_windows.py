@@ -270,7 +270,7 @@ MUTANTS: Mapping[str, tuple] = {
     "proofs read before the window is kept": (
         "open_window", lambda real, *given: looks_early(real, "windows", *given)),
     "one slot": (
-        "Proof", lambda real, stream, batch, _, *given: real(stream, batch, 0, *given)),
+        "StreamProof", lambda real, stream, batch, _, *given: real(stream, batch, 0, *given)),
     "one stream alone": (
         "proved_of", lambda real, proofs: real([*proofs][-1:])),
     "rows after a batch that nobody proved follow on the last ones": (

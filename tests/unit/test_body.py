@@ -5,7 +5,7 @@ import json
 import pytest
 
 from xorack.core.message import parse
-from xorack.ops.body import body_lines, decode, value_line
+from xorack.ops.body import body_lines, read_json, value_line
 
 
 def test_json_is_indented_and_its_stamps_are_cut():
@@ -49,4 +49,4 @@ def test_a_value_is_one_line():
     assert value_line("tag", {"a": ["\u202e\n"]}) == 'tag: {"a": ["\\u202e\\n"]}'
     assert value_line("stamp", "A" * 99) == f'stamp: "{"A" * 24}… (99 characters)"'
     assert len(value_line("detail", ["x"] * 1000)) < 250
-    assert value_line("started", decode("[" + "9" * 5000 + "]")[0]).startswith('started: "999')
+    assert value_line("started", read_json("[" + "9" * 5000 + "]")[0]).startswith('started: "999')

@@ -1,5 +1,6 @@
 """The documentation: its index, links, commands and transitions are true."""
 
+import ast
 import re
 import shlex
 
@@ -50,6 +51,26 @@ def test_the_index_has_every_page_once():
     # The navigation of mkdocs.yml has these too, or the site does not build.
     others = ("docs/index.md", "docs/adr/", "docs/api/")
     assert sorted(inside) == [page for page in DOCS if not page.startswith(others)]
+
+
+def test_the_page_of_logs_has_each_line_of_the_functions():
+    folders = ("xorack/acker", "xorack/aws", "lambda_src")
+    paths = [path for folder in folders for path in (ROOT / folder).glob("*.py")]
+    sources = [path.read_text(encoding="utf-8") for path in paths]
+    calls = [
+        node
+        for source in sources
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and re.match(r"log_|_?(LOG|logger)\.", ast.unparse(node.func))
+    ]
+    given = [one.value for call in calls for one in call.args if isinstance(one, ast.Constant)]
+    lines = re.findall(r"^\| (`.+`) \| [A-Z]+ \|", text_of("docs/logs.md"), re.MULTILINE)
+    told = set(re.findall("`(.+?)`", "".join(lines)))
+    assert set(given) <= told
+    channels = ("step_functions: ", "lambda: ")
+    for line in told:
+        text = next((line.removeprefix(c) for c in channels if line.startswith(c)), line)
+        assert any(text in source for source in sources), line
 
 
 def test_the_readme_is_short_and_begins_with_the_demo_and_the_tests():

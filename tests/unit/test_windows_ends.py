@@ -9,7 +9,7 @@ import pytest
 
 from xorack import unit_id
 from xorack.core import windows
-from xorack.core.windows_ledger import Proof, Range, find_window, open_window
+from xorack.core.windows_ledger import Range, StreamProof, find_window, open_window
 from xorack.errors import ArgumentError, StateError
 from xorack.spark import kafka_ends, windows_ends
 from xorack.spark.folding import Totals
@@ -110,7 +110,7 @@ class Store:
 
     def __init__(self, **ranges):
         self.opened = []
-        self.kept = [Proof("s", 0, 0, {}, {k: [Range(0, n, n)] for k, n in ranges.items()})]
+        self.kept = [StreamProof("s", 0, 0, {}, {k: [Range(0, n, n)] for k, n in ranges.items()})]
 
     def windows(self):
         return self.opened

@@ -220,7 +220,7 @@ def _rows(resources: Resources, functions: _Functions) -> list[_Row]:
             period_minutes=5,
             out_of=(datapoints, datapoints + 2),
             problem="The consumer received messages and finished less than half of them.",
-            first="read the consumer's log for `BatchError` and `chain not written`.",
+            first="read the consumer's log for `BatchError` and `chains not written`.",
         ),
         _Row(
             name="QueueBehind",
@@ -279,7 +279,7 @@ def _rows(resources: Resources, functions: _Functions) -> list[_Row]:
             metric=resources.metric(Metric.SWEEP_PROBLEMS, statistic="Maximum"),
             out_of=(10, 12),
             problem="The sweeper could not end some chains for ten minutes.",
-            first="read `chain not ended` and `chain not read` in the sweeper's log.",
+            first="read `chains not ended` and `chains not read` in the sweeper's log.",
         ),
         _Row(
             name="SweeperNearTimeout",

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import click
 
 from xorack.cli import screen
-from xorack.cli.error_messages import EXPECTED, explain
+from xorack.cli.error_messages import EXPECTED, error_text
 from xorack.cli.options import (
     Chains,
     Duration,
@@ -24,7 +24,7 @@ from xorack.ops.changes import ChangeResult, change_chains, unfinished_tags
 from xorack.ops.run import Run
 from xorack.ops.text import plural, printable
 
-Op = Literal["fail", "extend"]
+Change = Literal["fail", "extend"]
 _with_chains = with_chains("All unfinished chains whose tags begin with RUN/, instead of TAGs.")
 
 
@@ -70,7 +70,7 @@ def extend(timeout_seconds: float, **options: Any) -> int:
 
 
 def _change(
-    op: Op, fields: dict[str, Any], *, chains: Chains, target: Target, yes: bool, as_json: bool
+    op: Change, fields: dict[str, Any], *, chains: Chains, target: Target, yes: bool, as_json: bool
 ) -> int:
     """Change the chains, and print a line for each; of a run, the numbers and the problems."""
     tags, run = chains
@@ -101,7 +101,7 @@ def _change(
 
 
 def _print_result(
-    op: Op, result: ChangeResult, problem: str | None, run: Run | None, *, as_json: bool
+    op: Change, result: ChangeResult, problem: str | None, run: Run | None, *, as_json: bool
 ) -> None:
     if as_json:
         screen.print_json(_json(result, problem))
@@ -119,7 +119,7 @@ def _problem(result: ChangeResult, run: Run | None) -> str | None:
     if result.error is not None:
         if not isinstance(result.error, EXPECTED):
             raise result.error
-        return explain(result.error)
+        return error_text(result.error)
     if result.status is None or result.changed or (run and result.status.chain.final):
         return None
     return f"{result.tag} is {result.status.chain.status} already: nothing changed"
@@ -131,7 +131,7 @@ def _json(result: ChangeResult, problem: str | None) -> dict[str, Any]:
     return {**result.status.to_json(), "changed": result.changed}
 
 
-def _line(op: Op, result: ChangeResult) -> str:
+def _line(op: Change, result: ChangeResult) -> str:
     status = result.status
     assert status is not None
     tag, chain = printable(result.tag), status.chain

@@ -12,8 +12,7 @@ import click
 from xorack import __version__
 from xorack.cli import changes, dead_letters, listing, screen, show
 from xorack.cli.diff import diff
-from xorack.cli.error_messages import EXPECTED
-from xorack.cli.error_messages import explain as error_text
+from xorack.cli.error_messages import EXPECTED, error_text
 from xorack.cli.failure import failure_status
 from xorack.cli.local import local, local_environ, local_option
 from xorack.cli.wait import wait

@@ -9,7 +9,7 @@ from xorack.aws.client import error_code
 from xorack.core.errors import UnavailableError, XorAckError
 
 EXPECTED = (XorAckError, aws.ClientError, aws.BotoCoreError, ResponseParserError)
-"""The errors that `explain` describes; any other is a defect."""
+"""The errors that `error_text` describes; any other is a defect."""
 
 _ADVICE: dict[type[Exception], str] = {
     aws.NoCredentialsError: "no AWS credentials: log in (aws sso login), or set AWS_PROFILE",
@@ -18,10 +18,10 @@ _ADVICE: dict[type[Exception], str] = {
 }
 
 
-def explain(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Describe one of the `EXPECTED` errors in one line, without a full stop."""
     if isinstance(error, UnavailableError):
-        return explain(error.cause)
+        return error_text(error.cause)
     text = next((text for kind, text in _ADVICE.items() if isinstance(error, kind)), str(error))
     if isinstance(error, aws.ClientError):
         details = error.response.get("Error", {})

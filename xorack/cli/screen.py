@@ -19,7 +19,7 @@ from xorack.core.event import rfc3339
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import listed, printable, span
 
-COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
+STATUS_COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
 """The colours of a chain's statuses."""
 _GAP = 2
 """Blanks between columns, as rich has them."""
@@ -95,7 +95,9 @@ def print_status(
     out = console()
     for name, value in _properties(status, names, letters):
         line = Text(f"{name:<12} ")
-        line.append(printable(value), style=COLOURS.get(value, "") if name == "status" else "")
+        line.append(
+            printable(value), style=STATUS_COLOURS.get(value, "") if name == "status" else ""
+        )
         if name == "progress" and status.percent is not None and out.is_terminal:
             full = int(status.percent / 100 * 24)
             line.append("  " + "━" * full, style="green" if status.percent == 100 else "cyan")
@@ -166,5 +168,5 @@ def print_rows(rows: Sequence[Mapping[str, str]], *, right: set[str], fold: set[
         justify: Literal["left", "right"] = "right" if head in right else "left"
         table.add_column(head, justify=justify, no_wrap=head not in fold, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row.values()))
+        table.add_row(*(Text(cell, style=STATUS_COLOURS.get(cell, "")) for cell in row.values()))
     out.print(table, soft_wrap=False)

@@ -10,7 +10,7 @@ import click
 
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.cli import screen
-from xorack.cli.error_messages import explain
+from xorack.cli.error_messages import error_text
 from xorack.cli.options import (
     Chains,
     Duration,
@@ -167,7 +167,7 @@ def poll_to_end(
         except UnavailableError as unavailable:
             if update is None or last:
                 raise
-            error = explain(unavailable)
+            error = error_text(unavailable)
         show(update, error)
         if update.done or last:
             return update

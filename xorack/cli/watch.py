@@ -191,7 +191,7 @@ def _table(chains: list[ChainStatus], not_found: tuple[str, ...], width: int) ->
 
 def _row(status: ChainStatus) -> dict[str, RenderableType]:
     cells = screen.cells(status)
-    colour = screen.COLOURS[status.chain.status]
+    colour = screen.STATUS_COLOURS[status.chain.status]
     row: dict[str, RenderableType] = {head: Text(cell) for head, cell in cells.items()}
     row["STATUS"] = Text(cells["STATUS"], style=colour)
     row[""] = ""

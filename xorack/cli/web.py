@@ -11,7 +11,7 @@ from typing import NamedTuple, TextIO
 import click
 
 from xorack.cli import screen
-from xorack.cli.error_messages import explain
+from xorack.cli.error_messages import error_text
 from xorack.cli.options import (
     Target,
     among_option,
@@ -82,7 +82,7 @@ def web(page: _Page, target: Target) -> None:
         letters,
         candidates=candidates_in(lines_of(page.among)),
         publisher=target.open_bus(store),
-        explain=explain,
+        explain=error_text,
     )
     try:
         server = WebServer(site, page.port)

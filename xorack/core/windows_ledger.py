@@ -48,8 +48,8 @@ from typing import Any, NamedTuple, Protocol
 
 from xorack.core.errors import ArgumentError, StateError
 
-__all__ = ["UNKNOWN", "Proof", "Range", "Window", "WindowStatus", "find_window", "open_window"]
-__all__ += ["moment", "overlaps", "prove", "proved_of"]
+__all__ = ["UNKNOWN", "Range", "StreamProof", "Window", "WindowStatus"]
+__all__ += ["find_window", "moment", "open_window", "overlaps", "prove", "proved_of"]
 
 _SEPARATE = 8
 """Ranges with gaps that a partition keeps apart, to tell which windows have them."""
@@ -87,7 +87,7 @@ class Window(NamedTuple):
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-class Proof(NamedTuple):
+class StreamProof(NamedTuple):
     """What a stream proved up to a batch. One of two slots keeps it.
 
     The next batch begins ``at`` these positions of partitions.
@@ -100,7 +100,7 @@ class Proof(NamedTuple):
     ranges: Proved
 
     @classmethod
-    def of(cls, raw: dict[str, Any]) -> Proof:
+    def of(cls, raw: dict[str, Any]) -> StreamProof:
         """Read it from JSON."""
         ranges = {key: [Range(*one) for one in some] for key, some in raw["ranges"].items()}
         return cls(**{**raw, "ranges": ranges})
@@ -109,8 +109,8 @@ class Proof(NamedTuple):
 class _Store(Protocol):
     def windows(self) -> list[Window]: ...
     def keep_window(self, window: Window) -> None: ...
-    def proofs(self) -> list[Proof]: ...
-    def keep_proof(self, proof: Proof) -> None: ...
+    def proofs(self) -> list[StreamProof]: ...
+    def keep_proof(self, proof: StreamProof) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -193,13 +193,13 @@ def _united(some: Iterable[Mapping[str, Iterable[Range]]]) -> Proved:
     return {key: _joined(key, ranges) for key, ranges in found.items()}
 
 
-def proved_of(proofs: Iterable[Proof]) -> Proved:
+def proved_of(proofs: Iterable[StreamProof]) -> Proved:
     """Return what all streams proved, by partition."""
     newest = {one.stream: one.ranges for one in sorted(proofs, key=attrgetter("batch"))}
     return _united(newest.values())
 
 
-def _proved(store: _Store, before: Iterable[Proof] | None = None) -> Proved:
+def _proved(store: _Store, before: Iterable[StreamProof] | None = None) -> Proved:
     """Return what is proved. One reading may miss a stream that keeps two proofs then.
 
     So there are two, unless only one stream was there before, too: the one that asks.
@@ -235,7 +235,7 @@ def prove(
         StateError: The batch contradicts what was proved before. Nothing was kept.
     """
     stream, number = batch
-    proofs, none = store.proofs(), Proof(stream, -1, 1, {}, {})
+    proofs, none = store.proofs(), StreamProof(stream, -1, 1, {}, {})
     mine = [none, *sorted((one for one in proofs if one.stream == stream), key=attrgetter("batch"))]
     last = mine[-1]
     before = mine[-2] if last.batch == number else last
@@ -250,7 +250,7 @@ def prove(
             )
     ranges = _united([before.ranges, {key: [one] for key, one in own.items()}])
     at = {**at, **{key: one.end for key, one in own.items()}}
-    proof = Proof(stream, number, 1 - before.slot, at, ranges)
+    proof = StreamProof(stream, number, 1 - before.slot, at, ranges)
     if last.batch >= number and last != proof:
         raise StateError(
             f"stream {stream!r} has proved batch {last.batch}, and this is batch {number} with "

@@ -22,7 +22,7 @@ from typing import Any
 from xorack.core.errors import LocalError, NotRunningError
 from xorack.local import assembly, environment
 from xorack.local.deploy import Stack, deploy, iso_time
-from xorack.local.embedded import LOG, EmbeddedAWS
+from xorack.local.embedded import LOG_NAME, EmbeddedAWS
 from xorack.local.isolation import isolated
 
 _STOP_SECONDS = 10.0
@@ -52,7 +52,7 @@ class Background:
     @property
     def log(self) -> Path:
         """The log of the embedded AWS and of the functions."""
-        return _home() / LOG
+        return _home() / LOG_NAME
 
     @property
     def stack(self) -> Stack:
@@ -131,7 +131,7 @@ def find() -> Background:
     if (home / "state.json").exists():
         raise NotRunningError(
             f"xorack local has ended unexpectedly: xorack local start starts it again, empty "
-            f"(log: {home / LOG})"
+            f"(log: {home / LOG_NAME})"
         )
     raise NotRunningError("xorack local is not running: xorack local start starts it")
 

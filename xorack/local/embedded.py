@@ -23,7 +23,7 @@ from xorack.local.isolation import ACCOUNT, REGION, isolated
 Client: TypeAlias = Any  # boto3 makes its clients at run time and has no types for them
 
 HOST = "127.0.0.1"
-LOG = "ministack.log"
+LOG_NAME = "ministack.log"
 """Name of the log in the folder of its files."""
 _READY_SECONDS = 60.0
 _POLL_SECONDS = 0.1
@@ -170,7 +170,7 @@ class EmbeddedAWS(ClientCache):
             "DOCKER_HOST": f"unix://{directory}/no-docker",
         }
         script = Path(__file__).with_name("ministack_process.py")
-        with (directory / LOG).open("wb") as log:
+        with (directory / LOG_NAME).open("wb") as log:
             self._process = subprocess.Popen(
                 [str(python), "-I", str(script), str(directory)],
                 cwd=directory,
@@ -190,7 +190,7 @@ class EmbeddedAWS(ClientCache):
                 return
             time.sleep(_POLL_SECONDS)
         status = self._process.returncode
-        lines = (self._directory / LOG).read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        lines = (self._directory / LOG_NAME).read_text(errors="replace").splitlines()[-_TAIL_LINES:]
         problem = (
             f"was not ready within {_READY_SECONDS:g} s"
             if status is None

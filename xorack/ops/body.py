@@ -19,7 +19,7 @@ _MAX_DIGITS = 4000
 """Python rejects integers of more than 4,300 digits: longer ones become text."""
 
 
-def decode(text: str) -> Any:
+def read_json(text: str) -> Any:
     """Decode JSON as far as possible; None if it is invalid or nested too deep."""
     try:
         return json.loads(text, parse_int=_integer)
@@ -32,7 +32,7 @@ def body_lines(text: str, most: int = _LINES) -> list[str]:
 
     Stamps, tokens and long texts are shortened. The last of `most` lines says how much is left out.
     """
-    content = decode(text)
+    content = read_json(text)
     if not isinstance(content, dict):
         text = without_tokens(text)
         left = len(text) - _TEXT

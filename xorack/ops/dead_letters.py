@@ -23,7 +23,7 @@ from typing import Any, Literal
 from xorack.core.event import rfc3339
 from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.core.request import Request
-from xorack.ops.body import decode, value_line
+from xorack.ops.body import read_json, value_line
 from xorack.ops.run import Run
 from xorack.ops.text import listed, plural, span
 
@@ -147,7 +147,7 @@ class DeadMessage:
         field = "stamp" if error.startswith(_LENGTHS) else match[1] if match else ""
         if field == "body":
             return field, self.body
-        content = decode(self.body)
+        content = read_json(self.body)
         requests = _requests(content)
         first = requests[0] if requests else None
         if field == "request" and requests:
@@ -257,7 +257,7 @@ def corrected(lines: Iterable[str]) -> tuple[list[Request], list[str]]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        content = decode(line)
+        content = read_json(line)
         body = content.get("body", line) if isinstance(content, dict) else line
         valid, invalid = parse(body if isinstance(body, str) else json.dumps(body))
         requests += valid
@@ -272,7 +272,7 @@ def _requests(content: Any) -> list[Any]:
 
 def _tags(body: str) -> list[str]:
     """Return the tags of the requests of a body, also of invalid ones."""
-    tags = [one.get("tag") for one in _requests(decode(body)) if isinstance(one, dict)]
+    tags = [one.get("tag") for one in _requests(read_json(body)) if isinstance(one, dict)]
     return [tag for tag in tags if isinstance(tag, str)]
 
 

@@ -11,7 +11,7 @@ from xorack.core.chain import TIMED_OUT
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural
 
-State = Literal["whole", "open", "late", "missing", "failed"]
+WindowState = Literal["whole", "open", "late", "missing", "failed"]
 _NAMED = 3
 
 
@@ -35,7 +35,7 @@ class StageWindow:
         )
 
     @property
-    def state(self) -> State:
+    def state(self) -> WindowState:
         """Whether it is whole; else whether rows are missing, or its deadline has passed."""
         chain = self.status.chain
         if chain.status == "acked":

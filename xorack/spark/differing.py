@@ -27,7 +27,7 @@ _WHY = 200
 """Characters of the reason that a note has: a note has 1,024 bytes."""
 
 
-def find(rows: Names, proof: Proof, started: int, source: DataFrame) -> MissingRows | None:
+def find_missing(rows: Names, proof: Proof, started: int, source: DataFrame) -> MissingRows | None:
     """Compare an output with what the job read; None if the output cannot be read.
 
     Raises:
@@ -56,7 +56,7 @@ def output_differs(
         rows: The rows that finish.
         proof: The evidence of the output.
         started: How many units were started.
-        source: What the job read, as it was given, and what `find` found.
+        source: What the job read, as it was given, and what `find_missing` found.
         chains: Some of the chains that differ, and how many differ.
     """
     first = rows.name, started, proof.totals.count, *chains

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckError
 from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, named, of_units, together
 from xorack.spark.messages import one_line, plain_errors
-from xorack.spark.storage import Stored, files_of, folders, names_of, reads_plainly, writes_in
+from xorack.spark.storage import Stored, files_of, files_read, folders, reads_plainly, writes_in
 from xorack.spark.units import (
     column_named,
     field_named,
@@ -255,7 +255,7 @@ def proof_of(
     if written is None:
         return Proof("read", total(rows, frames), frames, output)
     files: Files = {}
-    reads = [*zip(outputs, frames, map(names_of, frames), strict=True)]
+    reads = [*zip(outputs, frames, map(files_read, frames), strict=True)]
     stored = [_stored(*one, files) for one in reads]
     kind = "written" if None not in stored else "read"
     kept = tuple(one for one in stored if one is not None)
@@ -273,7 +273,7 @@ def as_list(outputs: Any, option: str) -> list[Output]:
 
 def source_of(given: Output, frame: DataFrame) -> Line:
     """Return where rows lie that were started, or that a micro-batch reads: see `_started`."""
-    names = names_of(frame)
+    names = files_read(frame)
     path = given if isinstance(given, str) else None
     return {"source": path, "folders": folders(names), "writes": writes_in(names)}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, XorAckError
-from xorack.spark.differing import find, named_units, output_differs, with_ids
+from xorack.spark.differing import find_missing, named_units, output_differs, with_ids
 from xorack.spark.evidence import open_output, per_chain, source_of, unit_of
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.grouping import compare_chains
@@ -94,7 +94,7 @@ def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Se
     finished = cache(_fold(rows, frame))
     summary = summarize(finished)
     if proof.totals != summary.totals:
-        found = find(rows, proof, summary.count, frame)
+        found = find_missing(rows, proof, summary.count, frame)
         raise output_differs(rows, proof, summary.count, (given, found))
     return Settled(finished, summary.chains, summary.count)
 
@@ -116,7 +116,7 @@ def _settle_run(
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given)
-    found = find(rows, proof, summary.count, source)
+    found = find_missing(rows, proof, summary.count, source)
     chains = _by_chain(rows, proof, source, started, found, cache)
     if chains is None:
         error = output_differs(rows, proof, summary.count, (given, found))

@@ -53,7 +53,7 @@ class Stored(NamedTuple):
     bytes: int
 
 
-def names_of(frame: DataFrame) -> list[str]:
+def files_read(frame: DataFrame) -> list[str]:
     """Return the files that a frame reads, as Hadoop writes paths; none for other sources."""
     given: Any = frame
     if hasattr(given, "_jdf"):  # in one call: a call a file takes seconds for 20,000

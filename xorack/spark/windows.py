@@ -16,7 +16,7 @@ from xorack.core.errors import ArgumentError, ColumnsError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.core.windows_ledger import Range, Window, WindowStatus, moment
-from xorack.spark.differing import find, output_differs
+from xorack.spark.differing import find_missing, output_differs
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_of
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
 from xorack.spark.record import folder_part
@@ -187,7 +187,7 @@ class Windows(Rows):
         totals, seen = self._seen(frame)
         if proof.totals == totals:
             return seen
-        missing = find(self, proof, totals.count, frame)
+        missing = find_missing(self, proof, totals.count, frame)
         error = output_differs(self, proof, totals.count, (rows, missing))
         count = max(0, error.started - error.written)
         some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
@@ -265,8 +265,8 @@ class Windows(Rows):
         return send_few(self.tracking.spark, some, self.tracking.queue)
 
 
-def _proof_or_loss(line: Any) -> ledger.Proof | tuple[str, int]:
-    return ledger.Proof.of(line) if isinstance(line, dict) else tuple(line)
+def _proof_or_loss(line: Any) -> ledger.StreamProof | tuple[str, int]:
+    return ledger.StreamProof.of(line) if isinstance(line, dict) else tuple(line)
 
 
 class _Folder:
@@ -286,12 +286,12 @@ class _Folder:
     def keep_window(self, window: Window) -> None:
         self._write(folder_part("window", window.name), window._asdict())
 
-    def proofs(self) -> list[ledger.Proof]:
+    def proofs(self) -> list[ledger.StreamProof]:
         found = self._read("stream=*/*", _proof_or_loss)
-        self.losses = [one for one in found if not isinstance(one, ledger.Proof)]
-        return [one for one in found if isinstance(one, ledger.Proof)]
+        self.losses = [one for one in found if not isinstance(one, ledger.StreamProof)]
+        return [one for one in found if isinstance(one, ledger.StreamProof)]
 
-    def keep_proof(self, proof: ledger.Proof) -> None:
+    def keep_proof(self, proof: ledger.StreamProof) -> None:
         self._write(f"{folder_part('stream', proof.stream)}/slot={proof.slot}", proof._asdict())
 
     def keep_loss(self, stream: str, batch: int | None) -> None:

@@ -17,7 +17,7 @@ from xorack.ops.status import SOON_MS, ChainStatus
 from xorack.ops.text import plural, printable, span
 
 Theme = Literal["light", "dark"]
-Names = Callable[[ChainStatus], Mapping[int, str]]
+NamesOf = Callable[[ChainStatus], Mapping[int, str]]
 """Returns the names of a chain's outstanding units, by id, as far as they are known."""
 
 _TAG_CHARACTERS = 120
@@ -90,7 +90,7 @@ def unreadable(errors: Iterable[NotAChainError]) -> str:
     )
 
 
-def chain_table(chains: Iterable[ChainStatus], names: Names | None = None) -> str:
+def chain_table(chains: Iterable[ChainStatus], names: NamesOf | None = None) -> str:
     """Render chains as a table; with names of units, as on `xorack web`: each tag is a link."""
     end = "Deadline" if names is None else "Deadline or end"
     heads = ("Chain", "Progress", "Age", end, "Outstanding units")
@@ -157,7 +157,7 @@ def remarks(chains: Iterable[ChainStatus], event_pending: int) -> list[str]:
     return sentences
 
 
-def _row(status: ChainStatus, names: Names | None) -> str:
+def _row(status: ChainStatus, names: NamesOf | None) -> str:
     age = "unknown" if status.age_ms is None else span(status.age_ms)
     cells = (
         _name(status, is_link=names is not None),

@@ -21,11 +21,11 @@ from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.redrive import Survey
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural
-from xorack.ops.windows import StageTable, StageWindow, State
+from xorack.ops.windows import StageTable, StageWindow, WindowState
 from xorack.web.dead_letter_page import render_messages, sentence
 from xorack.web.widget import (
     COLOURS,
-    Names,
+    NamesOf,
     badge,
     bar,
     chain_address,
@@ -86,7 +86,7 @@ def error_page(frame: Frame, title: str, reason: str) -> bytes:
 # -- chains ------------------------------------------------------------------------------------
 
 
-def chains_page(frame: Frame, page: ChainPage, names: Names) -> bytes:
+def chains_page(frame: Frame, page: ChainPage, names: NamesOf) -> bytes:
     query, plus = page.query, "" if page.whole else "+"
     total = sum(page.counts.values())
     tabs = "".join(
@@ -272,7 +272,7 @@ def _json(value: Any) -> str:
 def windows_page(frame: Frame, found: StageTable, prefix: str, searched: int | None) -> bytes:
     """Render windows by stage; `searched` items were read, if these are not the whole table."""
     states = Counter[str](one.state for _, _, cells in found.rows for one in cells if one)
-    news = ", ".join(f"{states[state]} {state}" for state in get_args(State) if states[state])
+    news = ", ".join(f"{states[state]} {state}" for state in get_args(WindowState) if states[state])
     heads = ["Window", *(escaped(log, 60) for log in found.logs)]
     rows = "".join(
         f'<tr data-key="{escaped(head)}"><th scope="row" class="tag">{escaped(head, 120)}</th>'

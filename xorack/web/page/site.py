@@ -96,7 +96,7 @@ class DeadLetters:
         return f"{done:,} of {plural(len(ids), 'message')} {verb}. {rest}"
 
 
-class Naming:
+class UnitNames:
     """Names of outstanding units among candidates: those of a file, and those typed in."""
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
@@ -139,7 +139,7 @@ class Site:
         `candidates` are names that units may have. `publisher` sends the event of a chain that is
         failed. `explain` describes an error of AWS in one line.
         """
-        self._naming = Naming(candidates)
+        self._naming = UnitNames(candidates)
         self._publisher = publisher
         self.token = secrets.token_urlsafe(24)
         self.explain = explain
