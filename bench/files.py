@@ -54,10 +54,10 @@ def join(left: str, right: str) -> None:
 
 
 def compare(left: str, right: str) -> None:
-    """Compare as the command does, with the first rows and why they differ."""
+    """Compare as the command does, with the first rows, why they differ, and how far."""
     with connect() as con:
         found = diff_files(con, [left, right], [ReadOptions()] * 2, CompareOptions(KEY))
-        found.first(), found.explain()
+        found.first(), found.explain(), found.changes()
 
 
 WAYS = {"join": join, "diff": compare}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from decimal import Decimal
 
@@ -108,6 +109,8 @@ def prove_many(make, examples, kinds=LEAVES, tolerance=None):
                 {"_MANY": -1},
                 {"_KEPT_ROWS": -1},
                 {"_KEPT_ROWS": -1, "_SAMPLE_ROWS": 1},
+                {"_SHARING": math.inf},
+                {"_SHARING": math.inf, "_KEPT_ROWS": -1},
             ]
         ),
     )
@@ -150,6 +153,13 @@ MUTANTS = {
     "null keys do not match": changed("_joined", ("IS NOT DISTINCT FROM", "=")),
     "rows of one side cancel out": changed("_numbered", (", s) AS copy", ") AS copy")),
     "rows that differ are numbered with equal ones": changed("_numbered", (", same, s ", ", s ")),
+    "a join is no proof of unique keys": (
+        Comparison,
+        "_count",
+        lambda *given, unique, real=Comparison._count: real(*given, unique=unique)._replace(
+            unique=unique
+        ),
+    ),
     "a hash without the last column": (
         Comparison,
         "hash",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from types import SimpleNamespace
 
@@ -147,7 +148,9 @@ MUTANTS = {
 
 def prove_all(spark, monkeypatch):
     prove_swaps(spark, monkeypatch)
-    prove(spark, MIXED, Cases(MIXED, seed=0, cases=200))
+    for sharing in (pairing._SHARING, math.inf):  # the second searches keys
+        monkeypatch.setattr(pairing, "_SHARING", sharing)
+        prove(spark, MIXED, Cases(MIXED, seed=0, cases=200))
     prove(spark, NULLS, Cases(NULLS, seed=0, cases=50))
 
 

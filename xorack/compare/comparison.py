@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from xorack.compare.columns import balanced
@@ -27,6 +28,9 @@ _DIGEST_KEYS = 0.3
 _SAMPLED_FROM_ROWS = 100_000
 _KEPT_ROWS = 500_000
 """Rows of both sides that are kept as a table of pairs; more are read again for what is shown."""
+_SHARING = 1.2
+"""The rows that have one row's key, on average, above which a join is not tried: it multiplies."""
+_SHARING_BUCKETS = 4096
 _ROWS_OF_KEY = ("lefts", "rights")
 KIND_SQL = {"missing": "r IS NULL", "extra": "l IS NULL", "changed": "l AND r AND differs"}
 _MANY = 0.5
@@ -40,7 +44,7 @@ class Found(NamedTuple):
     extra: int
     changed: int
     duplicates: tuple[int, ...]
-    columns: dict[str, Change]
+    columns: dict[str, int]
     unique: bool
     condition: str
     is_kept: bool
@@ -80,8 +84,10 @@ class Comparison:
     def compare(self) -> tuple[list[int], Found]:
         """Return the numbers of all rows of both sides, and what differs."""
         totals, within, condition = self._choose()
-        unique = bool(self.values) and self._is_unique(within, condition)
+        unique = bool(self.values) and self._sharing(condition) <= _SHARING
         found = self._count(within, condition, unique=unique)
+        if unique and not found.unique:
+            found = self._count(within, condition, unique=False)
         missing, extra = found.missing, found.extra
         if min(missing, extra) < 0 or missing - extra != totals[0] - totals[1]:
             raise StateError("the inputs gave other rows when they were read again")
@@ -249,64 +255,76 @@ class Comparison:
         near = f"count(*) OVER (PARTITION BY {part}, place) > 1 AS near"
         return f"SELECT *, {near} FROM (SELECT *, {rank} FROM ({rows}))", order
 
-    def _is_unique(self, within: Sequence[int], condition: str) -> bool:
-        """Return true if no side has a key twice.
+    def _sharing(self, condition: str) -> float:
+        """Estimate how many rows of a side have one row's key, on average; the greater of both.
 
-        Equal keys have one hash, so it is proven; two keys of one hash only make it slower.
+        Keys fall into buckets at random. If all have m rows, the variance is m times the mean.
         """
         key = self.hash_of([f"k{i}" for i in range(len(self.keys))], self.keys)
-        counts = [
-            f"(SELECT count(DISTINCT {key}) FROM ({self._side(side, condition)}))"
+        numbers = (
+            f"SELECT count(*) AS n FROM ({self._side(side, condition)}) "
+            f"GROUP BY ({key} >> 32) & {_SHARING_BUCKETS - 1}"  # the low bits choose the digests'
             for side in (0, 1)
-        ]
-        return self.all(f"SELECT {', '.join(counts)}")[0] == (*within,)
+        )
+        shared = f"coalesce(sum(n * n) / sum(n) - sum(n) / {_SHARING_BUCKETS}, 1)"
+        return max(float(self.all(f"SELECT {shared} FROM ({sql})")[0][0]) for sql in numbers)
 
     def _count(self, within: Sequence[int], condition: str, *, unique: bool) -> Found:
-        """Count pairs of rows by their kinds."""
-        relation = f"({self.pairs(condition, unique=unique, wide=False, kind='INNER')})"
-        if sum(within) <= _KEPT_ROWS:
-            whole = self.pairs(condition, unique=unique)
-            self.keep("kept", whole)
+        """Count pairs of rows by their kinds; what is found is not unique if keys are not.
+
+        The join proves it: a row has two pairs if the other side has its key twice.
+        """
+        is_kept = sum(within) <= _KEPT_ROWS
+        relation = f"({self.pairs(condition, unique=unique, wide=False)})"
+        if is_kept:
+            self.keep("kept", self.pairs(condition, unique=unique))
             relation = "kept"
-        of_values = [
-            f"{name}{i}"
-            for i, value in enumerate(self.values)
-            for name in ("c", "a", "b", *["g"] * (value.unit is not None))
-        ]
-        if unique:  # an inner join is cheaper, and the rows without a partner are the others
-            numbers = [
-                f"max({of})" if of[0] == "g" else f"count(nullif({of}, false))"
-                for of in ("differs", *of_values)
-            ]
-            sql = f"SELECT count(*), {', '.join(numbers)} FROM {relation} WHERE l AND r"
-            pairs, changed, *told = self.all(sql)[0]
-            missing, extra, duplicates = within[0] - pairs, within[1] - pairs, [0, 0]
+        ones = {kind: f"count(*) FILTER ({KIND_SQL[kind]})" for kind in ("missing", "extra")}
+        if unique:
+            key = self.hash_of([f"k{i}" for i in range(len(self.keys))], self.keys)
+            more = [f"count(DISTINCT {key}) FILTER ({KIND_SQL[kind]})" for kind in ones]
+            more += ["count(l)", "count(r)"]
         else:
-            numbers = [f"count(*) FILTER ({KIND_SQL[kind]})" for kind in ("missing", "extra")]
-            numbers += [
+            more = [
                 f"count(DISTINCT {self.key}) FILTER (differs AND {of} > 1)" for of in _ROWS_OF_KEY
             ]
-            numbers += [
-                f"max(CASE WHEN l AND r THEN {of} END)"
-                if of[0] == "g"
-                else f"count(CASE WHEN l AND r AND {of} THEN 1 END)"
-                for of in ("differs", *of_values)
-            ]
-            sql = f"SELECT {', '.join(numbers)} FROM {relation}"
-            missing, extra, *duplicates = (row := self.all(sql)[0])[:4]
-            changed, *told = row[4:]
-        rest = iter(told)
-        columns = {
-            v.names[0]: Change(
-                next(rest), next(rest), next(rest), next(rest) if v.unit is not None else None,
-                v.unit or "",
+        flags = ("differs", *(f"c{i}" for i in range(len(self.values))))
+        changed = [f"count(CASE WHEN l AND r AND {of} THEN 1 END)" for of in flags]
+        sql = f"SELECT {', '.join([*ones.values(), *more, *changed])} FROM {relation}"
+        missing, extra, *told = self.all(sql)[0]
+        several, rows = told[: len(more)], told[len(more) :]
+        if unique:
+            unique, several = several == [missing, extra, *within], [0, 0]
+        columns = {v.names[0]: n for v, n in zip(self.values, rows[1:], strict=True)}
+        return Found(missing, extra, rows[0], tuple(several), columns, unique, condition, is_kept)
+
+    def changes(self, found: Found) -> dict[str, Change]:
+        """Return of each changed column how many rows have nulls, and the greatest difference."""
+        changed = [value for value in self.values if found.columns[value.names[0]]]
+        # Where rows are numbered, all values say which belong together.
+        of = replace(self, values=changed) if found.unique and not found.is_kept else self
+        names = {
+            value.names[0]: [f"{name}{i}" for name in ("a", "b", *["g"] * (value.unit is not None))]
+            for i, value in enumerate(of.values)
+            if found.columns[value.names[0]]
+        }
+        if not names:
+            return {}
+        kind = "INNER" if found.unique else "FULL"
+        pairs = of.pairs(found.condition, unique=found.unique, wide=False, kind=kind)
+        relation = "kept" if found.is_kept else f"({pairs})"
+        numbers = (
+            f"max({name})" if name[0] == "g" else f"count(nullif({name}, false))"
+            for name in chain(*names.values())
+        )
+        rest = iter(self.all(f"SELECT {', '.join(numbers)} FROM {relation} WHERE l AND r")[0])
+        return {
+            value.names[0]: Change(
+                found.columns[value.names[0]], next(rest), next(rest),
+                next(rest) if value.unit is not None else None, value.unit or "",
             )
-            for v in self.values
+            for value in changed
         }  # fmt: skip
-        return Found(
-            missing, extra, changed, tuple(duplicates), columns, unique, condition,
-            relation == "kept",
-        )  # fmt: skip
 
     @property
     def key(self) -> str:
@@ -350,7 +368,7 @@ class Comparison:
         unseen = [
             value
             for value, seen in zip(self.values, counts[3:], strict=True)
-            if found.columns[value.names[0]].rows and not seen
+            if found.columns[value.names[0]] and not seen
         ]
         if any(few) or unseen:
             values = unseen if found.unique and not few[2] else self.values

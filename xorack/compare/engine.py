@@ -73,7 +73,7 @@ def diff_files(
         totals[0], totals[1], totals[0] - kinds[0] - kinds[2], *kinds, *found.duplicates
     )
     key_names = tuple((left.name, right.name) for left, right in matched.keys)
-    changed = by_rows({name: of.rows for name, of in found.columns.items()})
+    changed = by_rows(found.columns)
     return FileDifference(
         counts, changed, matched.left_only, matched.right_only, key_names,
         changed_types, remarks, comparison, found, options.limit,

@@ -73,8 +73,9 @@ class FileDifference(DiffReport):
         return rows
 
     def changes(self) -> dict[str, Change]:
-        """Return what is told of columns that differ."""
-        return {name: self._found.columns[name] for name in self.changed_columns}
+        """Return of each changed column how many rows have nulls, and the greatest difference."""
+        changes = self._comparison.changes(self._found)
+        return {name: changes[name] for name in self.changed_columns}
 
     def explain(self) -> dict[str, Explanation]:
         """Say what the rows of each kind have in common, and all others do not.
