@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Final
 
+from xorack.core import checks
 from xorack.core.chain import Chain
 
 TAG: Final = "tag"
@@ -46,6 +47,9 @@ RESERVED: Final = frozenset((*ATTRIBUTES, DUE_SHARD, EXPIRES_AT, FORMAT_NAME, SP
 """Attributes of an item. The partition key must have another name."""
 SHOWN: Final = tuple(sorted(RESERVED - {"resume", SPILLED_MARKS}))
 """Attributes of chains that readers see, besides the partition key: no token of who waits."""
+
+RESUME_KINDS: Final = tuple(checks.RESUME_KINDS)
+"""Who may wait for a chain's end."""
 
 METRIC_NAMESPACE: Final = "xorack"
 

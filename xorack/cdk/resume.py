@@ -8,10 +8,10 @@ from typing import Any, Final
 from aws_cdk import Annotations, Stack, aws_iam, aws_lambda
 from constructs import Construct
 
+from xorack.aws.schema import RESUME_KINDS
 from xorack.cdk.permissions import acknowledge, allow, arn_of_all
 from xorack.cdk.settings import Settings
 from xorack.cdk.validation import is_known_to_differ
-from xorack.core.checks import RESUME_KINDS
 
 _ACTIONS: Final = {
     "step_functions": ("states:SendTaskFailure", "states:SendTaskSuccess"),

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from typing_extensions import Self
 
-from xorack.aws.schema import RESERVED, TAG
-from xorack.core.checks import RESUME_KINDS
+from xorack.aws.schema import RESERVED, RESUME_KINDS, TAG
 from xorack.core.errors import ArgumentError
 
 _DAY: Final = 86_400  # seconds
