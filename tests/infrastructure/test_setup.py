@@ -39,7 +39,11 @@ def test_a_demo_that_fails_has_prepared_the_embedded_aws(tmp_path, monkeypatch, 
     (tmp_path / "xorack" / "local").mkdir(parents=True)
     (tmp_path / "xorack" / "local" / "environment.py").write_text("open('embedded', 'w')\n")
     monkeypatch.setattr(venv, "ROOT", tmp_path)
-    monkeypatch.setattr(venv, "environment", lambda *_: subprocess.check_call(["false"]))
+    monkeypatch.setattr(
+        venv,
+        "environment",
+        lambda *_: subprocess.check_call([sys.executable, "-c", "raise SystemExit(1)"]),
+    )
     monkeypatch.setattr(sys, "argv", ["venv.py", "demo"])
     assert venv.main() == 1
     assert (tmp_path / "embedded").exists()
@@ -107,7 +111,9 @@ def test_an_environment_is_updated_if_it_is_outdated_or_has_too_little(checkout)
 
 def test_after_a_failure_it_starts_from_scratch(checkout, monkeypatch):
     checkout.set_up("demo")
-    monkeypatch.setattr(venv, "uv", lambda *_: subprocess.check_call(["false"]))
+    monkeypatch.setattr(
+        venv, "uv", lambda *_: subprocess.check_call([sys.executable, "-c", "raise SystemExit(1)"])
+    )
     with pytest.raises(subprocess.CalledProcessError):
         checkout.set_up("dev")
     monkeypatch.setattr(venv, "uv", checkout.uv)
