@@ -392,6 +392,17 @@ def test_a_tolerance_of_unsigned_integers(tmp_path):
             assert found.counts.changed == changed
 
 
+@pytest.mark.parametrize(("keys", "other"), [(3, "_joined"), (3000, "_numbered")])
+def test_sides_are_joined_where_few_rows_have_one_key(tmp_path, monkeypatch, keys, other):
+    """A join of a frequent key has the square of its rows."""
+    monkeypatch.setattr(comparison.Comparison, other, None)
+    left = "".join(f"{i % keys},{i}\n" for i in range(3000))
+    sides = two(tmp_path, "id,v\n" + left, "id,v\n" + left.replace(",17\n", ",-1\n"))
+    with connect() as con:
+        found = diff_files(con, list(map(str, sides)), [ReadOptions()] * 2, CompareOptions(["id"]))
+        assert (found.counts.equal, found.counts.changed) == (2999, 1)
+
+
 def test_names_of_columns_in_braces(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "_KEPT_ROWS", -1)
     monkeypatch.setattr(comparison, "_MANY", 2)  # only the rows of buckets that differ are read

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.conftest import EACH_SESSION
+from xorack.compare import sharing
 from xorack.errors import ArgumentError, ColumnsError, StateError
 from xorack.spark import Counts, diff
 from xorack.spark._diff import digests, pairing
@@ -338,14 +339,14 @@ def test_frames_that_change(frame, monkeypatch):
         ({"_FEW": 0}, False),
         ({"_FEW": 0, "_BROADCAST_HASHES": 0}, True),
         ({"_FEW": 0, "_BROADCAST_HASHES": 0}, False),
-        ({"_FEW": 0, "_SHARING": 0}, True),
-        ({"_FEW": 0, "_SHARING": 0}, False),
-        ({"_FEW": 0, "_SHARING": 0, "_BROADCAST_HASHES": 0}, False),
+        ({"_FEW": 0, "_MOST_ROWS": 0}, True),
+        ({"_FEW": 0, "_MOST_ROWS": 0}, False),
+        ({"_FEW": 0, "_MOST_ROWS": 0, "_BROADCAST_HASHES": 0}, False),
     ],
 )
 def test_every_path_finds_the_same(spark, monkeypatch, paths, unique):
     for name, value in paths.items():
-        monkeypatch.setattr(pairing, name, value)
+        monkeypatch.setattr(sharing if hasattr(sharing, name) else pairing, name, value)
     left = spark.range(300).selectExpr("nullif(id, 7) AS id", "id % 10 AS a", "string(id) AS b")
     right = left.where("id IS NULL OR id NOT IN (1, 2, 3)")
     right = right.withColumn("a", F.expr("if(id % 50 = 4, -1, a)"))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.spark.diff_model import Columns
 from tests.spark.diff_tables import CASE, FRACTIONS, LEAVES, Cases, judge, schemas
-from xorack.compare import comparison
+from xorack.compare import comparison, sharing
 from xorack.compare.compared import Value
 from xorack.compare.comparison import Comparison
 from xorack.compare.engine import diff_files
@@ -94,6 +94,18 @@ def prove(folder, schema, cases, tolerance=None):
         assert list(change[:3]) == [len(rows), *nulls]
 
 
+WAYS = [
+    {},
+    {"_SAMPLED_FROM_ROWS": -1},
+    {"_MANY": -1},
+    {"_KEPT_ROWS": -1},
+    {"_KEPT_ROWS": -1, "_SAMPLE_ROWS": 1},
+    {"_MOST_ROWS": math.inf},
+    {"_MOST_ROWS": math.inf, "_KEPT_ROWS": -1},
+]
+"""What makes the engine go each of its ways."""
+
+
 def prove_many(make, examples, kinds=LEAVES, tolerance=None):
     """Compare random tables in each way that the engine has."""
 
@@ -102,34 +114,24 @@ def prove_many(make, examples, kinds=LEAVES, tolerance=None):
         schema=schemas(keys=LEAVES, values=kinds),
         seed=st.integers(0, 2**32),
         unique=st.booleans(),
-        way=st.sampled_from(
-            [
-                {},
-                {"_SAMPLED_FROM_ROWS": -1},
-                {"_MANY": -1},
-                {"_KEPT_ROWS": -1},
-                {"_KEPT_ROWS": -1, "_SAMPLE_ROWS": 1},
-                {"_SHARING": math.inf},
-                {"_SHARING": math.inf, "_KEPT_ROWS": -1},
-            ]
-        ),
     )
-    def run(schema, seed, unique, way):
+    def run(schema, seed, unique):
+        cases = Cases(schema, seed, cases=20, unique=unique or tolerance is not None)
+        prove(make("files"), schema, cases, tolerance)
+
+    for way in WAYS:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in way.items():
-                patch.setattr(comparison, name, value)
-            cases = Cases(schema, seed, cases=20, unique=unique or tolerance is not None)
-            prove(make("files"), schema, cases, tolerance)
-
-    run()
+                patch.setattr(sharing if hasattr(sharing, name) else comparison, name, value)
+            run()
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [2, pytest.param(15, marks=pytest.mark.slow)])
 def test_random_files(tmp_path_factory, examples):
     prove_many(tmp_path_factory.mktemp, examples)
 
 
-@pytest.mark.parametrize("examples", [4, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [2, pytest.param(6, marks=pytest.mark.slow)])
 def test_tolerance(tmp_path_factory, examples):
     prove_many(tmp_path_factory.mktemp, examples, FRACTIONS, 0.5)
 
@@ -173,4 +175,4 @@ MUTANTS = {
 def test_the_proof_catches(tmp_path_factory, monkeypatch, mutant):
     monkeypatch.setattr(*MUTANTS[mutant])
     with pytest.raises((AssertionError, StateError, duckdb.Error)):
-        prove_many(tmp_path_factory.mktemp, 40)
+        prove_many(tmp_path_factory.mktemp, 6)

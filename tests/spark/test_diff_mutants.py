@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from tests.spark.diff_tables import MIXED, NULLS, Cases
 from tests.spark.test_diff_proof import prove, prove_swaps
+from xorack.compare import sharing
 from xorack.errors import StateError
 from xorack.spark._diff import canonical, digests, pairing
 from xorack.spark._diff.columns import Pair
@@ -67,9 +68,9 @@ def numbered_first(rows):
 def of_one_side(comparison, frames, rows):
     """Find the rows that one side alone has, however many copies."""
     found = differing_rows(comparison, frames, rows)
-    hashes = [frame.selectExpr(f"{digests.row_hash(comparison, side)} AS of")
+    hashes = [frame.selectExpr(f"{digests.row_hash(comparison, side)} AS hash")
               for side, frame in enumerate(frames)]  # fmt: skip
-    return found.join(hashes[0].intersect(hashes[1]), "of", "left_anti")
+    return found.join(hashes[0].intersect(hashes[1]), "hash", "left_anti")
 
 
 def null_is_hashed_as_nothing(value, form):
@@ -148,8 +149,8 @@ MUTANTS = {
 
 def prove_all(spark, monkeypatch):
     prove_swaps(spark, monkeypatch)
-    for sharing in (pairing._SHARING, math.inf):  # the second searches keys
-        monkeypatch.setattr(pairing, "_SHARING", sharing)
+    for most in (sharing._MOST_ROWS, math.inf):  # the second searches keys
+        monkeypatch.setattr(sharing, "_MOST_ROWS", most)
         prove(spark, MIXED, Cases(MIXED, seed=0, cases=200))
     prove(spark, NULLS, Cases(NULLS, seed=0, cases=50))
 

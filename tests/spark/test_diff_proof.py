@@ -119,6 +119,23 @@ def test_keys_with_equal_rows_are_left_out(spark):
     assert digests.differing_keys(comparison, comparison.frames, 200).count() == 1
 
 
+@pytest.mark.parametrize(("keys", "search"), [(5, "rows"), (4000, "keys")])
+def test_rows_are_searched_where_many_have_one_key(spark, monkeypatch, keys, search):
+    """Equal rows are then neither shuffled as a whole nor paired."""
+    monkeypatch.setattr(pairing, "_FEW", 0)
+    other = "differing_keys" if search == "rows" else "differing_rows"
+    monkeypatch.setattr(pairing, other, None)
+    paired = []
+    real = pairing._paired
+    monkeypatch.setattr(pairing, "_paired", lambda of, frames, number, **more: paired.append(number)
+                        or real(of, frames, number, **more))  # fmt: skip
+    left = spark.range(4000).selectExpr(f"id % {keys} AS id", "id AS v")
+    right = left.withColumn("v", F.expr("if(v = 17, -1, v)"))
+    with diff(left, right, key="id") as found:
+        assert (found.counts.equal, found.counts.changed) == (3999, 1)
+    assert paired == [2]
+
+
 @pytest.mark.slow
 @settings(PROOF, max_examples=1)
 @given(schema=schemas(), seed=st.integers(0, 2**32), unique=st.booleans())

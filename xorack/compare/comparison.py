@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, NamedTuple
 
 from xorack.compare.columns import balanced
 from xorack.compare.compared import Value
 from xorack.compare.inputs import Input
 from xorack.compare.report import Change
+from xorack.compare.sharing import are_shared
 from xorack.compare.texts import quoted
 from xorack.core.errors import StateError
 
@@ -28,9 +28,6 @@ _DIGEST_KEYS = 0.3
 _SAMPLED_FROM_ROWS = 100_000
 _KEPT_ROWS = 500_000
 """Rows of both sides that are kept as a table of pairs; more are read again for what is shown."""
-_SHARING = 1.2
-"""The rows that have one row's key, on average, above which a join is not tried: it multiplies."""
-_SHARING_BUCKETS = 4096
 _ROWS_OF_KEY = ("lefts", "rights")
 KIND_SQL = {"missing": "r IS NULL", "extra": "l IS NULL", "changed": "l AND r AND differs"}
 _MANY = 0.5
@@ -84,7 +81,8 @@ class Comparison:
     def compare(self) -> tuple[list[int], Found]:
         """Return the numbers of all rows of both sides, and what differs."""
         totals, within, condition = self._choose()
-        unique = bool(self.values) and self._sharing(condition) <= _SHARING
+        numbers = ([n for (n,) in self.all(f"SELECT n FROM digests{side}")] for side in (0, 1))
+        unique = bool(self.values) and not are_shared(numbers, _BUCKETS)
         found = self._count(within, condition, unique=unique)
         if unique and not found.unique:
             found = self._count(within, condition, unique=False)
@@ -102,13 +100,9 @@ class Comparison:
                 totals[0] > _SAMPLED_FROM_ROWS
                 and self._sampled() * totals[0] > _DIGEST_KEYS * _BUCKETS
             ):
+                self._keep_digests()
                 return totals, totals, ""
-        for side in (0, 1):
-            row = f"hash({self.hash(side, [*self.keys, *self.values])})"
-            rows = f"SELECT {self._bucket(side)} AS b, {row} AS h FROM side{side}"
-            sums = "count(*) AS n, sum((h >> 1)::BIGINT) AS s"  # a HUGEINT: it does not overflow
-            digests = f"SELECT b, {sums} FROM ({rows}) GROUP BY b"
-            self.keep(f"digests{side}", digests)
+        self._keep_digests("sum((h >> 1)::BIGINT) AS s")  # a HUGEINT: it does not overflow
         differ = " OR ".join(f"l.{of} IS DISTINCT FROM r.{of}" for of in ("n", "s"))
         self.keep(
             "buckets",
@@ -124,6 +118,14 @@ class Comparison:
         if sum(within) > _MANY * sum(totals):
             return totals, totals, ""
         return totals, within, "WHERE {bucket} IN (SELECT b FROM buckets)"
+
+    def _keep_digests(self, *sums: str) -> None:
+        """Keep the number of rows in each bucket of keys, and sums of the hashes ``h`` of rows."""
+        for side in (0, 1):
+            row = f"hash({self.hash(side, [*self.keys, *self.values])})"
+            rows = f"SELECT {self._bucket(side)} AS b, {row} AS h FROM side{side}"
+            digests = ", ".join(["b", "count(*) AS n", *sums])
+            self.keep(f"digests{side}", f"SELECT {digests} FROM ({rows}) GROUP BY b")
 
     def _bucket(self, side: int) -> str:
         return f"({self.hash(side, self.keys)} & {_BUCKETS - 1})::INTEGER"
@@ -255,20 +257,6 @@ class Comparison:
         near = f"count(*) OVER (PARTITION BY {part}, place) > 1 AS near"
         return f"SELECT *, {near} FROM (SELECT *, {rank} FROM ({rows}))", order
 
-    def _sharing(self, condition: str) -> float:
-        """Estimate how many rows of a side have one row's key, on average; the greater of both.
-
-        Keys fall into buckets at random. If all have m rows, the variance is m times the mean.
-        """
-        key = self.hash_of([f"k{i}" for i in range(len(self.keys))], self.keys)
-        numbers = (
-            f"SELECT count(*) AS n FROM ({self._side(side, condition)}) "
-            f"GROUP BY ({key} >> 32) & {_SHARING_BUCKETS - 1}"  # the low bits choose the digests'
-            for side in (0, 1)
-        )
-        shared = f"coalesce(sum(n * n) / sum(n) - sum(n) / {_SHARING_BUCKETS}, 1)"
-        return max(float(self.all(f"SELECT {shared} FROM ({sql})")[0][0]) for sql in numbers)
-
     def _count(self, within: Sequence[int], condition: str, *, unique: bool) -> Found:
         """Count pairs of rows by their kinds; what is found is not unique if keys are not.
 
@@ -279,52 +267,53 @@ class Comparison:
         if is_kept:
             self.keep("kept", self.pairs(condition, unique=unique))
             relation = "kept"
-        ones = {kind: f"count(*) FILTER ({KIND_SQL[kind]})" for kind in ("missing", "extra")}
+        alone = KIND_SQL["missing"], KIND_SQL["extra"]
         if unique:
             key = self.hash_of([f"k{i}" for i in range(len(self.keys))], self.keys)
-            more = [f"count(DISTINCT {key}) FILTER ({KIND_SQL[kind]})" for kind in ones]
-            more += ["count(l)", "count(r)"]
+            of_keys = [f"count(DISTINCT {key}) FILTER ({kind})" for kind in alone]
         else:
-            more = [
+            of_keys = [
                 f"count(DISTINCT {self.key}) FILTER (differs AND {of} > 1)" for of in _ROWS_OF_KEY
             ]
+        of_sides = ["count(l)", "count(r)", *(f"count(*) FILTER ({kind})" for kind in alone)]
         flags = ("differs", *(f"c{i}" for i in range(len(self.values))))
-        changed = [f"count(CASE WHEN l AND r AND {of} THEN 1 END)" for of in flags]
-        sql = f"SELECT {', '.join([*ones.values(), *more, *changed])} FROM {relation}"
-        missing, extra, *told = self.all(sql)[0]
-        several, rows = told[: len(more)], told[len(more) :]
+        of_pairs = [f"count(CASE WHEN l AND r AND {of} THEN 1 END)" for of in flags]
+        told = self.all(f"SELECT {', '.join([*of_keys, *of_sides, *of_pairs])} FROM {relation}")[0]
+        (*keys, lefts, rights, missing, extra, changed), rows = told[:7], told[7:]
         if unique:
-            unique, several = several == [missing, extra, *within], [0, 0]
-        columns = {v.names[0]: n for v, n in zip(self.values, rows[1:], strict=True)}
-        return Found(missing, extra, rows[0], tuple(several), columns, unique, condition, is_kept)
+            unique, keys = [*keys, lefts, rights] == [missing, extra, *within], [0, 0]
+        columns = {v.names[0]: n for v, n in zip(self.values, rows, strict=True)}
+        return Found(missing, extra, changed, tuple(keys), columns, unique, condition, is_kept)
 
     def changes(self, found: Found) -> dict[str, Change]:
         """Return of each changed column how many rows have nulls, and the greatest difference."""
-        changed = [value for value in self.values if found.columns[value.names[0]]]
-        # Where rows are numbered, all values say which belong together.
-        of = replace(self, values=changed) if found.unique and not found.is_kept else self
-        names = {
-            value.names[0]: [f"{name}{i}" for name in ("a", "b", *["g"] * (value.unit is not None))]
-            for i, value in enumerate(of.values)
-            if found.columns[value.names[0]]
-        }
-        if not names:
+        of = self
+        if found.unique and not found.is_kept:  # else all values say which rows are pairs
+            values = [value for value in self.values if found.columns[value.names[0]]]
+            of = replace(self, values=values)
+        changed = {i: one for i, one in enumerate(of.values) if found.columns[one.names[0]]}
+        if not changed:
             return {}
+        numbers = [
+            sql
+            for i, value in changed.items()
+            for sql in (
+                f"count(nullif(a{i}, false))",
+                f"count(nullif(b{i}, false))",
+                "NULL" if value.unit is None else f"max(g{i})",
+            )
+        ]
         kind = "INNER" if found.unique else "FULL"
         pairs = of.pairs(found.condition, unique=found.unique, wide=False, kind=kind)
         relation = "kept" if found.is_kept else f"({pairs})"
-        numbers = (
-            f"max({name})" if name[0] == "g" else f"count(nullif({name}, false))"
-            for name in chain(*names.values())
-        )
-        rest = iter(self.all(f"SELECT {', '.join(numbers)} FROM {relation} WHERE l AND r")[0])
+        told = self.all(f"SELECT {', '.join(numbers)} FROM {relation} WHERE l AND r")[0]
+        rest = iter(told)
         return {
             value.names[0]: Change(
-                found.columns[value.names[0]], next(rest), next(rest),
-                next(rest) if value.unit is not None else None, value.unit or "",
+                found.columns[value.names[0]], next(rest), next(rest), next(rest), value.unit or ""
             )
-            for value in changed
-        }  # fmt: skip
+            for value in changed.values()
+        }
 
     @property
     def key(self) -> str:

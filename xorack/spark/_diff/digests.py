@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
+from xorack.compare.sharing import are_shared
 from xorack.spark.units import signed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark._diff.columns import Comparison, Pair
+
+    Hashed = Callable[[Comparison, int], str]
 
 __all__ = [
     "Digests",
@@ -52,7 +55,7 @@ class Digests(NamedTuple):
         buckets: The buckets that differ.
         differing: The rows of both sides in these.
         keys: An estimate of the keys that differ.
-        sharing: An estimate of how many rows of a side have one row's key: 1 if keys are unique.
+        are_shared: True if many rows of a side have other rows' keys.
     """
 
     left: int
@@ -60,7 +63,7 @@ class Digests(NamedTuple):
     buckets: Sequence[int]
     differing: int
     keys: float
-    sharing: float
+    are_shared: bool
 
 
 def hash_of(pairs: Sequence[Pair], side: int, *seed: str) -> str:
@@ -105,19 +108,9 @@ def compare_digests(comparison: Comparison) -> Digests:
     differing = [b for b in left.keys() | right.keys() if left.get(b) != right.get(b)]
     rows_in = [sum(side[b][0] for b in differing if b in side) for side in digests]
     totals = [sum(count for count, *_ in side.values()) for side in digests]
-    sharing = max(_sharing([side[b][0] for b in side if b < _BUCKETS]) for side in digests)
-    return Digests(
-        totals[0], totals[1], sorted(differing), sum(rows_in), _keys_in(differing), sharing
-    )
-
-
-def _sharing(rows: Sequence[int]) -> float:
-    """Estimate how many rows have one row's key, on average, from the rows in each bucket.
-
-    Keys fall into buckets at random. If all have m rows, the variance is m times the mean.
-    """
-    total = sum(rows)
-    return sum(number**2 for number in rows) / total - total / _BUCKETS if total else 1
+    numbers = ([side[b][0] for b in side if b < _BUCKETS] for side in digests)
+    keys, shared = _keys_in(differing), are_shared(numbers, _BUCKETS)
+    return Digests(totals[0], totals[1], sorted(differing), sum(rows_in), keys, shared)
 
 
 def _keys_in(buckets: Iterable[int]) -> float:
@@ -134,8 +127,8 @@ def differing_keys(comparison: Comparison, frames: Sequence[DataFrame], number: 
     """Read some rows of both sides, so many, and find the keys with other rows on the two sides.
 
     Returns:
-        ``of``, the hash of the key; ``rows``, how many both sides have; ``several``, true if a side
-        has more than one.
+        ``hash``, of the key; ``rows``, how many both sides have; ``several``, true if a side has
+        more than one.
     """
     sides = []
     for side, frame in enumerate(frames):
@@ -150,7 +143,7 @@ def differing_keys(comparison: Comparison, frames: Sequence[DataFrame], number: 
     # Null: the hashes of duplicates overflowed.
     differ = keys.where(f"total IS NULL OR total != -{rights} OR {lefts} != {rights}")
     return differ.selectExpr(
-        "hash AS of",
+        "hash",
         f"{lefts} + {rights} AS rows",
         f"{lefts} > 1 OR {rights} > 1 AS several",
     )
@@ -160,25 +153,26 @@ def differing_rows(comparison: Comparison, frames: Sequence[DataFrame], number: 
     """Read some rows of both sides, so many, and find those of which a side has more copies.
 
     Returns:
-        ``of``, the hash of the row; ``rows``, how many both sides have; ``several``, true.
+        ``hash``, of the row; ``rows``, how many both sides have; ``several``, true.
     """
-    sides = [
-        frame.selectExpr(f"{row_hash(comparison, side)} AS of", f"{side} AS side")
-        for side, frame in enumerate(frames)
-    ]
-    rows = sides[0].union(sides[1]).repartition(1 + number // _HASHES_A_TASK, "of")
-    copies = rows.groupBy("of").agg(F.count("side").alias("rows"), F.sum("side").alias("rights"))
-    return copies.where("rows != 2 * rights").selectExpr("of", "rows", "true AS several")
+    rows = _both(comparison, frames, row_hash).repartition(1 + number // _HASHES_A_TASK, "hash")
+    copies = rows.groupBy("hash").agg(F.count("side").alias("rows"), F.sum("side").alias("rights"))
+    return copies.where("rows != 2 * rights").selectExpr("hash", "rows", "true AS several")
 
 
 def rows_of_keys(comparison: Comparison, frames: Sequence[DataFrame]) -> DataFrame:
     """Count ``lefts`` and ``rights``, the rows of both sides, by ``hash``, that of the key."""
-    sides = [
-        frame.selectExpr(f"{key_hash(comparison, side)} AS hash", f"{side} AS side")
-        for side, frame in enumerate(frames)
-    ]
     counts = "count_if(side = 0) AS lefts", "count_if(side = 1) AS rights"
-    return sides[0].union(sides[1]).groupBy("hash").agg(*map(F.expr, counts))
+    return _both(comparison, frames, key_hash).groupBy("hash").agg(*map(F.expr, counts))
+
+
+def _both(comparison: Comparison, frames: Sequence[DataFrame], hashed: Hashed) -> DataFrame:
+    """Put ``hash``, of the rows or their keys, and ``side`` of both sides into one frame."""
+    left, right = (
+        frame.selectExpr(f"{hashed(comparison, side)} AS hash", f"{side} AS side")
+        for side, frame in enumerate(frames)
+    )
+    return left.union(right)
 
 
 def _bucket(key: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark._diff.columns import Comparison, Pair
-    from xorack.spark._diff.digests import Digests
+    from xorack.spark._diff.digests import Digests, Hashed
 
     Names = dict[str, int]
 
@@ -37,8 +37,6 @@ _FEW = 0.01
 """The share of rows in buckets that differ, up to which they are paired at once, equal ones too."""
 _MOST = 0.2
 """The share of keys that differ, of the rows of both sides, above which these are not searched."""
-_SHARING = 1.2
-"""The rows that have one row's key, on average, above which rows are searched instead of keys."""
 _BROADCAST_HASHES = 2_000_000
 """Hashes of keys or rows that are sent to all tasks: some 100 MB."""
 _ROWS_A_TASK = 50_000
@@ -62,12 +60,12 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Coun
         frame.where(in_buckets(comparison, side, digests.buckets))
         for side, frame in enumerate(comparison.frames)
     ]
-    are_few, are_shared = number <= _FEW * total, digests.sharing > _SHARING
-    unique, keys = not are_shared and digests.keys > _MOST * total, None
+    unique = not digests.are_shared and digests.keys > _MOST * total
+    keys = None
     with ExitStack() as stack:
-        if not (are_few or unique):
+        if number > _FEW * total and not unique:
             search, hashed = differing_keys, key_hash
-            if are_shared:
+            if digests.are_shared:
                 search, hashed = differing_rows, row_hash
                 keys = rows_of_keys(comparison, frames)
             found = search(comparison, frames, number).persist()
@@ -90,13 +88,11 @@ def pair_rows(comparison: Comparison, digests: Digests) -> tuple[DataFrame, Coun
     return pairs, counts, columns
 
 
-def _with_hashes(
-    comparison: Comparison, side: int, found: DataFrame, hashed: Callable[[Comparison, int], str]
-) -> DataFrame:
+def _with_hashes(comparison: Comparison, side: int, found: DataFrame, hashed: Hashed) -> DataFrame:
     """Select the rows of a side that have these hashes, of their keys or of themselves."""
     frame = comparison.frames[side]
     name = "h" * (max(map(len, frame.columns)) + 1)  # unlike any column's
-    chosen = F.broadcast(found.select(F.col("of").alias(name)))
+    chosen = F.broadcast(found.select(F.col("hash").alias(name)))
     return frame.join(chosen, F.expr(f"{hashed(comparison, side)} = {name}"), "left_semi")
 
 
