@@ -1,6 +1,7 @@
 """The synthesised stack in the embedded AWS: stamps go in at the queue, events come out."""
 
 import importlib.util
+import json
 import os
 import random
 import shutil
@@ -12,8 +13,9 @@ import pytest
 import xorack
 from infra.template import write
 from tests.e2e.conftest import ROOT, assert_acked, events_of
+from tests.support.events import eventually
 from tests.support.functions import chain
-from tests.support.subscriber import drain, subscribe
+from tests.support.subscriber import drain, messages, subscribe
 from xorack.aws.sqs import send
 from xorack.aws.stack import find_stack
 from xorack.core.request import Request
@@ -49,6 +51,25 @@ def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
     assert 0 < after["invocations"] - before["invocations"] <= report.messages + 2
     # A batch writes each of its chains once, not once for each stamp.
     assert after["writes"] - before["writes"] < len(requests) / 2
+
+
+def test_rejected_requests_are_dead_lettered_and_their_neighbours_apply(stack, events):
+    tag = "neighbour/1"
+    good = [request.to_json() for request in chain(tag, 2)]
+    body = json.dumps({"version": 1, "requests": [good[0], {**good[1], "tag": 5}, *good[1:]]})
+    sqs = stack.client("sqs")
+    sqs.send_message(QueueUrl=stack.queue_url, MessageBody="not JSON")
+    sqs.send_message(QueueUrl=stack.queue_url, MessageBody=body)
+    assert events(tag)[tag][0]["detail-type"] == "acked"
+    reasons = []
+
+    def both_arrived():
+        for message in messages(stack.dead_letter_queue_url, sqs):
+            reasons.append(message["MessageAttributes"]["error"]["StringValue"])
+        return len(reasons) >= 2
+
+    assert eventually(both_arrived)
+    assert [reason.partition(" ")[0] for reason in sorted(reasons)] == ["body:", "requests[1].tag:"]
 
 
 def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path):

@@ -35,21 +35,24 @@ def test_pip_installs_the_locked_uv(tmp_path, monkeypatch):
     assert (tmp_path / ".venv-uv" / "installed.txt").read_text() == lock
 
 
+FAILING = [sys.executable, "-c", "raise SystemExit(1)"]
+"""A command that fails; a PATH may lack `false`."""
+
+
+def fail(*_):
+    subprocess.check_call(FAILING)
+
+
 def test_a_demo_that_fails_has_prepared_the_embedded_aws(tmp_path, monkeypatch, capsys):
     (tmp_path / "xorack" / "local").mkdir(parents=True)
     (tmp_path / "xorack" / "local" / "environment.py").write_text("open('embedded', 'w')\n")
     monkeypatch.setattr(venv, "ROOT", tmp_path)
-    monkeypatch.setattr(
-        venv,
-        "environment",
-        lambda *_: subprocess.check_call([sys.executable, "-c", "raise SystemExit(1)"]),
-    )
+    monkeypatch.setattr(venv, "environment", fail)
     monkeypatch.setattr(sys, "argv", ["venv.py", "demo"])
     assert venv.main() == 1
     assert (tmp_path / "embedded").exists()
     error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert "failed: see above" in error
+    assert error.startswith(f"error: {' '.join(FAILING)} failed: see above")
     assert "make lock" in error
 
 
@@ -112,9 +115,7 @@ def test_an_environment_is_updated_if_it_is_outdated_or_has_too_little(checkout)
 
 def test_after_a_failure_it_starts_from_scratch(checkout, monkeypatch):
     checkout.set_up("demo")
-    monkeypatch.setattr(
-        venv, "uv", lambda *_: subprocess.check_call([sys.executable, "-c", "raise SystemExit(1)"])
-    )
+    monkeypatch.setattr(venv, "uv", fail)
     with pytest.raises(subprocess.CalledProcessError):
         checkout.set_up("dev")
     monkeypatch.setattr(venv, "uv", checkout.uv)
