@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
+from types import SimpleNamespace
 
 import pytest
 
@@ -260,6 +261,20 @@ def test_streams_read_records_while_one_writes_its_own(spark, tmp_path):
 
     *read, _ = in_threads(work, [0, 0, 0, 1])
     assert all(some in (["proof"], ["proof", "new"]) for reads in read for some in reads)
+
+
+def test_a_folder_that_vanishes_while_hadoop_lists_it_is_listed_again(spark, tmp_path):
+    texts = Texts(spark)
+    texts.write(f"{tmp_path}/slot=0", "proof")
+    path, system, _ = storage._hadoop(spark, f"{tmp_path}/slot=*/part-*")
+    hadoop, file = spark._jvm.org.apache.hadoop.fs.FileUtil, spark._jvm.java.io.File
+    vanished = [f"{tmp_path}/gone", __file__]  # before Hadoop asks for its rights, and after
+
+    def glob(path):
+        return hadoop.list(file(vanished.pop())) if vanished else system.globStatus(path)
+
+    files = SimpleNamespace(globStatus=glob)
+    assert len(storage._glob(files, path)) == 1
 
 
 def test_a_text_is_read_once_unless_another_process_has_written_it(spark, tmp_path, monkeypatch):

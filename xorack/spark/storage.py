@@ -37,6 +37,8 @@ _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation
 _PARTITION = re.compile(r"[^/=]+=[^/]*")
 _PART = re.compile(r".*/part-\d+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[^/]*")
 _MOST_WRITES = 1_000
+_VANISHED = ("AccessDeniedException", "IOException")
+"""What Hadoop raises while it lists a local folder that goes: which one depends on the moment."""
 
 
 class Stored(NamedTuple):
@@ -206,14 +208,14 @@ def _keep(folder: str, text: _Text) -> _Text:
 
 
 def _glob(system: Any, path: Any) -> Any:
-    """List files; Hadoop says of a local folder that vanishes meanwhile that it is not readable."""
+    """List files; Hadoop says of a local folder that vanishes meanwhile that it cannot be read."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     for _ in range(10):
         try:
             return system.globStatus(path)
         except Py4JJavaError as error:
-            if error.java_exception.getClass().getSimpleName() != "AccessDeniedException":
+            if error.java_exception.getClass().getSimpleName() not in _VANISHED:
                 raise
     return system.globStatus(path)
 
