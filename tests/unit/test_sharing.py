@@ -7,12 +7,12 @@ import pytest
 from xorack.compare.sharing import are_shared
 from xorack.core.hashing import unit_id
 
-BUCKETS = 4096
+BUCKETS, FEWER = 4096, 64
 
 
-def numbers(keys):
+def numbers(keys, buckets):
     """Return the number of rows in each bucket that has some."""
-    return [*Counter(unit_id(str(key)) % BUCKETS for key in keys).values()]
+    return [*Counter(unit_id(str(key)) % buckets for key in keys).values()], buckets
 
 
 @pytest.mark.parametrize(
@@ -29,5 +29,10 @@ def numbers(keys):
     ids=["none", "one", "unique", "1 % doubled", "all doubled", "a frequent key", "two rows"],
 )
 def test_rows_share_a_key(keys, shared):
-    assert are_shared([numbers(keys), numbers(range(1000))], BUCKETS) == shared
-    assert are_shared([numbers(range(1000)), numbers(keys)], BUCKETS) == shared
+    assert are_shared(numbers(keys, BUCKETS)) == shared
+
+
+@pytest.mark.parametrize(("copies", "shared"), [(1, False), (200, True)])
+def test_a_frequent_key_is_in_the_other_kind_of_buckets(copies, shared):
+    others = numbers([*range(1000), *[7] * copies], FEWER)
+    assert are_shared(numbers(range(100_000), BUCKETS), others) == shared

@@ -81,8 +81,10 @@ class Comparison:
     def compare(self) -> tuple[list[int], Found]:
         """Return the numbers of all rows of both sides, and what differs."""
         totals, within, condition = self._choose()
-        numbers = ([n for (n,) in self.all(f"SELECT n FROM digests{side}")] for side in (0, 1))
-        unique = bool(self.values) and not are_shared(numbers, _BUCKETS)
+        unique = bool(self.values) and not any(
+            are_shared(([n for (n,) in self.all(f"SELECT n FROM digests{side}")], _BUCKETS))
+            for side in (0, 1)
+        )
         found = self._count(within, condition, unique=unique)
         if unique and not found.unique:
             found = self._count(within, condition, unique=False)

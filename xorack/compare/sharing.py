@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 __all__ = ["are_shared"]
 
@@ -10,19 +10,19 @@ _MOST_ROWS = 1.2
 """Rows that have one row's key, on average, up to which a join multiplies few rows."""
 
 
-def are_shared(sides: Iterable[Sequence[int]], buckets: int) -> bool:
+def are_shared(*kinds: tuple[Sequence[int], int]) -> bool:
     """Return true if many rows of a side have other rows' keys.
 
     Keys fall into buckets at random. If each key has m rows, the variance of the rows in a bucket
     is m times their mean, up to chance: some 2 % with 4,096 buckets.
 
     Args:
-        sides: The number of rows in each bucket that has some, of each side.
-        buckets: The number of all buckets.
+        kinds: The numbers of rows in the buckets that have some, and how many buckets there are,
+            of each kind of buckets.
     """
-    return any(_sharing(numbers, sum(numbers) / buckets) > _MOST_ROWS for numbers in sides)
-
-
-def _sharing(numbers: Sequence[int], mean: float) -> float:
-    """Estimate how many rows have one row's key, on average: 1 if keys are unique."""
-    return sum(number**2 for number in numbers) / (sum(numbers) or 1) - mean
+    rows = sum(sum(numbers) for numbers, _ in kinds)
+    squares = sum(
+        sum(number**2 for number in numbers) - sum(numbers) ** 2 / buckets
+        for numbers, buckets in kinds
+    )
+    return squares > _MOST_ROWS * rows

@@ -7,8 +7,8 @@ sums of the two halves of their hashes. XOR would not do: it is blind to pairs o
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
@@ -108,14 +108,28 @@ def compare_digests(comparison: Comparison) -> Digests:
     differing = [b for b in left.keys() | right.keys() if left.get(b) != right.get(b)]
     rows_in = [sum(side[b][0] for b in differing if b in side) for side in digests]
     totals = [sum(count for count, *_ in side.values()) for side in digests]
-    numbers = ([side[b][0] for b in side if b < _BUCKETS] for side in digests)
-    keys, shared = _keys_in(differing), are_shared(numbers, _BUCKETS)
+    shared = any(are_shared(*_numbers(side)) for side in digests)
+    keys = _keys_in(differing)
     return Digests(totals[0], totals[1], sorted(differing), sum(rows_in), keys, shared)
+
+
+def _numbers(side: Mapping[int, tuple[int, int, int]]) -> Iterator[tuple[Sequence[int], int]]:
+    """Yield the numbers of rows in the buckets and in those of each stratum, and of all these."""
+    strata = defaultdict[int, list[int]](list)
+    for bucket, (number, *_) in side.items():
+        strata[max(-1, _stratum(bucket))].append(number)
+    for stratum, numbers in strata.items():
+        yield numbers, _BUCKETS if stratum < 0 else _OF_STRATUM
+
+
+def _stratum(bucket: int) -> int:
+    """Return the stratum that a bucket is of, from 0; less for one of the others."""
+    return (bucket - _BUCKETS) // _OF_STRATUM
 
 
 def _keys_in(buckets: Iterable[int]) -> float:
     """Estimate the keys that differ by the first stratum that has enough equal buckets."""
-    found = Counter((bucket - _BUCKETS) // _OF_STRATUM for bucket in buckets)
+    found = Counter(map(_stratum, buckets))
     for stratum in range(_STRATA):
         equal = 1 - found[stratum] / _OF_STRATUM
         if equal > _EQUAL:

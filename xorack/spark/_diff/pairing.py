@@ -157,8 +157,9 @@ def _paired(
     these numbers are counted, or given where frames lack rows that are equal.
     """
     sides = [_rows(comparison, frame, side, unique=unique) for side, frame in enumerate(frames)]
-    places = (f"IF({pair.differs()}, {i}, NULL)" for i, pair in enumerate(comparison.values))
-    columns = f"filter(array({', '.join(places)}), place -> place IS NOT NULL)"
+    places = (f"IF({pair.differs()}, {i}, -1)" for i, pair in enumerate(comparison.values))
+    # Not `filter`: Spark compiles no lambda.
+    columns = f"array_remove(CAST(array({', '.join(places)}) AS array<int>), -1)"
     # Spark's 200 tasks, which a cached frame keeps, cost more for ten rows than reading both sides.
     tasks = 1 + number // _ROWS_A_TASK
     rows = sides[0].unionByName(sides[1], allowMissingColumns=True)
@@ -172,7 +173,7 @@ def _paired(
         grouped = _numbered(rows if keys is not None else _counted(rows)).groupBy("hash", "k", "n")
     pairs = grouped.agg(*sums).selectExpr(
         "*",
-        f"IF(l IS NULL OR r IS NULL, NULL, CAST({columns} AS array<int>)) AS columns",
+        f"IF(l IS NULL OR r IS NULL, NULL, {columns}) AS columns",
         "monotonically_increasing_id() AS id",  # else filters compare the columns once more
     )
     pairs = pairs.withColumn("kind", F.expr(_KIND))
