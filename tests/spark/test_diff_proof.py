@@ -136,6 +136,14 @@ def test_rows_are_searched_where_many_have_one_key(spark, monkeypatch, keys, sea
     assert paired == [2]
 
 
+def test_a_frequent_key_of_a_stratum_is_seen(spark):
+    ids = spark.range(1000)
+    bucket = digests._bucket(digests.key_hash(compare_columns(ids, ids, "id"), 0))
+    (key,) = ids.where(f"{bucket} >= {digests._BUCKETS}").first()
+    rows = spark.range(2000).selectExpr(f"if(id < 300, {key}, id) AS id")
+    assert digests.compare_digests(compare_columns(rows, rows, "id")).are_shared
+
+
 @pytest.mark.slow
 @settings(PROOF, max_examples=1)
 @given(schema=schemas(), seed=st.integers(0, 2**32), unique=st.booleans())
