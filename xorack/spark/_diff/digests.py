@@ -114,17 +114,17 @@ def compare_digests(comparison: Comparison) -> Digests:
 
 
 def _numbers(side: Mapping[int, tuple[int, int, int]]) -> Iterator[tuple[Sequence[int], int]]:
-    """Yield the numbers of rows in the buckets and in those of each stratum, and of all these."""
-    strata = defaultdict[int, list[int]](list)
+    """Yield the numbers of rows in buckets, by stratum, and how many buckets such a one has."""
+    found = defaultdict[int, list[int]](list)
     for bucket, (number, *_) in side.items():
-        strata[max(-1, _stratum(bucket))].append(number)
-    for stratum, numbers in strata.items():
+        found[_stratum(bucket)].append(number)
+    for stratum, numbers in found.items():
         yield numbers, _BUCKETS if stratum < 0 else _OF_STRATUM
 
 
 def _stratum(bucket: int) -> int:
-    """Return the stratum that a bucket is of, from 0; less for one of the others."""
-    return (bucket - _BUCKETS) // _OF_STRATUM
+    """Return the stratum that a bucket is of, from 0; -1 if of none."""
+    return max(-1, (bucket - _BUCKETS) // _OF_STRATUM)
 
 
 def _keys_in(buckets: Iterable[int]) -> float:
