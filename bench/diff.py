@@ -201,16 +201,22 @@ def goals_of(name: str, case: Figures) -> Iterator[Goal]:
 def tables(figures: Figures) -> list[Table]:
     """Make the tables."""
     table = Table(
-        ["case", "", "CPU s", "times the usual way", "times the scan", "seconds", "MB shuffled",
-         "MB spilled"],
+        ["case", "scan, CPU s", "usual way", "diff", "diff, times the usual way", "times the scan",
+         "diff, seconds", "MB shuffled: usual way", "diff", "MB spilled: usual way", "diff"],
     )  # fmt: skip
     goals: list[Goal] = []
     for name, case in figures["cases"].items():
         goals += goals_of(name, case)
-        for variant, runs in case.items():
-            other = next(way for way in (JOIN, EXCEPT) if way in case)
-            of = [median(ratios(case, variant, base)) for base in (other, SCAN)]
-            names = ("wall", "shuffle_mb", "spilled_mb")
-            others = [float(median(run[name] for run in runs)) for name in names]
-            table.add(name, variant, median(map(cpu, runs)), *of, *others)
+        other = next(way for way in (JOIN, EXCEPT) if way in case)
+
+        def of(way: str, figure: str, case: Figures = case) -> float:
+            return float(median(run[figure] for run in case[way]))
+
+        table.add(
+            name if other == JOIN else f"{name} ({other})",
+            *(median(map(cpu, case[way])) for way in (SCAN, other, DIFF)),
+            *(median(ratios(case, DIFF, base)) for base in (other, SCAN)),
+            of(DIFF, "wall"),
+            *(of(way, figure) for figure in ("shuffle_mb", "spilled_mb") for way in (other, DIFF)),
+        )
     return [table, goal_table(goals)]
