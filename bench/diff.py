@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -208,15 +209,11 @@ def tables(figures: Figures) -> list[Table]:
     for name, case in figures["cases"].items():
         goals += goals_of(name, case)
         other = next(way for way in (JOIN, EXCEPT) if way in case)
-
-        def of(way: str, figure: str, case: Figures = case) -> float:
-            return float(median(run[figure] for run in case[way]))
-
+        figures_of = ("wall", DIFF), *product(("shuffle_mb", "spilled_mb"), (other, DIFF))
         table.add(
             name if other == JOIN else f"{name} ({other})",
             *(median(map(cpu, case[way])) for way in (SCAN, other, DIFF)),
             *(median(ratios(case, DIFF, base)) for base in (other, SCAN)),
-            of(DIFF, "wall"),
-            *(of(way, figure) for figure in ("shuffle_mb", "spilled_mb") for way in (other, DIFF)),
+            *(float(median(run[figure] for run in case[way])) for figure, way in figures_of),
         )
     return [table, goal_table(goals)]
