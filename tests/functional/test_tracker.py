@@ -252,18 +252,28 @@ if not (child := os.fork()):
     os._exit(0)
 os.waitpid(child, 0)
 tracker.start("parent/2")
+with tracker.batch():
+    tracker.start("parent/3")
+    if not (child := os.fork()):
+        tracker.start("child/2")
+        with tracker.batch():
+            tracker.start("child/3")
+    else:
+        os.waitpid(child, 0)
 """
 
 
 @pytest.mark.thorough
-def test_a_forked_process_connects_by_itself():
-    """Two processes on one connection would read each other's responses."""
+def test_a_forked_process_connects_and_sends_by_itself():
+    """Two processes on one connection would read each other's responses, and batches end in one."""
     with QueueServer() as server:
         command = [sys.executable, "-c", _FORKS, server.queue_url]
         subprocess.run(command, check=True, timeout=60)
-        assert [request.tag for request in server.take()] == ["parent/1", "child/1", "parent/2"]
-    before, forked, after = server.ports
-    assert before == after != forked
+        tags = [request.tag for request in server.take()]
+    assert tags == ["parent/1", "child/1", "parent/2", "child/2", "child/3", "parent/3"]
+    before, forked, after, *in_batch, last = server.ports
+    assert before == after == last != forked
+    assert len({before, forked, *in_batch}) == 3
 
 
 def test_a_table_has_a_client_in_each_process(monkeypatch):

@@ -12,6 +12,7 @@ once. So a step must start the same children each time it runs for the same unit
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,21 +63,26 @@ def _cleaned(name: str, value: Any) -> Any:
 
 
 class _Collected:
-    """The requests of a batch. Tasks that were started in its block may outlive it."""
+    """The requests of a batch. Tasks and forks that were started in its block may outlive it."""
 
     def __init__(self) -> None:
         self._requests: list[Request] | None = []
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     def add(self, requests: Sequence[Request]) -> bool:
-        """Add requests; return False if the batch was sent."""
+        """Add requests; return False if the batch was sent, or is that of another process."""
+        if self._process != os.getpid():  # a fork's lock may be locked for ever
+            return False
         with self._lock:
             if self._requests is not None:
                 self._requests += requests
             return self._requests is not None
 
     def close(self) -> list[Request]:
-        """Return the requests, and take no more."""
+        """Return the requests of this process, and take no more."""
+        if not self.add([]):
+            return []
         with self._lock:
             requests, self._requests = self._requests, None
         return requests or []
@@ -299,7 +305,8 @@ class Tracker:
 
         A worker of several events turns hundreds of steps into one message a group of chains.
         Steps that ended are sent even if the block raises. Acknowledge the events after the block:
-        nothing is sent before. Tasks that start in it share it, blocks inside it too, threads not.
+        nothing is sent before. Tasks that start in it share it, blocks inside it too; threads and
+        forked processes do not.
 
         Raises:
             SendError: The queue did not accept some requests.
