@@ -1,6 +1,7 @@
 """The tracker: from plain Python through the queue and the consumer to acked events."""
 
 import asyncio
+import contextvars
 import json
 import os
 import subprocess
@@ -182,6 +183,19 @@ def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
     with pytest.raises(ZeroDivisionError):
         work()
     assert finished(functions) == {"one": 1}
+
+
+def test_a_batch_may_end_in_another_context(tracker, functions):
+    """An abandoned asynchronous generator is closed by a task of its own."""
+    batch, begun = tracker.batch(), contextvars.copy_context()
+    begun.run(batch.__enter__)
+    begun.run(tracker.start, "in the batch")
+    with tracker.batch():  # the block that ends here is another one
+        batch.__exit__(None, None, None)
+        assert functions.deliver() == []
+    begun.run(tracker.start, "after it")
+    tags = [parse(body).requests[0].tag for body in functions.deliver()]
+    assert sorted(tags) == ["after it", "in the batch"]
 
 
 def test_a_batch_belongs_to_its_thread(tracker, functions):

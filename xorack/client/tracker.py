@@ -16,7 +16,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from datetime import timedelta
@@ -320,8 +320,10 @@ class Tracker:
         try:
             yield
         finally:
-            _BATCHES.reset(reset)
-            self._send(*collected.close())
+            requests = collected.close()
+            with suppress(ValueError):  # a generator may be closed in another context
+                _BATCHES.reset(reset)
+            self._send(*requests)
 
     def _send(self, *requests: Request) -> None:
         collected = _BATCHES.get().get(self)
