@@ -353,6 +353,7 @@ INVALID_CALLS = {
     "each unit once": lambda tracker, token: tracker.step(token, str(token)),
     "one kind": lambda tracker, token: tracker.step(token, PLAIN),
     "tag": lambda tracker, token: tracker.start(""),
+    "resume: a tuple": lambda tracker, token: tracker.start("t", resume=("lambda", "secret")),
     "timeout: 0": lambda tracker, token: tracker.extend(token, 0),
     "timeout: -5": lambda tracker, token: tracker.extend(token, -5),
     "reason": lambda tracker, token: tracker.fail(token, 5),

@@ -137,8 +137,11 @@ INVALID = [
         ({**CREATE, "resume": {"lambda": token}}, "resume.lambda: ")
         for token in ("", "é", 1, "a-b", "Y2I===", "Y2I=\n", "A" * 1025)
     ),
-    ({**CREATE, "resume": SECRET}, "resume: a text, expected an object"),
-    ({**CREATE, "step_functions": SECRET}, "step_functions: 'a token', expected no such field"),
+    ({**CREATE, "resume": SECRET}, "resume: a str, expected an object"),
+    *(
+        ({**of, name: SECRET}, f"{name}: 'a token', expected no such field")
+        for of, name in ((CREATE, "step_functions"), (CREATE, "Resume"), (GOOD, "resume"))
+    ),
     (
         {**CREATE, "resume": {"lambda": f"{SECRET}-"}},
         "resume.lambda: 21 characters, expected 1 to 1,024 characters of a callback id, base64",
@@ -234,6 +237,7 @@ INVALID_MESSAGES = [
     (body(), "requests: a list of 0"),
     (body(*[1] * 100_000), "requests: a list of 100000"),
     ('{"version":1,"requests":[1],"x":1}', "x: 1"),
+    ('{"version":1,"requests":[1],"Resume":"x"}', "Resume: 'a token'"),
 ]
 
 

@@ -148,7 +148,8 @@ def _detail(field: str, value: Any) -> dict[str, Any]:
 def _resume(field: str, value: Any) -> dict[str, str]:
     expected = 'an object with one of "step_functions" (a task token) and "lambda" (a callback id)'
     if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= RESUME_KINDS.keys():
-        what = "a text" if isinstance(value, str) else shown(value)
+        shape = isinstance(value, (list, dict))
+        what = shown(value) if shape else f"a {type(value).__name__}"
         raise ArgumentError(field, problem=f"{what}, expected {expected}")
     ((kind, token),) = value.items()
     most, pattern, expected = RESUME_KINDS[kind]
@@ -159,6 +160,13 @@ def _resume(field: str, value: Any) -> dict[str, str]:
         problem = f"{what}, expected 1 to {most:,} {expected}"
         raise ArgumentError(f"{field}.{kind}", problem=problem)
     return dict(value)
+
+
+def unknown_field(name: str, value: object, known: str) -> ArgumentError:
+    """Return the error of a field that does not exist; a token stays a secret under such names."""
+    secret = isinstance(value, str) and name.lower() in ("resume", *RESUME_KINDS)
+    what = "a token" if secret else value
+    return ArgumentError(shown(name)[1:-1], what, f"no such field: {known}")
 
 
 CHECKS: dict[str, Check] = {
