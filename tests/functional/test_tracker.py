@@ -359,7 +359,17 @@ INVALID_CALLS = {
     "reason": lambda tracker, token: tracker.fail(token, 5),
     "text: 'missing'": lambda tracker, token: tracker.note(token),
     "text: 5": lambda tracker, token: tracker.note(token, 5),
-    "no such field: fail has": lambda tracker, token: tracker.fail(token, "x", note={"txt": "y"}),
+    "missing: None": lambda tracker, token: tracker.note(token, "x", missing=None),
+    "missing: 5, expected a list": lambda tracker, token: tracker.note(token, "x", missing=5),
+    "missing: 5": lambda tracker, token: tracker.fail(token, "x", note={"missing": 5}),
+    "note: 'abc', expected": lambda tracker, token: tracker.fail(token, "x", note="abc"),
+    "note: a list of 1, expected": lambda tracker, token: tracker.fail(token, "x", note=["text"]),
+    **{
+        f"{name}: 'y', expected no such field: a note has missing, missing_count, text": (
+            lambda tracker, token, name=name: tracker.fail(token, "x", note={name: "y"})
+        )
+        for name in ("txt", "reason", "tag", "op", 5)
+    },
     "stamps: 'opaque'": lambda *_: Tracker("q", stamps="opaque"),
     "one kind and size": lambda tracker, token: tracker.step(token, Token(5, ("u",), cells=64)),
     "cells: 32, expected 16, 64, 256 or 1024": lambda *_: Tracker("q", cells=32),

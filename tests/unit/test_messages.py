@@ -407,6 +407,8 @@ def test_equal_json_values_have_one_mark(one, other):
         (("stamp", "t", "i", "text"), {}, "stamp"),
         (("stamp", "t", "i", b"\1"), {"reason": "unused"}, "reason"),
         (("create", "t", "i", b"\1"), {"detail": {"x": {1}}}, "detail"),
+        (("create", "t", "i", b"\1"), {"detail": {1: 2, "1": 3}}, "detail"),
+        (("create", "t", "i", b"\1"), {"detail": {"x": [({None: 1},)]}}, "detail"),
         (("fail", "t", "i"), {"started": 1}, "started"),
         (("stamp", "t", "i"), {"starts": 5}, "starts"),
         (("stamp", "t", "i"), {"starts": [0]}, "starts"),

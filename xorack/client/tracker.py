@@ -26,7 +26,7 @@ from xorack.aws.client import PerProcess, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send
 from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey
-from xorack.core.checks import MAX_REASON_BYTES
+from xorack.core.checks import MAX_REASON_BYTES, unknown_field
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.request import Op, Request, validate_tag
@@ -34,6 +34,7 @@ from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
 
 _MOST_IDS = 40
 """Most ids of a request. A few more take as many bytes as the smallest traced stamp."""
+_NOTE_HAS = "a note has missing, missing_count, text"
 
 
 def _group_of(request: Request) -> str | None:
@@ -53,13 +54,23 @@ def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) 
 def _cleaned(name: str, value: Any) -> Any:
     """Return a field of a fail or a note as the protocol takes it: no NUL, no surrogates."""
     if name == "missing":
-        return tuple(value)
+        return tuple(value) if isinstance(value, Iterable) else value
     if name == "missing_count" or (value is None and name == "text"):
         return value
     if not isinstance(value, str):
         raise ArgumentError(name, value, "a string")
     data = value.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]
     return data.decode("utf-8", "ignore")
+
+
+def _noted(note: Any) -> Mapping[str, Any]:
+    """Return the fields of a fail's note, if it has no others."""
+    if not isinstance(note, Mapping):
+        raise ArgumentError("note", note, f"a mapping: {_NOTE_HAS}")
+    for name in note:
+        if name not in ("text", "missing", "missing_count"):
+            raise unknown_field(str(name), note[name], _NOTE_HAS)
+    return note
 
 
 class _Collected:
@@ -245,7 +256,7 @@ class Tracker:
             ArgumentError: An argument is invalid.
             SendError: The queue did not accept the request.
         """
-        self._tell("fail", token, {"reason": reason, **(note or {})}, request_id)
+        self._tell("fail", token, {"reason": reason, **_noted(note or {})}, request_id)
 
     def note(
         self,
