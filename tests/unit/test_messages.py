@@ -230,6 +230,8 @@ INVALID_MESSAGES = [
     *((text, "body: ") for text in NOT_MESSAGES),
     *((f"{body(GOOD)} \n{text}", "body: ") for text in TRAILING),
     ('{"version":1,"requests":' + "[" * 100_000 + "]" * 100_000 + "}", "body: "),
+    # Also beside a valid request: the parser gives up.
+    (f"{body(GOOD)[:-2]},{'[' * 100_000}{']' * 100_000}]}}", "body: "),
     ('{"requests":[]}', "version: None"),
     *((body(GOOD, version=version), f"version: {version}") for version in (2, True)),
     ('{"version":1}', "requests: None"),
