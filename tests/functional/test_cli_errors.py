@@ -19,7 +19,8 @@ from tests.support.cli import (
     store,
 )
 from xorack import traced
-from xorack.cli.options import Duration
+from xorack.aws.client import make_client
+from xorack.cli.options import Duration, Target
 from xorack.core.request import Request
 
 ORDERS = "there is no stack orders in us-east-1: name yours with --stack"
@@ -174,6 +175,25 @@ def configure(monkeypatch):
 def test_a_faulty_configuration_is_one_line(xorack, configure, environ, line):
     configure(environ)
     assert_error(xorack("list", "--table", "t"), 1, line)
+
+
+@pytest.mark.parametrize(
+    ("environ", "chosen", "region"),
+    [
+        ({"AWS_REGION": "eu-west-1"}, None, "eu-west-1"),
+        ({"AWS_DEFAULT_REGION": "us-east-2"}, None, "us-east-2"),
+        # As the AWS CLI and the CDK, not as boto3.
+        ({"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-east-2"}, None, "eu-west-1"),
+        ({"AWS_REGION": "", "AWS_DEFAULT_REGION": "us-east-2"}, None, "us-east-2"),
+        ({"AWS_REGION": "eu-west-1"}, "eu-north-1", "eu-north-1"),
+    ],
+)
+def test_the_region_is_that_of_the_aws_cli(configure, environ, chosen, region):
+    configure({**KEYS, **environ})
+    assert Target("stack", chosen).client("sqs").meta.region_name == region
+    if chosen:
+        boto3.setup_default_session(region_name=chosen)
+    assert make_client("sqs").meta.region_name == region
 
 
 def test_a_response_that_is_not_from_aws_is_one_line(xorack, configure):

@@ -1,6 +1,7 @@
 """The tracker: from plain Python through the queue and the consumer to acked events."""
 
 import asyncio
+import contextvars
 import json
 import os
 import subprocess
@@ -184,6 +185,19 @@ def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
     assert finished(functions) == {"one": 1}
 
 
+def test_a_batch_may_end_in_another_context(tracker, functions):
+    """An abandoned asynchronous generator is closed by a task of its own."""
+    batch, begun = tracker.batch(), contextvars.copy_context()
+    begun.run(batch.__enter__)
+    begun.run(tracker.start, "in the batch")
+    with tracker.batch():  # the block that ends here is another one
+        batch.__exit__(None, None, None)
+        assert functions.deliver() == []
+    begun.run(tracker.start, "after it")
+    tags = [parse(body).requests[0].tag for body in functions.deliver()]
+    assert sorted(tags) == ["after it", "in the batch"]
+
+
 def test_a_batch_belongs_to_its_thread(tracker, functions):
     with tracker.batch():
         tracker.start("later")
@@ -252,18 +266,28 @@ if not (child := os.fork()):
     os._exit(0)
 os.waitpid(child, 0)
 tracker.start("parent/2")
+with tracker.batch():
+    tracker.start("parent/3")
+    if not (child := os.fork()):
+        tracker.start("child/2")
+        with tracker.batch():
+            tracker.start("child/3")
+    else:
+        os.waitpid(child, 0)
 """
 
 
 @pytest.mark.thorough
-def test_a_forked_process_connects_by_itself():
-    """Two processes on one connection would read each other's responses."""
+def test_a_forked_process_connects_and_sends_by_itself():
+    """Two processes on one connection would read each other's responses, and batches end in one."""
     with QueueServer() as server:
         command = [sys.executable, "-c", _FORKS, server.queue_url]
         subprocess.run(command, check=True, timeout=60)
-        assert [request.tag for request in server.take()] == ["parent/1", "child/1", "parent/2"]
-    before, forked, after = server.ports
-    assert before == after != forked
+        tags = [request.tag for request in server.take()]
+    assert tags == ["parent/1", "child/1", "parent/2", "child/2", "child/3", "parent/3"]
+    before, forked, after, *in_batch, last = server.ports
+    assert before == after == last != forked
+    assert len({before, forked, *in_batch}) == 3
 
 
 def test_a_table_has_a_client_in_each_process(monkeypatch):
@@ -329,12 +353,23 @@ INVALID_CALLS = {
     "each unit once": lambda tracker, token: tracker.step(token, str(token)),
     "one kind": lambda tracker, token: tracker.step(token, PLAIN),
     "tag": lambda tracker, token: tracker.start(""),
+    "resume: a tuple": lambda tracker, token: tracker.start("t", resume=("lambda", "secret")),
     "timeout: 0": lambda tracker, token: tracker.extend(token, 0),
     "timeout: -5": lambda tracker, token: tracker.extend(token, -5),
     "reason": lambda tracker, token: tracker.fail(token, 5),
     "text: 'missing'": lambda tracker, token: tracker.note(token),
     "text: 5": lambda tracker, token: tracker.note(token, 5),
-    "no such field: fail has": lambda tracker, token: tracker.fail(token, "x", note={"txt": "y"}),
+    "missing: None": lambda tracker, token: tracker.note(token, "x", missing=None),
+    "missing: 5, expected a list": lambda tracker, token: tracker.note(token, "x", missing=5),
+    "missing: 5": lambda tracker, token: tracker.fail(token, "x", note={"missing": 5}),
+    "note: 'abc', expected": lambda tracker, token: tracker.fail(token, "x", note="abc"),
+    "note: a list of 1, expected": lambda tracker, token: tracker.fail(token, "x", note=["text"]),
+    **{
+        f"{name}: 'y', expected no such field: a note has missing, missing_count, text": (
+            lambda tracker, token, name=name: tracker.fail(token, "x", note={name: "y"})
+        )
+        for name in ("txt", "reason", "tag", "op", 5)
+    },
     "stamps: 'opaque'": lambda *_: Tracker("q", stamps="opaque"),
     "one kind and size": lambda tracker, token: tracker.step(token, Token(5, ("u",), cells=64)),
     "cells: 32, expected 16, 64, 256 or 1024": lambda *_: Tracker("q", cells=32),

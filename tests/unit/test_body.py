@@ -18,15 +18,32 @@ def test_json_is_indented_and_its_stamps_are_cut():
     assert shown["detail"] == "d" * 1024 + "… (2,000 characters)"
 
 
+TOKEN = "secret-" * 9
+WITH_TOKENS = [
+    {"resume": {"step_functions": TOKEN}},
+    {"resume": {"stepfunctions": TOKEN}},
+    {"resume": {"step_functions": {"token": TOKEN}}},
+    {"resume": {"step_functions": f"'{TOKEN}"}},
+    {"resume": [1, TOKEN]},
+    {"resume": f"/\n{TOKEN}"},
+    {"Resume": TOKEN},
+    {"Lambda": TOKEN},
+]
+
+
+@pytest.mark.parametrize("resume", WITH_TOKENS, ids=str)
 @pytest.mark.parametrize("of", ["{}", "[{}", '{{"requests": [{}]}}'])
-@pytest.mark.parametrize("encoded", [0, 1, 2])
-def test_a_token_is_left_out_of_any_body_and_error(of, encoded):
-    request = json.dumps({"resume": {"step_functions": "secret-" * 9}, "tag": "t"})
-    for _ in range(encoded):
+@pytest.mark.parametrize("encoded", ["python", 0, 1, 2])
+def test_a_token_is_left_out_of_any_body_and_error(resume, of, encoded):
+    request = str({**resume, "tag": "t"})
+    if encoded != "python":
+        request = json.dumps({**resume, "tag": "t"})
+    for _ in range(encoded if encoded != "python" else 0):
         request = json.dumps(request)
     body = of.format(request)
     (rejected,) = parse(body).rejected
-    for text in (*body_lines(body), value_line("body", body), rejected.reason):
+    values = [value_line(name, value) for name, value in resume.items()]
+    for text in (*body_lines(body), value_line("body", body), rejected.reason, *values):
         assert "secret" not in text
     assert "tag" in "".join(body_lines(body))
 

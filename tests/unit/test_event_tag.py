@@ -70,6 +70,11 @@ def sns(message, **attributes):
         # What a function of SNS could not handle, by its dead-letter queue.
         (records(sqs(records(sns(records(S3))))), S3_TAG),
         ({**OBJECT, "detail": {**OBJECT["detail"], "object": {"key": "k"}}}, "aws.s3/e-1"),
+        *(
+            (form({**OBJECT, "detail": detail}), "aws.s3/e-1")
+            for detail in ({"eventName": "PutObject"}, {"object": 5}, {"object": {}}, {}, None)
+            for form in (dict, sqs)
+        ),
         (event(order=1), "my.shop/e-1"),
         (sqs(event(order=1)), "my.shop/e-1"),
         (sns("text"), "sns/n-1"),

@@ -52,6 +52,10 @@ def test_invalid_calls_raise(acker):
         acker.add("", b"\1")
     with pytest.raises(errors.BufferLengthsUnequal):
         acker.stamp("foo", b"\1\1")
+    for invalid in ("t", "text", 5, [1], None):
+        for call in (acker.add, acker.stamp):
+            with pytest.raises(errors.ArgumentError, match=r"^stamp: .*, expected bytes$"):
+                call("foo", invalid)
     assert acker.storage == {"foo": b"\1"}
 
 

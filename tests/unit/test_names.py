@@ -78,7 +78,10 @@ def test_an_event_without_outstanding_units_has_no_names():
         (([0], ["oil"], TAG), "outstanding"),
         (([None], ["oil"], TAG), "outstanding"),
         ((["f" * 17], ["oil"], TAG), "outstanding"),
+        ((5, ["oil"], TAG), "outstanding"),
+        (({"outstanding": None, "tag": TAG}, ["oil"]), "outstanding"),
         ((["c0"], "oil", TAG), "candidates"),
+        ((["c0"], None, TAG), "candidates"),
         ((["c0"], [1.5], TAG), "part"),
     ],
 )

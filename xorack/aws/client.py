@@ -60,8 +60,15 @@ CONFIG = config_of(TimeOuts(connect=3, read=10), attempts=3)
 
 
 def make_client(service: str, *, config: Config = CONFIG, **settings: Any) -> Any:
-    """Create a boto3 client; the settings are other arguments of ``boto3.client``."""
-    return boto3.client(service, config=config, **settings)
+    """Create a boto3 client; the settings are other arguments of ``boto3.client``.
+
+    The region is by default that of boto3's default session if it was set there, or else AWS_REGION
+    as the AWS CLI and the CDK read it: boto3 never does.
+    """
+    session = boto3.DEFAULT_SESSION
+    chosen = session and session._session.instance_variables().get("region")  # noqa: SLF001
+    region = settings.pop("region_name", None) or chosen or os.environ.get("AWS_REGION") or None
+    return boto3.client(service, region, config=config, **settings)
 
 
 class PerProcess:

@@ -70,7 +70,7 @@ class Target:
 
     def client(self, service: str) -> Any:
         try:
-            return make_client(service, **({"region_name": self.region} if self.region else {}))
+            return make_client(service, region_name=self.region)
         except ValueError as error:  # botocore's error for an invalid region or endpoint
             raise click.ClickException(str(error)) from error
 

@@ -44,7 +44,7 @@ def _tag(layer: Mapping[str, Any]) -> str | None:
     if isinstance(s3 := layer.get("s3"), Mapping):
         return _object(s3, unquote_plus)
     if "detail-type" in layer:
-        if layer.get("source") == "aws.s3" and (tag := _object(layer["detail"], str)):
+        if layer.get("source") == "aws.s3" and (tag := _object(layer.get("detail"), str)):
             return tag
         return f"{layer['source']}/{layer['id']}"
     if _is_sqs(layer) and (message_id := layer.get("messageId") or layer.get("MessageId")):
@@ -52,11 +52,13 @@ def _tag(layer: Mapping[str, Any]) -> str | None:
     return f"sns/{layer['MessageId']}" if _is_sns(layer) else None
 
 
-def _object(of: Mapping[str, Any], decode: Any) -> str | None:
-    """Return the name of one version of an object; None without its sequencer."""
-    entry = of["object"]
-    sequencer = entry.get("sequencer")
-    return f"{of['bucket']['name']}/{decode(entry['key'])}/{sequencer}" if sequencer else None
+def _object(of: Any, decode: Any) -> str | None:
+    """Return the name of one version of an object; None if there is none, or no sequencer."""
+    with suppress(KeyError, TypeError, AttributeError):
+        entry = of["object"]
+        if sequencer := entry.get("sequencer"):
+            return f"{of['bucket']['name']}/{decode(entry['key'])}/{sequencer}"
+    return None
 
 
 def _shortened(tag: str) -> str:

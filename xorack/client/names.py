@@ -50,7 +50,9 @@ def names_of(
         root = root or (outstanding.get("tag", ""),)
     if not root:
         raise ArgumentError("root", root, "the parts of the root unit, such as the chain's tag")
-    if isinstance(candidates, (str, bytes)):
+    if not isinstance(ids, Iterable):
+        raise ArgumentError("outstanding", ids, "the detail of an event, or ids")
+    if isinstance(candidates, (str, bytes)) or not isinstance(candidates, Iterable):
         raise ArgumentError("candidates", candidates, "several names, such as a list")
     names: dict[int, Candidate | None] = dict.fromkeys(map(_number, ids))
     missing = set(names)

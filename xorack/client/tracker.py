@@ -12,10 +12,11 @@ once. So a step must start the same children each time it runs for the same unit
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from datetime import timedelta
@@ -25,7 +26,7 @@ from xorack.aws.client import PerProcess, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send
 from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey
-from xorack.core.checks import MAX_REASON_BYTES
+from xorack.core.checks import MAX_REASON_BYTES, unknown_field
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.request import Op, Request, validate_tag
@@ -33,6 +34,7 @@ from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
 
 _MOST_IDS = 40
 """Most ids of a request. A few more take as many bytes as the smallest traced stamp."""
+_NOTE_HAS = "a note has missing, missing_count, text"
 
 
 def _group_of(request: Request) -> str | None:
@@ -52,7 +54,7 @@ def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) 
 def _cleaned(name: str, value: Any) -> Any:
     """Return a field of a fail or a note as the protocol takes it: no NUL, no surrogates."""
     if name == "missing":
-        return tuple(value)
+        return tuple(value) if isinstance(value, Iterable) else value
     if name == "missing_count" or (value is None and name == "text"):
         return value
     if not isinstance(value, str):
@@ -61,22 +63,37 @@ def _cleaned(name: str, value: Any) -> Any:
     return data.decode("utf-8", "ignore")
 
 
+def _noted(note: Any) -> Mapping[str, Any]:
+    """Return the fields of a fail's note, if it has no others."""
+    if not isinstance(note, Mapping):
+        raise ArgumentError("note", note, f"a mapping: {_NOTE_HAS}")
+    for name in note:
+        if name not in ("text", "missing", "missing_count"):
+            raise unknown_field(str(name), note[name], _NOTE_HAS)
+    return note
+
+
 class _Collected:
-    """The requests of a batch. Tasks that were started in its block may outlive it."""
+    """The requests of a batch. Tasks and forks that were started in its block may outlive it."""
 
     def __init__(self) -> None:
         self._requests: list[Request] | None = []
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     def add(self, requests: Sequence[Request]) -> bool:
-        """Add requests; return False if the batch was sent."""
+        """Add requests; return False if the batch was sent, or is that of another process."""
+        if self._process != os.getpid():  # a fork's lock may be locked for ever
+            return False
         with self._lock:
             if self._requests is not None:
                 self._requests += requests
             return self._requests is not None
 
     def close(self) -> list[Request]:
-        """Return the requests, and take no more."""
+        """Return the requests of this process, and take no more."""
+        if not self.add([]):
+            return []
         with self._lock:
             requests, self._requests = self._requests, None
         return requests or []
@@ -239,7 +256,7 @@ class Tracker:
             ArgumentError: An argument is invalid.
             SendError: The queue did not accept the request.
         """
-        self._tell("fail", token, {"reason": reason, **(note or {})}, request_id)
+        self._tell("fail", token, {"reason": reason, **_noted(note or {})}, request_id)
 
     def note(
         self,
@@ -299,7 +316,8 @@ class Tracker:
 
         A worker of several events turns hundreds of steps into one message a group of chains.
         Steps that ended are sent even if the block raises. Acknowledge the events after the block:
-        nothing is sent before. Tasks that start in it share it, blocks inside it too, threads not.
+        nothing is sent before. Tasks that start in it share it, blocks inside it too; threads and
+        forked processes do not.
 
         Raises:
             SendError: The queue did not accept some requests.
@@ -313,8 +331,10 @@ class Tracker:
         try:
             yield
         finally:
-            _BATCHES.reset(reset)
-            self._send(*collected.close())
+            requests = collected.close()
+            with suppress(ValueError):  # a generator may be closed in another context
+                _BATCHES.reset(reset)
+            self._send(*requests)
 
     def _send(self, *requests: Request) -> None:
         collected = _BATCHES.get().get(self)

@@ -351,7 +351,7 @@ def _open_network(con: Any, name: str) -> None:
         return
     import boto3
 
-    session = boto3.Session()
+    session = boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
     secret = {"TYPE": "s3", "REGION": session.region_name}
     if found := session.get_credentials():
         keys = found.get_frozen_credentials()

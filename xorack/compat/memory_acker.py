@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from xorack.core.errors import BufferLengthsUnequal, TagExists, ZeroBufferNoOp
 from xorack.core.request import validate_tag
-from xorack.core.stamp import Stamp
+from xorack.core.stamp import Stamp, check_bytes
 
 try:
     from pyee.base import EventEmitter
@@ -55,9 +55,10 @@ class Acker(EventEmitter):
         Raises:
             TagExists: An open chain has this tag.
             ZeroBufferNoOp: The stamp is all zeros, as if the chain were acked.
-            ArgumentError: The tag is invalid.
+            ArgumentError: The tag is invalid, or the stamp is not bytes.
         """
         validate_tag(tag)
+        stamp = bytes(check_bytes("stamp", stamp))
         if not any(stamp):
             raise ZeroBufferNoOp
         with self._guard:
@@ -72,7 +73,9 @@ class Acker(EventEmitter):
 
         Raises:
             BufferLengthsUnequal: The chain's stamps have another length.
+            ArgumentError: The stamp is not bytes.
         """
+        stamp = bytes(check_bytes("stamp", stamp))
         with self._guard:
             if tag not in self._chains:
                 return

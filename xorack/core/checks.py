@@ -110,26 +110,25 @@ def _seconds(field: str, value: Any) -> float:
 
 
 def _unreadable(value: object) -> bool:
-    """Tell whether JSON is nested deeper, or has larger integers, than readers of events take."""
+    """Tell whether JSON is deeper, or has larger integers or other keys, than readers take."""
     level: list[object] = [value]
     for _ in range(MAX_DETAIL_DEPTH + 1):
         if any(isinstance(item, int) and not MIN_INTEGER <= item <= MAX_INTEGER for item in level):
             return True
-        containers = [item for item in level if isinstance(item, (dict, list, tuple))]
-        if not containers:
+        objects = [item for item in level if isinstance(item, dict)]
+        arrays = [item for item in level if isinstance(item, (list, tuple))]
+        if not all(isinstance(key, str) for one in objects for key in one):
+            return True
+        if not objects and not arrays:
             return False
-        level = [
-            child
-            for item in containers
-            for child in (item.values() if isinstance(item, dict) else item)
-        ]
+        level = [child for one in (*map(dict.values, objects), *arrays) for child in one]
     return True
 
 
 def _detail(field: str, value: Any) -> dict[str, Any]:
     expected = (
         f"a JSON object of at most {MAX_DETAIL_BYTES} bytes, {MAX_DETAIL_DEPTH} deep, "
-        "with integers of at most 64 bits"
+        "with keys that are strings and integers of at most 64 bits"
     )
     if not isinstance(value, Mapping) or _unreadable(value):
         raise ArgumentError(field, value, expected)
@@ -148,7 +147,8 @@ def _detail(field: str, value: Any) -> dict[str, Any]:
 def _resume(field: str, value: Any) -> dict[str, str]:
     expected = 'an object with one of "step_functions" (a task token) and "lambda" (a callback id)'
     if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= RESUME_KINDS.keys():
-        what = "a text" if isinstance(value, str) else shown(value)
+        shape = isinstance(value, (list, dict))
+        what = shown(value) if shape else f"a {type(value).__name__}"
         raise ArgumentError(field, problem=f"{what}, expected {expected}")
     ((kind, token),) = value.items()
     most, pattern, expected = RESUME_KINDS[kind]
@@ -159,6 +159,13 @@ def _resume(field: str, value: Any) -> dict[str, str]:
         problem = f"{what}, expected 1 to {most:,} {expected}"
         raise ArgumentError(f"{field}.{kind}", problem=problem)
     return dict(value)
+
+
+def unknown_field(name: str, value: object, known: str) -> ArgumentError:
+    """Return the error of a field that does not exist; a token stays a secret under such names."""
+    secret = isinstance(value, str) and name.lower() in ("resume", *RESUME_KINDS)
+    what = "a token" if secret else value
+    return ArgumentError(shown(name)[1:-1], what, f"no such field: {known}")
 
 
 CHECKS: dict[str, Check] = {

@@ -42,11 +42,15 @@ __all__ = [
 
 _SHOWN = 80
 """Most characters of an invalid value in an error message."""
-_TOKEN = re.compile(r"""((?:step_functions|lambda)[\\"]*\s*:\s*[\\"]+)[^\\"]+""")
+_TOKEN = re.compile(
+    r"""((?:resume|step_functions|lambda)[\\"']*\s*:\s*)"""
+    r"""(?:[\[{][^\]}]*|\\*(["'])(?:(?!\2).)*)""",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def without_tokens(text: str) -> str:
-    """Return text without the tokens of `resume`, secrets, as far as it looks like JSON."""
+    """Return text without the tokens of `resume`, secrets, if it looks like JSON or Python."""
     return _TOKEN.sub(r"\1...", text)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from xorack.core.checks import unknown_field
 from xorack.core.errors import ArgumentError, shown
 from xorack.core.request import Request
 
@@ -185,8 +186,7 @@ def _raw_requests(decoder: json.JSONDecoder, body: object) -> list[object]:
     if isinstance(version, bool) or version != VERSION:
         raise ArgumentError("version", version, str(VERSION))
     for field in message.keys() - _MESSAGE_FIELDS:
-        name = shown(field)[1:-1]
-        raise ArgumentError(name, message[field], "no such field: version, requests")
+        raise unknown_field(field, message[field], "version, requests")
     raw_requests: Any = message.get("requests")
     if not isinstance(raw_requests, list) or not 1 <= len(raw_requests) <= MAX_REQUESTS:
         raise ArgumentError("requests", raw_requests, f"a list of 1 to {MAX_REQUESTS} requests")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from xorack.core.checks import CHECKS, IDS, RESUME_KINDS, Check, check_json
-from xorack.core.errors import ArgumentError, shown
+from xorack.core.checks import CHECKS, IDS, Check, check_json, unknown_field
+from xorack.core.errors import ArgumentError
 from xorack.core.stamp import (
     PLAIN_LENGTH,
     TRACED_CELLS,
@@ -80,9 +80,8 @@ def _validated(op: object, fields: Mapping[str, Any], check: Check = _check) -> 
             if name in allowed:
                 values[name] = check(name, value)
             elif name != "op":
-                expected = f"no such field: {op} has {', '.join(sorted(('op', *allowed)))}"
-                what = "a token" if name in RESUME_KINDS else value  # a secret also here
-                raise ArgumentError(shown(name)[1:-1], what, expected)
+                known = f"{op} has {', '.join(sorted(('op', *allowed)))}"
+                raise unknown_field(name, value, known)
         except ArgumentError as error:
             problems.append(error)
     if problems:

@@ -9,7 +9,7 @@ from xorack.core.errors import without_tokens
 from xorack.ops.text import printable
 
 _SHORT = {"stamp": 24, "resume": 0, "step_functions": 0, "lambda": 0}
-"""Most characters of texts that no person reads: stamps, and tokens, which are secret besides."""
+"""Most characters of texts below keys of any case: stamps, and tokens, which are secret besides."""
 _CHARACTERS = 1024
 """A tag of this length is shown whole."""
 _VALUE_CHARACTERS = 200
@@ -56,18 +56,26 @@ def _integer(digits: str) -> int | str:
 def _dump(value: Any, name: str = "") -> str:
     """Dump a message with indents; with a name, the value of that field without them."""
     try:
-        return json.dumps(_short(value, name), ensure_ascii=False, indent=None if name else 2)
+        short = _short(value, _most(name))
+        return json.dumps(short, ensure_ascii=False, indent=None if name else 2)
     except RecursionError:
         return "nested too deep"
 
 
-def _short(value: Any, name: str = "") -> Any:
+def _most(name: str) -> int:
+    return _SHORT.get(name.lower(), _CHARACTERS)
+
+
+def _short(value: Any, most: int) -> Any:
     if isinstance(value, dict):
-        return {_cut(key, _CHARACTERS): _short(item, key) for key, item in value.items()}
+        return {
+            _cut(key, _CHARACTERS): _short(item, min(most, _most(key)))
+            for key, item in value.items()
+        }
     if isinstance(value, list):
-        return [_short(item) for item in value]
+        return [_short(item, most) for item in value]
     if isinstance(value, str):
-        return _cut(without_tokens(value), _SHORT.get(name, _CHARACTERS))
+        return _cut(without_tokens(value), most)
     return value
 
 
