@@ -129,6 +129,8 @@ class Oracle:
         self.check(key, invariants.of_unfinished(write))
         if write.status in ("acked", "failed"):
             model.final = after
+            if self.world.current is not None:
+                self.world.current.ended[model] = False
 
     def _was_sent_before_the_end(self, one: Submission) -> bool:
         """Tell if a request was first sent before the chain that TTL removed had ended.
@@ -229,13 +231,17 @@ class Oracle:
             if one.request is not None
         ]
         models = [self.model(tag) for tag in dict.fromkeys(one.tag for one, _ in machine.first)]
-        machine.ended = [model for model in models if model.final]
+        machine.ended = {model: True for model in models if model.final}
         machine.counted.clear()
 
     @staticmethod
     def _after_the_end(machine: Machine, model: Model, sent_after: int = 0) -> list[int]:
-        """Count the copies of the create, and the late requests, that a batch had first."""
-        tag, create = model.workload.tag, model.create and model.create.text
+        """Count the copies of the create, and the late requests, that a batch had first.
+
+        No copy of the create in the batch that ended the chain came after the end.
+        """
+        counts = model.create and machine.ended.get(model, True)
+        tag, create = model.workload.tag, counts and model.create.text
         mine = [one for one, sent_at in machine.first if one.tag == tag and sent_at > sent_after]
         late = [one for one in mine if not model.conflicts_with(one) and not model.has(one)]
         return [sum(one.text == create for one in mine), len(late)]

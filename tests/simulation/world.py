@@ -52,7 +52,7 @@ class Machine:
         disturbed: True if a fault or an outage hit a call of the current invocation.
         batch: Requests of the current batch.
         first: Those that it has for the first time, each with its time.
-        ended: Models of the batch's chains that had ended before.
+        ended: Models of the batch's chains that have ended: True if they had before it.
         counted: What the batch added to the counters of ended chains.
     """
 
@@ -70,7 +70,7 @@ class Machine:
     faults: Counter[str] = field(default_factory=Counter)
     batch: list[Any] = field(default_factory=list)
     first: list[tuple[Any, int]] = field(default_factory=list)
-    ended: list[Any] = field(default_factory=list)
+    ended: dict[Any, bool] = field(default_factory=dict)
     counted: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
 
     def now(self) -> int:

@@ -224,15 +224,17 @@ class Consumer:
     def _counted(self, batch: _Batch, tag: str, applied: Applied) -> Applied:
         """Count what came after a chain's end, in one write at most.
 
-        What SQS delivers again is not counted: its message may have ended the chain.
+        What SQS delivers again is not counted: its message may have ended the chain. Nor is a copy
+        of the create in the batch that ended it, while a late request is of a later write.
         """
         chain, outcomes = applied
-        if chain is None or not chain.final or any(one.kind == "applied" for one in outcomes):
+        if chain is None or not chain.final:
             return applied
         sources = zip(outcomes, batch.sources(tag), strict=True)
         new = [one for one, message in sources if message.receives == 1]
         late = sum(one.kind == "late" for one in new)
-        repeated = sum(map(_is_repeated_create, new))
+        ends = any(one.kind == "applied" for one in outcomes)
+        repeated = 0 if ends else sum(map(_is_repeated_create, new))
         if not late and not repeated:
             return applied
         try:
