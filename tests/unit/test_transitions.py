@@ -288,6 +288,19 @@ def test_an_item_of_the_npm_package_is_an_open_chain():
     assert (chain.status, chain.created_at, chain.first_seen_at) == ("acked", None, NOW)
 
 
+@pytest.mark.parametrize("batches", [1, 4])
+def test_counts_stay_within_64_bits_and_then_tell_no_units(batches):
+    """Also those of an item of code that did not care, with the next write."""
+    much = [stamp(f"s{n}", traced(n + 1), started=2**63 - 1) for n in range(4)]
+    whole = [create(stamp=traced(9)), *much]
+    chain, _ = run(*([whole] if batches == 1 else [[one] for one in whole]), [fail()])
+    detail = event_detail(chain)
+    assert (detail["started"], detail["outstanding_units"]) == (2**63 - 1, None)
+    assert (detail["outstanding_named"], detail["outstanding_complete"]) == (5, False)
+    old = replace(STATES["open"], stamp=traced(9), started=2**64)
+    assert event_detail(run([much[0]], [fail()], chain=old)[0])["outstanding_units"] is None
+
+
 RESUME = {"step_functions": "token"}
 
 
