@@ -39,7 +39,8 @@ def test_every_mutant_changes_the_code_and_is_removed():
     def state():
         codes = [one.function.__code__ for one in replaced]
         tables = deepcopy(VERDICTS), dict(SERVICES), transitions.TRANSITIONS
-        return codes, tables, chain_writer.order_of, transitions._GIVE_UP_MS
+        waits = transitions._GIVE_UP_MS, transitions._LONGEST_WAIT_MS
+        return codes, tables, chain_writer.order_of, waits
 
     before = state()
     for name in MUTANTS:

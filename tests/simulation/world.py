@@ -43,6 +43,7 @@ class Machine:
 
     Attributes:
         skew: Error of its clock, milliseconds.
+        began: True time when its invocation began.
         deadline: End of its invocation, milliseconds of its own clock.
         next_id: Id that the direct API gives to its next request.
         faults: Failed calls in the current invocation, by operation.
@@ -61,6 +62,7 @@ class Machine:
     skew: int = 0
     crashable: bool = False
     run: greenlet = field(init=False)
+    began: int = 0
     deadline: int | None = None
     next_id: str = ""
     publishing: int = 0
@@ -85,7 +87,7 @@ class Machine:
     @contextmanager
     def invocation(self, milliseconds: int) -> Iterator[None]:
         """Limit the time of what runs inside, as Lambda does."""
-        self.deadline = self.now() + milliseconds
+        self.began, self.deadline = self.world.now, self.now() + milliseconds
         self.stalled, self.disturbed, self.publishing, self.effects = False, False, 0, 0
         self.faults.clear()
         try:

@@ -192,7 +192,7 @@ class Consumer:
                     batch.fail(tag, applied)
                     continue
                 self._account(batch, tag, applied, result)
-                if applied.chain is not None and applied.chain.undelivered:
+                if applied.chain is not None and applied.chain.due_channels(self.writer.now()):
                     pending.append(applied.chain)
         batch.log_failures()
         return pending
