@@ -62,7 +62,7 @@ def _message(record: dict[str, Any]) -> Message:
         record["messageId"],
         record["body"],
         _number(attributes.get("ApproximateReceiveCount")) or 1,
-        min(filter(None, times), default=None),
+        min((one for one in times if one is not None), default=None),
         attributes.get("SenderId"),
     )
 

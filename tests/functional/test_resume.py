@@ -71,11 +71,9 @@ def test_the_result_is_the_detail_of_the_event(stub, kind):
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
-        ("step_functions", "InvalidToken"),
         ("step_functions", "TaskDoesNotExist"),
         ("step_functions", "TaskTimedOut"),
         ("lambda", "CallbackTimeoutException"),
-        ("lambda", "InvalidParameterValueException"),
         ("lambda", "ResourceNotFoundException"),
     ],
 )
@@ -100,12 +98,20 @@ def test_a_throttled_call_is_repeated(stub, code):
     assert resumer.publish([waiting(ACKED, "step_functions")]) == {}
 
 
-def test_a_denied_call_stays_pending(stub):
-    resumer, stubber = stub("step_functions")
-    stubber.add_client_error("send_task_success", "AccessDeniedException", "not allowed")
-    ((tag, reason),) = resumer.publish([waiting(ACKED, "step_functions")]).items()
-    assert tag == "t"
-    assert reason.startswith("AccessDeniedException")
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("step_functions", "AccessDeniedException"),
+        ("step_functions", "InvalidToken"),
+        ("lambda", "InvalidParameterValueException"),
+    ],
+)
+def test_a_denied_call_and_a_wrong_token_stay_pending(stub, kind, code):
+    resumer, stubber = stub(kind)
+    stubber.add_client_error(CALLS[kind][0], code, "not allowed")
+    ((tag, reason),) = resumer.publish([waiting(ACKED, kind)]).items()
+    assert (tag, isinstance(reason, Refusal)) == ("t", True)
+    assert reason.startswith(code)
 
 
 @pytest.mark.thorough

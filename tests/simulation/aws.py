@@ -15,7 +15,7 @@ from math import inf
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from tests.simulation.model import Item
-from tests.simulation.options import RETENTION, Options
+from tests.simulation.options import DAY_SECONDS, RETENTION, Options
 from tests.simulation.oracle import Oracle
 from tests.simulation.table import KEY, Table, failure
 from tests.simulation.world import Crash, Machine, World
@@ -23,6 +23,8 @@ from tests.support.fault_kinds import CRASHES, ERRORS, PUBLISHING
 from xorack.aws.client import CONFIG
 from xorack.core.budget import TimeOuts
 
+_REFUSED_FOR = 2 * DAY_SECONDS * 1000
+"""Most milliseconds after a chain's end for which the bus refuses its event."""
 TABLE, QUEUE, DEAD_LETTERS, BUS = "table", "queue", "dead-letters", "bus"
 
 
@@ -194,10 +196,22 @@ class AWS:
 
     def put_events(self, degraded: bool, *, Entries: list) -> dict:
         entries = [{"Id": number, **entry} for number, entry in enumerate(Entries)]
-        failed = self._take(entries, self.oracle.published, degraded)
-        error = {"ErrorCode": "InternalFailure", "ErrorMessage": "simulated"}
-        results = [error if entry["Id"] in failed else {"EventId": "id"} for entry in entries]
-        return {"FailedEntryCount": len(failed), "Entries": results}
+        codes: dict[int, str] = {}
+
+        def take(entry: dict) -> None:
+            # Not until TTL removes the chain.
+            long_ago = self.table.world.now - entry["Time"].timestamp() * 1000 > _REFUSED_FOR
+            detail, status = json.loads(entry["Detail"]), entry["DetailType"]
+            key = f"{detail['tag']} {detail['ended_at']}"  # its id holds a nonce
+            if not long_ago and self._refuses("event", key, detail, status):
+                codes[entry["Id"]] = "MalformedDetail"
+            else:
+                self.oracle.published(entry)
+
+        codes |= dict.fromkeys(self._take(entries, take, degraded), "InternalFailure")
+        done = {"EventId": "id"}
+        results = [{"ErrorCode": codes[n]} if n in codes else done for n in range(len(entries))]
+        return {"FailedEntryCount": len(codes), "Entries": results}
 
     def send_task_success(self, degraded: bool, *, taskToken: str, output: str) -> dict:
         return self._close_task("send_task_success", taskToken, output, "acked")
@@ -208,14 +222,21 @@ class AWS:
     def _close_task(self, operation: str, token: str, detail: str, status: str) -> dict:
         if token in self.closed_tasks:
             raise failure("TaskTimedOut", operation, 400)
-        world = self.table.world
-        # By its hash, a quarter of the tokens.
-        if not world.faultless and self.refuses and zlib.crc32(token.encode()) % 4 == 0:
-            world.fault_counts["refused"] += 1
+        event = json.loads(detail)
+        if self._refuses("step_functions", token, event, status):
             raise failure("AccessDeniedException", operation, 400)
         self.closed_tasks.add(token)
-        self.oracle.resumed(token, json.loads(detail), status)
+        self.oracle.resumed(token, event, status)
         return {}
+
+    def _refuses(self, channel: str, key: str, detail: dict, status: str) -> bool:
+        """Tell if a service refuses a report until faults end: a quarter, by the hash of a key."""
+        world = self.table.world
+        if world.faultless or not self.refuses or zlib.crc32(key.encode()) % 4:
+            return False
+        world.fault_counts["refused"] += 1
+        self.oracle.reported(channel, detail, status)
+        return True
 
     def _take(self, entries: list, take: Callable[[dict], None], degraded: bool) -> list:
         """Process entries; return the ids of those that fail."""

@@ -9,18 +9,29 @@ from operator import le
 from typing import NamedTuple
 
 from measure.judge import check_event
-from tests.simulation.model import Item, Model, binary, deadline_of, marks, number, text
+from tests.simulation.model import Item, Model, binary, deadline_of, marks, number, refusals, text
 from tests.simulation.options import DEFAULT_TIMEOUT, MAX_INDEX_LAG, MAX_SKEW, RETENTION
 from tests.simulation.workload import Submission
 from xorack.aws.schema import COUNTERS, FORMAT
 from xorack.core.marks import INLINE_MARKS
+from xorack.core.transitions import PUBLISH_GRACE_MS
 
 Statements = Iterator[tuple[str, object]]
 _LONGEST_CALL = 30 * 60_000
 """Most milliseconds between reading the clock and the write that carries the time."""
 _CHANGES_AFTER_THE_END = {
     *("event_pending", "resume", "resume_failed", "resume_pending", "resumed_at", "refused_at"),
-    *("due_at", "due_shard", "repeated", "late", "last_late_at", "version", "expires_at", "format"),
+    *(
+        "refused",
+        "due_at",
+        "due_shard",
+        "repeated",
+        "late",
+        "last_late_at",
+        "version",
+        "expires_at",
+        "format",
+    ),
 }
 
 
@@ -186,9 +197,7 @@ def of_finished(write: Write) -> Statements:
     yield _leaves_newer_formats(write)
     holds = ("resume" in after) == ("resume_pending" in after)
     yield "A token is in the item as long as its delivery is pending.", holds
-    given_up = "resume_failed" in after and "resume_failed" not in before
-    holds = not given_up or write.now - number(after, "refused_at") >= 86_400_000 - 2 * MAX_SKEW
-    yield "A callback is given up a day after its first refusal.", holds
+    yield from _refusals(write)
     holds = not write.new or [one and one.name for one in write.new]
     yield "No request takes effect in a finished chain.", holds
     old = write.model.final
@@ -199,6 +208,36 @@ def of_finished(write: Write) -> Statements:
     timed = counts == more or number(after, "last_late_at") is not None
     holds = (all(map(le, counts, more)) and timed) or f"{counts}, then {more}"
     yield "What is counted after the end only grows, and its time is written with it.", holds
+
+
+def _refusals(write: Write) -> Statements:
+    before, after = write.before, write.after
+    old, new = refusals(before), refusals(after)
+    given_up = "resume_failed" in after and "resume_failed" not in before
+    first, _ = old.get("step_functions", (write.now, 0))
+    holds: object = not given_up or write.now - first >= 86_400_000 - 2 * MAX_SKEW
+    yield "A callback is given up a day after its own first refusal.", holds
+    for channel, (first, due) in new.items():
+        if channel not in old:
+            holds = write.is_now(first) and due - first == 60_000
+        else:
+            began, last = old[channel]
+            least = last + min(60_000 + last - began, 3_600_000)
+            holds = first == began and (due == last or due >= least)
+        statement = "A wait for a refused report is a minute and all waits before it, or an hour."
+        yield statement, holds or f"{old}, then {new}"
+    pending = {"event": "event_pending", "step_functions": "resume_pending"}
+    at_once = (0, number(after, "ended_at") + PUBLISH_GRACE_MS)
+    times = [new.get(one, at_once)[1] for one, name in pending.items() if name in after]
+    holds = number(after, "due_at") == min(times, default=None)
+    yield "The sweeper looks when the first of the pending reports is due.", holds or str(times)
+
+
+def of_attempt(model: Model, channel: str, now: int) -> Statements:
+    """State what holds for a report that is made, also for one that is refused."""
+    _, due = refusals(model.item).get(channel, (0, 0))
+    holds = due <= now + MAX_SKEW or f"{due - now} ms early"
+    yield "A refused report is not made again before its time.", holds
 
 
 def of_counted(counted: list[int], least: list[int] | None, most: list[int] | None) -> Statements:

@@ -31,6 +31,11 @@ def marks(item: Item | None) -> list[bytes]:
     return [data[at : at + MARK_BYTES] for at in range(0, len(data), MARK_BYTES)]
 
 
+def refusals(item: Item | None) -> dict[str, list[int]]:
+    """Return the channels that refuse the end: the first refusal, and the next attempt."""
+    return json.loads(text(item, "refused") or "{}")
+
+
 def deadline_of(item: Item | None) -> int | None:
     """Return when an unfinished chain must end: by its deadline or its idle time-out.
 
@@ -57,6 +62,7 @@ class Model:
         note: The note that stands, as JSON text.
         dead_lettered: Texts of requests that were dead-lettered.
         item: The item as last written.
+        refused_at: When an item with another refusal was last written.
         final: The item as it was when the chain ended.
         event: The detail of its event.
     """
@@ -75,6 +81,7 @@ class Model:
     lengths: set[int] = field(default_factory=set)
     dead_lettered: set[str] = field(default_factory=set)
     item: Item | None = None
+    refused_at: int = 0
     final: Item | None = None
     event: dict | None = None
 

@@ -4,6 +4,7 @@ A row names a mutant and replaces one function or table; rows of one name belong
 replacement gets the function that it replaces, then the arguments of the call.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from copy import copy
@@ -211,6 +212,14 @@ def _mark_first(publish, outbox, chains, *only):
     return publish(outbox, chains, *only)
 
 
+def _first_of_all(mark, chain, *call, refused, **named):
+    first = min((times for times in chain.refusals.values()), default=None)
+    if first is not None:
+        shared = {**dict.fromkeys(refused, first), **chain.refusals}
+        chain = replace(chain, refused=json.dumps(shared, separators=(",", ":")))
+    return mark(chain, *call, refused=refused, **named)
+
+
 def _resume_in_vain(resume, *call):
     with suppress(ClientError):
         resume(*call)
@@ -266,6 +275,11 @@ def _count_again(count, consumer, batch, tag, applied):
     return count(consumer, SimpleNamespace(sources=lambda _: first), tag, applied)
 
 
+def _count_of_one_write(count, consumer, batch, tag, applied):
+    ends = any(one.kind == "applied" for one in applied.outcomes)
+    return applied if ends else count(consumer, batch, tag, applied)
+
+
 def _count_own_write_again(count, writer, *call):
     def write(before, after):
         try:
@@ -303,6 +317,8 @@ _BY_DAY: tuple[_Row, ...] = (
     ("a duplicate within a batch is not dropped", transitions.apply, _repeat_within_batch),
     ("the event is published before the state is written", DynamoDBStore.write, _publish_first),
     ("the event is marked as published before it is published", Outbox.publish, _mark_first),
+    ("a refused report is made whenever its chain is read", Chain.due_channels,
+     lambda _, chain, now: list(chain.undelivered)),
     ("nobody is resumed", transitions._run,
      lambda run, *call: replace(run(*call), resume_pending=False)),
     ("a failed chain resumes a task as acked", patch.dict(SERVICES, step_functions=(
@@ -380,6 +396,11 @@ _AT_NIGHT: tuple[_Row, ...] = (
      lambda mark, chain, *call, **named: replace(
          mark(chain, *call, **named), resume=chain.resume)),
     ("the first refusal is the last", patch.object(transitions, "_GIVE_UP_MS", 0)),
+    ("the first refusal of a channel counts for all", transitions.mark_delivered, _first_of_all),
+    ("refused reports wait no longer each time", patch.object(
+        transitions, "_LONGEST_WAIT_MS", 60_000)),
+    ("what a channel refuses is forgotten", transitions.mark_delivered,
+     lambda mark, chain, *call, **named: replace(mark(chain, *call, **named), refused=None)),
     ("an error of a service counts as a resumed task", Resumer._resume, _resume_in_vain),
     ("failed entries of PutEvents are ignored", EventBus._put_events,
      lambda put, *call: {n: one for n, one in put(*call).items() if one.reason == NO_TIME}),
@@ -422,6 +443,8 @@ _AT_NIGHT: tuple[_Row, ...] = (
      lambda order, requests: sorted(order(requests), key=lambda n: requests[n].op == "note")),
     ("a count after the end forgets the event", Chain.with_late,
      lambda count, *call: replace(count(*call), event_pending=False)),
+    ("what a later write of the batch that ends a chain finds late is not counted",
+     Consumer._counted, _count_of_one_write),
     ("our own count after the end is taken for another's", ChainWriter.count_late,
      _count_own_write_again),
     ("every request moves the idle time-out", transitions._fold,

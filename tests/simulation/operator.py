@@ -43,10 +43,10 @@ class Operator:
         world.wake()  # consumers and sweepers stop
         machine.pause(200_000)  # for the other machines to finish
         function = Function(machine, self.aws)
+        self._repeat_refused(function)  # before TTL removes a chain
         self._pass_deadlines(function, min)
         self._pass_deadlines(function, max)
-        machine.pause(_HOUR)  # after which a refused delivery is repeated at the latest
-        function.sweep(self.options.invocation)
+        self._repeat_refused(function)
         self.oracle.ended(prompt=not self.options.redrive_delay)
 
     # -- while faults last ---------------------------------------------------------------------
@@ -165,6 +165,11 @@ class Operator:
         self._delete(Sender(machine, self.aws), tags, round)
 
     # -- the end -------------------------------------------------------------------------------
+
+    def _repeat_refused(self, function: Function) -> None:
+        """Sweep when each refused delivery is to be repeated at the latest."""
+        function.machine.pause(_HOUR)
+        function.sweep(self.options.invocation)
 
     def _pass_deadlines(self, function: Function, choose) -> None:
         """Sweep after the first, or the last, deadline."""

@@ -99,6 +99,8 @@ class Oracle:
             return
         counted = [(number(after, n) or 0) - (number(model.item, n) or 0) for n in COUNTERS]
         model.item = after
+        if text(before, "refused") != text(after, "refused"):
+            model.refused_at = self.world.now
         known = set(marks(before))
         new = [model.by_mark.get(mark) for mark in marks(after) if mark not in known]
         if self.world.trace is not None:
@@ -129,6 +131,8 @@ class Oracle:
         self.check(key, invariants.of_unfinished(write))
         if write.status in ("acked", "failed"):
             model.final = after
+            if self.world.current is not None:
+                self.world.current.ended[model] = False
 
     def _was_sent_before_the_end(self, one: Submission) -> bool:
         """Tell if a request was first sent before the chain that TTL removed had ended.
@@ -160,24 +164,29 @@ class Oracle:
         """Observe an event on the bus."""
         detail = json.loads(entry["Detail"])
         self.world.log(f"{detail['tag']}: event {detail['status']} on the bus")
-        model = self._reported(detail, entry["DetailType"])
+        model = self.reported("event", detail, entry["DetailType"])
         model.event = detail
 
     def resumed(self, token: str, detail: dict, status: str) -> None:
         """Observe that whoever waits for a chain is resumed, for the first time."""
         self.world.log(f"{detail['tag']}: {token} resumed: {status}")
-        model = self._reported(detail, status)
+        model = self.reported("step_functions", detail, status)
         self.check(detail["tag"], invariants.of_resumption(model, token))
         self.tokens.add(token)
 
-    def _reported(self, detail: dict, status: str) -> Model:
-        """Check a report of a chain's end; return the model of its generation."""
+    def reported(self, channel: str, detail: dict, status: str) -> Model:
+        """Check a report of a chain's end, also a refused one; return the model of its chain."""
         tag = detail["tag"]
         models = reversed(self.generations[tag])
         times = ((model, rfc3339(number(model.final, "ended_at"))) for model in models)
         ended = (model for model, time in times if time == detail["ended_at"])
         model = next(ended, self.model(tag))
         self.check(tag, invariants.of_event(model, detail, status))
+        machine = self.world.current
+        # It may have read the chain before another machine was refused.
+        if machine is not None and model.refused_at < machine.began:
+            statements = invariants.of_attempt(model, channel, self.world.now)
+            self.check(tag, statements)
         return model
 
     def queued(self, body: str) -> None:
@@ -229,13 +238,17 @@ class Oracle:
             if one.request is not None
         ]
         models = [self.model(tag) for tag in dict.fromkeys(one.tag for one, _ in machine.first)]
-        machine.ended = [model for model in models if model.final]
+        machine.ended = {model: True for model in models if model.final}
         machine.counted.clear()
 
     @staticmethod
     def _after_the_end(machine: Machine, model: Model, sent_after: int = 0) -> list[int]:
-        """Count the copies of the create, and the late requests, that a batch had first."""
-        tag, create = model.workload.tag, model.create and model.create.text
+        """Count the copies of the create, and the late requests, that a batch had first.
+
+        No copy of the create in the batch that ended the chain came after the end.
+        """
+        counts = model.create and machine.ended.get(model, True)
+        tag, create = model.workload.tag, counts and model.create.text
         mine = [one for one, sent_at in machine.first if one.tag == tag and sent_at > sent_after]
         late = [one for one in mine if not model.conflicts_with(one) and not model.has(one)]
         return [sum(one.text == create for one in mine), len(late)]

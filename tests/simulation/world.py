@@ -43,6 +43,7 @@ class Machine:
 
     Attributes:
         skew: Error of its clock, milliseconds.
+        began: True time when its invocation began.
         deadline: End of its invocation, milliseconds of its own clock.
         next_id: Id that the direct API gives to its next request.
         faults: Failed calls in the current invocation, by operation.
@@ -52,7 +53,7 @@ class Machine:
         disturbed: True if a fault or an outage hit a call of the current invocation.
         batch: Requests of the current batch.
         first: Those that it has for the first time, each with its time.
-        ended: Models of the batch's chains that had ended before.
+        ended: Models of the batch's chains that have ended: True if they had before it.
         counted: What the batch added to the counters of ended chains.
     """
 
@@ -61,6 +62,7 @@ class Machine:
     skew: int = 0
     crashable: bool = False
     run: greenlet = field(init=False)
+    began: int = 0
     deadline: int | None = None
     next_id: str = ""
     publishing: int = 0
@@ -70,7 +72,7 @@ class Machine:
     faults: Counter[str] = field(default_factory=Counter)
     batch: list[Any] = field(default_factory=list)
     first: list[tuple[Any, int]] = field(default_factory=list)
-    ended: list[Any] = field(default_factory=list)
+    ended: dict[Any, bool] = field(default_factory=dict)
     counted: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
 
     def now(self) -> int:
@@ -85,7 +87,7 @@ class Machine:
     @contextmanager
     def invocation(self, milliseconds: int) -> Iterator[None]:
         """Limit the time of what runs inside, as Lambda does."""
-        self.deadline = self.now() + milliseconds
+        self.began, self.deadline = self.world.now, self.now() + milliseconds
         self.stalled, self.disturbed, self.publishing, self.effects = False, False, 0, 0
         self.faults.clear()
         try:

@@ -53,7 +53,7 @@ FAULTS: dict[str, Fault] = {
     "throttled service": Fault("each call to a service is throttled, for a while", ()),
     "future": Fault("newer code holds a chain in a newer format, for a while", ()),
     # The last, and without weight: it changes no rate of the others.
-    "refused": Fault("Step Functions refuses a token until faults end", (), weight=0),
+    "refused": Fault("Step Functions or the bus refuses a report until faults end", (), weight=0),
 }
 OUTAGES = ("slow service", "dead service", "throttled service")
 CRASHES = ("crash before", "crash after")

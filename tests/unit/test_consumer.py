@@ -74,7 +74,8 @@ def test_what_comes_after_the_end_is_counted_once_a_batch(world):
     world.consume(whole)
     ended = world.store.chains["a"]
     # SQS's own redelivery of the message that ended the chain.
-    assert world.consume(whole, receives=2).stats.writes == 0
+    again = world.consume(whole, receives=2)
+    assert (again.stats.writes, again.outcomes["repeated"]) == (0, 0)
     assert world.store.chains["a"] is ended
     late = message(Request.extend("a", "e", 5), Request.fail("a", "late"))
     result = world.consume(message(create("a"), finish("a")), late, message(create("a")))
@@ -89,6 +90,19 @@ def test_what_comes_after_the_end_is_counted_once_a_batch(world):
     assert (chain.repeated, chain.late, chain.last_late_at) == (2, 4, world.now)
     assert (chain.status, chain.ended_at, chain.stamp) == ("acked", ended.ended_at, ended.stamp)
     assert len(world.bus.events) == 1
+
+
+@pytest.mark.parametrize("receives", [1, 2])
+def test_what_a_later_write_of_a_batch_finds_late_is_counted(world, receives):
+    """The first write of 128 requests ends the chain; of the create's copies none came after."""
+    world.consume(message(create("a")))
+    stamps = [Request.stamp_("a", f"s{n}", traced(2), started=1) for n in range(200)]
+    whole = message(create("a"), Request.fail("a", "f"), *stamps)
+    result = world.consume(whole, receives=receives)
+    chain = world.store.chains["a"]
+    assert (chain.status, chain.started, result.outcomes["late"]) == ("failed", 127, 74)
+    assert (chain.repeated, chain.late) == (0, 74 if receives == 1 else 0)
+    assert world.consume(whole, receives=2).stats.writes == 0
 
 
 def test_a_count_that_cannot_be_written_fails_no_message(world, monkeypatch):

@@ -10,7 +10,7 @@ TIMES = ("first_seen_at", "created_at", "last_stamp_at", "ended_at", "deadline",
 FULL = Chain(
     "t", b"\1\2", "failed", 3, 2, 7, idle_timeout=6, detail='{"a":1}', failing="f", reason="r",
     resume='{"lambda":"i"}', note='{"text":null,"missing":[],"missing_count":0}',
-    resume_failed="r", refused_at=8, resumed_at=9,
+    resume_failed="r", refused_at=8, refused='{"event":[8,9]}', resumed_at=9,
     marks=b"m" * 16, spilled=8, event_pending=True, resume_pending=True, extended=True,
     **{name: number for number, name in enumerate(TIMES, 1)},
 )  # fmt: skip
@@ -59,6 +59,10 @@ def test_an_item_of_key_and_stamp_is_an_open_chain():
         ("note", {"S": '{"x":1}'}, f"'{{\"x\":1}}', {A_FIELD}"),
         ("resume", {"S": '{"lambda":5}'}, f"a text, {A_FIELD}"),
         ("resume", {"S": "secret"}, f"a text, {A_FIELD}"),
+        *(
+            ("refused", {"S": text}, f"'{text}', {AN_OBJECT}")
+            for text in ("5", "[]", '{"event":[8]}', '{"event":[8,9.5]}', '{"event":[8,null]}')
+        ),
         ("marks", {"B": bytes(20)}, "20 bytes, expected a multiple of 16"),
         ("status", {"S": "done"}, "'done', expected pending or open or acked or failed"),
     ],

@@ -288,6 +288,19 @@ def test_an_item_of_the_npm_package_is_an_open_chain():
     assert (chain.status, chain.created_at, chain.first_seen_at) == ("acked", None, NOW)
 
 
+@pytest.mark.parametrize("batches", [1, 4])
+def test_counts_stay_within_64_bits_and_then_tell_no_units(batches):
+    """Also those of an item of code that did not care, with the next write."""
+    much = [stamp(f"s{n}", traced(n + 1), started=2**63 - 1) for n in range(4)]
+    whole = [create(stamp=traced(9)), *much]
+    chain, _ = run(*([whole] if batches == 1 else [[one] for one in whole]), [fail()])
+    detail = event_detail(chain)
+    assert (detail["started"], detail["outstanding_units"]) == (2**63 - 1, None)
+    assert (detail["outstanding_named"], detail["outstanding_complete"]) == (5, False)
+    old = replace(STATES["open"], stamp=traced(9), started=2**64)
+    assert event_detail(run([much[0]], [fail()], chain=old)[0])["outstanding_units"] is None
+
+
 RESUME = {"step_functions": "token"}
 
 
@@ -343,6 +356,33 @@ def test_what_is_not_refused_does_not_wait_longer():
     assert (after.undelivered, after.due_at) == (acked.undelivered, acked.due_at)
     given_up = mark_delivered(after, [], now=NOW + 5 + DAY, refused={"step_functions": "no"})
     assert (given_up.undelivered, given_up.resume_failed) == (("event",), "no")
+
+
+def test_each_channel_has_a_day_and_a_back_off_of_its_own():
+    opened, _ = run([create(resume=RESUME)])
+    chain, _ = run([FINISH], chain=opened)
+    task, (minute, hour) = "step_functions", (60_000, 3_600_000)
+    assert chain.due_channels(NOW) == ["event", task]
+    for at in range(25):
+        chain = mark_delivered(chain, [], now=NOW + at * hour, refused={"event": "bad"})
+    # The callback, in an outage so far, is refused for the first time: the event waits on.
+    now = NOW + 24 * hour + minute
+    chain = mark_delivered(chain, [], now=now, refused={task: "no"})
+    assert (chain.resume_failed, chain.refused_at) == (None, NOW)
+    assert (chain.due_at, chain.due_channels(now)) == (now + minute, [])
+    assert chain.due_channels(now + minute) == [task]
+    chain = mark_delivered(chain, [], now=now + minute, refused={task: "no"})
+    assert chain.due_at == now + 3 * minute
+    # The event goes out, and the callback keeps its times.
+    chain = mark_delivered(chain, ["event"], now=now + 2 * minute)
+    assert (chain.undelivered, chain.due_at) == ((task,), now + 3 * minute)
+    assert mark_delivered(chain, [], now=now + DAY - 1, refused={task: "no"}).undelivered
+    last = mark_delivered(chain, [], now=now + DAY, refused={task: "no"})
+    assert (last.undelivered, last.resume_failed) == ((), "no")
+    assert (last.refused, last.due_at) == (None, None)
+    # Code before this wrote one time for both: the callback's day begins anew.
+    old = replace(chain, refused=None, refused_at=NOW - DAY)
+    assert mark_delivered(old, [], now=NOW, refused={task: "no"}).resume is not None
 
 
 def test_an_acker_without_the_permission_rejects_who_waits():

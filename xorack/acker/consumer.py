@@ -30,7 +30,7 @@ from xorack.core.event import event_id
 from xorack.core.message import Rejected, parse, reject
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
-from xorack.core.transitions import Applied, Outcome
+from xorack.core.transitions import Applied
 
 _READ_ATTEMPTS = 3
 _SLICE = 100
@@ -61,7 +61,7 @@ class BatchResult:
         failed: Messages that must be delivered again: message id to reason.
         outcomes: Number of requests that were ``applied``, ``duplicate``, ``late``, ``rejected``;
             of the rejected ones, ``reused`` another request's id; of the duplicates, ``repeated``
-            creates of chains that had ended.
+            creates of chains that had ended, as the item counts them.
         ended: Chains ended, by status.
         latencies_ms: Milliseconds from create to ack of each chain that was acked here.
         events: Events published; the sweeper publishes those that are pending.
@@ -192,7 +192,7 @@ class Consumer:
                     batch.fail(tag, applied)
                     continue
                 self._account(batch, tag, applied, result)
-                if applied.chain is not None and applied.chain.undelivered:
+                if applied.chain is not None and applied.chain.due_channels(self.writer.now()):
                     pending.append(applied.chain)
         batch.log_failures()
         return pending
@@ -222,21 +222,12 @@ class Consumer:
         return self._counted(batch, tag, applied)
 
     def _counted(self, batch: _Batch, tag: str, applied: Applied) -> Applied:
-        """Count what came after a chain's end, in one write at most.
-
-        What SQS delivers again is not counted: its message may have ended the chain.
-        """
-        chain, outcomes = applied
-        if chain is None or not chain.final or any(one.kind == "applied" for one in outcomes):
-            return applied
-        sources = zip(outcomes, batch.sources(tag), strict=True)
-        new = [one for one, message in sources if message.receives == 1]
-        late = sum(one.kind == "late" for one in new)
-        repeated = sum(map(_is_repeated_create, new))
-        if not late and not repeated:
+        """Count what came after a chain's end, in one write at most."""
+        repeated, late = _after_the_end(applied, batch.sources(tag))
+        if applied.chain is None or not (late or repeated):
             return applied
         try:
-            return applied._replace(chain=self.writer.count_late(chain, repeated, late))
+            return applied._replace(chain=self.writer.count_late(applied.chain, repeated, late))
         except Exception as error:  # noqa: BLE001 - a count is not worth another delivery
             batch.not_counted[tag] = f"{type(error).__name__}: {error}"
             return applied
@@ -247,8 +238,7 @@ class Consumer:
         result.outcomes.update(kinds)
         ops = [request.op for request, kind, _ in applied.outcomes if kind == "applied"]
         result.created += ops.count("create")
-        if not ops and applied.chain is not None and applied.chain.final:
-            result.outcomes["repeated"] += sum(map(_is_repeated_create, applied.outcomes))
+        result.outcomes["repeated"] += _after_the_end(applied, batch.sources(tag))[0]
         if kinds["rejected"]:
             for (_, _, error), (request, id) in zip(
                 applied.outcomes, batch.requests[tag], strict=True
@@ -288,5 +278,16 @@ class Consumer:
             batch.failed.setdefault(str(batch.rejected[position].message_id), reason)
 
 
-def _is_repeated_create(outcome: Outcome) -> bool:
-    return outcome.kind == "duplicate" and outcome.request.op == "create"
+def _after_the_end(applied: Applied, sources: Sequence[Message]) -> tuple[int, int]:
+    """Return how many copies of the create, and late requests, came after a chain's end.
+
+    What SQS delivers again is not counted: its message may have ended the chain. Nor is a copy of
+    the create in the batch that ended it, while a late request is of a later write.
+    """
+    chain, outcomes = applied
+    if chain is None or not chain.final:
+        return 0, 0
+    new = [one for one, of in zip(outcomes, sources, strict=True) if of.receives == 1]
+    copies = [one for one in new if one.kind == "duplicate" and one.request.op == "create"]
+    ends = any(one.kind == "applied" for one in outcomes)
+    return 0 if ends else len(copies), sum(one.kind == "late" for one in new)

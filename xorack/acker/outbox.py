@@ -31,7 +31,7 @@ class Reports:
         pending: Chains of which something has to be reported at the next sweep: tag to reason.
         refused: Chains of which a service refuses something: tag to channel to reason.
         delivered: Chains of which something was reported: tag to channels.
-        alerts: Refusals that an operator should know of: the first of a chain, and the last.
+        alerts: Refusals that an operator should know of: the first on a channel, and the last.
     """
 
     pending: dict[str, str] = field(default_factory=dict)
@@ -73,25 +73,21 @@ class Outbox:
         self.channels = channels
         self.workers = workers or Workers()
         self.breakers = breakers or {name: CircuitBreaker() for name in channels}
-        # Refusals of all calls: the sweeper publishes on one channel after the other.
-        self._refused: dict[str, dict[str, str]] = defaultdict(dict)
 
     def publish(self, chains: Sequence[Chain], only: str | None = None) -> Reports:
         """Report ends and mark what was delivered, as long as there is time.
 
-        `chains` are finished, with pending deliveries. Acked ones go first: it takes long to name
-        the outstanding units of failed ones. `only` is the channel to report on; by default all.
+        `chains` are finished, and something is due. Acked ones go first: it takes long to name the
+        outstanding units of failed ones. `only` is the channel to report on; by default all.
         """
         waiting: dict[str, list[Chain]] = defaultdict(list)
         for chain in sorted(chains, key=lambda chain: chain.status == "failed"):
-            for channel in chain.undelivered:
+            for channel in chain.due_channels(self.writer.now()):
                 if channel in self.channels and only in (None, channel):
                     waiting[channel].append(chain)
         reports = Reports()
         for channel in sorted(waiting):
             reports.add(channel, waiting[channel], self._deliver(channel, waiting[channel]))
-        for tag, reasons in reports.refused.items():
-            self._refused[tag] |= reasons
         assert all(chain.final for chain in chains), "only ends are reported"
         self._mark(chains, reports)
         return reports
@@ -139,9 +135,8 @@ class Outbox:
                 return NO_TIME
             try:
                 delivered = reports.delivered.get(chain.tag, ())
-                return self.writer.mark_delivered(
-                    chain, delivered, self._refused.get(chain.tag, {})
-                )
+                refused = reports.refused.get(chain.tag, {})
+                return self.writer.mark_delivered(chain, delivered, refused)
             except Exception as error:  # noqa: BLE001 - the others are marked all the same
                 return f"{type(error).__name__}: {error}"
 
@@ -151,7 +146,7 @@ class Outbox:
             if isinstance(after, str):
                 unmarked[before.tag] = after
                 continue
-            reports.alerts += before.refused_at is None and after.refused_at is not None
+            reports.alerts += len(after.refusals.keys() - before.refusals.keys())
             if before.resume_pending and not after.resume_pending and after.resume_failed:
                 given_up[before.tag] = after.resume_failed
         reports.alerts += len(given_up)

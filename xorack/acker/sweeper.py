@@ -120,7 +120,7 @@ class Sweeper:
                 result.ended[reason] += 1
                 ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
                 log_chain(logging.INFO, "chain ended", after.tag, **ended)
-            _add(after, waiting, result)
+            _add(after, self.writer.now(), waiting, result)
         result.problems += len(problems)
         log_failures(logging.ERROR, "chains not ended", problems)
 
@@ -136,7 +136,8 @@ class Sweeper:
             except UnavailableError as error:
                 _raise_if_time_is_left(self.reporter, error)
                 return
-            chains = [chain for chain in read if channel in chain.undelivered]
+            now = self.reporter.now()
+            chains = [chain for chain in read if channel in chain.due_channels(now)]
             reports = self.outbox.publish(chains, channel)
             result.events += len(chains) - len(reports.pending) - len(reports.refused)
             result.refused += reports.alerts
@@ -160,14 +161,13 @@ class Sweeper:
         return list(chains.values())
 
 
-def _add(chain: Chain, waiting: dict[str, Ranks], result: SweepResult) -> None:
-    """Let a chain wait on the channels that may not know of its end."""
+def _add(chain: Chain, now: int, waiting: dict[str, Ranks], result: SweepResult) -> None:
+    """Let a chain wait on the channels on which its end is to be reported."""
     ended_at = chain.ended_at or 0
-    rank = (chain.refused_at is not None, chain.status == "failed", ended_at)
-    for channel in waiting.keys() & chain.undelivered:
+    for channel in waiting.keys() & chain.due_channels(now):
         ranks = waiting[channel]
         if len(ranks) < _MAX_PENDING or chain.tag in ranks:
-            ranks[chain.tag] = rank
+            ranks[chain.tag] = (channel in chain.refusals, chain.status == "failed", ended_at)
         else:
             result.add_pending(ended_at)
 

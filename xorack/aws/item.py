@@ -6,6 +6,7 @@ An item that holds only the key and ``stamp``, as xor-ack-dynamodb writes it, is
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any, get_args
@@ -26,6 +27,8 @@ _TYPES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "bool": ("N", "1", bool),
 }
 """DynamoDB's type of an attribute, its name, and what reads it; by the type in Python."""
+_REFUSED = re.compile(r'\{("\w+":\[[0-9]{1,15},[0-9]{1,15}\],?)+\}')
+"""A channel to the times of its first refusal and its next attempt."""
 _TIMES = ("_at", "deadline", "_until")
 """The ends of the names of times."""
 
@@ -95,10 +98,11 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
     if (status := fields[schema.STATUS]) not in _STATUSES:
         expected = " or ".join(_STATUSES)
         raise NotAChainError(tag, f"its status is {shown(status)}, expected {expected}")
-    for name in ("detail", "resume", "note"):
+    for name in ("detail", "resume", "note", "refused"):
         if name in fields and not _is_readable(name, fields[name]):
             found = "a text" if name == "resume" else shown(fields[name])  # a token is a secret
-            expected = "a JSON object" + (" as requests have it" if name != "detail" else "")
+            as_sent = " as requests have it" if name in ("resume", "note") else ""
+            expected = f"a JSON object{as_sent}"
             raise NotAChainError(tag, f"its {name} is {found}, expected {expected}")
 
 
@@ -106,6 +110,8 @@ def _is_readable(name: str, text: str) -> bool:
     """Return True if a text is a JSON object; a note and a resume as requests have them."""
     try:
         value = json.loads(text)
+        if name == "refused":
+            return bool(_REFUSED.fullmatch(text))
         if name != "detail" and isinstance(value, dict):
             parts = value if name == "note" else {name: value}
             for field, part in parts.items():

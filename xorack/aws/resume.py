@@ -27,7 +27,7 @@ class _Service(NamedTuple):
     """A service with callbacks: boto3's name of it, and its calls at the two ends.
 
     They get the client, the token, of a failure the reason, and the detail of the event as JSON.
-    The codes in ``over`` say that nobody waits any more.
+    The codes in ``over`` say that nobody waits any more: also a second call, after a lost response.
     """
 
     client: str
@@ -43,7 +43,7 @@ SERVICES: Final[Mapping[str, _Service]] = {
         lambda client, token, _, detail: client.send_task_failure(
             taskToken=token, error=_ERROR, cause=detail
         ),
-        frozenset({"InvalidToken", "TaskDoesNotExist", "TaskTimedOut"}),
+        frozenset({"TaskDoesNotExist", "TaskTimedOut"}),
     ),
     "lambda": _Service(
         "lambda",
@@ -54,13 +54,7 @@ SERVICES: Final[Mapping[str, _Service]] = {
             CallbackId=token,
             Error={"ErrorType": _ERROR, "ErrorMessage": reason, "ErrorData": detail},
         ),
-        frozenset(
-            (
-                "CallbackTimeoutException",
-                "InvalidParameterValueException",
-                "ResourceNotFoundException",
-            )
-        ),
+        frozenset({"CallbackTimeoutException", "ResourceNotFoundException"}),
     ),
 }
 """The services by the kind of `xorack.core.request.Request.resume`."""

@@ -43,6 +43,7 @@ class Chain:
         spilled: Number of marks that were spilled, all kept until ``marks_until``.
         event_pending, resume_pending: The report may still have to be made.
         refused_at: Time at which a service first refused the event or the callback.
+        refused: JSON text of what a service refuses: see `refusals`.
         resume_failed: Reason of the last refusal, once a day of refusals has ended the attempts.
         extended: True if an ``extend`` was applied: it overrides the create's timeout.
         repeated, late: Creates of the same content, and late requests, that came after the end.
@@ -75,6 +76,7 @@ class Chain:
     event_pending: bool = False
     resume_pending: bool = False
     refused_at: int | None = None
+    refused: str | None = None
     resumed_at: int | None = None
     resume_failed: str | None = None
     extended: bool = False
@@ -106,6 +108,17 @@ class Chain:
             return ()  # whatever another program wrote
         event = (EVENT,) if self.event_pending else ()
         return (*event, *json.loads(self.resume or "{}")) if self.resume_pending else event
+
+    @property
+    def refusals(self) -> dict[str, tuple[int, int]]:
+        """Channels that refuse the end, to the times of the first refusal and the next attempt."""
+        refusals: dict[str, tuple[int, int]] = json.loads(self.refused or "{}")
+        return refusals
+
+    def due_channels(self, now: int) -> list[str]:
+        """Return the channels in `undelivered` on which to report the end now."""
+        refusals = self.refusals
+        return [one for one in self.undelivered if one not in refusals or refusals[one][1] <= now]
 
     @property
     def effective_deadline(self) -> int | None:

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from xorack.core.chain import Chain
+from xorack.core.checks import MAX_COUNT
 from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTHS
 
 VERSION = 1
@@ -48,7 +49,7 @@ def outstanding_units(chain: Chain) -> int | None:
     """Return the number of outstanding units; None if the chain's counts do not tell it."""
     left = chain.started - chain.finished
     told = left > 0 or (left == 0 and not any(chain.stamp))
-    return left if chain.started > 0 and told else None
+    return left if 0 < chain.started < MAX_COUNT and told else None
 
 
 def outstanding_of(chain: Chain) -> tuple[list[int], bool, int]:
@@ -65,7 +66,7 @@ def outstanding_of(chain: Chain) -> tuple[list[int], bool, int]:
     if not ids and (noted := noted_units(chain)):
         return noted, False, 0
     complete = complete and len(chain.stamp) != PLAIN_LENGTH
-    complete = complete and len(ids) >= (outstanding_units(chain) or 0)
+    complete = complete and len(ids) >= chain.started - chain.finished
     return sorted(ids), complete, len(ids)
 
 

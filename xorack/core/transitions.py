@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Status
-from xorack.core.checks import RESUME_KINDS
+from xorack.core.checks import MAX_COUNT, RESUME_KINDS
 from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import rfc3339
 from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
@@ -269,12 +269,12 @@ def _fold(
     changes: dict[str, Any] = {
         "version": old.version + 1,
         "first_seen_at": now if old.first_seen_at is None else old.first_seen_at,
-        "started": old.started + sum(request.started for request in requests),
-        "finished": old.finished + sum(request.finished for request in requests),
+        "started": min(MAX_COUNT, old.started + sum(request.started for request in requests)),
+        "finished": min(MAX_COUNT, old.finished + sum(request.finished for request in requests)),
         **_fold_stamps(old, [r.stamp for r in requests if r.stamp is not None], now),
     }
-    assert changes["started"] >= old.started, "counts only grow"
-    assert changes["finished"] >= old.finished
+    assert changes["started"] >= min(MAX_COUNT, old.started), "counts only grow"
+    assert changes["finished"] >= min(MAX_COUNT, old.finished)
     for request in requests:
         changes |= {"note": request.note} if request.note else {}
         if request.op == "create":
@@ -362,35 +362,39 @@ def mark_delivered(
 ) -> Chain:
     """Return a finished chain after its end was reported, or refused, on channels.
 
-    What was refused is repeated after 1, 2, 4 … 60 minutes. An event is repeated until the bus
-    accepts it; a refusal to resume is final a day after the first.
+    What a channel refused is repeated after 1, 2, 4 … 60 minutes, whatever the others do. An event
+    is repeated until the bus accepts it; a refusal to resume is final a day after the first.
 
     `delivered` and, with reasons, `refused` are some of `Chain.undelivered`.
     """
     refused = refused or {}
     assert chain.final, "only the end of a chain is delivered"
     assert delivered or refused, "each write has a delivery"
-    since = now if chain.refused_at is None else chain.refused_at
-    left = {channel for channel in chain.undelivered if channel not in delivered}
-    changes: dict[str, Any] = {"refused_at": since if refused else chain.refused_at}
-    if now - since >= _GIVE_UP_MS:
-        for kind in left & refused.keys() - {EVENT}:
-            changes["resume_failed"] = refused[kind]
-            left.remove(kind)
-    if chain.resume_pending and not left - {EVENT}:
+    left = [channel for channel in chain.undelivered if channel not in delivered]
+    refusals = {one: times for one, times in chain.refusals.items() if one in left}
+    changes: dict[str, Any] = {}
+    if refused and chain.refused_at is None:
+        changes["refused_at"] = now
+    for channel, reason in refused.items():
+        since, _ = refusals.pop(channel, (now, now))
+        if channel != EVENT and now - since >= _GIVE_UP_MS:
+            changes["resume_failed"] = reason
+            left.remove(channel)
+        else:
+            # Waits double if each is as long as all before it.
+            wait = _FIRST_WAIT_MS + max(0, now - since)
+            refusals[channel] = since, now + min(wait, _LONGEST_WAIT_MS)
+    if chain.resume_pending and not {*left} - {EVENT}:
         changes["resume"] = None
         if "resume_failed" not in changes:
             changes["resumed_at"] = now
-    if not left:
-        changes["due_at"] = None
-    elif left <= refused.keys():
-        # Waits double if each is as long as all before it.
-        wait = _FIRST_WAIT_MS + max(0, now - since)
-        changes["due_at"] = now + min(wait, _LONGEST_WAIT_MS)
+    at_once = (0, (chain.ended_at or 0) + PUBLISH_GRACE_MS)
     return replace(
         chain,
         version=chain.version + 1,
         event_pending=EVENT in left,
-        resume_pending=bool(left - {EVENT}),
+        resume_pending=bool({*left} - {EVENT}),
+        refused=json.dumps(refusals, separators=(",", ":")) if refusals else None,
+        due_at=min((refusals.get(one, at_once)[1] for one in left), default=None),
         **changes,
     )

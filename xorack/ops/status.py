@@ -10,7 +10,7 @@ from typing import Any, Literal
 from xorack.aws.clock import milliseconds
 from xorack.core.chain import Chain
 from xorack.core.errors import TagNotFound
-from xorack.core.event import outstanding_of, rfc3339
+from xorack.core.event import outstanding_of, outstanding_units, rfc3339
 from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_LENGTHS
@@ -117,10 +117,10 @@ class ChainStatus:
         """A text on the outstanding units that are not named; empty if all are."""
         if self.outstanding_complete:
             return ""
-        left = self.chain.started - self.chain.finished
+        left = outstanding_units(self.chain) or 0
         if self.outstanding:
-            return f"and more: {plural(left, 'unit')} in all" if left > 0 else "and more"
-        count = plural(left, "unit") if left > 0 else "some units"
+            return f"and more: {plural(left, 'unit')} in all" if left else "and more"
+        count = plural(left, "unit") if left else "some units"
         too_many = len(self.chain.stamp) in TRACED_LENGTHS and left > 1
         return f"{count}, " + ("too many to name" if too_many else "this stamp names none")
 
