@@ -13,7 +13,7 @@ import pytest
 from tests.support.files import write_files
 from xorack.compare import comparison
 from xorack.compare.engine import diff_files
-from xorack.compare.inputs import ReadOptions
+from xorack.compare.inputs import ReadOptions, open_inputs
 from xorack.compare.options import CompareOptions, connect
 from xorack.errors import ArgumentError, StateError
 
@@ -187,6 +187,17 @@ TYPED = [
     ("varchar", "007", "7", "changed"),
     ("integer[]", None, "", "equal"),
 ]
+
+
+@pytest.mark.thorough
+def test_the_header_of_a_large_file_is_its_first_line(tmp_path):
+    rows = ("1," + "x" * 100_000 + ",y\n") * 800
+    path = str(write_files(tmp_path, {"large.csv": "id,a,b\n" + rows}) / "large.csv")
+    for _ in range(3):  # threads read parts of 32 MB
+        with connect() as con:
+            con.execute("SET threads = 2")
+            (one,) = open_inputs(con, [path], [ReadOptions()])
+            assert [column.name for column in one.columns] == ["id", "a", "b"]
 
 
 @pytest.mark.parametrize("names", [("typed.parquet", "x.csv"), ("x.csv", "typed.parquet")])

@@ -286,6 +286,7 @@ def _first_record(con: Any, file: str, delimiter: str, encoding: str) -> list[st
     options: dict[str, Any] = {"columns": {"line": "VARCHAR"}, "delim": "\x02", "quote": ""}
     options |= {"escape": "", "header": False, "auto_detect": False, "strict_mode": False}
     options |= {"encoding": encoding, "max_line_size": _MAX_LINE_BYTES}
+    options |= {"parallel": False}  # else, the first rows are those of any thread
     alone = Input(file, "", "csv", ReadOptions(), [file])
     lines = _read("read_csv", alone, options)
     rows = con.execute(f"SELECT coalesce(line, '') || chr(10) FROM {lines} LIMIT 100").fetchall()
