@@ -74,6 +74,10 @@ def inputs(tmp_path_factory):
             "orders/order=17/1.csv": "line,sku,price\n1,harpoon,9.50\n2,,4\n",
             "orders/order=18/1.csv": 'line,sku,price\n1,"a\nb",7.25\n',
             "index.csv": CSV.replace("order", ",order").replace("\n1", "\n,1"),
+            "lines[1].csv": CSV,
+            "a*?:b/[0].csv": CSV,
+            "lines1.csv": CSV.replace("harpoon", "other"),
+            "axxb/0.csv": CSV.replace("harpoon", "other"),
             "tick'.csv": "\ufeff" + QUOTED,
         },
     )
@@ -95,6 +99,7 @@ def inputs(tmp_path_factory):
         ("tick'.csv", "od[d] {name}, x=y", [{}, {}]),
         ("one.parquet", "lines.jsonl", [{}, {}]),
         ("index.csv", "nest*/*/*.csv", [{}, {}]),
+        ("lines[1].csv", "a*?:b", [{}, {}]),
         ("semicolons.txt", "parts", [{"format": "csv", "delimiter": ";"}, {}]),
         ("quoted.csv", "array.json", [{}, {}]),
         ("lines.csv.gz", "lines.tsv", [{}, {}]),

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from glob import glob
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -153,12 +153,13 @@ def _open(con: Any, name: str, how: ReadOptions) -> Input:
 
 
 def _read(function: str, one: Input, options: dict[str, Any], files: Sequence[str] = ()) -> str:
-    """Return SQL that reads files; folders above an input are no columns."""
+    """Return SQL that reads files, each by a pattern; folders above an input are no columns."""
     options = options | {"hive_partitioning": bool(one.partitions)}
     if one.partitions:
         options["hive_types_autocast"] = False
     given = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
-    read = f"{function}({_literal(list(files or one.files))}{given})"
+    paths = [of if of.startswith("http") else escape(of) for of in files or one.files]
+    read = f"{function}({_literal(paths)}{given})"
     named = {*re.findall(r"/([^/=]+)=[^/]*(?=/)", one.files[0])} - {*one.partitions}
     if not (one.partitions and named):
         return read
