@@ -121,7 +121,7 @@ def _is_large(v: str) -> str:
     """Return SQL that is true for integers that a double rounds."""
     double = f"TRY_CAST(TRY_CAST({v} AS DOUBLE) AS HUGEINT)"
     is_long = f"length({v}) > {_DOUBLE_DIGITS} AND NOT contains({v}, '.')"
-    return f"{is_long} AND {double} IS DISTINCT FROM TRY_CAST({v} AS HUGEINT)"
+    return f"{is_long} AND coalesce({double} <> TRY_CAST({v} AS HUGEINT), true)"
 
 
 def _is_long(v: str) -> str:
