@@ -8,6 +8,8 @@ import os
 import re
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.files import write_files
@@ -300,7 +302,8 @@ def test_characters_that_are_not_utf_8(tmp_path):
     assert counts(left, right, encoding="latin-1")[0]["x"] == 1
 
 
-NO_JSON = "Binder Error: json_read expected records, but got non-record JSON instead"
+NO_JSON = "it has no objects, or other values, too"
+NAMELESS = "has a column or field without name"
 NO_FILES = "no files; those that begin with _ or . are skipped"
 DELTA = "is a Delta table: its files also hold deleted rows"
 WRONG = {
@@ -335,7 +338,12 @@ WRONG = {
         "Invalid Input Error: Malformed JSON in file .*bad.json",
     ),
     "more.csv": ({"more.csv": "id,x\n1,2,3\n"}, "line 2: expected 2 fields, found 3: 1,2,3"),
-    "twice.csv": ({"twice.csv": "id,x,x\n1,2,3\n"}, "the header names column x 2 times"),
+    "twice.csv": ({"twice.csv": "id,x,x\n1,2,3\n"}, "has 2 columns or fields x"),
+    "twins.csv": ({"twins.csv": "id,x,X\n1,2,3\n"}, "has 2 columns or fields x"),
+    "twins.json": ({"twins.json": '{"id":1,"x":1,"X":2}'}, 'Duplicate name "X"'),
+    "cases": ({"cases/1.json": '{"x":1}', "cases/2.json": '{"X":2}'}, 'Duplicate name "X"'),
+    "nameless.json": ({"nameless.json": '{"id":1,"":2}'}, NAMELESS),
+    "nested.json": ({"nested.json": '{"id":1,"s":[{"":2}]}'}, NAMELESS),
     "utf16.csv": (
         {"utf16.csv": "id,x\n1,2\n".encode("utf-16")},
         "byte 0, 0xff in line 1, is not UTF-8",
@@ -367,6 +375,38 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path, monkeypatch, name):
     with pytest.raises(StateError, match=f"^{re.escape(name)}.*{message}") as raised:
         counts(name, "right.csv")
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [(["x", "X"], "2 columns or fields x"), (["x", ""], "a column or field without name")],
+)
+def test_names_of_parquet_that_duckdb_would_change(tmp_path, names, found):
+    """It names them by their order, which may be another one on the other side."""
+    struct = pa.StructArray.from_arrays(
+        [pa.array([[{"y": 1}]]), *[pa.array([1])] * 2], ["l", *names]
+    )
+    tables = [pa.table([[1]] * 3, ["id", *names]), pa.table({"id": [1], "s": struct, "y": [1]})]
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "1.parquet")
+    for table in tables:
+        pq.write_table(table, tmp_path / "2.parquet")
+        with pytest.raises(StateError, match=f"has {found}$"):
+            counts(tmp_path, tmp_path / "1.parquet")
+
+
+def test_many_and_sparse_fields_of_json(tmp_path):
+    many = json.dumps({"id": 1} | {f"k{n}": n for n in range(250)})
+    sparse = "".join(json.dumps({"id": n, f"k{n}": n}) + "\n" for n in range(150))
+    for text, changed in ((many, "k249"), (sparse, "k149")):
+        sides = two(tmp_path, text, text.replace(f'"{changed}": ', f'"{changed}": 9'), "json")
+        found, _ = counts(*sides)
+        assert (found["changed"], found[changed]) == (1, 1)
+
+
+def test_queries_with_columns_of_one_name(tmp_path):
+    read = [ReadOptions(sql=f"SELECT 1 AS id, {n} AS x, {m} AS X") for n, m in ((1, 2), (2, 1))]
+    with connect() as con, pytest.raises(StateError, match="left has 2 columns or fields x"):
+        diff_files(con, ["left", "right"], read, CompareOptions(["id"]))
 
 
 NEAR = [

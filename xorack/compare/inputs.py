@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from glob import escape, glob
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 
 from xorack.compare.forms import FLOATS, is_nested
 from xorack.compare.messages import reading
-from xorack.compare.texts import Column, quoted
+from xorack.compare.network import open_network
+from xorack.compare.texts import Column, literal, quoted
 from xorack.core.errors import ArgumentError, StateError
 
 __all__ = ["FORMATS", "LOGS", "Input", "ReadOptions", "check_out", "format_of", "is_file"]
@@ -139,46 +141,71 @@ def _partitions(name: str, files: Sequence[str], base: str) -> list[str]:
 
 def _open(con: Any, name: str, how: ReadOptions) -> Input:
     if how.sql is not None:
-        return Input(name, f"({how.sql.strip().rstrip(';')})", "query", how)
+        sql = how.sql.strip().rstrip(";")
+        _check_names(name, [row[0] for row in con.execute(f"DESCRIBE {sql}").fetchall()])
+        return Input(name, f"({sql})", "query", how)
     if _ADDRESS.match(name):
-        _open_network(con, name)
+        open_network(con, name)
     files, base = _files(con, name)
     kind = format_of(name, files, how.format)
     found = Input(name, "", kind, how, files, _partitions(name, files, base))
     if kind == "csv":
         _open_csv(con, found)
     elif kind == "parquet":
+        _check_parquet(con, found)
         found.relation = _read("read_parquet", found, {"union_by_name": len(files) > 1})
     return found
 
 
 def _read(function: str, one: Input, options: dict[str, Any], files: Sequence[str] = ()) -> str:
-    """Return SQL that reads files, each by a pattern; folders above an input are no columns."""
+    """Return SQL that reads files; folders above an input are no columns."""
     options = options | {"hive_partitioning": bool(one.partitions)}
     if one.partitions:
         options["hive_types_autocast"] = False
-    given = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
-    paths = [of if of.startswith("http") else escape(of) for of in files or one.files]
-    read = f"{function}({_literal(paths)}{given})"
+    given = "".join(f", {name} = {literal(value)}" for name, value in options.items())
+    read = f"{function}({_paths(files or one.files)}{given})"
     named = {*re.findall(r"/([^/=]+)=[^/]*(?=/)", one.files[0])} - {*one.partitions}
     if not (one.partitions and named):
         return read
     return f"(SELECT * EXCLUDE ({', '.join(map(quoted, sorted(named)))}) FROM {read})"
 
 
-def _literal(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{_literal(k)}: {_literal(v)}' for k, v in value.items())}}}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_literal, value))}]"
-    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+def _paths(files: Sequence[str]) -> str:
+    """Return SQL of files, each a pattern; HTTP has none."""
+    return literal([file if file.startswith("http") else escape(file) for file in files])
 
 
 def _describe(con: Any, relation: str) -> list[Column]:
     described = con.execute(f"SELECT * FROM {relation} LIMIT 0").description
     return [Column(name, type_) for name, type_, *_ in described]
+
+
+def _check_names(where: str, names: Iterable[str]) -> None:
+    """Check that names differ without case: DuckDB would rename them, by their order."""
+    for name, count in Counter(map(str.lower, names)).items():
+        if not name or count > 1:
+            shown = (
+                f"{count} columns or fields {name}" if name else "a column or field without name"
+            )
+            raise StateError(f"{where} has {shown}")
+
+
+def _check_parquet(con: Any, one: Input) -> None:
+    """Check the names of all columns, also in structs."""
+    schema = f"parquet_schema({_paths(one.files)})"
+    sql = f"SELECT name, num_children FROM {schema} ORDER BY file_name, column_id"
+    groups: list[list[str]] = []
+    within: list[tuple[int, list[str]]] = []  # how many names each group shall have
+    for name, children in con.execute(sql).fetchall():
+        while within and len(within[-1][1]) == within[-1][0]:
+            within.pop()
+        if within:
+            within[-1][1].append(name)
+        if children:
+            groups.append([])
+            within.append((children, groups[-1]))
+    for group in groups:
+        _check_names(one.name, group)
 
 
 def _files(con: Any, name: str) -> tuple[list[str], str]:
@@ -266,9 +293,7 @@ def _open_csv(con: Any, one: Input) -> None:
         if head != first[1] and how.header:
             raise StateError(f"{name}: {file} has the header {head}, and {first[0]} {first[1]}")
     names = [part if part and how.header else f"_c{i}" for i, part in enumerate(first[1])]
-    if twice := [part for part in names if names.count(part) > 1]:
-        times = names.count(twice[0])
-        raise StateError(f"{name}: the header names column {twice[0]} {times} times")
+    _check_names(name, names)
     options = {
         "columns": dict.fromkeys(names, "VARCHAR"),
         "delim": delimiter,
@@ -301,16 +326,21 @@ def _open_json(con: Any, one: Input, others: Sequence[str]) -> None:
     """
 
     def fields(files: Sequence[str]) -> dict[str, Any]:
-        options = {"sample_size": -1, "records": "true", "union_by_name": True}
-        described = _describe(con, _read("read_json", one, options, files))
-        return {column.name: column.type for column in described}
+        # As records, DuckDB would rename fields. Many or sparse ones are a map, unless told.
+        for more in ({}, {"map_inference_threshold": -1, "field_appearance_threshold": 0}):
+            options = {"sample_size": -1, "records": "false", "union_by_name": True, **more}
+            (_, type_, _), *folders = _describe(con, _read("read_json", one, options, files))
+            if type_.id == "struct":
+                inferred = dict(_json_type(one.name, type_).children)
+                return inferred | {column.name: column.type for column in folders}
+        raise StateError(f"{one.name}: it has no objects, or other values, too")
 
     own = fields(one.files)
     types = fields(others) if others else own
     columns = [
         Column(
             name,
-            _json_type(types[name]),
+            types[name],
             not is_nested(types[name]) and (types[name].id in FLOATS if others else
                                             types[name].id != "boolean"),
         )
@@ -325,42 +355,17 @@ def _open_json(con: Any, one: Input, others: Sequence[str]) -> None:
     one.columns = columns
 
 
-def _json_type(type_: Any) -> Any:
+def _json_type(where: str, type_: Any) -> Any:
     """Return a type that DuckDB infers from JSON, with text in place of dates and the like."""
     import duckdb
 
     if type_.id == "list":
-        return duckdb.list_type(_json_type(dict(type_.children)["child"]))
+        return duckdb.list_type(_json_type(where, dict(type_.children)["child"]))
     if type_.id == "struct":
-        return duckdb.struct_type({name: _json_type(of) for name, of in type_.children})
+        _check_names(where, [name for name, _ in type_.children])
+        return duckdb.struct_type({name: _json_type(where, of) for name, of in type_.children})
     if type_.id == "map":
         of = dict(type_.children)
-        return duckdb.map_type(of["key"], _json_type(of["value"]))
+        return duckdb.map_type(of["key"], _json_type(where, of["value"]))
     is_own = type_.id in ("boolean", "bigint", "ubigint", "hugeint", "double")
     return type_ if is_own else duckdb.sqltype("VARCHAR")
-
-
-def _open_network(con: Any, name: str) -> None:
-    """Load DuckDB's extension for S3 and HTTP, with the credentials that boto3 finds."""
-    try:
-        from duckdb_extensions import import_extension
-
-        import_extension("httpfs")
-    except ImportError:
-        con.execute("INSTALL httpfs")
-    con.execute("LOAD httpfs")
-    if not name.startswith("s3://"):
-        return
-    import boto3
-
-    session = boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
-    secret = {"TYPE": "s3", "REGION": session.region_name}
-    if found := session.get_credentials():
-        keys = found.get_frozen_credentials()
-        secret |= {"KEY_ID": keys.access_key, "SECRET": keys.secret_key}
-        secret |= {"SESSION_TOKEN": keys.token}
-    if address := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
-        scheme, _, host = address.rstrip("/").partition("://")
-        secret |= {"ENDPOINT": host, "URL_STYLE": "path", "USE_SSL": str(scheme == "https")}
-    given = ", ".join(f"{key} {_literal(value)}" for key, value in secret.items() if value)
-    con.execute(f"CREATE OR REPLACE SECRET xorack ({given})")

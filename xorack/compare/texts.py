@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from xorack.compare.forms import digits, is_nested, shown
 
-__all__ = ["Column", "Values", "fit", "kinds_sql", "quoted"]
+__all__ = ["Column", "Values", "fit", "kinds_sql", "literal", "quoted"]
 
 _INT, _DECIMAL, _DOUBLE, _BOOLEAN, _DATE, _WALL, _INSTANT, _OTHER, _LARGE, _LONG = (
     1 << n for n in range(10)
@@ -61,6 +61,17 @@ class Column(NamedTuple):
 def quoted(name: str) -> str:
     """Quote a name for SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: Any) -> str:
+    """Return SQL of a value."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{literal(k)}: {literal(v)}' for k, v in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(literal, value))}]"
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
 class Values(NamedTuple):
