@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from xorack.compare.forms import digits, is_nested, shown
 
-__all__ = ["Column", "Values", "fit", "kinds_sql", "literal", "quoted"]
+__all__ = ["Column", "Values", "fit", "kinds_sql", "literal", "pattern_of", "quoted"]
 
 _INT, _DECIMAL, _DOUBLE, _BOOLEAN, _DATE, _WALL, _INSTANT, _OTHER, _LARGE, _LONG = (
     1 << n for n in range(10)
@@ -37,6 +37,14 @@ _TYPES = (
     (_DATE | _WALL, "TIMESTAMP"),
     (_INSTANT, "TIMESTAMP WITH TIME ZONE"),
 )
+_OF_SPARK = {
+    "boolean": _BOOLEAN,
+    "date": _DATE,
+    "timestamp_ntz": _DATE | _WALL,
+    "timestamp": _DATE | _WALL | _INSTANT,
+    **dict.fromkeys(("float", "double"), _INT | _DECIMAL | _DOUBLE),
+    **dict.fromkeys(("byte", "short", "integer", "long", "decimal"), _INT | _DECIMAL),
+}
 _MAX_DIGITS = 38
 _DOUBLE_DIGITS = 15
 """A double holds all integers of so many digits."""
@@ -61,6 +69,13 @@ class Column(NamedTuple):
 def quoted(name: str) -> str:
     """Quote a name for SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def pattern_of(type_: str) -> str | None:
+    """Return a pattern of the text that a type of Spark takes, of which it may drop digits."""
+    patterns = _PATTERNS | {kind: pattern for kind, (pattern, _) in _TIMES.items()}
+    found = [f"({patterns[kind]})" for kind in patterns if kind & _OF_SPARK.get(type_, 0)]
+    return rf"\A({'|'.join(found)})\z" if found else None
 
 
 def literal(value: Any) -> str:
