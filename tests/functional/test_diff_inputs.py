@@ -409,6 +409,21 @@ def test_queries_with_columns_of_one_name(tmp_path):
         diff_files(con, ["left", "right"], read, CompareOptions(["id"]))
 
 
+def test_links_to_folders(tmp_path):
+    write_files(tmp_path, {"all.csv": "id\n1\n2\n", "a/1.csv": "id\n1\n", "b/2.csv": "id\n2\n"})
+    (tmp_path / "a/b").symlink_to("../b")
+    assert counts(tmp_path / "a", tmp_path / "all.csv")[0] == {"left": 2, "right": 2, "equal": 2}
+    (tmp_path / "b/a").symlink_to("../a")
+    with pytest.raises(StateError, match="a/b/a is a link to a folder above it"):
+        counts(tmp_path / "a", tmp_path / "all.csv")
+
+
+def test_a_column_named_as_an_element(tmp_path):
+    path = tmp_path / "e0.parquet"
+    duckdb.sql("SELECT 1 AS id, 5 AS e0, MAP {'a': [1, 2]} AS m").write_parquet(str(path))
+    assert counts(path, path)[0] == {"left": 1, "right": 1, "equal": 1}
+
+
 NEAR = [
     ("5,a|5,b", "6,a|7,b", {"x": 1}, (1, 0, 0, 1)),
     ("9223372036854775807,a", "-9223372036854775808,a", {"x": "1"}, (0, 0, 0, 1)),

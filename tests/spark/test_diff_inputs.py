@@ -60,10 +60,10 @@ def test_text_beside_types(xorack, spark, tmp_path):
     values = ("1.5", "7", "9007199254740992D", "true", "'2026-01-01'", "'2026-01-01'",
               "'2026-01-01 00:00:00Z'", "''")  # fmt: skip
     columns = [f"CAST({v} AS {t}) AS {n}" for v, t, n in zip(values, TYPES, names, strict=True)]
-    spark.sql(f"SELECT 1 AS id, {', '.join(columns)}").write.parquet(str(tmp_path / "types"))
-    write_files(tmp_path, {"fits[1].csv": f"{head}1,{','.join(of)}\n", "fits1.csv": f"{head}"})
-    arguments = ("types", "--key", "id", "--engine", "spark")
-    assert xorack("fits[1].csv", *arguments)[0] == 0
+    spark.sql(f"SELECT 1 AS id, {', '.join(columns)}").write.parquet(str(tmp_path / "types[1]"))
+    write_files(tmp_path, {"fits.csv": f"{head}1,{','.join(of)}\n"})
+    arguments = ("types[1]", "--key", "id", "--engine", "spark")
+    assert xorack("fits.csv", *arguments)[0] == 0
     for at, (type_, (_, *others)) in enumerate(TYPES.items()):
         for other in others:
             text = [other if n == at else "" for n in range(len(TYPES))]

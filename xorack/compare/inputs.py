@@ -243,12 +243,13 @@ def _files_below(name: str, top: str) -> list[str]:
                 f"{name} is a {kind} table: its files also hold deleted rows. Name the table, "
                 f"such as {kind.lower()}.`{name}`"
             )
-    return [
-        os.path.join(os.path.abspath(folder), one)
-        for folder, _, held in os.walk(top)
-        for one in held
-        if not _is_hidden(os.path.join(os.path.relpath(folder, top), one))
-    ]
+    files = []
+    for folder, _, held in os.walk(os.path.abspath(top), followlinks=True):
+        if os.path.islink(folder) and any(map(Path(folder).samefile, Path(folder).parents)):
+            raise StateError(f"{name}: {folder} is a link to a folder above it")
+        paths = [os.path.join(folder, one) for one in held]
+        files += [path for path in paths if not _is_hidden(os.path.relpath(path, top))]
+    return files
 
 
 def _is_hidden(path: str) -> bool:
