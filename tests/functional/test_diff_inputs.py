@@ -424,6 +424,23 @@ def test_a_column_named_as_an_element(tmp_path):
     assert counts(path, path)[0] == {"left": 1, "right": 1, "equal": 1}
 
 
+def test_digits_that_duckdb_rounds(tmp_path):
+    table = {
+        "instant": pa.array([1], pa.timestamp("ns", "UTC")),
+        "time": pa.array([[1]], pa.list_(pa.time64("ns"))),
+        "large": pa.array([1], pa.decimal256(60, 2)),
+        "wall": pa.array([1], pa.timestamp("ns")),
+        "id": pa.array([1]),
+    }
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table(table), path)
+    assert counts(path, path)[1][::2] == [
+        f"column instant of {path} is read as timestamp with time zone: nanoseconds are rounded",
+        f"column time of {path} is read as time[]: nanoseconds are rounded",
+        f"column large of {path} is read as double: 60 digits are rounded",
+    ]
+
+
 NEAR = [
     ("5,a|5,b", "6,a|7,b", {"x": 1}, (1, 0, 0, 1)),
     ("9223372036854775807,a", "-9223372036854775808,a", {"x": "1"}, (0, 0, 0, 1)),

@@ -67,6 +67,7 @@ class Input:
         options: How it is read.
         files: Its files.
         partitions: The columns that its folders name.
+        rounded: What DuckDB rounds of columns of Parquet, by their names without case.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Input:
     files: list[str] = field(default_factory=list)
     partitions: list[str] = field(default_factory=list)
     columns: list[Column] = field(default_factory=list)
+    rounded: dict[str, str] = field(default_factory=dict)
 
     @property
     def empty_is_null(self) -> bool:
@@ -152,7 +154,7 @@ def _open(con: Any, name: str, how: ReadOptions) -> Input:
     if kind == "csv":
         _open_csv(con, found)
     elif kind == "parquet":
-        _check_parquet(con, found)
+        found.rounded = _check_parquet(con, found)
         found.relation = _read("read_parquet", found, {"union_by_name": len(files) > 1})
     return found
 
@@ -190,22 +192,28 @@ def _check_names(where: str, names: Iterable[str]) -> None:
             raise StateError(f"{where} has {shown}")
 
 
-def _check_parquet(con: Any, one: Input) -> None:
-    """Check the names of all columns, also in structs."""
-    schema = f"parquet_schema({_paths(one.files)})"
-    sql = f"SELECT name, num_children FROM {schema} ORDER BY file_name, column_id"
+def _check_parquet(con: Any, one: Input) -> dict[str, str]:
+    """Check the names of all columns, also in structs; return what DuckDB rounds of them."""
+    is_rounded = "logical_type LIKE '%NANOS=Nano%' AND duckdb_type <> 'TIMESTAMP_NS'"
+    sql = f"""SELECT name, num_children, CASE WHEN {is_rounded} THEN 'nanoseconds'
+        WHEN "precision" > 38 THEN "precision" || ' digits' END
+        FROM parquet_schema({_paths(one.files)}) ORDER BY file_name, column_id"""
     groups: list[list[str]] = []
+    rounded: dict[str, str] = {}
     within: list[tuple[int, list[str]]] = []  # how many names each group shall have
-    for name, children in con.execute(sql).fetchall():
+    for name, children, what in con.execute(sql).fetchall():
         while within and len(within[-1][1]) == within[-1][0]:
             within.pop()
         if within:
             within[-1][1].append(name)
+        if what:
+            rounded[within[0][1][-1].lower()] = what
         if children:
             groups.append([])
             within.append((children, groups[-1]))
     for group in groups:
         _check_names(one.name, group)
+    return rounded
 
 
 def _files(con: Any, name: str) -> tuple[list[str], str]:
