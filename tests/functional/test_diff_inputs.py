@@ -117,7 +117,10 @@ def inputs(tmp_path_factory):
         (
             "lines.csv",
             "one.parquet",
-            [{"sql": "SELECT * REPLACE (price::DECIMAL(9, 2) AS price) FROM 'lines.csv'"}, {}],
+            [
+                {"sql": "SELECT * REPLACE (price::DECIMAL(9, 2) AS price) FROM 'lines.csv' -- all"},
+                {},
+            ],
         ),
     ],
 )
@@ -289,7 +292,7 @@ def test_columns_that_some_files_lack(tmp_path):
 
 def test_a_condition_holds_for_both_sides(inputs):
     both = inputs / "lines.csv", inputs / "one.parquet"
-    found, _ = counts(*both, where=["price > 5", "line = 1"], key=["order", "line"])
+    found, _ = counts(*both, where=["price > 5 -- much", "line = 1"], key=["order", "line"])
     assert found == {"left": 2, "right": 2, "equal": 2}
     with pytest.raises(ArgumentError, match=r"^where: Parser Error.*\(on the left\)$"):
         counts(*both, where=["price > > 5"], key=["order"])
@@ -312,7 +315,8 @@ WRONG = {
     "no_such_table": ({}, "there is no such file or folder"),
     "empty": ({}, NO_FILES),
     "pipe.csv": ({}, "is a pipe or a device, expected a file or folder"),
-    "zero.csv": ({"zero.csv": ""}, "it is empty, so it has no columns"),
+    "zero.csv": ({"zero.csv": ""}, "its first line is empty, so it has no columns"),
+    "blank.csv": ({"blank.csv": "\nid\n"}, "its first line is empty, so it has no columns"),
     "none.json": ({"none.json": "[]"}, NO_JSON),
     "quote.csv": ({"quote.csv": 'id,x\n1,"a\n2,b\n'}, 'line 2: a quote is not closed: 1,"a'),
     "ends.csv": ({"ends.csv": "id,x\n1,a\r\n2,b\n"}, "its lines end in different ways"),

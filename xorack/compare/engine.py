@@ -120,7 +120,7 @@ def _make_views(
         )
         relation = f"SELECT {columns_sql} FROM {one.relation}"
         for n, where in enumerate(one.options.where):
-            relation = f"SELECT * FROM ({relation}) AS w{n} WHERE ({where})"
+            relation = f"SELECT * FROM ({relation}) AS w{n} WHERE ({where}\n)"
         try:
             con.execute(f"CREATE OR REPLACE TEMP VIEW side{i} AS {relation}")
             described = con.execute(f"SELECT * FROM side{i} LIMIT 0").description

@@ -145,7 +145,7 @@ def _open(con: Any, name: str, how: ReadOptions) -> Input:
     if how.sql is not None:
         sql = how.sql.strip().rstrip(";")
         _check_names(name, [row[0] for row in con.execute(f"DESCRIBE {sql}").fetchall()])
-        return Input(name, f"({sql})", "query", how)
+        return Input(name, f"({sql}\n)", "query", how)  # it may end in a comment
     if _ADDRESS.match(name):
         open_network(con, name)
     files, base = _files(con, name)
@@ -297,7 +297,7 @@ def _open_csv(con: Any, one: Input) -> None:
     heads = {file: _first_record(con, file, delimiter, how.encoding) for file in one.files}
     first, *others = heads.items()
     if not first[1]:
-        raise StateError(f"{name}: it is empty, so it has no columns")
+        raise StateError(f"{name}: its first line is empty, so it has no columns")
     for file, head in others:
         if head != first[1] and how.header:
             raise StateError(f"{name}: {file} has the header {head}, and {first[0]} {first[1]}")
