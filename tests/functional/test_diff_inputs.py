@@ -305,8 +305,18 @@ def test_characters_that_are_not_utf_8(tmp_path):
     assert counts(left, right, encoding="latin-1")[0]["x"] == 1
 
 
+def test_utf_16(tmp_path):
+    text = "id,x\n1,\U0001f600\n2,b\n"
+    other = text.replace("b", "c").encode("utf-16-be")
+    left = gzip.compress(text.encode("utf-16"))
+    files = {"left/x.csv.gz": left, "right/x.csv": b"\xfe\xff" + other}
+    folder = write_files(tmp_path, files)
+    found, _ = counts(folder / "left", folder / "right", encoding="utf-16")
+    assert found == {"left": 2, "right": 2, "equal": 1, "changed": 1, "x": 1}
+
+
 NO_JSON = "it has no objects, or other values, too"
-NAMELESS = "has a column or field without name"
+NAMELESS = "names 1 columns or fields ''"
 NO_FILES = "no files; those that begin with _ or . are skipped"
 DELTA = "is a Delta table: its files also hold deleted rows"
 WRONG = {
@@ -342,8 +352,8 @@ WRONG = {
         "Invalid Input Error: Malformed JSON in file .*bad.json",
     ),
     "more.csv": ({"more.csv": "id,x\n1,2,3\n"}, "line 2: expected 2 fields, found 3: 1,2,3"),
-    "twice.csv": ({"twice.csv": "id,x,x\n1,2,3\n"}, "has 2 columns or fields x"),
-    "twins.csv": ({"twins.csv": "id,x,X\n1,2,3\n"}, "has 2 columns or fields x"),
+    "twice.csv": ({"twice.csv": "id,x,x\n1,2,3\n"}, "names 2 columns or fields 'x'"),
+    "twins.csv": ({"twins.csv": "id,x,X\n1,2,3\n"}, "names 2 columns or fields 'x'"),
     "twins.json": ({"twins.json": '{"id":1,"x":1,"X":2}'}, 'Duplicate name "X"'),
     "cases": ({"cases/1.json": '{"x":1}', "cases/2.json": '{"X":2}'}, 'Duplicate name "X"'),
     "nameless.json": ({"nameless.json": '{"id":1,"":2}'}, NAMELESS),
@@ -383,7 +393,7 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path, monkeypatch, name):
 
 @pytest.mark.parametrize(
     ("names", "found"),
-    [(["x", "X"], "2 columns or fields x"), (["x", ""], "a column or field without name")],
+    [(["x", "X"], "2 columns or fields 'x'"), (["x", ""], "1 columns or fields ''")],
 )
 def test_names_of_parquet_that_duckdb_would_change(tmp_path, names, found):
     """It names them by their order, which may be another one on the other side."""
@@ -394,7 +404,7 @@ def test_names_of_parquet_that_duckdb_would_change(tmp_path, names, found):
     pq.write_table(pa.table({"id": [1]}), tmp_path / "1.parquet")
     for table in tables:
         pq.write_table(table, tmp_path / "2.parquet")
-        with pytest.raises(StateError, match=f"has {found}$"):
+        with pytest.raises(StateError, match=f"names {found}$"):
             counts(tmp_path, tmp_path / "1.parquet")
 
 
@@ -409,7 +419,7 @@ def test_many_and_sparse_fields_of_json(tmp_path):
 
 def test_queries_with_columns_of_one_name(tmp_path):
     read = [ReadOptions(sql=f"SELECT 1 AS id, {n} AS x, {m} AS X") for n, m in ((1, 2), (2, 1))]
-    with connect() as con, pytest.raises(StateError, match="left has 2 columns or fields x"):
+    with connect() as con, pytest.raises(StateError, match="left names 2 columns or fields 'x'"):
         diff_files(con, ["left", "right"], read, CompareOptions(["id"]))
 
 

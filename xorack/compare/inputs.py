@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import os
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ from typing import Any
 
 from xorack.compare.forms import FLOATS, is_nested
 from xorack.compare.messages import reading
-from xorack.compare.network import open_network
+from xorack.compare.options import open_network
 from xorack.compare.texts import Column, literal, quoted
 from xorack.core.errors import ArgumentError, StateError
 
@@ -186,10 +188,7 @@ def _check_names(where: str, names: Iterable[str]) -> None:
     """Check that names differ without case: DuckDB would rename them, by their order."""
     for name, count in Counter(map(str.lower, names)).items():
         if not name or count > 1:
-            shown = (
-                f"{count} columns or fields {name}" if name else "a column or field without name"
-            )
-            raise StateError(f"{where} has {shown}")
+            raise StateError(f"{where} names {count} columns or fields {name!r}")
 
 
 def _check_parquet(con: Any, one: Input) -> dict[str, str]:
@@ -198,21 +197,19 @@ def _check_parquet(con: Any, one: Input) -> dict[str, str]:
     sql = f"""SELECT name, num_children, CASE WHEN {is_rounded} THEN 'nanoseconds'
         WHEN "precision" > 38 THEN "precision" || ' digits' END
         FROM parquet_schema({_paths(one.files)}) ORDER BY file_name, column_id"""
-    groups: list[list[str]] = []
     rounded: dict[str, str] = {}
-    within: list[tuple[int, list[str]]] = []  # how many names each group shall have
+    groups: list[tuple[int, list[str]]] = []  # those not complete, and how many names they have
     for name, children, what in con.execute(sql).fetchall():
-        while within and len(within[-1][1]) == within[-1][0]:
-            within.pop()
-        if within:
-            within[-1][1].append(name)
+        while groups and len(groups[-1][1]) == groups[-1][0]:
+            _check_names(one.name, groups.pop()[1])
+        if groups:
+            groups[-1][1].append(name)
         if what:
-            rounded[within[0][1][-1].lower()] = what
+            rounded[groups[0][1][-1].lower()] = what
         if children:
-            groups.append([])
-            within.append((children, groups[-1]))
-    for group in groups:
-        _check_names(one.name, group)
+            groups.append((children, []))
+    for _, names in groups:
+        _check_names(one.name, names)
     return rounded
 
 
@@ -293,8 +290,10 @@ def format_of(name: str, files: Sequence[str], default: str | None) -> str:
 def _open_csv(con: Any, one: Input) -> None:
     name, how = one.name, one.options
     is_tsv = all(re.search(r"\.tsv(\.\w+)?$", file, re.IGNORECASE) for file in one.files)
-    delimiter = "\t" if is_tsv else how.delimiter
-    heads = {file: _first_record(con, file, delimiter, how.encoding) for file in one.files}
+    delimiter, encoding = "\t" if is_tsv else how.delimiter, how.encoding
+    if encoding == "utf-16" and not _ADDRESS.match(name):
+        one.files, encoding = _as_utf_8(con, one.files), "utf-8"
+    heads = {file: _first_record(con, one, file, delimiter, encoding) for file in one.files}
     first, *others = heads.items()
     if not first[1]:
         raise StateError(f"{name}: its first line is empty, so it has no columns")
@@ -308,7 +307,7 @@ def _open_csv(con: Any, one: Input) -> None:
         "delim": delimiter,
         "header": how.header,
         "nullstr": ["", *how.nulls],
-        "encoding": how.encoding,
+        "encoding": encoding,
         "max_line_size": _MAX_LINE_BYTES,
         **{"auto_detect": False, "strict_mode": True, "quote": '"', "escape": '"'},
     }
@@ -316,14 +315,28 @@ def _open_csv(con: Any, one: Input) -> None:
     one.columns = [column._replace(is_soft=True) for column in _describe(con, one.relation)]
 
 
-def _first_record(con: Any, file: str, delimiter: str, encoding: str) -> list[str]:
+def _as_utf_8(con: Any, files: Sequence[str]) -> list[str]:
+    """Copy files of UTF-16 as UTF-8: DuckDB reads no characters of 32 bits and no big endian."""
+    (folder,) = con.execute("SELECT current_setting('temp_directory')").fetchone()
+    for file in files:
+        copy = Path(f"{folder}{file}.csv")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        opened = gzip.open if file.lower().endswith(".gz") else open
+        with (
+            opened(file, "rt", encoding="utf-16", newline="") as source,
+            copy.open("w", encoding="utf-8", newline="") as target,
+        ):
+            shutil.copyfileobj(source, target)
+    return [f"{folder}{file}.csv" for file in files]
+
+
+def _first_record(con: Any, one: Input, file: str, delimiter: str, encoding: str) -> list[str]:
     """Return the fields of the first record of a CSV file; it may have line breaks."""
     options: dict[str, Any] = {"columns": {"line": "VARCHAR"}, "delim": "\x02", "quote": ""}
     options |= {"escape": "", "header": False, "auto_detect": False, "strict_mode": False}
     options |= {"encoding": encoding, "max_line_size": _MAX_LINE_BYTES}
-    options |= {"parallel": False}  # else, the first rows are those of any thread
-    alone = Input(file, "", "csv", ReadOptions(), [file])
-    lines = _read("read_csv", alone, options)
+    options["parallel"] = False  # else, the first rows are any thread's
+    lines = _read("read_csv", one, options, [file])
     rows = con.execute(f"SELECT coalesce(line, '') || chr(10) FROM {lines} LIMIT 100").fetchall()
     return next(csv.reader([row[0] for row in rows], delimiter=delimiter), [])
 
@@ -344,17 +357,12 @@ def _open_json(con: Any, one: Input, others: Sequence[str]) -> None:
                 return inferred | {column.name: column.type for column in folders}
         raise StateError(f"{one.name}: it has no objects, or other values, too")
 
+    def is_soft(type_: Any) -> bool:
+        return type_.id in FLOATS if others else not (is_nested(type_) or type_.id == "boolean")
+
     own = fields(one.files)
     types = fields(others) if others else own
-    columns = [
-        Column(
-            name,
-            types[name],
-            not is_nested(types[name]) and (types[name].id in FLOATS if others else
-                                            types[name].id != "boolean"),
-        )
-        for name in own
-    ]  # fmt: skip
+    columns = [Column(name, types[name], is_soft(types[name])) for name in own]
     read = {
         c.name: "VARCHAR" if c.is_soft else str(c.type)
         for c in columns

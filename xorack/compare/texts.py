@@ -23,12 +23,11 @@ _PATTERNS = {
     _DECIMAL: r"[+-]?((0|[1-9]\d*)?\.\d+|[1-9]\d*)",
     _DOUBLE: r"(?i)[+-]?((\d+\.?\d*|\.\d+)e[+-]?\d+|nan|inf|infinity)",
     _BOOLEAN: r"(?i)true|false",
+    _DATE: r"\d{4}-\d\d-\d\d",
+    _WALL: _TIME,
+    _INSTANT: rf"{_TIME}(Z|[+-]\d\d:\d\d)",
 }
-_TIMES = {
-    _DATE: (r"\d{4}-\d\d-\d\d", "DATE"),
-    _WALL: (_TIME, "TIMESTAMP"),
-    _INSTANT: (rf"{_TIME}(Z|[+-]\d\d:\d\d)", "TIMESTAMPTZ"),
-}
+_TIMES = {_DATE: "DATE", _WALL: "TIMESTAMP", _INSTANT: "TIMESTAMPTZ"}
 _TYPES = (
     (_INT | _DECIMAL | _DOUBLE, "DOUBLE"),
     (_INT | _DECIMAL | _DOUBLE, "FLOAT"),
@@ -37,14 +36,6 @@ _TYPES = (
     (_DATE | _WALL, "TIMESTAMP"),
     (_INSTANT, "TIMESTAMP WITH TIME ZONE"),
 )
-_OF_SPARK = {
-    "boolean": _BOOLEAN,
-    "date": _DATE,
-    "timestamp_ntz": _DATE | _WALL,
-    "timestamp": _DATE | _WALL | _INSTANT,
-    **dict.fromkeys(("float", "double"), _INT | _DECIMAL | _DOUBLE),
-    **dict.fromkeys(("byte", "short", "integer", "long", "decimal"), _INT | _DECIMAL),
-}
 _MAX_DIGITS = 38
 _DOUBLE_DIGITS = 15
 """A double holds all integers of so many digits."""
@@ -71,11 +62,12 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def pattern_of(type_: str) -> str | None:
-    """Return a pattern of the text that a type of Spark takes, of which it may drop digits."""
-    patterns = _PATTERNS | {kind: pattern for kind, (pattern, _) in _TIMES.items()}
-    found = [f"({patterns[kind]})" for kind in patterns if kind & _OF_SPARK.get(type_, 0)]
-    return rf"\A({'|'.join(found)})\z" if found else None
+def pattern_of(type_: str) -> str:
+    """Return a pattern of the text that a type takes, though it may drop digits of it."""
+    kinds = {name: kinds for kinds, name in _TYPES}.get(type_, _INT | _DECIMAL)
+    kinds |= _DATE | _WALL if kinds == _INSTANT else 0
+    patterns = (f"({pattern})" for kind, pattern in _PATTERNS.items() if kind & kinds)
+    return rf"\A({'|'.join(patterns)})\z"
 
 
 def literal(value: Any) -> str:
@@ -128,10 +120,8 @@ def kinds_sql(columns: Sequence[Column], relation: str, *, empty_is_null: bool) 
                 f"WHEN {_is_long(v)} THEN {bit | _LONG} ELSE {bit} END"
             )
             found = large if bit & (_INT | _DECIMAL) else bit
-            whens.append(f"WHEN regexp_full_match({v}, '{pattern}') THEN {found}")
-        for bit, (pattern, type_) in _TIMES.items():
-            is_valid = f"TRY_CAST({v} AS {type_}) IS NOT NULL"
-            whens.append(f"WHEN regexp_full_match({v}, '{pattern}') AND {is_valid} THEN {bit}")
+            is_valid = f"TRY_CAST({v} AS {_TIMES.get(bit, 'VARCHAR')}) IS NOT NULL"
+            whens.append(f"WHEN regexp_full_match({v}, '{pattern}') AND {is_valid} THEN {found}")
         digits_of = f"ltrim({v}, '+-')"
         inner.append(f"CASE {' '.join(whens)} ELSE {_OTHER} END AS k{i}, {digits_of} AS d{i}")
         is_exact, point = f"k{i} & {_INT | _DECIMAL} > 0", f"instr(d{i}, '.')"

@@ -30,6 +30,8 @@ __all__ = ["files_in", "open_frames"]
 
 _SUMMARY = re.compile(r"/_(common_)?metadata$")
 """Files that some writers of Parquet add to a folder; they have no rows."""
+_TIMES = {"timestamp": "TIMESTAMP WITH TIME ZONE", "timestamp_ntz": "TIMESTAMP"}
+"""The names of DuckDB for types of Spark."""
 _CSV: dict[str, Any] = {
     "header": True,
     "multiLine": True,
@@ -160,8 +162,10 @@ def _fit(frame: DataFrame, other: DataFrame, is_text: bool) -> DataFrame:
 
 def _fits(name: str, type_: T.DataType) -> Column:
     """Return true for text of a type's pattern that it does not round; fractions of doubles are."""
-    text, pattern = F.col(quoted(name)), pattern_of(type_.typeName())
-    fits = text.rlike(pattern) if pattern else F.lit(True)
+    if isinstance(type_, T.BinaryType):
+        return F.lit(True)
+    text, shown = F.col(quoted(name)), type_.typeName()
+    fits = text.rlike(pattern_of(_TIMES.get(shown, shown.upper())))
     if isinstance(type_, T.DecimalType):
         return fits & text.rlike(rf"\A[^.]*(\.\d{{0,{type_.scale}}}0*)?\z")
     if isinstance(type_, (T.DoubleType, T.FloatType)):
