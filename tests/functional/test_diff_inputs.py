@@ -408,6 +408,11 @@ def test_names_of_parquet_that_duckdb_would_change(tmp_path, names, found):
             counts(tmp_path, tmp_path / "1.parquet")
 
 
+def test_folders_named_json(tmp_path):
+    write_files(tmp_path, {"json=1/1.json": '{"id":1}', "json=2/1.json": '{"id":1}'})
+    assert counts(tmp_path, tmp_path, key=["id", "json"])[0]["equal"] == 2
+
+
 def test_many_and_sparse_fields_of_json(tmp_path):
     many = json.dumps({"id": 1} | {f"k{n}": n for n in range(250)})
     sparse = "".join(json.dumps({"id": n, f"k{n}": n}) + "\n" for n in range(150))

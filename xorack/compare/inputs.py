@@ -346,15 +346,16 @@ def _open_json(con: Any, one: Input, others: Sequence[str]) -> None:
 
     Text is no date, and a number that may have a fraction is text until its type is known.
     """
+    import duckdb
 
     def fields(files: Sequence[str]) -> dict[str, Any]:
         # As records, DuckDB would rename fields. Many or sparse ones are a map, unless told.
-        for more in ({}, {"map_inference_threshold": -1, "field_appearance_threshold": 0}):
-            options = {"sample_size": -1, "records": "false", "union_by_name": True, **more}
-            (_, type_, _), *folders = _describe(con, _read("read_json", one, options, files))
+        how = "sample_size = -1, records = false, union_by_name = true, hive_partitioning = false"
+        for more in ("", ", map_inference_threshold = -1, field_appearance_threshold = 0"):
+            ((_, type_, _),) = _describe(con, f"read_json({_paths(files)}, {how}{more})")
             if type_.id == "struct":
                 inferred = dict(_json_type(one.name, type_).children)
-                return inferred | {column.name: column.type for column in folders}
+                return inferred | dict.fromkeys(one.partitions, duckdb.sqltype("VARCHAR"))
         raise StateError(f"{one.name}: it has no objects, or other values, too")
 
     def is_soft(type_: Any) -> bool:

@@ -117,7 +117,7 @@ def _open(
     kind = format_of(name, files, how.format)
     if kind == "parquet":
         return reader.option("mergeSchema", len(files) > 1).parquet(path), False
-    _check_text(reader.text(path), name, kind)
+    _check_text(spark.read.option("recursiveFileLookup", True).text(path), name, kind)
     if kind == "json":
         return reader.option("mode", "FAILFAST").json(path), False
     is_tsv = all(re.search(r"\.tsv(\.\w+)?$", file, re.IGNORECASE) for file in files)
