@@ -8,12 +8,14 @@ import os
 import re
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.files import write_files
 from xorack.compare import comparison
 from xorack.compare.engine import diff_files
-from xorack.compare.inputs import ReadOptions
+from xorack.compare.inputs import ReadOptions, open_inputs
 from xorack.compare.options import CompareOptions, connect
 from xorack.errors import ArgumentError, StateError
 
@@ -74,6 +76,10 @@ def inputs(tmp_path_factory):
             "orders/order=17/1.csv": "line,sku,price\n1,harpoon,9.50\n2,,4\n",
             "orders/order=18/1.csv": 'line,sku,price\n1,"a\nb",7.25\n',
             "index.csv": CSV.replace("order", ",order").replace("\n1", "\n,1"),
+            "lines[1].csv": CSV,
+            "a*?:b/[0].csv": CSV,
+            "lines1.csv": CSV.replace("harpoon", "other"),
+            "axxb/0.csv": CSV.replace("harpoon", "other"),
             "tick'.csv": "\ufeff" + QUOTED,
         },
     )
@@ -95,6 +101,7 @@ def inputs(tmp_path_factory):
         ("tick'.csv", "od[d] {name}, x=y", [{}, {}]),
         ("one.parquet", "lines.jsonl", [{}, {}]),
         ("index.csv", "nest*/*/*.csv", [{}, {}]),
+        ("lines[1].csv", "a*?:b", [{}, {}]),
         ("semicolons.txt", "parts", [{"format": "csv", "delimiter": ";"}, {}]),
         ("quoted.csv", "array.json", [{}, {}]),
         ("lines.csv.gz", "lines.tsv", [{}, {}]),
@@ -110,7 +117,10 @@ def inputs(tmp_path_factory):
         (
             "lines.csv",
             "one.parquet",
-            [{"sql": "SELECT * REPLACE (price::DECIMAL(9, 2) AS price) FROM 'lines.csv'"}, {}],
+            [
+                {"sql": "SELECT * REPLACE (price::DECIMAL(9, 2) AS price) FROM 'lines.csv' -- all"},
+                {},
+            ],
         ),
     ],
 )
@@ -144,6 +154,7 @@ def test_values_of_csv(tmp_path):
     }  # fmt: skip
     others = {
         "12345678901234567890.1": "12345678901234567890.2",
+        "9" * 39: f"{'9' * 38}8",
         f"{'9' * 38}.1": f"{'9' * 38}.2",  # no decimal holds it, and a double rounds it
         "9007199254740993": "9007199254740992",
         "007": "7",
@@ -187,6 +198,17 @@ TYPED = [
     ("varchar", "007", "7", "changed"),
     ("integer[]", None, "", "equal"),
 ]
+
+
+@pytest.mark.thorough
+def test_the_header_of_a_large_file_is_its_first_line(tmp_path):
+    rows = ("1," + "x" * 100_000 + ",y\n") * 800
+    path = str(write_files(tmp_path, {"large.csv": "id,a,b\n" + rows}) / "large.csv")
+    for _ in range(3):  # threads read parts of 32 MB
+        with connect() as con:
+            con.execute("SET threads = 2")
+            (one,) = open_inputs(con, [path], [ReadOptions()])
+            assert [column.name for column in one.columns] == ["id", "a", "b"]
 
 
 @pytest.mark.parametrize("names", [("typed.parquet", "x.csv"), ("x.csv", "typed.parquet")])
@@ -270,7 +292,7 @@ def test_columns_that_some_files_lack(tmp_path):
 
 def test_a_condition_holds_for_both_sides(inputs):
     both = inputs / "lines.csv", inputs / "one.parquet"
-    found, _ = counts(*both, where=["price > 5", "line = 1"], key=["order", "line"])
+    found, _ = counts(*both, where=["price > 5 -- much", "line = 1"], key=["order", "line"])
     assert found == {"left": 2, "right": 2, "equal": 2}
     with pytest.raises(ArgumentError, match=r"^where: Parser Error.*\(on the left\)$"):
         counts(*both, where=["price > > 5"], key=["order"])
@@ -283,7 +305,18 @@ def test_characters_that_are_not_utf_8(tmp_path):
     assert counts(left, right, encoding="latin-1")[0]["x"] == 1
 
 
-NO_JSON = "Binder Error: json_read expected records, but got non-record JSON instead"
+def test_utf_16(tmp_path):
+    text = "id,x\n1,\U0001f600\n2,b\n"
+    other = text.replace("b", "c").encode("utf-16-be")
+    left = gzip.compress(text.encode("utf-16"))
+    files = {"left/x.csv.gz": left, "right/x.csv": b"\xfe\xff" + other}
+    folder = write_files(tmp_path, files)
+    found, _ = counts(folder / "left", folder / "right", encoding="utf-16")
+    assert found == {"left": 2, "right": 2, "equal": 1, "changed": 1, "x": 1}
+
+
+NO_JSON = "it has no objects, or other values, too"
+NAMELESS = "names 1 columns or fields ''"
 NO_FILES = "no files; those that begin with _ or . are skipped"
 DELTA = "is a Delta table: its files also hold deleted rows"
 WRONG = {
@@ -292,7 +325,8 @@ WRONG = {
     "no_such_table": ({}, "there is no such file or folder"),
     "empty": ({}, NO_FILES),
     "pipe.csv": ({}, "is a pipe or a device, expected a file or folder"),
-    "zero.csv": ({"zero.csv": ""}, "it is empty, so it has no columns"),
+    "zero.csv": ({"zero.csv": ""}, "its first line is empty, so it has no columns"),
+    "blank.csv": ({"blank.csv": "\nid\n"}, "its first line is empty, so it has no columns"),
     "none.json": ({"none.json": "[]"}, NO_JSON),
     "quote.csv": ({"quote.csv": 'id,x\n1,"a\n2,b\n'}, 'line 2: a quote is not closed: 1,"a'),
     "ends.csv": ({"ends.csv": "id,x\n1,a\r\n2,b\n"}, "its lines end in different ways"),
@@ -318,7 +352,12 @@ WRONG = {
         "Invalid Input Error: Malformed JSON in file .*bad.json",
     ),
     "more.csv": ({"more.csv": "id,x\n1,2,3\n"}, "line 2: expected 2 fields, found 3: 1,2,3"),
-    "twice.csv": ({"twice.csv": "id,x,x\n1,2,3\n"}, "the header names column x 2 times"),
+    "twice.csv": ({"twice.csv": "id,x,x\n1,2,3\n"}, "names 2 columns or fields 'x'"),
+    "twins.csv": ({"twins.csv": "id,x,X\n1,2,3\n"}, "names 2 columns or fields 'x'"),
+    "twins.json": ({"twins.json": '{"id":1,"x":1,"X":2}'}, 'Duplicate name "X"'),
+    "cases": ({"cases/1.json": '{"x":1}', "cases/2.json": '{"X":2}'}, 'Duplicate name "X"'),
+    "nameless.json": ({"nameless.json": '{"id":1,"":2}'}, NAMELESS),
+    "nested.json": ({"nested.json": '{"id":1,"s":[{"":2}]}'}, NAMELESS),
     "utf16.csv": (
         {"utf16.csv": "id,x\n1,2\n".encode("utf-16")},
         "byte 0, 0xff in line 1, is not UTF-8",
@@ -350,6 +389,75 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path, monkeypatch, name):
     with pytest.raises(StateError, match=f"^{re.escape(name)}.*{message}") as raised:
         counts(name, "right.csv")
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [(["x", "X"], "2 columns or fields 'x'"), (["x", ""], "1 columns or fields ''")],
+)
+def test_names_of_parquet_that_duckdb_would_change(tmp_path, names, found):
+    """It names them by their order, which may be another one on the other side."""
+    struct = pa.StructArray.from_arrays(
+        [pa.array([[{"y": 1}]]), *[pa.array([1])] * 2], ["l", *names]
+    )
+    tables = [pa.table([[1]] * 3, ["id", *names]), pa.table({"id": [1], "s": struct, "y": [1]})]
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "1.parquet")
+    for table in tables:
+        pq.write_table(table, tmp_path / "2.parquet")
+        with pytest.raises(StateError, match=f"names {found}$"):
+            counts(tmp_path, tmp_path / "1.parquet")
+
+
+def test_folders_named_json(tmp_path):
+    write_files(tmp_path, {"json=1/1.json": '{"id":1}', "json=2/1.json": '{"id":1}'})
+    assert counts(tmp_path, tmp_path, key=["id", "json"])[0]["equal"] == 2
+
+
+def test_many_and_sparse_fields_of_json(tmp_path):
+    many = json.dumps({"id": 1} | {f"k{n}": n for n in range(250)})
+    sparse = "".join(json.dumps({"id": n, f"k{n}": n}) + "\n" for n in range(150))
+    for text, changed in ((many, "k249"), (sparse, "k149")):
+        sides = two(tmp_path, text, text.replace(f'"{changed}": ', f'"{changed}": 9'), "json")
+        found, _ = counts(*sides)
+        assert (found["changed"], found[changed]) == (1, 1)
+
+
+def test_queries_with_columns_of_one_name(tmp_path):
+    read = [ReadOptions(sql=f"SELECT 1 AS id, {n} AS x, {m} AS X") for n, m in ((1, 2), (2, 1))]
+    with connect() as con, pytest.raises(StateError, match="left names 2 columns or fields 'x'"):
+        diff_files(con, ["left", "right"], read, CompareOptions(["id"]))
+
+
+def test_links_to_folders(tmp_path):
+    write_files(tmp_path, {"all.csv": "id\n1\n2\n", "a/1.csv": "id\n1\n", "b/2.csv": "id\n2\n"})
+    (tmp_path / "a/b").symlink_to("../b")
+    assert counts(tmp_path / "a", tmp_path / "all.csv")[0] == {"left": 2, "right": 2, "equal": 2}
+    (tmp_path / "b/a").symlink_to("../a")
+    with pytest.raises(StateError, match="a/b/a is a link to a folder above it"):
+        counts(tmp_path / "a", tmp_path / "all.csv")
+
+
+def test_a_column_named_as_an_element(tmp_path):
+    path = tmp_path / "e0.parquet"
+    duckdb.sql("SELECT 1 AS id, 5 AS e0, MAP {'a': [1, 2]} AS m").write_parquet(str(path))
+    assert counts(path, path)[0] == {"left": 1, "right": 1, "equal": 1}
+
+
+def test_digits_that_duckdb_rounds(tmp_path):
+    table = {
+        "instant": pa.array([1], pa.timestamp("ns", "UTC")),
+        "time": pa.array([[1]], pa.list_(pa.time64("ns"))),
+        "large": pa.array([1], pa.decimal256(60, 2)),
+        "wall": pa.array([1], pa.timestamp("ns")),
+        "id": pa.array([1]),
+    }
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table(table), path)
+    assert counts(path, path)[1][::2] == [
+        f"column instant of {path} is read as timestamp with time zone: nanoseconds are rounded",
+        f"column time of {path} is read as time[]: nanoseconds are rounded",
+        f"column large of {path} is read as double: 60 digits are rounded",
+    ]
 
 
 NEAR = [

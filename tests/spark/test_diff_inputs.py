@@ -41,6 +41,53 @@ def test_a_table_beside_files(xorack, tmp_path):
     assert out.splitlines()[-2:] == ["missing  1", "extra    2"]
 
 
+TYPES = {
+    "decimal(5,2)": ("1.500", "1.504", "01.50", " 1.50"),
+    "int": ("+7", "7.5", "007"),
+    "double": ("9007199254740992", "9007199254740993", "1" + "0" * 40, "1d"),
+    "boolean": ("TRUE", "yes", "1"),
+    "date": ("2026-01-01", "2026-01-01T10:00:00", "2026"),
+    "timestamp_ntz": ("2026-01-01", "2026-01-01 00:00:00Z"),
+    "timestamp": ("2026-01-01T01:00:00+01:00", "2026-01-01 00:00:00.0000001"),
+    "string": ('""',),
+}
+"""Types, text that is one of their values, and text that is none, though Spark would cast it."""
+
+
+def test_text_beside_types(xorack, spark, tmp_path):
+    names = [f"x{n}" for n in range(len(TYPES))]
+    head, of = f"id,{','.join(names)}\n", [text for text, *_ in TYPES.values()]
+    values = ("1.5", "7", "9007199254740992D", "true", "'2026-01-01'", "'2026-01-01'",
+              "'2026-01-01 00:00:00Z'", "''")  # fmt: skip
+    columns = [f"CAST({v} AS {t}) AS {n}" for v, t, n in zip(values, TYPES, names, strict=True)]
+    spark.sql(f"SELECT 1 AS id, {', '.join(columns)}").write.parquet(str(tmp_path / "types[1]"))
+    write_files(tmp_path, {"fits.csv": f"{head}1,{','.join(of)}\n"})
+    arguments = ("types[1]", "--key", "id", "--engine", "spark")
+    assert xorack("fits.csv", *arguments)[0] == 0
+    for at, (type_, (_, *others)) in enumerate(TYPES.items()):
+        for other in others:
+            text = [other if n == at else "" for n in range(len(TYPES))]
+            write_files(tmp_path, {"none.csv": f"{head}1,{','.join(text)}\n"})
+            status, _, err = xorack("none.csv", *arguments)
+            assert (status, f"column x{at}: {other} is not of the type {type_}" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.csv", b"id,price,name\n1,9.50,caf\xe9\n", "it is not UTF-8, or has U+FFFD"),
+        ("x.json", b'{"id":1,"name":"caf\xe9"}\n', "it is not UTF-8, or has U+FFFD"),
+        ("value=1/x.csv", b'id,price,name\n1,9.50,"a\n', "a quote is not closed, or is inside"),
+        ("x.json", b'{"id":1,"name":"a","" :7}\n', "a field has no name"),
+    ],
+)
+def test_text_that_spark_would_change(xorack, tmp_path, name, content, message):
+    write_files(tmp_path, {name: content})
+    top = name.partition("/")[0]
+    status, _, err = xorack("typed", top, "--key", "id")
+    assert (status, f"{name}: {message}" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -98,7 +98,13 @@ def _make_views(
                 row = con.execute(sql).fetchone()
             found = {c.name: texts.Values(*row[3 * i : 3 * i + 3]) for i, c in enumerate(columns)}
         scanned.append(found)
-    keep, remarks = {name.lower() for name in options.text}, []
+    keep = {name.lower() for name in options.text}
+    remarks = [
+        f"column {one.name} of {of.name} is read as {shown(one.type)}: {what} are rounded"
+        for pair in pairs
+        for one, of in zip(pair, inputs, strict=True)
+        if (what := of.rounded.get(one.name.lower()))
+    ]
     expressions: list[dict[str, str]] = [{}, {}]
     for pair in pairs:
         of = [texts.Side(pair[i], scanned[i].get(pair[i].name), inputs[i].name,
@@ -114,7 +120,7 @@ def _make_views(
         )
         relation = f"SELECT {columns_sql} FROM {one.relation}"
         for n, where in enumerate(one.options.where):
-            relation = f"SELECT * FROM ({relation}) AS w{n} WHERE ({where})"
+            relation = f"SELECT * FROM ({relation}) AS w{n} WHERE ({where}\n)"
         try:
             con.execute(f"CREATE OR REPLACE TEMP VIEW side{i} AS {relation}")
             described = con.execute(f"SELECT * FROM side{i} LIMIT 0").description

@@ -133,7 +133,8 @@ def _maps(name: str, left: Any, right: Any, depth: int) -> Forms:
 
     def map_form(side: int) -> Form:
         entry = f"e{depth}"
-        pair = f"{{'k': {keys[side](f'{entry}.key')}, 'v': {values[side](f'{entry}.value')}}}"
+        key, value = (f"struct_extract({entry}, '{part}')" for part in ("key", "value"))
+        pair = f"{{'k': {keys[side](key)}, 'v': {values[side](value)}}}"
         # The entries of null are an empty list.
         return lambda value: (
             f"CASE WHEN {value} IS NOT NULL THEN list_sort(list_transform(map_entries({value}), "

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import os
 import re
-from collections.abc import Sequence
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from glob import glob
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
 from xorack.compare.forms import FLOATS, is_nested
 from xorack.compare.messages import reading
-from xorack.compare.texts import Column, quoted
+from xorack.compare.options import open_network
+from xorack.compare.texts import Column, literal, quoted
 from xorack.core.errors import ArgumentError, StateError
 
 __all__ = ["FORMATS", "LOGS", "Input", "ReadOptions", "check_out", "format_of", "is_file"]
@@ -65,6 +69,7 @@ class Input:
         options: How it is read.
         files: Its files.
         partitions: The columns that its folders name.
+        rounded: What DuckDB rounds of columns of Parquet, by their names without case.
     """
 
     name: str
@@ -74,6 +79,7 @@ class Input:
     files: list[str] = field(default_factory=list)
     partitions: list[str] = field(default_factory=list)
     columns: list[Column] = field(default_factory=list)
+    rounded: dict[str, str] = field(default_factory=dict)
 
     @property
     def empty_is_null(self) -> bool:
@@ -139,15 +145,18 @@ def _partitions(name: str, files: Sequence[str], base: str) -> list[str]:
 
 def _open(con: Any, name: str, how: ReadOptions) -> Input:
     if how.sql is not None:
-        return Input(name, f"({how.sql.strip().rstrip(';')})", "query", how)
+        sql = how.sql.strip().rstrip(";")
+        _check_names(name, [row[0] for row in con.execute(f"DESCRIBE {sql}").fetchall()])
+        return Input(name, f"({sql}\n)", "query", how)  # it may end in a comment
     if _ADDRESS.match(name):
-        _open_network(con, name)
+        open_network(con, name)
     files, base = _files(con, name)
     kind = format_of(name, files, how.format)
     found = Input(name, "", kind, how, files, _partitions(name, files, base))
     if kind == "csv":
         _open_csv(con, found)
     elif kind == "parquet":
+        found.rounded = _check_parquet(con, found)
         found.relation = _read("read_parquet", found, {"union_by_name": len(files) > 1})
     return found
 
@@ -157,27 +166,51 @@ def _read(function: str, one: Input, options: dict[str, Any], files: Sequence[st
     options = options | {"hive_partitioning": bool(one.partitions)}
     if one.partitions:
         options["hive_types_autocast"] = False
-    given = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
-    read = f"{function}({_literal(list(files or one.files))}{given})"
+    given = "".join(f", {name} = {literal(value)}" for name, value in options.items())
+    read = f"{function}({_paths(files or one.files)}{given})"
     named = {*re.findall(r"/([^/=]+)=[^/]*(?=/)", one.files[0])} - {*one.partitions}
     if not (one.partitions and named):
         return read
     return f"(SELECT * EXCLUDE ({', '.join(map(quoted, sorted(named)))}) FROM {read})"
 
 
-def _literal(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{_literal(k)}: {_literal(v)}' for k, v in value.items())}}}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_literal, value))}]"
-    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+def _paths(files: Sequence[str]) -> str:
+    """Return SQL of files, each a pattern; HTTP has none."""
+    return literal([file if file.startswith("http") else escape(file) for file in files])
 
 
 def _describe(con: Any, relation: str) -> list[Column]:
     described = con.execute(f"SELECT * FROM {relation} LIMIT 0").description
     return [Column(name, type_) for name, type_, *_ in described]
+
+
+def _check_names(where: str, names: Iterable[str]) -> None:
+    """Check that names differ without case: DuckDB would rename them, by their order."""
+    for name, count in Counter(map(str.lower, names)).items():
+        if not name or count > 1:
+            raise StateError(f"{where} names {count} columns or fields {name!r}")
+
+
+def _check_parquet(con: Any, one: Input) -> dict[str, str]:
+    """Check the names of all columns, also in structs; return what DuckDB rounds of them."""
+    is_rounded = "logical_type LIKE '%NANOS=Nano%' AND duckdb_type <> 'TIMESTAMP_NS'"
+    sql = f"""SELECT name, num_children, CASE WHEN {is_rounded} THEN 'nanoseconds'
+        WHEN "precision" > 38 THEN "precision" || ' digits' END
+        FROM parquet_schema({_paths(one.files)}) ORDER BY file_name, column_id"""
+    rounded: dict[str, str] = {}
+    groups: list[tuple[int, list[str]]] = []  # those not complete, and how many names they have
+    for name, children, what in con.execute(sql).fetchall():
+        while groups and len(groups[-1][1]) == groups[-1][0]:
+            _check_names(one.name, groups.pop()[1])
+        if groups:
+            groups[-1][1].append(name)
+        if what:
+            rounded[groups[0][1][-1].lower()] = what
+        if children:
+            groups.append((children, []))
+    for _, names in groups:
+        _check_names(one.name, names)
+    return rounded
 
 
 def _files(con: Any, name: str) -> tuple[list[str], str]:
@@ -215,12 +248,13 @@ def _files_below(name: str, top: str) -> list[str]:
                 f"{name} is a {kind} table: its files also hold deleted rows. Name the table, "
                 f"such as {kind.lower()}.`{name}`"
             )
-    return [
-        os.path.join(os.path.abspath(folder), one)
-        for folder, _, held in os.walk(top)
-        for one in held
-        if not _is_hidden(os.path.join(os.path.relpath(folder, top), one))
-    ]
+    files = []
+    for folder, _, held in os.walk(os.path.abspath(top), followlinks=True):
+        if os.path.islink(folder) and any(map(Path(folder).samefile, Path(folder).parents)):
+            raise StateError(f"{name}: {folder} is a link to a folder above it")
+        paths = [os.path.join(folder, one) for one in held]
+        files += [path for path in paths if not _is_hidden(os.path.relpath(path, top))]
+    return files
 
 
 def _is_hidden(path: str) -> bool:
@@ -256,24 +290,24 @@ def format_of(name: str, files: Sequence[str], default: str | None) -> str:
 def _open_csv(con: Any, one: Input) -> None:
     name, how = one.name, one.options
     is_tsv = all(re.search(r"\.tsv(\.\w+)?$", file, re.IGNORECASE) for file in one.files)
-    delimiter = "\t" if is_tsv else how.delimiter
-    heads = {file: _first_record(con, file, delimiter, how.encoding) for file in one.files}
+    delimiter, encoding = "\t" if is_tsv else how.delimiter, how.encoding
+    if encoding == "utf-16" and not _ADDRESS.match(name):
+        one.files, encoding = _as_utf_8(con, one.files), "utf-8"
+    heads = {file: _first_record(con, one, file, delimiter, encoding) for file in one.files}
     first, *others = heads.items()
     if not first[1]:
-        raise StateError(f"{name}: it is empty, so it has no columns")
+        raise StateError(f"{name}: its first line is empty, so it has no columns")
     for file, head in others:
         if head != first[1] and how.header:
             raise StateError(f"{name}: {file} has the header {head}, and {first[0]} {first[1]}")
     names = [part if part and how.header else f"_c{i}" for i, part in enumerate(first[1])]
-    if twice := [part for part in names if names.count(part) > 1]:
-        times = names.count(twice[0])
-        raise StateError(f"{name}: the header names column {twice[0]} {times} times")
+    _check_names(name, names)
     options = {
         "columns": dict.fromkeys(names, "VARCHAR"),
         "delim": delimiter,
         "header": how.header,
         "nullstr": ["", *how.nulls],
-        "encoding": how.encoding,
+        "encoding": encoding,
         "max_line_size": _MAX_LINE_BYTES,
         **{"auto_detect": False, "strict_mode": True, "quote": '"', "escape": '"'},
     }
@@ -281,13 +315,28 @@ def _open_csv(con: Any, one: Input) -> None:
     one.columns = [column._replace(is_soft=True) for column in _describe(con, one.relation)]
 
 
-def _first_record(con: Any, file: str, delimiter: str, encoding: str) -> list[str]:
+def _as_utf_8(con: Any, files: Sequence[str]) -> list[str]:
+    """Copy files of UTF-16 as UTF-8: DuckDB reads no characters of 32 bits and no big endian."""
+    (folder,) = con.execute("SELECT current_setting('temp_directory')").fetchone()
+    for file in files:
+        copy = Path(f"{folder}{file}.csv")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        opened = gzip.open if file.lower().endswith(".gz") else open
+        with (
+            opened(file, "rt", encoding="utf-16", newline="") as source,
+            copy.open("w", encoding="utf-8", newline="") as target,
+        ):
+            shutil.copyfileobj(source, target)
+    return [f"{folder}{file}.csv" for file in files]
+
+
+def _first_record(con: Any, one: Input, file: str, delimiter: str, encoding: str) -> list[str]:
     """Return the fields of the first record of a CSV file; it may have line breaks."""
     options: dict[str, Any] = {"columns": {"line": "VARCHAR"}, "delim": "\x02", "quote": ""}
     options |= {"escape": "", "header": False, "auto_detect": False, "strict_mode": False}
     options |= {"encoding": encoding, "max_line_size": _MAX_LINE_BYTES}
-    alone = Input(file, "", "csv", ReadOptions(), [file])
-    lines = _read("read_csv", alone, options)
+    options["parallel"] = False  # else, the first rows are any thread's
+    lines = _read("read_csv", one, options, [file])
     rows = con.execute(f"SELECT coalesce(line, '') || chr(10) FROM {lines} LIMIT 100").fetchall()
     return next(csv.reader([row[0] for row in rows], delimiter=delimiter), [])
 
@@ -297,23 +346,24 @@ def _open_json(con: Any, one: Input, others: Sequence[str]) -> None:
 
     Text is no date, and a number that may have a fraction is text until its type is known.
     """
+    import duckdb
 
     def fields(files: Sequence[str]) -> dict[str, Any]:
-        options = {"sample_size": -1, "records": "true", "union_by_name": True}
-        described = _describe(con, _read("read_json", one, options, files))
-        return {column.name: column.type for column in described}
+        # As records, DuckDB would rename fields. Many or sparse ones are a map, unless told.
+        how = "sample_size = -1, records = false, union_by_name = true, hive_partitioning = false"
+        for more in ("", ", map_inference_threshold = -1, field_appearance_threshold = 0"):
+            ((_, type_, _),) = _describe(con, f"read_json({_paths(files)}, {how}{more})")
+            if type_.id == "struct":
+                inferred = dict(_json_type(one.name, type_).children)
+                return inferred | dict.fromkeys(one.partitions, duckdb.sqltype("VARCHAR"))
+        raise StateError(f"{one.name}: it has no objects, or other values, too")
+
+    def is_soft(type_: Any) -> bool:
+        return type_.id in FLOATS if others else not (is_nested(type_) or type_.id == "boolean")
 
     own = fields(one.files)
     types = fields(others) if others else own
-    columns = [
-        Column(
-            name,
-            _json_type(types[name]),
-            not is_nested(types[name]) and (types[name].id in FLOATS if others else
-                                            types[name].id != "boolean"),
-        )
-        for name in own
-    ]  # fmt: skip
+    columns = [Column(name, types[name], is_soft(types[name])) for name in own]
     read = {
         c.name: "VARCHAR" if c.is_soft else str(c.type)
         for c in columns
@@ -323,42 +373,17 @@ def _open_json(con: Any, one: Input, others: Sequence[str]) -> None:
     one.columns = columns
 
 
-def _json_type(type_: Any) -> Any:
+def _json_type(where: str, type_: Any) -> Any:
     """Return a type that DuckDB infers from JSON, with text in place of dates and the like."""
     import duckdb
 
     if type_.id == "list":
-        return duckdb.list_type(_json_type(dict(type_.children)["child"]))
+        return duckdb.list_type(_json_type(where, dict(type_.children)["child"]))
     if type_.id == "struct":
-        return duckdb.struct_type({name: _json_type(of) for name, of in type_.children})
+        _check_names(where, [name for name, _ in type_.children])
+        return duckdb.struct_type({name: _json_type(where, of) for name, of in type_.children})
     if type_.id == "map":
         of = dict(type_.children)
-        return duckdb.map_type(of["key"], _json_type(of["value"]))
+        return duckdb.map_type(of["key"], _json_type(where, of["value"]))
     is_own = type_.id in ("boolean", "bigint", "ubigint", "hugeint", "double")
     return type_ if is_own else duckdb.sqltype("VARCHAR")
-
-
-def _open_network(con: Any, name: str) -> None:
-    """Load DuckDB's extension for S3 and HTTP, with the credentials that boto3 finds."""
-    try:
-        from duckdb_extensions import import_extension
-
-        import_extension("httpfs")
-    except ImportError:
-        con.execute("INSTALL httpfs")
-    con.execute("LOAD httpfs")
-    if not name.startswith("s3://"):
-        return
-    import boto3
-
-    session = boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
-    secret = {"TYPE": "s3", "REGION": session.region_name}
-    if found := session.get_credentials():
-        keys = found.get_frozen_credentials()
-        secret |= {"KEY_ID": keys.access_key, "SECRET": keys.secret_key}
-        secret |= {"SESSION_TOKEN": keys.token}
-    if address := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
-        scheme, _, host = address.rstrip("/").partition("://")
-        secret |= {"ENDPOINT": host, "URL_STYLE": "path", "USE_SSL": str(scheme == "https")}
-    given = ", ".join(f"{key} {_literal(value)}" for key, value in secret.items() if value)
-    con.execute(f"CREATE OR REPLACE SECRET xorack ({given})")

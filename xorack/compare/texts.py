@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from xorack.compare.forms import digits, is_nested, shown
 
-__all__ = ["Column", "Values", "fit", "kinds_sql", "quoted"]
+__all__ = ["Column", "Values", "fit", "kinds_sql", "literal", "pattern_of", "quoted"]
 
 _INT, _DECIMAL, _DOUBLE, _BOOLEAN, _DATE, _WALL, _INSTANT, _OTHER, _LARGE, _LONG = (
     1 << n for n in range(10)
@@ -23,12 +23,11 @@ _PATTERNS = {
     _DECIMAL: r"[+-]?((0|[1-9]\d*)?\.\d+|[1-9]\d*)",
     _DOUBLE: r"(?i)[+-]?((\d+\.?\d*|\.\d+)e[+-]?\d+|nan|inf|infinity)",
     _BOOLEAN: r"(?i)true|false",
+    _DATE: r"\d{4}-\d\d-\d\d",
+    _WALL: _TIME,
+    _INSTANT: rf"{_TIME}(Z|[+-]\d\d:\d\d)",
 }
-_TIMES = {
-    _DATE: (r"\d{4}-\d\d-\d\d", "DATE"),
-    _WALL: (_TIME, "TIMESTAMP"),
-    _INSTANT: (rf"{_TIME}(Z|[+-]\d\d:\d\d)", "TIMESTAMPTZ"),
-}
+_TIMES = {_DATE: "DATE", _WALL: "TIMESTAMP", _INSTANT: "TIMESTAMPTZ"}
 _TYPES = (
     (_INT | _DECIMAL | _DOUBLE, "DOUBLE"),
     (_INT | _DECIMAL | _DOUBLE, "FLOAT"),
@@ -61,6 +60,25 @@ class Column(NamedTuple):
 def quoted(name: str) -> str:
     """Quote a name for SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def pattern_of(type_: str) -> str:
+    """Return a pattern of the text that a type takes, though it may drop digits of it."""
+    kinds = {name: kinds for kinds, name in _TYPES}.get(type_, _INT | _DECIMAL)
+    kinds |= _DATE | _WALL if kinds == _INSTANT else 0
+    patterns = (f"({pattern})" for kind, pattern in _PATTERNS.items() if kind & kinds)
+    return rf"\A({'|'.join(patterns)})\z"
+
+
+def literal(value: Any) -> str:
+    """Return SQL of a value."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{literal(k)}: {literal(v)}' for k, v in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(literal, value))}]"
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
 class Values(NamedTuple):
@@ -102,10 +120,8 @@ def kinds_sql(columns: Sequence[Column], relation: str, *, empty_is_null: bool) 
                 f"WHEN {_is_long(v)} THEN {bit | _LONG} ELSE {bit} END"
             )
             found = large if bit & (_INT | _DECIMAL) else bit
-            whens.append(f"WHEN regexp_full_match({v}, '{pattern}') THEN {found}")
-        for bit, (pattern, type_) in _TIMES.items():
-            is_valid = f"TRY_CAST({v} AS {type_}) IS NOT NULL"
-            whens.append(f"WHEN regexp_full_match({v}, '{pattern}') AND {is_valid} THEN {bit}")
+            is_valid = f"TRY_CAST({v} AS {_TIMES.get(bit, 'VARCHAR')}) IS NOT NULL"
+            whens.append(f"WHEN regexp_full_match({v}, '{pattern}') AND {is_valid} THEN {found}")
         digits_of = f"ltrim({v}, '+-')"
         inner.append(f"CASE {' '.join(whens)} ELSE {_OTHER} END AS k{i}, {digits_of} AS d{i}")
         is_exact, point = f"k{i} & {_INT | _DECIMAL} > 0", f"instr(d{i}, '.')"
@@ -121,7 +137,7 @@ def _is_large(v: str) -> str:
     """Return SQL that is true for integers that a double rounds."""
     double = f"TRY_CAST(TRY_CAST({v} AS DOUBLE) AS HUGEINT)"
     is_long = f"length({v}) > {_DOUBLE_DIGITS} AND NOT contains({v}, '.')"
-    return f"{is_long} AND {double} IS DISTINCT FROM TRY_CAST({v} AS HUGEINT)"
+    return f"{is_long} AND coalesce({double} <> TRY_CAST({v} AS HUGEINT), true)"
 
 
 def _is_long(v: str) -> str:

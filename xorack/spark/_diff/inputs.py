@@ -1,7 +1,8 @@
 """Inputs of Spark by name: tables, queries, and files as Spark's own readers take them.
 
 A name with a ``/``, a pattern and the name of an existing file are paths. CSV is text; beside a
-column with a type, it gets that type, and a value that does not fit is an error.
+column with a type, it gets that type, and a value that does not fit is an error, as is text that
+Spark's readers would change.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from xorack.compare.inputs import LOGS, ReadOptions, format_of, is_file
+from xorack.compare.texts import pattern_of
 from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.spark.messages import one_line
 from xorack.spark.units import quoted
@@ -28,6 +30,8 @@ __all__ = ["files_in", "open_frames"]
 
 _SUMMARY = re.compile(r"/_(common_)?metadata$")
 """Files that some writers of Parquet add to a folder; they have no rows."""
+_TIMES = {"timestamp": "TIMESTAMP WITH TIME ZONE", "timestamp_ntz": "TIMESTAMP"}
+"""The names of DuckDB for types of Spark."""
 _CSV: dict[str, Any] = {
     "header": True,
     "multiLine": True,
@@ -57,10 +61,8 @@ def open_frames(
             frame, is_text = _open(spark, name, how, is_local=is_local)
         frames.append(frame)
         texts.append(is_text)
-    frames = [
-        _fit(frame, other) if is_text and not all(texts) else frame
-        for frame, other, is_text in zip(frames, frames[::-1], texts, strict=True)
-    ]
+    if any(texts):
+        frames = list(map(_fit, frames, frames[::-1], texts))
     for side, how in enumerate(read):
         for where in how.where:
             try:
@@ -84,6 +86,11 @@ def files_in(spark: SparkSession, path: str) -> list[str] | None:
         raise
 
 
+def _escaped(path: str) -> str:
+    """Return a pattern of Hadoop for one path."""
+    return re.sub(r"[{}\[\]*?\\]", r"\\\g<0>", path)
+
+
 def _open(
     spark: SparkSession, name: str, how: ReadOptions, *, is_local: bool
 ) -> tuple[DataFrame, bool]:
@@ -93,7 +100,7 @@ def _open(
     is_here = is_local and os.path.exists(name)
     if not is_here and not is_file(name) and "://" not in name:
         return spark.table(name), False
-    path = f"file:{os.path.abspath(name)}" if is_here else name
+    path = f"file:{_escaped(os.path.abspath(name))}" if is_here else name
     files = files_in(spark, path)
     if files is None:
         raise StateError(f"{name}: there is no such file or folder")
@@ -110,27 +117,62 @@ def _open(
     kind = format_of(name, files, how.format)
     if kind == "parquet":
         return reader.option("mergeSchema", len(files) > 1).parquet(path), False
+    _check_text(spark.read.option("recursiveFileLookup", True).text(path), name, kind)
     if kind == "json":
         return reader.option("mode", "FAILFAST").json(path), False
     is_tsv = all(re.search(r"\.tsv(\.\w+)?$", file, re.IGNORECASE) for file in files)
     return reader.options(**_CSV, sep="\t" if is_tsv else how.delimiter).csv(path), True
 
 
-def _fit(frame: DataFrame, other: DataFrame) -> DataFrame:
-    """Give the text of CSV the types of the other side."""
+def _check_text(lines: DataFrame, name: str, kind: str) -> None:
+    """Refuse text that Spark would change: its readers take it for other text."""
+    value = F.col("value")
+    quotes = F.sum(F.length(value) - F.length(F.translate(value, '"', "")))
+    unclosed = "a quote is not closed, or is inside of a field without quotes"
+    problem = F.when(F.max(value.rlike("\ufffd")), "it is not UTF-8, or has U+FFFD")
+    if kind == "csv":
+        problem = problem.when(quotes % 2 == 1, unclosed)
+    else:
+        problem = problem.when(F.max(value.rlike(r'(?<!\\)""\s*:')), "a field has no name")
+    files = lines.groupBy(F.input_file_name().alias("file")).agg(problem.alias("problem"))
+    if found := files.where("problem IS NOT NULL").first():
+        raise StateError(f"{name}: {unquote(found.file)}: {found.problem}")
+
+
+def _fit(frame: DataFrame, other: DataFrame, is_text: bool) -> DataFrame:
+    """Give the text of CSV the types of the other side; an empty text is null on both sides."""
     types = {field.name.lower(): field.dataType for field in other.schema}
 
-    def cast(name: str) -> Column:
-        column, type_ = F.col(quoted(name)), types.get(name.lower())
-        if type_ is None or isinstance(type_, T.StringType):
+    def cast(field: T.StructField) -> Column:
+        name, column = field.name, F.col(quoted(field.name))
+        if not isinstance(field.dataType, T.StringType):
             return column
+        text = F.when(column != "", column)
+        type_ = types.get(name.lower())
+        if not is_text or type_ is None or isinstance(type_, T.StringType):
+            return text.alias(name)
         shown = type_.simpleString()
-        text = F.concat(F.lit(f"column {name}: "), column, F.lit(f" is not of the type {shown}"))
-        value = F.expr(f"try_cast({quoted(name)} AS {shown})")
-        fitted = F.coalesce(value, F.raise_error(text).cast(type_))
-        return F.when(column.isNotNull(), fitted).alias(name)
+        error = F.concat(F.lit(f"column {name}: "), column, F.lit(f" is not of the type {shown}"))
+        value = F.when(_fits(name, type_), F.expr(f"try_cast({quoted(name)} AS {shown})"))
+        fitted = F.coalesce(value, F.raise_error(error).cast(type_))
+        return F.when(text.isNotNull(), fitted).alias(name)
 
-    return frame.select(*map(cast, frame.columns))
+    return frame.select(*map(cast, frame.schema))
+
+
+def _fits(name: str, type_: T.DataType) -> Column:
+    """Return true for text of a type's pattern that it does not round; fractions of doubles are."""
+    if isinstance(type_, T.BinaryType):
+        return F.lit(True)
+    text, shown = F.col(quoted(name)), type_.typeName()
+    fits = text.rlike(pattern_of(_TIMES.get(shown, shown.upper())))
+    if isinstance(type_, T.DecimalType):
+        return fits & text.rlike(rf"\A[^.]*(\.\d{{0,{type_.scale}}}0*)?\z")
+    if isinstance(type_, (T.DoubleType, T.FloatType)):
+        number = f"try_cast({quoted(name)} AS DECIMAL(38, 0))"
+        is_exact = f"{number} = try_cast(CAST({number} AS DOUBLE) AS DECIMAL(38, 0))"
+        return fits & (~text.rlike(r"\A[+-]?\d{16,}\z") | F.expr(f"coalesce({is_exact}, false)"))
+    return fits
 
 
 @contextmanager
