@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
 from xorack.core.errors import ArgumentError, ColumnsError
@@ -62,7 +63,10 @@ class Limit(NamedTuple):
             raise ArgumentError("tolerance", given, "a finite number")
         if unit == "%":
             return cls("relative", number / 100)
-        return cls("seconds", number * SECONDS[unit]) if unit else cls("absolute", number)
+        if not unit:
+            return cls("absolute", number)
+        # In binary, 19 * 1e-6 is less than 19e-6.
+        return cls("seconds", float(Decimal(repr(number)) * Decimal(repr(SECONDS[unit]))))
 
 
 class Side:
