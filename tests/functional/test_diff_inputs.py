@@ -410,6 +410,17 @@ def test_how_far_values_are_apart(tmp_path, copies, left, right, greatest, limit
             assert told == [greatest] * (changed > 0)
 
 
+def test_a_tolerance_of_many_columns_beside_keys_with_several_rows(tmp_path):
+    """Each has two windows inside those of the one before: their work adds up, no more."""
+    head = f"id,{','.join(f'c{n}' for n in range(12))}\n"
+    rows = [f"{i // 2},{f'{i}.5,' * 11}" for i in range(6)]
+    sides = [head + "".join(f"{row}{i}.{n}\n" for i, row in enumerate(rows)) for n in (50, 51)]
+    with connect() as con:
+        how = CompareOptions(["id"], tolerance=0.125)
+        found = diff_files(con, list(map(str, two(tmp_path, *sides))), [ReadOptions()] * 2, how)
+    assert found.equal
+
+
 def test_a_tolerance_of_unsigned_integers(tmp_path):
     sides = two(tmp_path, b"", b"", "parquet")
     for number, path in zip((3, 5), sides, strict=True):
