@@ -37,9 +37,8 @@ class Value(NamedTuple):
         a, b = map(self.exact.format, forms)
         within = f"{self.distance(a, b)} <= {amount!r}"
         if kind == "relative":
-            a, b = f"({a})::DOUBLE", f"({b})::DOUBLE"
-            most = f"{amount!r} * greatest(abs({a}), abs({b}))"
-            within = f"isfinite({a}) AND isfinite({b}) AND abs({a} - {b}) <= {most}"
+            most = f"greatest(abs(({a})::DOUBLE), abs(({b})::DOUBLE))"
+            within += f" * {most} AND isfinite({most})"
         return f"({differs} AND NOT coalesce({within}, false))"
 
     def details(self, left: str, right: str) -> dict[str, str]:
