@@ -218,12 +218,20 @@ def test_a_reader_that_closes_at_once(xorack, monkeypatch):
         sys.stdout.close()
 
 
-def test_an_interrupt(xorack, monkeypatch):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("raised", [RuntimeError, KeyboardInterrupt, duckdb.InterruptException])
+@pytest.mark.parametrize("place", ["engine.open_inputs", "comparison.Comparison.compare"])
+def test_an_interrupt(xorack, tmp_path, monkeypatch, raised, place):
+    """Of many tables, no other is compared."""
 
-    monkeypatch.setattr("xorack.compare.engine.diff_files", interrupt)
-    assert xorack("old.csv", "new.csv", "--key", "order") == (130, "", "\ninterrupted\n")
+    def interrupt(*_, **__):
+        # DuckDB raises a RuntimeError, as a rule.
+        raise raised from (KeyboardInterrupt() if raised is RuntimeError else None)
+
+    entry = "{name: %s, left: old.csv, right: new.csv, key: order}"
+    write_files(tmp_path, {"t.yml": f"tables: [{entry % 'a'}, {entry % 'b'}]"})
+    monkeypatch.setattr(f"xorack.compare.{place}", interrupt)
+    for arguments in (["old.csv", "new.csv", "--key", "order"], ["--tables", "t.yml"]):
+        assert xorack(*arguments) == (130, "", "\ninterrupted\n")
 
 
 def test_the_cells_of_a_table():

@@ -357,6 +357,11 @@ def _one_line(*, verbose: bool) -> Iterator[None]:
             package = "pyspark[connect]"  # Spark Connect lacks a package
         raise _Trouble(f'{text}: pip install "{package}"') from error
     except Exception as error:
+        cause: BaseException | None = error
+        while cause:  # DuckDB makes another error of Ctrl-C
+            if {type(cause).__name__} & {"KeyboardInterrupt", "InterruptException"}:
+                raise KeyboardInterrupt from error
+            cause = cause.__cause__
         if verbose:
             traceback.print_exception(error)
         if isinstance(error, XorAckError):
