@@ -94,6 +94,12 @@ def test_json(xorack):
     }  # fmt: skip
 
 
+def test_the_greatest_limit(xorack):
+    arguments = ["old.csv", "new.csv", "--key", "order,line", "--tolerance", ".5", "--limit"]
+    status, out, err = xorack(*arguments, "999999")
+    assert (status, err, len(out.split("\n\n")[1].splitlines())) == (1, "", 3)
+
+
 def test_more_rows_than_the_limit(xorack, tmp_path):
     write_files(tmp_path, {"free.csv": OLD.replace("9.50", "0").replace("4.00", "0")})
     status, out, err = xorack("old.csv", "free.csv", "--key", "order,line", "--limit", "1")
@@ -191,6 +197,11 @@ def test_the_rows_that_differ_in_files(xorack, tmp_path):
         (["--key", "order", "--where", "error('no')"], "no"),
         (["--key", "order", "--memory", "much"], "--memory: 'much', expected a size such as 2GB"),
         (["--key", "order", "--tolerance", "sku=1"], "column sku is of the type varchar"),
+        (["--key", "order", "--tolerance", "1.1.1"], "Invalid value for '--tolerance': '1.1.1'"),
+        (["--key", "order", "--tolerance", "sku=.."], "Invalid value for '--tolerance': 'sku=..'"),
+        (["--key", "order", "--limit", "1000000"], "Invalid value for '--limit': 1000000 is not"),
+        (["--key", "order", "--ignore-case", "nope"], "--ignore-case: column nope is in neither"),
+        (["--key", "order", "--ignore-blanks", "*,x"], "--ignore-blanks: column x is in neither"),
         (["--key", "order", "--text", "nope"], "--text: column nope is in neither input"),
         (["--key", "order", "--out", "old.csv/found"], "--out: old.csv/found: cannot write to /"),
         (["--key", "order", "--out", "old.csv"], "--out: old.csv is not an empty folder"),

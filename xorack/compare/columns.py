@@ -29,7 +29,7 @@ Tolerance = float | str | Mapping[str, "float | str"] | None
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400}
 _KINDS = {"number": "number", "integer": "number", "time": "time"}
 """Kinds of columns that have a tolerance, and the kind of limit that they need."""
-_LIMIT = re.compile(rf"([\d.]+(?:[eE][+-]?\d+)?)\s*(%|{'|'.join(SECONDS)})?")
+_LIMIT = re.compile(rf"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(%|{'|'.join(SECONDS)})?")
 
 
 class Field(Protocol):

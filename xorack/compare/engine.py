@@ -43,6 +43,7 @@ def diff_files(
     sides = (Side(names[0], inputs[0].columns), Side(names[1], inputs[1].columns))
     matched = match(sides, options.key, options.values, options.ignore)
     pairs = [*matched.keys, *matched.values]
+    _check_names(inputs, options)
     of_views, remarks = _make_views(con, inputs, pairs, options)
     types = [(of_views[0][a.name], of_views[1][b.name]) for a, b in pairs]
     compared = [_compared(pair, of, options) for pair, of in zip(pairs, types, strict=True)]
@@ -77,13 +78,19 @@ def diff_files(
     )  # fmt: skip
 
 
+def _check_names(inputs: Sequence[Input], options: CompareOptions) -> None:
+    """Check that columns exist that have an option of their values."""
+    known = {c.name.lower() for one in inputs for c in one.columns}
+    for option, every in (("text", set()), ("ignore-case", {"*"}), ("ignore-blanks", {"*"})):
+        names = getattr(options, option.replace("-", "_"))
+        if unknown := [name for name in names if name.lower() not in known | every]:
+            raise ArgumentError(option, problem=f"column {unknown[0]} is in neither input")
+
+
 def _make_views(
     con: Any, inputs: Sequence[Input], pairs: Sequence[Any], options: CompareOptions
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Make the views `side0` and `side1`, whose columns have their types; return these."""
-    known = {c.name.lower() for one in inputs for c in one.columns}
-    if unknown := [name for name in options.text if name.lower() not in known]:
-        raise ArgumentError("text", problem=f"column {unknown[0]} is in neither input")
     scanned = []
     for side, one in enumerate(inputs):
         columns = [pair[side] for pair in pairs if pair[side].is_soft]
