@@ -189,6 +189,39 @@ def test_the_rows_that_differ_in_files(xorack, tmp_path):
     assert (status, out, err) == (2, "", "error: --out: found is not an empty folder\n")
 
 
+def test_wide_integers_in_files(xorack):
+    """Parquet has none of 128 bits: DuckDB writes them as doubles."""
+    one = 2**53 + 1
+    more = f"{{'HUGEINT': {one}::HUGEINT}} AS x"
+    left = f"SELECT unnest([{one}, {one}]) AS id, {more}"
+    sides = ["--left-sql", left, "--right-sql", f"SELECT {one}::UBIGINT AS id, {more}"]
+    assert xorack(*sides, "--key", "id", "--out", "found")[0] == 1
+    read = {name: duckdb.read_parquet(f"found/{name}/*.parquet").fetchall()
+            for name in ("duplicates", "missing")}  # fmt: skip
+    assert read["duplicates"] == [(one, 2, 1)]
+    assert read["missing"] == [(one, {"HUGEINT": one})]
+
+
+def test_a_map_as_the_key_of_a_deletion(xorack):
+    """Its entries have no order; texts without case are several keys."""
+    pairs = [f"MAP {{{of}}}" for of in ("1: 2, 3: 4", "3: 4, 1: 2")]
+    rows = f"({pairs[0]}, 'a'), ({pairs[1]}, 'a'), ({pairs[1]}, 'A')"
+    right = f"SELECT * FROM (VALUES {rows}) AS t(m, x)"
+    sides = ["--left-sql", f"{right} LIMIT 0", "--right-sql", right]
+    assert xorack(*sides, "--key", "m,x", "--ignore-case", "x", "--out", "found")[0] == 1
+    read = duckdb.read_parquet("found/deletions/*.parquet").fetchall()
+    assert sorted(row[1] for row in read) == ["A", "a"]
+
+
+def test_decimals_in_others_are_texts(xorack):
+    query = "SELECT 1 AS id, {'DECIMAL(9,2)': [%s::DECIMAL(38,2)], 'f': 1.5::DOUBLE} AS x"
+    sides = ["--left-sql", query % "12345678901234567.10", "--right-sql", query % "0.20"]
+    out = xorack(*sides, "--key", "id", "--json")[1]
+    assert json.loads(out)["rows"]["changed"][0]["columns"]["x"] == [
+        {"DECIMAL(9,2)": ["12345678901234567.10"], "f": 1.5}, {"DECIMAL(9,2)": ["0.20"], "f": 1.5},
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
