@@ -94,6 +94,12 @@ def test_json(xorack):
     }  # fmt: skip
 
 
+def test_the_greatest_limit(xorack):
+    arguments = ["old.csv", "new.csv", "--key", "order,line", "--tolerance", ".5", "--limit"]
+    status, out, err = xorack(*arguments, "999999")
+    assert (status, err, len(out.split("\n\n")[1].splitlines())) == (1, "", 3)
+
+
 def test_more_rows_than_the_limit(xorack, tmp_path):
     write_files(tmp_path, {"free.csv": OLD.replace("9.50", "0").replace("4.00", "0")})
     status, out, err = xorack("old.csv", "free.csv", "--key", "order,line", "--limit", "1")
@@ -183,6 +189,39 @@ def test_the_rows_that_differ_in_files(xorack, tmp_path):
     assert (status, out, err) == (2, "", "error: --out: found is not an empty folder\n")
 
 
+def test_wide_integers_in_files(xorack):
+    """Parquet has none of 128 bits: DuckDB writes them as doubles."""
+    one = 2**53 + 1
+    more = f"{{'HUGEINT': {one}::HUGEINT}} AS x"
+    left = f"SELECT unnest([{one}, {one}]) AS id, {more}"
+    sides = ["--left-sql", left, "--right-sql", f"SELECT {one}::UBIGINT AS id, {more}"]
+    assert xorack(*sides, "--key", "id", "--out", "found")[0] == 1
+    read = {name: duckdb.read_parquet(f"found/{name}/*.parquet").fetchall()
+            for name in ("duplicates", "missing")}  # fmt: skip
+    assert read["duplicates"] == [(one, 2, 1)]
+    assert read["missing"] == [(one, {"HUGEINT": one})]
+
+
+def test_a_map_as_the_key_of_a_deletion(xorack):
+    """Its entries have no order; texts without case are several keys."""
+    pairs = [f"MAP {{{of}}}" for of in ("1: 2, 3: 4", "3: 4, 1: 2")]
+    rows = f"({pairs[0]}, 'a'), ({pairs[1]}, 'a'), ({pairs[1]}, 'A')"
+    right = f"SELECT * FROM (VALUES {rows}) AS t(m, x)"
+    sides = ["--left-sql", f"{right} LIMIT 0", "--right-sql", right]
+    assert xorack(*sides, "--key", "m,x", "--ignore-case", "x", "--out", "found")[0] == 1
+    read = duckdb.read_parquet("found/deletions/*.parquet").fetchall()
+    assert sorted(row[1] for row in read) == ["A", "a"]
+
+
+def test_decimals_in_others_are_texts(xorack):
+    query = "SELECT 1 AS id, {'DECIMAL(9,2)': [%s::DECIMAL(38,2)], 'f': 1.5::DOUBLE} AS x"
+    sides = ["--left-sql", query % "12345678901234567.10", "--right-sql", query % "0.20"]
+    out = xorack(*sides, "--key", "id", "--json")[1]
+    assert json.loads(out)["rows"]["changed"][0]["columns"]["x"] == [
+        {"DECIMAL(9,2)": ["12345678901234567.10"], "f": 1.5}, {"DECIMAL(9,2)": ["0.20"], "f": 1.5},
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -191,6 +230,11 @@ def test_the_rows_that_differ_in_files(xorack, tmp_path):
         (["--key", "order", "--where", "error('no')"], "no"),
         (["--key", "order", "--memory", "much"], "--memory: 'much', expected a size such as 2GB"),
         (["--key", "order", "--tolerance", "sku=1"], "column sku is of the type varchar"),
+        (["--key", "order", "--tolerance", "1.1.1"], "Invalid value for '--tolerance': '1.1.1'"),
+        (["--key", "order", "--tolerance", "sku=.."], "Invalid value for '--tolerance': 'sku=..'"),
+        (["--key", "order", "--limit", "1000000"], "Invalid value for '--limit': 1000000 is not"),
+        (["--key", "order", "--ignore-case", "nope"], "--ignore-case: column nope is in neither"),
+        (["--key", "order", "--ignore-blanks", "*,x"], "--ignore-blanks: column x is in neither"),
         (["--key", "order", "--text", "nope"], "--text: column nope is in neither input"),
         (["--key", "order", "--out", "old.csv/found"], "--out: old.csv/found: cannot write to /"),
         (["--key", "order", "--out", "old.csv"], "--out: old.csv is not an empty folder"),
@@ -218,12 +262,20 @@ def test_a_reader_that_closes_at_once(xorack, monkeypatch):
         sys.stdout.close()
 
 
-def test_an_interrupt(xorack, monkeypatch):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("raised", [RuntimeError, KeyboardInterrupt, duckdb.InterruptException])
+@pytest.mark.parametrize("place", ["engine.open_inputs", "comparison.Comparison.compare"])
+def test_an_interrupt(xorack, tmp_path, monkeypatch, raised, place):
+    """Of many tables, no other is compared."""
 
-    monkeypatch.setattr("xorack.compare.engine.diff_files", interrupt)
-    assert xorack("old.csv", "new.csv", "--key", "order") == (130, "", "\ninterrupted\n")
+    def interrupt(*_, **__):
+        # DuckDB raises a RuntimeError, as a rule.
+        raise raised from (KeyboardInterrupt() if raised is RuntimeError else None)
+
+    entry = "{name: %s, left: old.csv, right: new.csv, key: order}"
+    write_files(tmp_path, {"t.yml": f"tables: [{entry % 'a'}, {entry % 'b'}]"})
+    monkeypatch.setattr(f"xorack.compare.{place}", interrupt)
+    for arguments in (["old.csv", "new.csv", "--key", "order"], ["--tables", "t.yml"]):
+        assert xorack(*arguments) == (130, "", "\ninterrupted\n")
 
 
 def test_the_cells_of_a_table():

@@ -489,6 +489,46 @@ def test_a_tolerance_beside_keys_with_several_rows(tmp_path, left, right, tolera
     assert (found.equal, found.missing, found.extra, found.changed) == expected
 
 
+APART = [
+    # The values of a column, how far they are apart, and a limit that is just too small.
+    ("9007199254740993", "9007199254740992", 1, "0.9"),
+    ("12345678901234567.01", "12345678901234567.02", 0.01, "0.009"),
+    ("123456789012345678901234567890.1", "123456789012345678901234567890.125", 0.025, "0.024"),
+    ("2026-01-01 00:00:00.000001", "2026-01-01 00:00:00.000020", 19e-6, "18us"),
+    ("2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", 3600, "59min"),  # one wall clock in Berlin
+    ("2026-03-29 02:30:00", "2026-03-29 03:30:00", 3600, "59min"),  # one instant there
+    ("2026-10-25", "2026-10-26", 86400, "23.5h"),
+]
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize(("left", "right", "greatest", "limit"), APART)
+def test_how_far_values_are_apart(tmp_path, copies, left, right, greatest, limit):
+    """In each zone, exactly: a limit of as much suffices, and less does not."""
+    rows = ["id,x\n" + f"1,{x}\n" * copies for x in (left, right)]
+    sides = list(map(str, two(tmp_path, *rows)))
+    enough = f"{greatest * 1e6:.0f}us" if limit[-1].isalpha() else greatest
+    with connect() as con:
+        con.execute("SET TimeZone = 'Europe/Berlin'")
+        for tolerance, changed in ((None, copies), (limit, copies), (enough, 0)):
+            how = {"tolerance": tolerance and {"x": tolerance}}
+            found = diff_files(con, sides, [ReadOptions()] * 2, CompareOptions(["id"], **how))
+            assert (found.counts.changed, found.counts.missing) == (changed, 0)
+            told = [change.greatest for change in found.changes().values()]
+            assert told == [greatest] * (changed > 0)
+
+
+def test_a_tolerance_of_many_columns_beside_keys_with_several_rows(tmp_path):
+    """Each has two windows inside those of the one before: their work adds up, no more."""
+    head = f"id,{','.join(f'c{n}' for n in range(12))}\n"
+    rows = [f"{i // 2},{f'{i}.5,' * 11}" for i in range(6)]
+    sides = [head + "".join(f"{row}{i}.{n}\n" for i, row in enumerate(rows)) for n in (50, 51)]
+    with connect() as con:
+        how = CompareOptions(["id"], tolerance=0.125)
+        found = diff_files(con, list(map(str, two(tmp_path, *sides))), [ReadOptions()] * 2, how)
+    assert found.equal
+
+
 def test_a_tolerance_of_unsigned_integers(tmp_path):
     sides = two(tmp_path, b"", b"", "parquet")
     for number, path in zip((3, 5), sides, strict=True):

@@ -72,6 +72,18 @@ def test_the_file_of_the_guide(tmp_path):
     assert [*read_tables(str(tmp_path / "guide.yml"), diff, ())] == ["orders", "customers"]
 
 
+def test_fields_that_yaml_or_the_command_negates(tmp_path):
+    path = tmp_path / "t.yml"
+    for text, name, value in (
+        ("null: N/A", "nulls", ("N/A",)),
+        ("no-header: true", "header", False),
+        ("no-header: false", "header", True),
+        ("header: false", "header", False),
+    ):
+        path.write_text(entry(text))
+        assert read_tables(str(path), diff, ())["x"][name] == value
+
+
 def test_the_status_is_that_of_the_worst_table(xorack):
     same = "tables:\n- &same {name: a, left: a.csv, right: a.csv, key: id}\n"
     within = "- {<<: *same, name: b, right: b.csv, max-different: 3 rows}\n"
@@ -128,6 +140,10 @@ WRONG = {
     entry("key: id, tolerance: much"): "table x: Invalid value for '--tolerance': 'much'",
     entry("key: id, left-sql: 'SELECT 1'"): "table x: a query takes an input's place",
     "tables: [{name: x}]\n": "table x: Missing argument 'LEFT'.",
+    "tables: [{name: x, right: a.csv, key: id}]\n": "table x: Missing argument 'LEFT'.",
+    "tables: [{name: x, left: a.csv, left-sql: 'SELECT 1', key: id}]\n": (
+        "table x: a query takes an input's place: left-sql"
+    ),
     entry("key: id") + "- {name: x}\n": "table x: name: another entry has it, too",
     "tables: [\n": "line 2: it is no YAML: ",
     "tables: !!python/object/apply:os.system ['x']\n": "line 1: it is no YAML: could not",

@@ -283,6 +283,40 @@ def test_tolerance(frame):
         assert d.counts.equal == 2
 
 
+APART = [
+    # Two values in Berlin, how far they are apart, and a limit that is just too small.
+    ("timestamp_ntz'2026-03-29 02:30:00'", "timestamp_ntz'2026-03-29 03:30:00'", 3600.0, "59min"),
+    ("timestamp'2026-10-25 00:30:00Z'", "timestamp'2026-10-25 01:30:00Z'", 3600.0, "59min"),
+    ("timestamp_ntz'2026-01-01 00:00:00.000019'", "timestamp_ntz'2026-01-01'", 19e-6, "18us"),
+    ("date'2026-10-25'", "date'2026-10-26'", 86400.0, "23.5h"),
+    ("date'2026-03-29'", "date'2026-03-30'", 86400.0, "23.5h"),
+    ("9007199254740993", "9007199254740992", 1.0, "0.9"),
+    ("12345678901234567.01BD", "12345678901234567.02BD", 0.01, "0.009"),
+    ("99999999999999999999999999999999999999BD", "-99999999999999999999999999999999999999BD", 2e38,
+     "1e38"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ansi", ["true", pytest.param("false", marks=pytest.mark.slow)])
+def test_how_far_values_are_apart(spark, configure, ansi):
+    """In each zone, exactly: a limit of as much suffices, and less does not."""
+    configure("spark.sql.session.timeZone", "Europe/Berlin")
+    configure("spark.sql.ansi.enabled", ansi)
+    left, right = (
+        spark.sql(f"SELECT 1 AS id, {', '.join(f'{of[i]} AS x{n}' for n, of in enumerate(APART))}")
+        for i in (0, 1)
+    )
+    columns = [f"x{n}" for n in range(len(APART))]
+    less = {x: of[3] for x, of in zip(columns, APART, strict=True)}
+    with diff(left, right, key="id", tolerance=less) as d:
+        assert {x: told.greatest for x, told in d.changes().items()} == {
+            x: of[2] for x, of in zip(columns, APART, strict=True)
+        }
+    enough = {x: f"{of[2] * 1e6:.0f}us" if of[3][-1].isalpha() else of[2]
+              for x, of in zip(columns, APART[:-1], strict=False)}  # fmt: skip
+    assert diff(left, right, key="id", ignore=columns[-1], tolerance=enough).equal
+
+
 @pytest.mark.slow
 def test_pairs_within_a_tolerance(frame):
     """The columns without tolerance say first which rows of a key belong together."""

@@ -81,7 +81,8 @@ def _parts(document: Any) -> tuple[dict[str, Any], list[Any]]:
 def _mapping(value: Any, where: str = "") -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _Wrong(f"{where}{_kind(value)}, expected fields and their values")
-    return {str(name): of for name, of in value.items()}
+    # The word null, of the option, is YAML's null.
+    return {"null" if name is None else str(name): of for name, of in value.items()}
 
 
 def _kind(value: Any) -> str:
@@ -108,10 +109,12 @@ def _parameters(
         if name not in options:
             raise _Wrong(f"{name}: unknown field")
         words += _words(name, value, options[name])
-    inputs = [_text(name, fields[name]) for name in _INPUTS if name in fields]
+        if name.removesuffix("-sql") in fields.keys() & {*_INPUTS}:
+            raise _Wrong(f"a query takes an input's place: {name}")
+    inputs = {name: _text(name, fields[name]) for name in _INPUTS if name in fields}
     try:
-        with command.make_context("diff", [*words, "--", *inputs]) as context:
-            return context.params
+        with command.make_context("diff", words) as context:
+            return context.params | inputs
     except click.UsageError as error:
         raise _Wrong(" ".join(error.format_message().split())) from error
 
@@ -121,7 +124,8 @@ def _words(name: str, value: Any, option: click.Option) -> list[str]:
     if option.is_flag:
         if not isinstance(value, bool):
             raise _Wrong(f"{name}: {_kind(value)}, expected true or false")
-        return (option.opts if value else option.secondary_opts)[:1]
+        is_on = value != (f"--{name}" in option.secondary_opts)
+        return (option.opts if is_on else option.secondary_opts)[:1]
     if isinstance(value, list) and option.multiple:
         return [f"--{name}={_text(name, one)}" for one in value]
     if isinstance(value, list):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
 from xorack.core.errors import ArgumentError, ColumnsError
@@ -28,7 +29,7 @@ Tolerance = float | str | Mapping[str, "float | str"] | None
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400}
 _KINDS = {"number": "number", "integer": "number", "time": "time"}
 """Kinds of columns that have a tolerance, and the kind of limit that they need."""
-_LIMIT = re.compile(rf"([\d.]+(?:[eE][+-]?\d+)?)\s*(%|{'|'.join(SECONDS)})?")
+_LIMIT = re.compile(rf"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(%|{'|'.join(SECONDS)})?")
 
 
 class Field(Protocol):
@@ -62,7 +63,10 @@ class Limit(NamedTuple):
             raise ArgumentError("tolerance", given, "a finite number")
         if unit == "%":
             return cls("relative", number / 100)
-        return cls("seconds", number * SECONDS[unit]) if unit else cls("absolute", number)
+        if not unit:
+            return cls("absolute", number)
+        # In binary, 19 * 1e-6 is less than 19e-6.
+        return cls("seconds", float(Decimal(repr(number)) * Decimal(repr(SECONDS[unit]))))
 
 
 class Side:

@@ -43,24 +43,22 @@ def diff_files(
     sides = (Side(names[0], inputs[0].columns), Side(names[1], inputs[1].columns))
     matched = match(sides, options.key, options.values, options.ignore)
     pairs = [*matched.keys, *matched.values]
+    _check_names(inputs, options)
     of_views, remarks = _make_views(con, inputs, pairs, options)
     types = [(of_views[0][a.name], of_views[1][b.name]) for a, b in pairs]
     compared = [_compared(pair, of, options) for pair, of in zip(pairs, types, strict=True)]
     described = con.execute(f"SELECT {', '.join(v.forms[0] for v in compared)} FROM side0 LIMIT 0")
+    forms = [form[1] for form in described.description]
     compared = [
-        one._replace(has_weak_hash=has_weak_hash(form[1]))
-        for one, form in zip(compared, described.description, strict=True)
+        one._replace(has_weak_hash=has_weak_hash(form))
+        for one, form in zip(compared, forms, strict=True)
     ]
     count = len(matched.keys)
     given = limits(sides[0], matched.values, options.tolerance, _kind_of(pairs, types))
     values = [
-        one._replace(
-            limit=given.get(one.names[0]),
-            unit=_unit(of),
-            is_integer=all(type_.id in INTEGERS for type_ in of),
-        )
-        for one, of in zip(compared[count:], types[count:], strict=True)
-    ]
+        one._replace(limit=given.get(one.names[0]), unit=unit, exact=exact)
+        for one, (unit, exact) in zip(compared, map(_numbers_of, types, forms), strict=True)
+    ][count:]
     changed_types = {
         left.name: (shown(of[0]), shown(of[1]))
         for (left, _), of in zip(pairs, types, strict=True) if of[0] != of[1]
@@ -80,13 +78,19 @@ def diff_files(
     )  # fmt: skip
 
 
+def _check_names(inputs: Sequence[Input], options: CompareOptions) -> None:
+    """Check that columns exist that have an option of their values."""
+    known = {c.name.lower() for one in inputs for c in one.columns}
+    for option, every in (("text", set()), ("ignore-case", {"*"}), ("ignore-blanks", {"*"})):
+        names = getattr(options, option.replace("-", "_"))
+        if unknown := [name for name in names if name.lower() not in known | every]:
+            raise ArgumentError(option, problem=f"column {unknown[0]} is in neither input")
+
+
 def _make_views(
     con: Any, inputs: Sequence[Input], pairs: Sequence[Any], options: CompareOptions
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Make the views `side0` and `side1`, whose columns have their types; return these."""
-    known = {c.name.lower() for one in inputs for c in one.columns}
-    if unknown := [name for name in options.text if name.lower() not in known]:
-        raise ArgumentError("text", problem=f"column {unknown[0]} is in neither input")
     scanned = []
     for side, one in enumerate(inputs):
         columns = [pair[side] for pair in pairs if pair[side].is_soft]
@@ -149,11 +153,17 @@ def _compared(pair: Any, types: tuple[Any, Any], options: CompareOptions) -> Val
     return Value((pair[0].name, pair[1].name), (made[0], made[1]))
 
 
-def _unit(types: tuple[Any, Any]) -> str | None:
-    """Return the unit of differences of two types, empty for numbers; None if there are none."""
-    if types[0] == types[1] and types[0].id in TIMES:
-        return "s"
-    return "" if all(of.id in FLOATS or digits(of) for of in types) else None
+def _numbers_of(types: tuple[Any, Any], form: Any) -> tuple[str | None, str]:
+    """Return the unit of differences of two types, and SQL of exact numbers; None if none is."""
+    if {of.id for of in types} <= TIMES:
+        own = {"timestamp_ns": "epoch_ns({})::HUGEINT", "hugeint": "{}"}
+        micros = "TRY_CAST({} AS TIMESTAMP)" if form.id == "date" else "{}"
+        return "s", own.get(form.id, f"epoch_us({micros})::HUGEINT * 1000")
+    if form.id in INTEGERS:
+        return "", "TRY_CAST({} AS HUGEINT)"
+    if form.id == "varchar" and (scales := [of[1] for of in map(digits, types) if of]):
+        return "", f"TRY_CAST({{}} AS DECIMAL(38, {max(scales)}))"
+    return "" if form.id in {*FLOATS, "decimal"} else None, "{}"
 
 
 def _kind_of(pairs: Sequence[Any], types: Sequence[tuple[Any, Any]]) -> Callable[[Any], str]:

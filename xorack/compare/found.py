@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,7 +151,8 @@ class FileDifference(DiffReport):
                 f"{_text(v.names[0])}: {'lr'[side]}w.{quoted(v.names[side])}" for v in of.values
             ]
             sides.append(f"{{{', '.join(held)}}}" if held else "NULL")
-        gone = ", ".join(f"rw.{quoted(v.names[1])}" for v in of.keys)
+        gone = [f"rw.{quoted(v.names[1])}" for v in of.keys]
+        each = [f"k{i}" if is_nested(self._key_types(i)[1]) else sql for i, sql in enumerate(gone)]
         firsts = ", ".join(f"first({sql}) AS {quoted(name)}" for name, sql in names.items())
         own = ", ".join(f"p.k{i}" for i in range(len(of.keys)))
         several = f"any_value(lefts) AS {free[3]}, any_value(rights) AS {free[4]}"
@@ -163,14 +165,19 @@ class FileDifference(DiffReport):
             "duplicates": f"SELECT {firsts}, {several} FROM (SELECT * REPLACE ({counts}) FROM "
             f"pairs) AS p WHERE p.lefts > 1 OR p.rights > 1 GROUP BY {own}",
             "repair": "SELECT unnest(lw) FROM pairs WHERE l",
-            "deletions": f"SELECT DISTINCT {gone} FROM pairs WHERE coalesce(lefts, 0) = 0",
+            "deletions": f"SELECT DISTINCT ON ({', '.join(each)}) {', '.join(gone)} FROM pairs "
+            "WHERE coalesce(lefts, 0) = 0",
         }
         for name, query in queries.items():
+            described = of.con.execute(f"SELECT * FROM ({query}) LIMIT 0").description
+            stored = ", ".join(  # Parquet lacks HUGEINT: it would be a double
+                f"{_cast(quoted(column), type_, _HUGEINT, 'DECIMAL(38,0)')} AS {quoted(column)}"
+                for column, type_, *_ in described
+            )
             path = Path(folder, name)
             path.mkdir(parents=True)
-            of.con.execute(
-                f"COPY ({query}) TO {_text(str(path / 'rows.parquet'))} (FORMAT parquet)"
-            )
+            file = _text(str(path / "rows.parquet"))
+            of.con.execute(f"COPY (SELECT {stored} FROM ({query})) TO {file} (FORMAT parquet)")
 
     def _key_names(self) -> dict[str, str]:
         """Return SQL of the columns of the key: of the left row if there is one.
@@ -200,6 +207,16 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+_HUGEINT = r"U?HUGEINT(?=[],)[]|$)"
+_DECIMAL = r"DECIMAL\(\d+,\d+\)"
+
+
+def _cast(value: str, type_: Any, one: str, other: str) -> str:
+    """Return SQL of a value whose types of a pattern are another, also inside of it."""
+    new = re.sub(rf'("(?:[^"]|"")*")|\b{one}', lambda found: found[1] or other, str(type_))
+    return value if new == str(type_) else f"{value}::{new}"
+
+
 def _literal(value: Any, type_: Any) -> str:
     """Return SQL of a value; parameters would make DuckDB import pandas, a second of CPU."""
     if value is None:
@@ -223,7 +240,7 @@ def _comparable(types: dict[str, Any]) -> dict[str, str]:
 def _shown(value: str, type_: Any) -> str:
     """Return SQL of a value that Python can show: nested ones as JSON, times as text."""
     if is_nested(type_):
-        return f"to_json({value})::VARCHAR"
+        return f"to_json({_cast(value, type_, _DECIMAL, 'VARCHAR')})::VARCHAR"
     return f"{value}::VARCHAR" if type_.id in TIMES | {"uuid", "time", "interval"} else value
 
 

@@ -56,28 +56,30 @@ class Pair:
         """Return the canonical form of a side's column as SQL."""
         return self.forms[side](self.column(side, row))
 
+    @property
+    def unit(self) -> str | None:
+        """The unit of distances: ``s`` for times, empty for numbers; None if there are none."""
+        units = {"time": "s", "number": "", "integer": ""}
+        return units.get(_kind_of((self.left, self.right)))
+
     def differs(self) -> str:
         """Return as SQL whether the values in the structs ``l`` and ``r`` differ."""
         is_equal = f"{self.form(0, 'l.')} <=> {self.form(1, 'r.')}"
         if self.limit is not None:
-            within = self._within(self.column(0, "l."), self.column(1, "r."), *self.limit)
-            is_equal = f"{is_equal} OR coalesce({within}, false)"
+            sides = self.column(0, "l."), self.column(1, "r.")
+            most = "double(1)"
+            if self.limit.kind == "relative":
+                most = "greatest({})".format(", ".join(f"abs(double({of}))" for of in sides))
+            within = f"{self.distance(*sides)} <= double('{self.limit.amount}') * {most}"
+            is_equal += f" OR coalesce({most} < double('inf') AND {within}, false)"
         return f"NOT ({is_equal})"
 
-    def _within(self, left: str, right: str, kind: str, amount: float) -> str:
-        if kind == "seconds":
-            micros = [f"unix_micros(CAST({value} AS timestamp))" for value in (left, right)]
-            return f"abs({micros[0]} - {micros[1]}) <= double('{amount * 1e6}')"
-        is_float = isinstance(self.left.dataType, (T.FloatType, T.DoubleType))
-        if is_float or kind == "relative":
-            left, right = f"double({left})", f"double({right})"
-        elif _kind_of((self.left, self.right)) == "integer":
-            left, right = f"CAST({left} AS {_LONGS})", f"CAST({right} AS {_LONGS})"
-        distance = f"double(abs(try_subtract({left}, {right})))"
-        if kind == "absolute":
-            return f"{distance} <= double('{amount}')"
-        most = f"greatest(abs({left}), abs({right}))"
-        return f"{most} < double('inf') AND {distance} <= double('{amount}') * {most}"
+    def distance(self, left: str, right: str) -> str:
+        """Return as SQL how far two values are apart, exactly subtracted; of times, in seconds."""
+        exact = _EXACT.get(type(self.left.dataType), "{}")
+        one, other = exact.format(left), exact.format(right)
+        distance = f"double(abs(try_subtract({one}, {other})))"
+        return f"{distance} / double('1e6')" if self.unit == "s" else distance
 
 
 @dataclass(frozen=True)
@@ -138,9 +140,16 @@ def compare_columns(
 
 _NESTED = (T.ArrayType, T.StructType, T.MapType)
 _FRACTIONS = (T.FloatType, T.DoubleType, T.DecimalType)
-_LONGS = "decimal(20,0)"
-"""What holds the distance of two integers."""
-_TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
+_WALL = "CAST({} - timestamp_ntz'1970-01-01 00:00:00' AS interval second)"
+_TIMES: dict[type, str] = {
+    T.DateType: "CAST(unix_date({}) AS decimal(20,0)) * 86400000000",
+    T.TimestampType: "unix_micros({})",
+    T.TimestampNTZType: f"CAST({_WALL} AS decimal(20,6)) * 1000000",
+}
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_EXACT = _TIMES | dict.fromkeys(_INTEGERS, "CAST({} AS decimal(20,0))")
+_EXACT |= {T.FloatType: "double({})", T.DoubleType: "double({})"}
+"""SQL of numbers whose differences are exact, by type; of times, microseconds in any zone."""
 
 
 def _fold(frame: DataFrame) -> Callable[[str], str]:
@@ -154,5 +163,4 @@ def _kind_of(pair: tuple[T.StructField, T.StructField]) -> str:
         return "number"
     if all(isinstance(field.dataType, T.IntegralType) for field in pair):
         return "integer"
-    is_time = isinstance(pair[0].dataType, _TIMES)
-    return "time" if is_time else pair[0].dataType.simpleString()
+    return "time" if type(pair[0].dataType) in _TIMES else pair[0].dataType.simpleString()

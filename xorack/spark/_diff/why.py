@@ -8,21 +8,18 @@ from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from xorack.compare.report import Change, Counts
 from xorack.compare.why import COLUMNS, ROWS, Looked
 from xorack.spark.units import comparable, quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from xorack.core.explaining import Term
     from xorack.spark._diff.columns import Pair
 
 __all__ = ["changes_of", "looked_at"]
-
-_TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
 def looked_at(frame: DataFrame, side: int, pairs: DataFrame, counts: Counts) -> Looked:
@@ -69,29 +66,19 @@ def changes_of(
         changed: In how many rows a column differs.
     """
     found = {name: Change(number) for name, number in changed.items()}
-    names, *sides = (F.col(quoted(name)) for name in rows.columns[-3:])
+    names, *sides = map(quoted, rows.columns[-3:])
     chosen = [pair for pair in values if pair.name in changed][:COLUMNS]
-    units, sums = [], []
+    sums = []
     for pair in chosen:
-        differs = F.array_contains(names, pair.name)
-        pair_of = [F.when(differs, side.getField(pair.name)) for side in sides]
-        distance, unit = _distance(pair, *pair_of)
-        sums += [F.count_if(differs & value.isNull()) for value in pair_of]
-        sums.append(F.max(F.when(distance < float("inf"), distance)))
-        units.append(unit)
+        differs = F.array_contains(F.col(names), pair.name)
+        left, right = (f"{side}.{quoted(pair.name)}" for side in sides)
+        sums += [F.count_if(differs & F.expr(value).isNull()) for value in (left, right)]
+        doubles = f"abs(double({left}) - double({right}))"
+        exact = "double(null)" if pair.unit is None else pair.distance(left, right)
+        distance = F.expr(f"coalesce({exact}, {doubles})" if pair.unit == "" else exact)
+        sums.append(F.max(F.when(differs & (distance < float("inf")), distance)))
     told = rows.agg(*sums).collect()[0] if chosen else ()
     for i, pair in enumerate(chosen):
         lefts, rights, most = told[3 * i : 3 * i + 3]
-        found[pair.name] = Change(changed[pair.name], lefts, rights, most, units[i])
+        found[pair.name] = Change(changed[pair.name], lefts, rights, most, pair.unit or "")
     return found
-
-
-def _distance(pair: Pair, left: Column, right: Column) -> tuple[Column, str]:
-    """Return the distance of two values, null if their types have none, and its unit."""
-    types = pair.left.dataType, pair.right.dataType
-    if all(isinstance(of, T.NumericType) for of in types):
-        return F.abs(left.cast("double") - right.cast("double")), ""
-    if types[0] == types[1] and isinstance(types[0], _TIMES):
-        micros = [F.unix_micros(of.cast("timestamp")) for of in (left, right)]
-        return F.abs(micros[0] - micros[1]) / 1e6, "s"
-    return F.lit(None).cast("double"), ""
