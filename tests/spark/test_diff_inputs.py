@@ -79,6 +79,7 @@ def test_text_beside_types(xorack, spark, tmp_path):
         ("x.json", b'{"id":1,"name":"caf\xe9"}\n', "it is not UTF-8, or has U+FFFD"),
         ("value=1/x.csv", b'id,price,name\n1,9.50,"a\n', "a quote is not closed, or is inside"),
         ("x.json", b'{"id":1,"name":"a","" :7}\n', "a field has no name"),
+        ("x[1].csv", b"id,price,name\n1,9.50,a\n", "Spark would take file:"),
     ],
 )
 def test_text_that_spark_would_change(xorack, tmp_path, name, content, message):

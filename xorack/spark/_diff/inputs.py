@@ -120,6 +120,8 @@ def _open(
     _check_text(spark.read.option("recursiveFileLookup", True).text(path), name, kind)
     if kind == "json":
         return reader.option("mode", "FAILFAST").json(path), False
+    if odd := [file for file in files if _escaped(file) != file]:  # it infers columns by a pattern
+        raise StateError(f"{name}: Spark would take {odd[0]} for a pattern: rename it")
     is_tsv = all(re.search(r"\.tsv(\.\w+)?$", file, re.IGNORECASE) for file in files)
     return reader.options(**_CSV, sep="\t" if is_tsv else how.delimiter).csv(path), True
 
