@@ -375,6 +375,37 @@ def test_facts_about_chains(run):
     assert as_set(run.sent()) == as_set(started)
 
 
+SENTINELS = {
+    "since": "timestamp'0001-01-01T00:00:00Z'",
+    "until": "timestamp'+12000-01-01T00:00:00Z'",
+    "born": "date'0000-12-30'",
+}
+
+
+@pytest.mark.parametrize("odd", ["a failed chain", "times that Python lacks"])
+def test_a_lost_row_is_named_whatever_is_started(run, odd):
+    """The other chains finish; the note and the error name the row."""
+    columns = {name: F.expr(f"if(line = 1, {text}, NULL)") for name, text in SENTINELS.items()}
+    rows = lines_of(run.spark).withColumns(columns if odd[0] == "t" else {})
+    failed = [(5, "no address")] if odd[0] == "a" else []
+    chains = run.spark.createDataFrame(failed, "order int, failed string")
+    run.rows.start(run.write(rows, "lines"), chains)
+    acker = Acker(run.sent())
+    left = run.read().where("NOT (order = 6 AND line = 7)" + " AND order <> 5" * len(failed))
+    with pytest.raises(OutputDiffersError) as caught:
+        run.rows.finish(run.write(run.bill(left, "order", "sku"), "billed"))
+    assert caught.value.missing == [(6, 7)]
+    acker.apply(run.sent())
+    assert noted(acker) == ({(6, 7)}, {tag(6): 1})
+    ended = {"failed": len(failed)} if failed else {}
+    assert acker.statuses() == {"acked": ORDERS - 1 - len(failed), "open": 1, **ended}
+    by_sku = run.rows.audit(run.bill(left.where("line <> 1"))).missing_rows(run.read())
+    found = by_sku.looked.rows
+    assert {(row["order"], row["line"]) for row in found} >= {(6, 7)}
+    assert "input file" in found[0]
+    assert "line = 1" in by_sku.explain().sentence
+
+
 @pytest.mark.parametrize(
     ("detail", "problem"),
     [

@@ -129,7 +129,7 @@ def _settle_run(
         texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in examples]
         number = f", and {differs.chains:,} of {summary.chains:,} chains differ"
         problem = output_differs(rows, proof, summary.count, (given, found), (texts, number))
-        units += [found._units] if found else []
+        units += [problem.found._units] if problem.found else []
     return Settled(
         started.join(chains.where("state = 'whole'"), "tag", "left_semi"),
         whole.chains,

@@ -15,6 +15,7 @@ from xorack.spark.evidence import evidence_of, unit_of
 from xorack.spark.folding import named, of_units
 from xorack.spark.messages import plain_errors
 from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED, missing_units
+from xorack.spark.storage import reads_plainly
 from xorack.spark.units import column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class Differing(NamedTuple):
     Attributes:
         by: The columns that make the groups; those of the unit if the output has a row a unit.
         has_tags: Whether a group's rows are of one chain, whose tag it has.
-        source: The source with ``xorack_key_``, ``xorack_unit_`` and ``xorack_tag_``.
+        source: The source with ``xorack_key_``, ``xorack_unit_``, ``xorack_tag_`` and, if it only
+            reads files, ``xorack_file_``: a row's file.
         groups: ``xorack_key_``, ``tag`` and what `differences` returns. It is cached.
         sums: Sums over them, by the names of `_SUMS`.
     """
@@ -106,6 +108,9 @@ def compare(
     Raises:
         ColumnsError: A column is not in the source and in all outputs.
     """
+    if reads_plainly(source):  # a frame of several sources has no such file
+        file = F.element_at(F.split(F.input_file_name(), "/"), -1)
+        source = source.withColumn("xorack_file_", file)
     source = _started(rows, source)
     if by is not None:
         for frame in (source, *outputs):

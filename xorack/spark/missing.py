@@ -20,7 +20,6 @@ from xorack.spark.folding import named, of_units
 from xorack.spark.grouping import DIFFER, MOST_SOLVED, SOLVED, Differing, compare, differences
 from xorack.spark.messages import plain_errors
 from xorack.spark.solving import missing_units
-from xorack.spark.storage import reads_plainly
 from xorack.spark.units import comparable, has_columns, quoted
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ _SAMPLE = 10_000
 """Rows, of all, with which they are compared."""
 _COLUMNS = 60
 """Columns of the source that are looked at."""
+_TIMES = ("date", "timestamp")
 
 
 class Named(NamedTuple):
@@ -147,7 +147,7 @@ class MissingRows:
 
         It is asked only where groups are too large to name all that they lack.
         """
-        differing, shown = self._differing, self._shown()
+        differing, shown = self._differing, self._shown
         if differing.sums["named"] == self.missing:
             return None
         best = next(iter(self._explained.findings), None)
@@ -208,13 +208,22 @@ class MissingRows:
     @cached_property
     def looked(self) -> Named:
         """The missing rows of up to 2,000 groups, and a sample of all rows: some 30,000 rows."""
+        try:
+            return self._look()
+        except (OverflowError, ValueError):  # Python lacks some times
+            for name, type_ in self._frame.dtypes:
+                if name in self._shown and type_.startswith(_TIMES):
+                    self._shown[name] = self._shown[name].cast("string")
+            return self._look()
+
+    def _look(self) -> Named:
         source, groups = self._differing.source, self._chosen()
         schema = self._differing.groups.drop("tag").schema
         few = source.sparkSession.createDataFrame([tuple(g) for g in groups.values()], schema)
         share = _SAMPLE / max(self.total, 1)
         sampled = source.select(
             *("xorack_key_", "xorack_unit_", "xorack_tag_"),
-            F.struct(*(column.alias(name) for name, column in self._shown().items())).alias("_row"),
+            F.struct(*(column.alias(name) for name, column in self._shown.items())).alias("_row"),
             (F.rand(1) < share).alias("_sampled"),
         ).join(F.broadcast(few), "xorack_key_", "left")
         large = f"found = 0 AND pmod(xorack_unit_, n) < {MOST_SOLVED}"
@@ -254,6 +263,7 @@ class MissingRows:
                 chosen[group["xorack_key_"]] = group
         return chosen
 
+    @cached_property
     def _shown(self) -> dict[str, Column]:
         """Return the columns to look at, with the file of a row, and its task in a shuffle."""
         frame = self._frame
@@ -263,8 +273,8 @@ class MissingRows:
             tasks = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
             hashed = F.hash(*map(F.col, map(quoted, self.by)))
             shown[f"shuffle partition by {', '.join(self.by)}"] = F.pmod(hashed, F.lit(tasks))
-        if reads_plainly(frame):  # a frame of several sources has no such file
-            shown["input file"] = F.element_at(F.split(F.input_file_name(), "/"), -1)
+        if has_columns(self._differing.source, ["xorack_file_"]):
+            shown["input file"] = F.col("xorack_file_")
         return shown
 
 
