@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 MOST_SOLVED = 2_000
 """Units of a group that are brought together in a task."""
 SOLVED = (
-    f"(found = 0 OR lack = 1 OR n <= {MOST_INDEPENDENT} OR (lack = 2 AND n <= {MOST_SOLVED}) "
-    f"OR (lack <= 4 AND n <= {MOST_SEARCHED[3]}))"
+    f"(lack > 0 AND NOT moved AND (found = 0 OR lack = 1 OR n <= {MOST_INDEPENDENT} "
+    f"OR (lack = 2 AND n <= {MOST_SOLVED}) OR (lack <= 4 AND n <= {MOST_SEARCHED[3]})))"
 )
 """The groups whose missing units can be named, unless they have units too many as well."""
+_SURPLUS = "(lack < 0 AND NOT (lack = -n AND difference = own))"
+"""The groups with units too many, but those that have just their own twice."""
 DIFFER = "lack <> 0 OR difference <> 0 OR s <> 0"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _KEYS = (*_INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
@@ -44,7 +46,9 @@ class Differing(NamedTuple):
         has_tags: Whether a group's rows are of one chain, whose tag it has.
         source: The source with ``xorack_key_``, ``xorack_unit_``, ``xorack_tag_`` and, if it only
             reads files, ``xorack_file_``: a row's file.
-        groups: ``xorack_key_``, ``tag`` and what `differences` returns. It is cached.
+        groups: ``xorack_key_``, ``tag``, what `differences` returns, and ``moved``: whether what a
+            group lacks may be in another one, which has too many, as the job changed a column.
+        cached: What is cached of them.
         sums: Sums over them, by the names of `_SUMS`.
     """
 
@@ -52,12 +56,13 @@ class Differing(NamedTuple):
     has_tags: bool
     source: DataFrame
     groups: DataFrame
+    cached: DataFrame
     sums: dict[str, int]
 
     @property
     def units(self) -> DataFrame:
-        """``xorack_unit_`` and ``xorack_tag_`` of the missing rows that are named."""
-        groups = self.groups.where(f"n > 0 AND lack > 0 AND {SOLVED}").drop("tag")
+        """``xorack_key_``, ``xorack_unit_`` and ``xorack_tag_`` of the missing rows with names."""
+        groups = self.groups.where(SOLVED).drop("tag")
         columns = ("xorack_key_", "xorack_unit_", "xorack_tag_")
         joined = self.source.select(*columns).join(groups, "xorack_key_")
         alone = F.expr("found = 0 OR lack = 1 AND xorack_unit_ = difference")
@@ -66,23 +71,25 @@ class Differing(NamedTuple):
         lists = rest.groupBy("xorack_key_", "_known").agg(
             F.first("difference").alias("difference"),
             F.first("lack").alias("lack"),
-            F.collect_list(F.struct("xorack_unit_", "xorack_tag_")).alias("members"),
+            F.collect_list(F.struct(*columns)).alias("members"),
         )
-        return lists.mapInArrow(solve, "xorack_unit_ long, xorack_tag_ string")
+        return lists.mapInArrow(solve, "xorack_key_ long, xorack_unit_ long, xorack_tag_ string")
 
 
 def differences(source: DataFrame, outputs: Sequence[DataFrame], *key: str) -> DataFrame:
     """Compare the columns `SUMS` of units on both sides, by the columns of a key.
 
     Returns:
-        The key and five numbers: ``n``, units of the source; ``found``, units of the outputs;
-        ``lack``, ``n - found``; ``difference``, the XOR of both; ``s``, the difference of the sums.
+        The key and six numbers: ``n``, units of the source; ``found``, units of the outputs;
+        ``lack``, ``n - found``; ``difference``, the XOR of both; ``own``, that of the source;
+        ``s``, the difference of the sums.
     """
-    sides = [source.selectExpr(*key, "xor", "count AS n", "0L AS found", "sum AS s")]
-    sides += [one.selectExpr(*key, "xor", "0L", "count", "-sum") for one in outputs]
+    sides = [source.selectExpr(*key, "xor", "xor AS own", "count AS n", "0L AS found", "sum AS s")]
+    sides += [one.selectExpr(*key, "xor", "0L", "0L", "count", "-sum") for one in outputs]
     sums = [F.expr(f"sum({name}) AS {name}") for name in ("n", "found", "s")]
+    xors = [F.expr("bit_xor(xor) AS difference"), F.expr("bit_xor(own) AS own")]
     both = reduce(lambda a, b: a.union(b), sides).groupBy(*key)
-    compared = both.agg(F.bit_xor("xor").alias("difference"), *sums).na.fill(0)
+    compared = both.agg(*xors, *sums).na.fill(0)
     return compared.selectExpr("*", "n - found AS lack")
 
 
@@ -115,7 +122,7 @@ def compare(
     if by is not None:
         for frame in (source, *outputs):
             _ = [column_named(frame, name) for name in by]
-        return _compare(rows, source, outputs, by, has_tags=False)
+        return _compare(rows, source, outputs, by, has_tags={*rows.chain} <= {*by})
     has_tags = all(has_columns(frame, rows.chain) for frame in outputs)
     if all(_has_units(rows, frame) for frame in outputs):
         return _compare(rows, source, outputs, None, has_tags)
@@ -125,10 +132,10 @@ def compare(
     if shared and _is_mixed(result.sums):
         proven = []
         for name in shared:
-            result.groups.unpersist()
+            result.cached.unpersist()
             result = _compare(rows, source, outputs, [name], has_tags=False)
             proven += [] if _is_mixed(result.sums) else [name]
-        result.groups.unpersist()
+        result.cached.unpersist()
         has_tags = has_tags and not {*rows.chain} & ({*shared} - {*proven})
         return _compare(rows, source, outputs, proven, has_tags)
     return result
@@ -200,26 +207,33 @@ def _compare(
     key = ("xorack_key_", tag.alias("tag"))
     held = [keyed(one, has_tags).select(*key, *named(evidence_of(rows, one))) for one in outputs]
     units = tagged.select(*key, *named(of_units(F.col("xorack_unit_"))))
-    groups = differences(units, held, "xorack_key_", "tag").where(DIFFER).persist()
+    moved = f"max({_SURPLUS}) OVER (PARTITION BY tag)" if has_tags and by is not None else "false"
+    groups = differences(units, held, "xorack_key_", "tag").where(DIFFER)
+    groups = cached = groups.withColumn("moved", F.expr(moved)).persist()
     with plain_errors():
         totals = groups.agg(*map(F.expr, _SUMS.values())).first() or ()
     sums = dict(zip(_SUMS, (number or 0 for number in totals), strict=True))
-    return Differing(tuple(rows.unit if by is None else by), has_tags, tagged, groups, sums)
+    if sums["strange"] and not has_tags and by is not None:
+        groups, sums["named"] = groups.withColumn("moved", F.lit(True)), 0
+    by = tuple(rows.unit if by is None else by)
+    return Differing(by, has_tags, tagged, groups, cached, sums)
 
 
 _SUMS = {
     "whole": "count_if(lack > 0 AND found = 0)",
     "missing": "sum(if(lack > 0, lack, 0))",
-    "named": f"sum(if(lack > 0 AND {SOLVED}, lack, 0))",
+    "named": f"sum(if({SOLVED}, lack, 0))",
     "surplus": "sum(if(lack < 0, -lack, 0))",
+    "strange": f"count_if({_SURPLUS})",
     "other": "count_if(lack = 0)",
     "replaced": "sum(if(lack = 0, n, 0))",
     "net": "sum(lack)",
     "found": "sum(found)",
 }
 """Sums over the groups that differ. ``whole`` counts groups that the output lacks entirely,
-``missing`` units that groups lack, ``named`` those that can be named, ``surplus`` units too many;
-``other`` counts groups of as many units, but others, and ``replaced`` their units."""
+``missing`` units that groups lack, ``named`` those that can be named, ``surplus`` units too many,
+``strange`` the groups with such units, ``other`` groups of as many units, but others, and
+``replaced`` their units."""
 
 
 def _is_mixed(sums: Mapping[str, int]) -> bool:
@@ -239,5 +253,6 @@ def solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if row["_known"] is None:
                 units = missing_units([*members], row["difference"], row["lack"])
             found += map(members.__getitem__, units)
-        schema = pa.schema({"xorack_unit_": pa.int64(), "xorack_tag_": pa.string()})
+        types = {"key": pa.int64(), "unit": pa.int64(), "tag": pa.string()}
+        schema = pa.schema({f"xorack_{name}_": type_ for name, type_ in types.items()})
         yield pa.RecordBatch.from_pylist(found, schema)

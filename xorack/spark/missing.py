@@ -47,6 +47,7 @@ class Named(NamedTuple):
         replaced: Rows of groups that have as many as the source, but others.
         sample: Some of all rows.
         units: The ids of `rows`, and the tags of their chains.
+        unsolved: How many missing rows have no names though their groups are small enough.
     """
 
     rows: list[dict[str, Any]]
@@ -54,6 +55,7 @@ class Named(NamedTuple):
     replaced: list[dict[str, Any]]
     sample: list[dict[str, Any]]
     units: list[tuple[int, str]]
+    unsolved: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +92,17 @@ class MissingRows:
 
     @property
     def named(self) -> int:
-        """How many of the missing rows the evidence names: those of `rows`."""
-        return self._differing.sums["named"] if self._proven is None else self.missing
+        """How many of the missing rows the evidence names: those of `rows`.
+
+        It is exact up to 2,000 groups that differ. In others, rows may be lost and doubled, which
+        leaves them without names.
+        """
+        return self._solved if self._proven is None else self.missing
+
+    @property
+    def _solved(self) -> int:
+        named = self._differing.sums["named"]
+        return named and named - self.looked.unsolved
 
     @property
     def surplus(self) -> int:
@@ -114,10 +125,11 @@ class MissingRows:
 
         ``xorack_lacks`` says how many a group lacks: 0 if it has as many, but others.
         """
-        unsolved = f"n > 0 AND (lack = 0 OR lack > 0 AND NOT {SOLVED})"
-        hard = self._differing.groups.where(unsolved if self._proven is None else "false")
+        differing = self._differing
+        some = "n > 0 AND lack >= 0" if self._proven is None else "false"
+        hard = differing.groups.where(some).join(differing.units, "xorack_key_", "left_anti")
         lacks = hard.select("xorack_key_", F.col("lack").alias("xorack_lacks"))
-        return self._plain(self._differing.source.join(lacks, "xorack_key_"), "xorack_lacks")
+        return self._plain(differing.source.join(lacks, "xorack_key_"), "xorack_lacks")
 
     def explain(self) -> Explanation:
         """Say why these rows are missing: what they have in common, and the others do not.
@@ -148,7 +160,7 @@ class MissingRows:
         It is asked only where groups are too large to name all that they lack.
         """
         differing, shown = self._differing, self._shown
-        if differing.sums["named"] == self.missing:
+        if self._solved == self.missing:
             return None
         best = next(iter(self._explained.findings), None)
         if best is None or best.missing < 1:
@@ -175,7 +187,8 @@ class MissingRows:
         if len(units) == self.missing == self.named:  # the source need not be read again
             schema = self._differing.source.select(*columns).schema
             return self._frame.sparkSession.createDataFrame(units, schema)
-        return self._differing.units if self._proven is None else self._proven.select(*columns)
+        found = self._differing.units if self._proven is None else self._proven
+        return found.select(*columns)
 
     def reasons(self) -> DataFrame:
         """Return the findings of `explain` as a frame, the best first."""
@@ -191,7 +204,9 @@ class MissingRows:
         if self.absent > 0:
             parts.append(f"the source lacks {self.absent:,} that were started")
         if self.surplus:
-            parts.append(f"the output has {self.surplus:,} rows too many")
+            doubt = f", perhaps those that other groups lack: does the job change {by[5:]}?"
+            doubt = doubt if by and self.missing > self.named else ""
+            parts.append(f"the output has {self.surplus:,} rows too many{doubt}")
         if other := self._differing.sums["other"]:
             have = "group has" if other == 1 else "groups have"
             text = "as many rows as the source, but others: see .candidates"
@@ -200,7 +215,7 @@ class MissingRows:
 
     def unpersist(self) -> None:
         """Free what was cached."""
-        self._differing.groups.unpersist()
+        self._differing.cached.unpersist()
 
     def _plain(self, frame: DataFrame, *more: str) -> DataFrame:
         return frame.select(*map(quoted, self._frame.columns), *more)
@@ -218,7 +233,7 @@ class MissingRows:
 
     def _look(self) -> Named:
         source, groups = self._differing.source, self._chosen()
-        schema = self._differing.groups.drop("tag").schema
+        schema = self._first.schema
         few = source.sparkSession.createDataFrame([tuple(g) for g in groups.values()], schema)
         share = _SAMPLE / max(self.total, 1)
         sampled = source.select(
@@ -244,20 +259,28 @@ class MissingRows:
                 members[key][unit], tags[unit] = values, tag
         named: dict[int, list[dict[str, Any]]] = {1: [], -1: [], 0: []}
         units: list[tuple[int, str]] = []
+        unsolved = 0
         for key, group in groups.items():
             sign = (group["lack"] > 0) - (group["lack"] < 0)
             some = _of_group(members[key], group)
             named[sign] += (members[key][unit] for unit in some)
             units += ((unit, tags[unit]) for unit in some if sign > 0)
-        return Named(named[1], named[-1], named[0], sample, units)
+            unsolved += group["lack"] if group["solved"] and not some else 0
+        return Named(named[1], named[-1], named[0], sample, units, unsolved)
+
+    @property
+    def _first(self) -> DataFrame:
+        """The groups, those first whose missing rows can be named."""
+        groups = self._differing.groups.drop("tag").selectExpr("*", f"{SOLVED} AS solved")
+        return groups.where("n > 0").orderBy(
+            F.expr("lack <= 0"), F.expr("NOT solved"), "xorack_key_"
+        )
 
     def _chosen(self) -> dict[int, Any]:
         """Return some groups that differ, those first whose missing rows can be named."""
-        order = (F.expr("lack <= 0"), F.expr(f"NOT {SOLVED}"), "xorack_key_")
-        first = self._differing.groups.where("n > 0").orderBy(*order).limit(_GROUPS)
         chosen: dict[int, Any] = {}
         left = _ROWS
-        for group in first.drop("tag").collect():
+        for group in self._first.limit(_GROUPS).collect():
             left -= min(group["n"], MOST_SOLVED)
             if left >= 0 or not chosen:
                 chosen[group["xorack_key_"]] = group
@@ -282,11 +305,13 @@ def _of_group(members: Mapping[int, dict[str, Any]], group: Any) -> Collection[i
     """Return the units of a group that are missing, or doubled; none if that is not known."""
     units = members.keys()
     lack, difference = group["lack"], group["difference"]
+    if lack > 0 and group["moved"]:
+        return []
     if group["found"] == 0 or lack == 0:
         return units
     if abs(lack) == 1:
         return [difference] if difference in units else []
-    if -lack == len(units) == group["n"] and difference == reduce(xor, units):
+    if -lack == group["n"] and difference == group["own"]:
         return units
     found = missing_units(list(units), difference, abs(lack))
     return found or _with_one_value(members, difference, abs(lack))
