@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from xorack.spark.evidence import as_list, open_output, per_chain, total
 from xorack.spark.finishing import line_of
 from xorack.spark.folding import SUMS
-from xorack.spark.grouping import compare_chains
+from xorack.spark.grouping import compare_chains, tells_chains
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing import MissingRows, resolve
 from xorack.spark.record import summary_in
@@ -100,12 +100,12 @@ def audit(rows: Names, table: Output | Sequence[Output]) -> Audit:
     outputs = [open_output(rows.tracking.spark, one, "table") for one in given]
     line = line_of(rows)
     summary = summary_in(line)
-    held = per_chain(rows, outputs)
-    if not held:
+    if not tells_chains(rows, outputs):
         totals = total(rows, outputs)
         verdict = "agree" if totals == summary.totals else "undecided"
         chains = {verdict: summary.chains} if summary.chains else {}
         return Audit(rows.name, summary.count, totals.count, chains, None, rows, outputs)
+    held = per_chain(rows, outputs)
     compared = compare_chains(rows.record.chains(line).select("tag", *SUMS), held)
     sums = (F.count(F.lit(1)).alias("chains"), F.sum("found").alias("units"))
     with plain_errors():

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
+from xorack.core.errors import ColumnsError
 from xorack.spark.evidence import evidence_of, unit_of
 from xorack.spark.folding import named, of_units
 from xorack.spark.messages import plain_errors
 from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED, missing_units
 from xorack.spark.storage import reads_plainly
-from xorack.spark.units import column_named, has_columns, with_tag
+from xorack.spark.units import chain_columns, column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,7 +125,7 @@ def compare(
         for frame in (source, *outputs):
             _ = [column_named(frame, name) for name in by]
         return _compare(rows, source, outputs, by, has_tags={*rows.chain} <= {*by})
-    has_tags = all(has_columns(frame, rows.chain) for frame in outputs)
+    has_tags = tells_chains(rows, outputs)
     if all(_has_units(rows, frame) for frame in outputs):
         return _compare(rows, source, outputs, None, has_tags)
     shared = _shared(rows, source, outputs)
@@ -139,6 +141,19 @@ def compare(
         has_tags = has_tags and not {*rows.chain} & ({*shared} - {*proven})
         return _compare(rows, source, outputs, proven, has_tags)
     return result
+
+
+def tells_chains(rows: Names, frames: Sequence[DataFrame]) -> bool:
+    """Tell whether frames have the columns of the chain, of suitable types and without nulls."""
+    try:
+        for frame in frames:
+            chain_columns(frame, rows.chain)
+            nulls = [column_named(frame, name)[0].isNull() for name in rows.chain]
+            if frame.where(reduce(or_, nulls)).take(1):
+                return False
+    except ColumnsError:
+        return False
+    return True
 
 
 def _has_units(rows: Names, frame: DataFrame) -> bool:
