@@ -299,6 +299,12 @@ def test_a_job_in_between(run):
     advanced = run.sent()
     lines.advance(invoices, whole)
     assert as_set(run.sent()) == as_set(advanced)
+    with pytest.raises(ArgumentError, match=r"^following: TrackedRows.*, expected rows of another"):
+        lines.advance(lines, whole)
+    second = tracking.rows("copies", chain="order", unit=["order", "line"])
+    for again in (lambda: lines.finish(whole), lambda: lines.advance(second, whole)):
+        with pytest.raises(StateError, match=r"^rows named 'invoices' follow 'lines' in this run"):
+            again()
     for number in range(1, 7):
         (request,) = (r for r in requests_in(advanced) if r.tag == tag(number))
         assert (request.started, request.finished) == (SIZES[number - 1],) * 2

@@ -18,7 +18,7 @@ from xorack.core.message import SendReport
 from xorack.spark.auditing import Audit, audit
 from xorack.spark.differing import notes
 from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of
-from xorack.spark.finishing import advance, finish, line_of, settle
+from xorack.spark.finishing import advance, check_last, finish, line_of, settle
 from xorack.spark.folding import together
 from xorack.spark.messages import plain_errors
 from xorack.spark.record import summary_in
@@ -232,7 +232,7 @@ class TrackedRows(Rows):
 
         Raises:
             ArgumentError: Not exactly one of written, observed and read is given.
-            StateError: This run and name has no record of a start.
+            StateError: This run and name has no record of a start, or another name follows.
             OutputDiffersError: The job lost rows, or has too many. It names rows, and says why.
                 Chains that differ are not finished, but noted on; without columns that tell
                 chains apart, none is finished.
@@ -240,6 +240,7 @@ class TrackedRows(Rows):
             SendError: The queue did not accept all. Repeat the call.
         """
         line = line_of(self, rows)
+        check_last(self)
         proof = proof_of(self, line, written, observed, read)
         with settle(self, line, proof, rows) as settled:
             return self._send(proof, settled, finish(self, settled))
@@ -280,11 +281,14 @@ class TrackedRows(Rows):
             XorAckError: As `start` and `finish` do; but where an output differs, nothing was kept
                 or sent for any chain.
         """
+        if not isinstance(following, TrackedRows) or following.name == self.name:
+            raise ArgumentError("following", following, "rows of another name")
         if (following.label, following.batch_id) != (self.label, self.batch_id):
             raise ArgumentError(
                 "following", problem=f"label {following.label!r}, expected {self.label!r}"
             )
         line = line_of(self, rows)
+        check_last(self, following.name)
         proof = proof_of(self, line, written)
         with settle(self, line, proof, rows) as settled:
             if settled.error is not None:
