@@ -540,4 +540,47 @@ def test_outputs_that_are_invalid(run):
         lines.finish(run.write(frame.select("sku"), "skus"))
     with pytest.raises(ArgumentError, match="batch_id: -1"):
         lines.batch(-1)
+    path, doubled = str(run.root / "lines"), frame.transform(lines.with_unit)
+    doubled = doubled.alias("a").join(doubled.alias("b"), "order")
+    for call, text in [
+        (lambda: lines.finish(observed=frame), "observed: DataFrame.*, expected what observe"),
+        (lambda: lines.start(path, chains=path), "chains: '/.*, expected a frame"),
+        (lambda: lines.with_unit(path), "frame: '/.*, expected a frame"),
+        (lambda: lines.rows_of(path, [1]), "frame: '/.*, expected a frame"),
+        (lambda: lines.observe(path), "frame: '/.*, expected a frame"),
+        (lambda: lines.evidence(path), "frame: '/.*, expected a frame"),
+        (lambda: lines.evidence(doubled), "column xorack_lines is 2 times in the frame"),
+        (lambda: lines.advance("x", path), "following: 'x', expected rows of another name"),
+        (lambda: lines.batch(0).audit(path), "batch_id: 0, expected None: a batch is compared by"),
+    ]:
+        with pytest.raises((ArgumentError, ColumnsError), match=f"^{text}"):
+            call()
     assert run.queue.bodies == []
+
+
+def test_files_that_are_cut(run):
+    path = run.write_lines()
+    run.rows.start(path)
+    run.sent()
+    for part in part_files(path)[1:2]:
+        part.write_bytes(part.read_bytes()[:200])
+        part.with_name(f".{part.name}.crc").unlink()
+    again = run.again(run_id="again")
+    expected = r"^(written: it|table: the table) cannot be read.*: .*(Parquet|footer|magic)"
+    for call in (lambda: again.rows.start(path), lambda: run.rows.audit(path)):
+        with pytest.raises(ArgumentError, match=expected) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    assert run.queue.bodies == []
+
+
+def test_threads_that_fold_at_once(spark):
+    """The settings of their session are those of before, whichever ends last."""
+    settings = [spark.conf.get(name, None) for name in folding._SETTINGS]
+    first, second = folding.folding(spark), folding.folding(spark)
+    for one in (first, second):
+        one.__enter__()
+    first.__exit__(None, None, None)
+    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+    second.__exit__(None, None, None)
+    assert [spark.conf.get(name, None) for name in folding._SETTINGS] == settings

@@ -36,8 +36,8 @@ SOLVED = (
 _SURPLUS = "(lack < 0 AND NOT (lack = -n AND difference = own))"
 """The groups with units too many, but those that have just their own twice."""
 DIFFER = "lack <> 0 OR difference <> 0 OR s <> 0"
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_KEYS = (*_INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_KEYS = (*INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
 
 
 class Differing(NamedTuple):
@@ -124,7 +124,8 @@ def compare(
     if by is not None:
         for frame in (source, *outputs):
             _ = [column_named(frame, name) for name in by]
-        return _compare(rows, source, outputs, by, has_tags={*rows.chain} <= {*by})
+        has_tags = {*rows.chain} <= {*by} and tells_chains(rows, outputs)
+        return _compare(rows, source, outputs, by, has_tags)
     has_tags = tells_chains(rows, outputs)
     if all(_has_units(rows, frame) for frame in outputs):
         return _compare(rows, source, outputs, None, has_tags)
@@ -180,7 +181,7 @@ def _shared(rows: Names, source: DataFrame, outputs: Sequence[DataFrame]) -> lis
     def family(frame: DataFrame, name: str) -> str:
         shown = column_named(frame, name)[1].simpleString()
         is_key = name in (*rows.chain, *rows.unit)
-        return "integer" if is_key and shown in _INTEGERS else shown
+        return "integer" if is_key and shown in INTEGERS else shown
 
     return [
         name
@@ -197,7 +198,7 @@ def _key(frame: DataFrame, by: Sequence[str]) -> Column:
     hashes = [F.lit(0)]
     for name in by:
         column, type_ = column_named(frame, name)
-        value = column.cast("long") if type_.simpleString() in _INTEGERS else column
+        value = column.cast("long") if type_.simpleString() in INTEGERS else column
         hashes.append(F.xxhash64(value, column.isNull()))
     return F.xxhash64(*hashes)
 
