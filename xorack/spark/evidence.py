@@ -322,7 +322,5 @@ def check_unchanged(spark: SparkSession, proof: Proof) -> None:
 
 
 def per_chain(rows: Names, outputs: Sequence[DataFrame]) -> list[DataFrame]:
-    """Fold the evidence of each output by chain; nothing if one lacks the columns of the chain."""
-    if not all(has_columns(frame, rows.chain) for frame in outputs):
-        return []
+    """Fold the evidence of each output by chain; see `xorack.spark.grouping.tells_chains`."""
     return [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]

@@ -113,10 +113,10 @@ def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Se
 
 def _agrees(rows: Names, proof: Proof, summary: Summary, chains: DataFrame) -> bool:
     """Tell whether an output has the units of chains: in their own, where units may be equal."""
-    if proof.totals != summary.totals or {*rows.chain} <= {*rows.unit}:
-        return proof.totals == summary.totals
-    if not proof.outputs or not tells_chains(rows, proof.outputs):
-        return True
+    agrees = proof.totals == summary.totals
+    is_open = agrees and proof.outputs and not {*rows.chain} <= {*rows.unit}
+    if not is_open or not tells_chains(rows, proof.outputs):
+        return agrees
     compared = compare_chains(chains, per_chain(rows, proof.outputs))
     return not compared.where("verdict <> 'agree'").take(1)
 

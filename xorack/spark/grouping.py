@@ -146,15 +146,16 @@ def compare(
 
 def tells_chains(rows: Names, frames: Sequence[DataFrame]) -> bool:
     """Tell whether frames have the columns of the chain, of suitable types and without nulls."""
+
+    def has_null(frame: DataFrame) -> bool:
+        chain_columns(frame, rows.chain)  # raises for types
+        nulls = [column_named(frame, name)[0].isNull() for name in rows.chain]
+        return bool(frame.where(reduce(or_, nulls)).take(1))
+
     try:
-        for frame in frames:
-            chain_columns(frame, rows.chain)
-            nulls = [column_named(frame, name)[0].isNull() for name in rows.chain]
-            if frame.where(reduce(or_, nulls)).take(1):
-                return False
+        return not any(map(has_null, frames))
     except ColumnsError:
         return False
-    return True
 
 
 def _has_units(rows: Names, frame: DataFrame) -> bool:
@@ -225,14 +226,14 @@ def _compare(
     units = tagged.select(*key, *named(of_units(F.col("xorack_unit_"))))
     moved = f"max({_SURPLUS}) OVER (PARTITION BY tag)" if has_tags and by is not None else "false"
     groups = differences(units, held, "xorack_key_", "tag").where(DIFFER)
-    groups = cached = groups.withColumn("moved", F.expr(moved)).persist()
+    groups = cached = groups.selectExpr("*", f"{moved} AS moved").persist()
     with plain_errors():
         totals = groups.agg(*map(F.expr, _SUMS.values())).first() or ()
     sums = dict(zip(_SUMS, (number or 0 for number in totals), strict=True))
     if sums["strange"] and not has_tags and by is not None:
         groups, sums["named"] = groups.withColumn("moved", F.lit(True)), 0
-    by = tuple(rows.unit if by is None else by)
-    return Differing(by, has_tags, tagged, groups, cached, sums)
+    names = tuple(rows.unit if by is None else by)
+    return Differing(names, has_tags, tagged, groups, cached, sums)
 
 
 _SUMS = {

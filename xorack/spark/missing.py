@@ -94,8 +94,7 @@ class MissingRows:
     def named(self) -> int:
         """How many of the missing rows the evidence names: those of `rows`.
 
-        It is exact up to 2,000 groups that differ. In others, rows may be lost and doubled, which
-        leaves them without names.
+        Of more than 2,000 groups that differ, some may not be named: those with doubled rows.
         """
         return self._solved if self._proven is None else self.missing
 
@@ -233,8 +232,8 @@ class MissingRows:
 
     def _look(self) -> Named:
         source, groups = self._differing.source, self._chosen()
-        schema = self._first.schema
-        few = source.sparkSession.createDataFrame([tuple(g) for g in groups.values()], schema)
+        chosen = [tuple(group) for group in groups.values()]
+        few = source.sparkSession.createDataFrame(chosen, self._first.schema)
         share = _SAMPLE / max(self.total, 1)
         sampled = source.select(
             *("xorack_key_", "xorack_unit_", "xorack_tag_"),
@@ -272,9 +271,8 @@ class MissingRows:
     def _first(self) -> DataFrame:
         """The groups, those first whose missing rows can be named."""
         groups = self._differing.groups.drop("tag").selectExpr("*", f"{SOLVED} AS solved")
-        return groups.where("n > 0").orderBy(
-            F.expr("lack <= 0"), F.expr("NOT solved"), "xorack_key_"
-        )
+        order = F.expr("struct(lack <= 0, NOT solved, xorack_key_)")
+        return groups.where("n > 0").orderBy(order)
 
     def _chosen(self) -> dict[int, Any]:
         """Return some groups that differ, those first whose missing rows can be named."""
