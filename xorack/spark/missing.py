@@ -264,7 +264,8 @@ class MissingRows:
             some = _of_group(members[key], group)
             named[sign] += (members[key][unit] for unit in some)
             units += ((unit, tags[unit]) for unit in some if sign > 0)
-            unsolved += group["lack"] if group["solved"] and not some else 0
+            is_open = group["solved"] and group["found"] and not some
+            unsolved += group["lack"] if is_open else 0
         return Named(named[1], named[-1], named[0], sample, units, unsolved)
 
     @property
