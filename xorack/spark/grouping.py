@@ -130,6 +130,8 @@ def compare(
     if all(_has_units(rows, frame) for frame in outputs):
         return _compare(rows, source, outputs, None, has_tags)
     shared = _shared(rows, source, outputs)
+    if not has_tags and all(has_columns(frame, rows.chain) for frame in outputs):
+        shared = [name for name in shared if name not in rows.chain]  # the job has changed them
     result = _compare(rows, source, outputs, shared, has_tags)
     # A sum or maximum that has the name of a column of the source makes groups that do not agree.
     if shared and _is_mixed(result.sums):
