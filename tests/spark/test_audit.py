@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from tests.spark.orders import LINES, SIZES, Run, lines_of, tag
-from tests.support.queue_server import QueueServer
-from xorack.errors import ArgumentError, ColumnsError, StateError
+from tests.spark.orders import LINES, SIZES, UNITS, Run, lines_of, tag
+from tests.support.queue_server import QueueServer, requests_in
+from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 
 pytestmark = pytest.mark.spark
 
@@ -118,6 +118,59 @@ def test_what_cannot_be_named_has_candidates(started):
     gone = started.rows.audit(billed).missing_rows(started.read().where("order < 6"))
     expected = "by order; the source lacks 120 that were started; the output has 96 rows too many"
     assert str(gone).endswith(expected)
+
+
+@pytest.fixture(scope="module")
+def doubtful(spark, tmp_path_factory):
+    """Start lines with spaces in some skus, a time, and a line that is there three times."""
+    with QueueServer() as queue:
+        run = Run(spark, queue, tmp_path_factory.mktemp("run"))
+        sku = F.expr("if(order = 6 AND line < 4, concat(sku, ' '), sku)")
+        at = F.expr(
+            "timestamp'2026-01-31' + make_dt_interval(0, order, int(order = 6 AND line < 9))"
+        )
+        rows = lines_of(spark).withColumns({"sku": sku, "at": at})
+        same = rows.where("order = 5 AND line = 1")
+        run.rows.start(run.write(rows.unionAll(same).unionAll(same), "lines"))
+        run.sent()
+        yield run
+
+
+DOUBTFUL = {
+    "trimmed": ("order = 6 AND line = 60", ["sku"], 0),
+    "trimmed, by chain": ("line = 60 AND order = 6 OR order = 3 AND line = 1", ["order", "sku"], 1),
+    "truncated": ("order = 1", ["at"], 0),
+    "lost and doubled": ("order = 4 AND line < 3", ["order"], 0),
+    "not lost": ("false", ["line"], 0),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_what_is_named_is_lost(doubtful, name):
+    """A job that changes a column, or doubles rows, has rows in groups that are not their own."""
+    lost, by, named = DOUBTFUL[name]
+    rows = doubtful.read()
+    job = rows.where(f"NOT ({lost})").withColumn("sku", F.trim("sku"))
+    if name == "truncated":
+        job = job.withColumn("at", F.date_trunc("hour", "at"))
+    elif name == "lost and doubled":
+        job = job.unionAll(job.where("order = 4 AND line = 9"))
+    elif name == "not lost":
+        job = job.dropDuplicates(["order", "line"])
+    billed = doubtful.write(doubtful.bill(job, *by), "billed")
+    with pytest.raises(OutputDiffersError) as caught:
+        doubtful.rows.finish(billed)
+    found = caught.value.found
+    assert str(found).startswith(f"{named} of {found.missing} missing rows can be named")
+    assert rows_of(found) == sorted(caught.value.missing)
+    assert (found.named, len(caught.value.missing)) == (named, named)
+    gone = {*rows_of(rows.where(lost))}
+    assert {*rows_of(found)} <= gone <= {*rows_of(found), *rows_of(found.candidates)}
+    ids = {id for request in requests_in(doubtful.sent()) for id in request.missing or ()}
+    assert {UNITS[id] for id in ids} <= gone
+    assert len(ids) >= named
+    if found.surplus:
+        assert f"other groups lack: does the job change {', '.join(by)}?" in str(found)
 
 
 @pytest.mark.slow

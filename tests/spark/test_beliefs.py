@@ -7,8 +7,8 @@ import shutil
 import pytest
 from pyspark.sql import functions as F
 
-from tests.spark.orders import SIZES, Run, lines_of
-from tests.support.queue_server import QueueServer
+from tests.spark.orders import SIZES, Run, lines_of, tag
+from tests.support.queue_server import QueueServer, requests_in
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 from xorack.spark import rows as rows_module
 
@@ -158,6 +158,26 @@ def test_equal_units_do_not_cancel(run):
     assert xors.first() == same.first()
     with pytest.raises(OutputDiffersError, match="but not those that were started"):
         lines.finish(path)
+
+
+@pytest.mark.parametrize("batch_id", [None, pytest.param(3, marks=pytest.mark.slow)])
+def test_equal_units_of_two_chains(run, batch_id):
+    """A unit that lacks the chain's column is told by the output, if that has the column."""
+    lines = run.tracking.rows("lines", chain="order", unit="line", label=f"equal {batch_id}")
+    path, rows = run.write(lines_of(run.spark), "equal"), run.read("lines")
+    lines = lines if batch_id is None else lines.batch(batch_id)
+    lines.start(path)
+    run.sent()
+    given = {} if batch_id is None else {"rows": run.read("equal")}
+    twice = rows.where("NOT (order = 4 AND line = 2)").union(rows.where("order = 5 AND line = 2"))
+    swapped = run.write(run.bill(twice, "order", "sku", rows=lines), "swapped")
+    with pytest.raises(OutputDiffersError, match="the output has 154 units of 'lines', but not"):
+        lines.finish(swapped, **given)
+    tags = {tag(n).replace("order/", f"equal {batch_id}/") for n in (1, 2, 3, 6)}
+    stamps = {request.tag for request in requests_in(run.sent()) if request.op == "stamp"}
+    assert stamps == (tags if batch_id is None else set())
+    right = run.write(run.bill(rows, "order", "sku", rows=lines), "right")
+    assert lines.finish(right, **given).chains == len(SIZES)
 
 
 @pytest.mark.slow

@@ -105,7 +105,13 @@ SELDOM = {
     *("one row dropped", "dropped after the aggregation", "nothing counted"),
     *("counted twice by a join", "counted three times by a join", "rows of another name"),
     *("rows removed", "a part file three times", "dropped before the aggregation"),
-    *("nothing written", "a wrong unit column", "a part file lost", "an empty folder"),
+    *(
+        "double(order)",
+        "nothing written",
+        "a wrong unit column",
+        "a part file lost",
+        "an empty folder",
+    ),
 }
 
 
@@ -242,7 +248,22 @@ def test_input_rows_that_nobody_started(run, tmp_path):
     with pytest.raises(OutputDiffersError) as caught:
         run.rows.finish(by_order, rows=twice)
     assert caught.value.chains == (f"{tag(3)} (10 of 5)", f"{tag(77)} (1 of 0)")
+    assert str(caught.value).splitlines()[1] == "the input has 6 rows more than at the start"
     assert stamped(run.sent()) == {(tag(order), "lines/finish") for order in (1, 2, 4, 5, 6)}
+
+
+@pytest.mark.parametrize("column", by_day_or_night(["nullif(order, 5)", "double(order)"]))
+def test_a_chain_column_that_tells_nothing(run, tmp_path, column):
+    """It is null, or of another type: the output is judged as a whole."""
+    bills = run.bill(run.read().where("line <> 120"), "order", "sku")
+    path = run.write(bills.withColumn("order", F.expr(column)), str(tmp_path / "odd"))
+    with pytest.raises(OutputDiffersError, match="153 of 154 units") as caught:
+        run.rows.finish(path)
+    assert (caught.value.chains, caught.value.found.missing) == ((), 1)
+    assert caught.value.missing == [(6, 120)]
+    (note,) = as_set(run.sent()).values()
+    assert (note.op, note.tag, note.missing_count) == ("note", tag(6), 1)
+    assert run.rows.audit(path).chains == {"undecided": len(SIZES)}
 
 
 @pytest.mark.slow

@@ -299,6 +299,12 @@ def test_a_job_in_between(run):
     advanced = run.sent()
     lines.advance(invoices, whole)
     assert as_set(run.sent()) == as_set(advanced)
+    with pytest.raises(ArgumentError, match=r"^following: TrackedRows.*, expected rows of another"):
+        lines.advance(lines, whole)
+    second = tracking.rows("copies", chain="order", unit=["order", "line"])
+    for again in (lambda: lines.finish(whole), lambda: lines.advance(second, whole)):
+        with pytest.raises(StateError, match=r"^rows named 'invoices' follow 'lines' in this run"):
+            again()
     for number in range(1, 7):
         (request,) = (r for r in requests_in(advanced) if r.tag == tag(number))
         assert (request.started, request.finished) == (SIZES[number - 1],) * 2
@@ -373,6 +379,37 @@ def test_facts_about_chains(run):
     assert event["detail"] == {"a": 2}
     run.rows.start(str(run.root / "lines"), chains)
     assert as_set(run.sent()) == as_set(started)
+
+
+SENTINELS = {
+    "since": "timestamp'0001-01-01T00:00:00Z'",
+    "until": "timestamp'+12000-01-01T00:00:00Z'",
+    "born": "date'0000-12-30'",
+}
+
+
+@pytest.mark.parametrize("odd", ["a failed chain", "times that Python lacks"])
+def test_a_lost_row_is_named_whatever_is_started(run, odd):
+    """The other chains finish; the note and the error name the row."""
+    columns = {name: F.expr(f"if(line = 1, {text}, NULL)") for name, text in SENTINELS.items()}
+    rows = lines_of(run.spark).withColumns(columns if odd[0] == "t" else {})
+    failed = [(5, "no address")] if odd[0] == "a" else []
+    chains = run.spark.createDataFrame(failed, "order int, failed string")
+    run.rows.start(run.write(rows, "lines"), chains)
+    acker = Acker(run.sent())
+    left = run.read().where("NOT (order = 6 AND line = 7)" + " AND order <> 5" * len(failed))
+    with pytest.raises(OutputDiffersError) as caught:
+        run.rows.finish(run.write(run.bill(left, "order", "sku"), "billed"))
+    assert caught.value.missing == [(6, 7)]
+    acker.apply(run.sent())
+    assert noted(acker) == ({(6, 7)}, {tag(6): 1})
+    ended = {"failed": len(failed)} if failed else {}
+    assert acker.statuses() == {"acked": ORDERS - 1 - len(failed), "open": 1, **ended}
+    by_sku = run.rows.audit(run.bill(left.where("line <> 1"))).missing_rows(run.read())
+    found = by_sku.looked.rows
+    assert {(row["order"], row["line"]) for row in found} >= {(6, 7)}
+    assert "input file" in found[0]
+    assert "line = 1" in by_sku.explain().sentence
 
 
 @pytest.mark.parametrize(
@@ -503,4 +540,47 @@ def test_outputs_that_are_invalid(run):
         lines.finish(run.write(frame.select("sku"), "skus"))
     with pytest.raises(ArgumentError, match="batch_id: -1"):
         lines.batch(-1)
+    path, doubled = str(run.root / "lines"), frame.transform(lines.with_unit)
+    doubled = doubled.alias("a").join(doubled.alias("b"), "order")
+    for call, text in [
+        (lambda: lines.finish(observed=frame), "observed: DataFrame.*, expected what observe"),
+        (lambda: lines.start(path, chains=path), "chains: '/.*, expected a frame"),
+        (lambda: lines.with_unit(path), "frame: '/.*, expected a frame"),
+        (lambda: lines.rows_of(path, [1]), "frame: '/.*, expected a frame"),
+        (lambda: lines.observe(path), "frame: '/.*, expected a frame"),
+        (lambda: lines.evidence(path), "frame: '/.*, expected a frame"),
+        (lambda: lines.evidence(doubled), "column xorack_lines is 2 times in the frame"),
+        (lambda: lines.advance("x", path), "following: 'x', expected rows of another name"),
+        (lambda: lines.batch(0).audit(path), "batch_id: 0, expected None: a batch is compared by"),
+    ]:
+        with pytest.raises((ArgumentError, ColumnsError), match=f"^{text}"):
+            call()
     assert run.queue.bodies == []
+
+
+def test_files_that_are_cut(run):
+    path = run.write_lines()
+    run.rows.start(path)
+    run.sent()
+    for part in part_files(path)[1:2]:
+        part.write_bytes(part.read_bytes()[:200])
+        part.with_name(f".{part.name}.crc").unlink()
+    again = run.again(run_id="again")
+    expected = r"^(written: it|table: the table) cannot be read.*: .*(Parquet|footer|magic)"
+    for call in (lambda: again.rows.start(path), lambda: run.rows.audit(path)):
+        with pytest.raises(ArgumentError, match=expected) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    assert run.queue.bodies == []
+
+
+def test_threads_that_fold_at_once(spark):
+    """The settings of their session are those of before, whichever ends last."""
+    settings = [spark.conf.get(name, None) for name in folding._SETTINGS]
+    first, second = folding.folding(spark), folding.folding(spark)
+    for one in (first, second):
+        one.__enter__()
+    first.__exit__(None, None, None)
+    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+    second.__exit__(None, None, None)
+    assert [spark.conf.get(name, None) for name in folding._SETTINGS] == settings

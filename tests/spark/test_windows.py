@@ -222,6 +222,22 @@ def test_a_position_that_is_no_number_is_refused(log, position, text):
         windows.batch(0).finish(read=rows, rows=rows)
 
 
+LATE = {
+    "true AS shard, timestamp'2026-09-14' AS time": "column shard is boolean, expected tinyint, ",
+    "X'01' AS shard, timestamp'2026-09-14' AS time": "column shard is binary, expected tinyint, ",
+    "1 AS shard, '2026-09-14T13:30:00Z' AS time": "column time is string, expected date, timest",
+    "1 AS shard, 1789392600L AS time": "column time is bigint, expected date, timestamp, .*: cast",
+}
+
+
+def test_types_that_tell_no_late_rows(log):
+    windows = log.tracking.windows("orders", partition="shard", position="position", time="time")
+    log.open("2026-09-14T14", {"1": 5}, windows=windows)
+    for columns, text in LATE.items():
+        with pytest.raises(ColumnsError, match=f"^{text}"):
+            windows.late("2026-09-14T14", log.run.spark.sql(f"SELECT {columns}, 1 AS position"))
+
+
 def test_positions_of_56_digits_and_a_partition_of_any_name(log):
     """As Kinesis has them."""
     windows = log.tracking.windows(

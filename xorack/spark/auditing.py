@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from xorack.core.errors import ArgumentError
 from xorack.spark.evidence import as_list, open_output, per_chain, total
 from xorack.spark.finishing import line_of
 from xorack.spark.folding import SUMS
-from xorack.spark.grouping import compare_chains
-from xorack.spark.messages import plain_errors
+from xorack.spark.grouping import compare_chains, tells_chains
+from xorack.spark.messages import readable
 from xorack.spark.missing import MissingRows, resolve
 from xorack.spark.record import summary_in
 
@@ -98,17 +99,19 @@ def audit(rows: Names, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
     given = as_list(table, "table")
     outputs = [open_output(rows.tracking.spark, one, "table") for one in given]
+    if rows.batch_id is not None:
+        raise ArgumentError("batch_id", rows.batch_id, "None: a batch is compared by finish alone")
     line = line_of(rows)
     summary = summary_in(line)
-    held = per_chain(rows, outputs)
-    if not held:
-        totals = total(rows, outputs)
-        verdict = "agree" if totals == summary.totals else "undecided"
-        chains = {verdict: summary.chains} if summary.chains else {}
-        return Audit(rows.name, summary.count, totals.count, chains, None, rows, outputs)
-    compared = compare_chains(rows.record.chains(line).select("tag", *SUMS), held)
-    sums = (F.count(F.lit(1)).alias("chains"), F.sum("found").alias("units"))
-    with plain_errors():
+    with readable("table", "the table cannot be read"):
+        if not tells_chains(rows, outputs):
+            totals = total(rows, outputs)
+            verdict = "agree" if totals == summary.totals else "undecided"
+            chains = {verdict: summary.chains} if summary.chains else {}
+            return Audit(rows.name, summary.count, totals.count, chains, None, rows, outputs)
+        held = per_chain(rows, outputs)
+        compared = compare_chains(rows.record.chains(line).select("tag", *SUMS), held)
+        sums = (F.count(F.lit(1)).alias("chains"), F.sum("found").alias("units"))
         counts = compared.groupBy("verdict").agg(*sums).collect()
     chains = {row["verdict"]: row["chains"] for row in counts}
     found = sum(row["units"] for row in counts)

@@ -65,7 +65,7 @@ def output_differs(
         return OutputDiffersError(*first)
     try:
         missing, why = found.looked.rows, found.explain().sentence
-        report = [*filter(None, [*_causes(rows, proof, found), why]), str(found)]
+        report = [*filter(None, [*_causes(rows, proof, started, found), why]), str(found)]
         for some, word in ((missing, "missing"), (found.looked.doubled, "doubled")):
             if some:
                 named = ", ".join(str(_values(rows, row)) for row in some[:_NAMED])
@@ -85,9 +85,13 @@ def _unknown(problem: Exception) -> list[str]:
     return [f"which rows differ could not be found: {one_line(problem)}"]
 
 
-def _causes(rows: Names, proof: Proof, found: MissingRows) -> Iterable[str]:
-    """Say whose units an output may have that are as many as those that were started."""
-    if rows.batch_id is not None or not proof.totals.count or found.missing or found.surplus:
+def _causes(rows: Names, proof: Proof, started: int, found: MissingRows) -> Iterable[str]:
+    """Say what was added to the input, or whose units an output has that is as large as that."""
+    more = found.total - started
+    if more > 0:
+        yield f"the input has {more:,} rows more than at the start"
+    is_other = more <= 0 < proof.totals.count and not (found.missing or found.surplus)
+    if rows.batch_id is not None or not is_other:
         return
     for other in Record.lines(rows.tracking.spark, rows.tracking.records, rows.name):
         if summary_in(other).totals == proof.totals and other["run"] != rows.tracking.run_id:

@@ -9,11 +9,12 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckError
+from xorack.core.errors import ArgumentError, ColumnsError, StateError
 from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, named, of_units, together
-from xorack.spark.messages import one_line, plain_errors
+from xorack.spark.messages import one_line, readable
 from xorack.spark.storage import Stored, files_of, files_read, folders, reads_plainly, writes_in
 from xorack.spark.units import (
+    check_frame,
     column_named,
     field_named,
     has_columns,
@@ -125,9 +126,7 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
         ArgumentError: There is nothing that can be read.
     """
     if not isinstance(output, str):
-        if not hasattr(output, "mapInArrow"):
-            raise ArgumentError(option, output, "a frame, path or table's name")
-        return output
+        return check_frame(option, output, "a frame, path or table's name")
     try:
         if "/" in output:
             # Spark would take what it has in its cache for what lies on disk: not with an option.
@@ -202,14 +201,8 @@ def total(rows: Names, outputs: Sequence[DataFrame]) -> Totals:
     totals = Totals()
     for frame in outputs:
         sums = frame.select(*named(evidence_of(rows, frame)))
-        try:
-            with plain_errors():
-                first = sums.agg(*together()).first()
-        except XorAckError:
-            raise
-        except Exception as error:  # of Java
-            problem = f"the output cannot be read: {one_line(error)}"
-            raise ArgumentError("written", problem=problem) from error
+        with readable("written", "the output cannot be read"):
+            first = sums.agg(*together()).first()
         totals += Totals(*(value or 0 for value in first or ()))
     return totals
 
@@ -248,6 +241,8 @@ def proof_of(
         found = " and ".join(kinds) or "none of them"
         raise ArgumentError("written", problem=f"{found} given, expected one of {', '.join(given)}")
     if observed is not None:
+        if not isinstance(observed, Observed):
+            raise ArgumentError("observed", observed, "what observe returned")
         return Proof("observed" if observed.is_written else "read", observed.totals())
     output = read if written is None else written
     outputs = as_list(output, "written")
@@ -327,7 +322,5 @@ def check_unchanged(spark: SparkSession, proof: Proof) -> None:
 
 
 def per_chain(rows: Names, outputs: Sequence[DataFrame]) -> list[DataFrame]:
-    """Fold the evidence of each output by chain; nothing if one lacks the columns of the chain."""
-    if not all(has_columns(frame, rows.chain) for frame in outputs):
-        return []
+    """Fold the evidence of each output by chain; see `xorack.spark.grouping.tells_chains`."""
     return [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]

@@ -12,7 +12,7 @@ from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, Xo
 from xorack.spark.differing import find_missing, named_units, output_differs, with_ids
 from xorack.spark.evidence import open_output, per_chain, source_of, unit_of
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
-from xorack.spark.grouping import compare_chains
+from xorack.spark.grouping import compare_chains, tells_chains
 from xorack.spark.record import summary_in
 from xorack.spark.starting import NO_FACTS, keep_record, request_id
 from xorack.spark.units import with_tag
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output, Proof
+    from xorack.spark.folding import Summary
     from xorack.spark.missing import MissingRows
     from xorack.spark.record import Line
     from xorack.spark.run import Names
@@ -73,6 +74,17 @@ def line_of(rows: Names, given: Output | None = None) -> Line:
     return line
 
 
+def check_last(rows: Names, following: str | None = None) -> None:
+    """Check that no other name follows these rows: both would end their chains.
+
+    Raises:
+        StateError: One does.
+    """
+    other = rows.record.follower()
+    if other not in (None, following):
+        raise StateError(f"rows named {other!r} follow {rows.name!r} in this run: finish these")
+
+
 @contextmanager
 def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Iterator[Settled]:
     """Compare the evidence of an output with what was started; see `TrackedRows.finish`."""
@@ -93,10 +105,20 @@ def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Se
     frame = open_output(rows.tracking.spark, given)
     finished = cache(_fold(rows, frame))
     summary = summarize(finished)
-    if proof.totals != summary.totals:
+    if not _agrees(rows, proof, summary, finished):
         found = find_missing(rows, proof, summary.count, frame)
         raise output_differs(rows, proof, summary.count, (given, found))
     return Settled(finished, summary.chains, summary.count)
+
+
+def _agrees(rows: Names, proof: Proof, summary: Summary, chains: DataFrame) -> bool:
+    """Tell whether an output has the units of chains: in their own, where units may be equal."""
+    agrees = proof.totals == summary.totals
+    is_open = agrees and proof.outputs and not {*rows.chain} <= {*rows.unit}
+    if not is_open or not tells_chains(rows, proof.outputs):
+        return agrees
+    compared = compare_chains(chains, per_chain(rows, proof.outputs))
+    return not compared.where("verdict <> 'agree'").take(1)
 
 
 def _fold(rows: Names, frame: DataFrame) -> DataFrame:
@@ -109,7 +131,7 @@ def _settle_run(
     """Compare an output with the record; if it differs, with what the job read, and by chain."""
     summary = summary_in(line)
     started = rows.record.chains(line).where("count > 0").select("tag", *SUMS)
-    if proof.totals == summary.totals:
+    if _agrees(rows, proof, summary, started):
         return Settled(started, summary.chains, summary.count)
     given = line["source"] if given is None else given
     if given is None:
@@ -129,7 +151,7 @@ def _settle_run(
         texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in examples]
         number = f", and {differs.chains:,} of {summary.chains:,} chains differ"
         problem = output_differs(rows, proof, summary.count, (given, found), (texts, number))
-        units += [found._units] if found else []
+        units += [problem.found._units] if problem.found else []
     return Settled(
         started.join(chains.where("state = 'whole'"), "tag", "left_semi"),
         whole.chains,
@@ -258,6 +280,7 @@ def advance(
         return joined.selectExpr("*", *NO_FACTS)
 
     _, before = following.record.read()
-    kept = keep_record(following, written, before or {"starts": False}, of_known)
+    given = {"starts": False, "follows": rows.name}
+    kept = keep_record(following, written, before or given, of_known)
     started = following.record.chains(kept).select("tag", *SUMS)
     return finish(rows, settled, "advance", started)

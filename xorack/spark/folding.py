@@ -28,6 +28,9 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "true",  # tasks follow the chains, not the partitions
 }
 """Settings of the session while it folds."""
+_LOCK = threading.Lock()
+_USED: dict[int, tuple[int, dict[str, str | None]]] = {}
+"""By session: how many threads fold, and its settings before."""
 _PATIENCE_SECONDS = 60
 """How long an observation may take to arrive once its action has ended."""
 
@@ -92,15 +95,24 @@ def fold_units(
 @contextmanager
 def folding(spark: SparkSession) -> Iterator[None]:
     """Let the actions inside fold quickly."""
-    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
-    for name, value in _SETTINGS.items():
-        spark.conf.set(name, value)
+    with _LOCK:  # the first thread of a session sets its settings, the last one sets them back
+        users, before = _USED.get(id(spark), (0, {}))
+        if not users:
+            before = {name: spark.conf.get(name, None) for name in _SETTINGS}
+            for name, value in _SETTINGS.items():
+                spark.conf.set(name, value)
+        _USED[id(spark)] = users + 1, before
     try:
         with plain_errors():
             yield
     finally:
-        for name, earlier in before.items():
-            spark.conf.unset(name) if earlier is None else spark.conf.set(name, earlier)
+        with _LOCK:
+            users, before = _USED.pop(id(spark))
+            if users > 1:
+                _USED[id(spark)] = users - 1, before
+            else:
+                for name, earlier in before.items():
+                    spark.conf.unset(name) if earlier is None else spark.conf.set(name, earlier)
 
 
 def summary_columns() -> list[Column]:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
+from xorack.core.errors import ColumnsError
 from xorack.spark.evidence import evidence_of, unit_of
 from xorack.spark.folding import named, of_units
 from xorack.spark.messages import plain_errors
 from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED, missing_units
-from xorack.spark.units import column_named, has_columns, with_tag
+from xorack.spark.storage import reads_plainly
+from xorack.spark.units import chain_columns, column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,13 +29,15 @@ if TYPE_CHECKING:
 MOST_SOLVED = 2_000
 """Units of a group that are brought together in a task."""
 SOLVED = (
-    f"(found = 0 OR lack = 1 OR n <= {MOST_INDEPENDENT} OR (lack = 2 AND n <= {MOST_SOLVED}) "
-    f"OR (lack <= 4 AND n <= {MOST_SEARCHED[3]}))"
+    f"(lack > 0 AND NOT moved AND (found = 0 OR lack = 1 OR n <= {MOST_INDEPENDENT} "
+    f"OR (lack = 2 AND n <= {MOST_SOLVED}) OR (lack <= 4 AND n <= {MOST_SEARCHED[3]})))"
 )
 """The groups whose missing units can be named, unless they have units too many as well."""
+_SURPLUS = "(lack < 0 AND NOT (lack = -n AND difference = own))"
+"""The groups with units too many, but those that have just their own twice."""
 DIFFER = "lack <> 0 OR difference <> 0 OR s <> 0"
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_KEYS = (*_INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_KEYS = (*INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
 
 
 class Differing(NamedTuple):
@@ -41,8 +46,11 @@ class Differing(NamedTuple):
     Attributes:
         by: The columns that make the groups; those of the unit if the output has a row a unit.
         has_tags: Whether a group's rows are of one chain, whose tag it has.
-        source: The source with ``xorack_key_``, ``xorack_unit_`` and ``xorack_tag_``.
-        groups: ``xorack_key_``, ``tag`` and what `differences` returns. It is cached.
+        source: The source with ``xorack_key_``, ``xorack_unit_``, ``xorack_tag_`` and, if it only
+            reads files, ``xorack_file_``: a row's file.
+        groups: ``xorack_key_``, ``tag``, what `differences` returns, and ``moved``: whether what a
+            group lacks may be in another one, which has too many, as the job changed a column.
+        cached: What is cached of them.
         sums: Sums over them, by the names of `_SUMS`.
     """
 
@@ -50,12 +58,13 @@ class Differing(NamedTuple):
     has_tags: bool
     source: DataFrame
     groups: DataFrame
+    cached: DataFrame
     sums: dict[str, int]
 
     @property
     def units(self) -> DataFrame:
-        """``xorack_unit_`` and ``xorack_tag_`` of the missing rows that are named."""
-        groups = self.groups.where(f"n > 0 AND lack > 0 AND {SOLVED}").drop("tag")
+        """``xorack_key_``, ``xorack_unit_`` and ``xorack_tag_`` of the missing rows with names."""
+        groups = self.groups.where(SOLVED).drop("tag")
         columns = ("xorack_key_", "xorack_unit_", "xorack_tag_")
         joined = self.source.select(*columns).join(groups, "xorack_key_")
         alone = F.expr("found = 0 OR lack = 1 AND xorack_unit_ = difference")
@@ -64,23 +73,25 @@ class Differing(NamedTuple):
         lists = rest.groupBy("xorack_key_", "_known").agg(
             F.first("difference").alias("difference"),
             F.first("lack").alias("lack"),
-            F.collect_list(F.struct("xorack_unit_", "xorack_tag_")).alias("members"),
+            F.collect_list(F.struct(*columns)).alias("members"),
         )
-        return lists.mapInArrow(solve, "xorack_unit_ long, xorack_tag_ string")
+        return lists.mapInArrow(solve, "xorack_key_ long, xorack_unit_ long, xorack_tag_ string")
 
 
 def differences(source: DataFrame, outputs: Sequence[DataFrame], *key: str) -> DataFrame:
     """Compare the columns `SUMS` of units on both sides, by the columns of a key.
 
     Returns:
-        The key and five numbers: ``n``, units of the source; ``found``, units of the outputs;
-        ``lack``, ``n - found``; ``difference``, the XOR of both; ``s``, the difference of the sums.
+        The key and six numbers: ``n``, units of the source; ``found``, units of the outputs;
+        ``lack``, ``n - found``; ``difference``, the XOR of both; ``own``, that of the source;
+        ``s``, the difference of the sums.
     """
-    sides = [source.selectExpr(*key, "xor", "count AS n", "0L AS found", "sum AS s")]
-    sides += [one.selectExpr(*key, "xor", "0L", "count", "-sum") for one in outputs]
+    sides = [source.selectExpr(*key, "xor", "xor AS own", "count AS n", "0L AS found", "sum AS s")]
+    sides += [one.selectExpr(*key, "xor", "0L", "0L", "count", "-sum") for one in outputs]
     sums = [F.expr(f"sum({name}) AS {name}") for name in ("n", "found", "s")]
+    xors = [F.expr("bit_xor(xor) AS difference"), F.expr("bit_xor(own) AS own")]
     both = reduce(lambda a, b: a.union(b), sides).groupBy(*key)
-    compared = both.agg(F.bit_xor("xor").alias("difference"), *sums).na.fill(0)
+    compared = both.agg(*xors, *sums).na.fill(0)
     return compared.selectExpr("*", "n - found AS lack")
 
 
@@ -106,27 +117,47 @@ def compare(
     Raises:
         ColumnsError: A column is not in the source and in all outputs.
     """
+    if reads_plainly(source):  # a frame of several sources has no such file
+        file = F.element_at(F.split(F.input_file_name(), "/"), -1)
+        source = source.withColumn("xorack_file_", file)
     source = _started(rows, source)
     if by is not None:
         for frame in (source, *outputs):
             _ = [column_named(frame, name) for name in by]
-        return _compare(rows, source, outputs, by, has_tags=False)
-    has_tags = all(has_columns(frame, rows.chain) for frame in outputs)
+        has_tags = {*rows.chain} <= {*by} and tells_chains(rows, outputs)
+        return _compare(rows, source, outputs, by, has_tags)
+    has_tags = tells_chains(rows, outputs)
     if all(_has_units(rows, frame) for frame in outputs):
         return _compare(rows, source, outputs, None, has_tags)
     shared = _shared(rows, source, outputs)
+    if not has_tags and all(has_columns(frame, rows.chain) for frame in outputs):
+        shared = [name for name in shared if name not in rows.chain]  # the job has changed them
     result = _compare(rows, source, outputs, shared, has_tags)
     # A sum or maximum that has the name of a column of the source makes groups that do not agree.
     if shared and _is_mixed(result.sums):
         proven = []
         for name in shared:
-            result.groups.unpersist()
+            result.cached.unpersist()
             result = _compare(rows, source, outputs, [name], has_tags=False)
             proven += [] if _is_mixed(result.sums) else [name]
-        result.groups.unpersist()
+        result.cached.unpersist()
         has_tags = has_tags and not {*rows.chain} & ({*shared} - {*proven})
         return _compare(rows, source, outputs, proven, has_tags)
     return result
+
+
+def tells_chains(rows: Names, frames: Sequence[DataFrame]) -> bool:
+    """Tell whether frames have the columns of the chain, of suitable types and without nulls."""
+
+    def has_null(frame: DataFrame) -> bool:
+        chain_columns(frame, rows.chain)  # raises for types
+        nulls = [column_named(frame, name)[0].isNull() for name in rows.chain]
+        return bool(frame.where(reduce(or_, nulls)).take(1))
+
+    try:
+        return not any(map(has_null, frames))
+    except ColumnsError:
+        return False
 
 
 def _has_units(rows: Names, frame: DataFrame) -> bool:
@@ -153,7 +184,7 @@ def _shared(rows: Names, source: DataFrame, outputs: Sequence[DataFrame]) -> lis
     def family(frame: DataFrame, name: str) -> str:
         shown = column_named(frame, name)[1].simpleString()
         is_key = name in (*rows.chain, *rows.unit)
-        return "integer" if is_key and shown in _INTEGERS else shown
+        return "integer" if is_key and shown in INTEGERS else shown
 
     return [
         name
@@ -170,7 +201,7 @@ def _key(frame: DataFrame, by: Sequence[str]) -> Column:
     hashes = [F.lit(0)]
     for name in by:
         column, type_ = column_named(frame, name)
-        value = column.cast("long") if type_.simpleString() in _INTEGERS else column
+        value = column.cast("long") if type_.simpleString() in INTEGERS else column
         hashes.append(F.xxhash64(value, column.isNull()))
     return F.xxhash64(*hashes)
 
@@ -195,26 +226,33 @@ def _compare(
     key = ("xorack_key_", tag.alias("tag"))
     held = [keyed(one, has_tags).select(*key, *named(evidence_of(rows, one))) for one in outputs]
     units = tagged.select(*key, *named(of_units(F.col("xorack_unit_"))))
-    groups = differences(units, held, "xorack_key_", "tag").where(DIFFER).persist()
+    moved = f"max({_SURPLUS}) OVER (PARTITION BY tag)" if has_tags and by is not None else "false"
+    groups = differences(units, held, "xorack_key_", "tag").where(DIFFER)
+    groups = cached = groups.selectExpr("*", f"{moved} AS moved").persist()
     with plain_errors():
         totals = groups.agg(*map(F.expr, _SUMS.values())).first() or ()
     sums = dict(zip(_SUMS, (number or 0 for number in totals), strict=True))
-    return Differing(tuple(rows.unit if by is None else by), has_tags, tagged, groups, sums)
+    if sums["strange"] and not has_tags and by is not None:
+        groups, sums["named"] = groups.withColumn("moved", F.lit(True)), 0
+    names = tuple(rows.unit if by is None else by)
+    return Differing(names, has_tags, tagged, groups, cached, sums)
 
 
 _SUMS = {
     "whole": "count_if(lack > 0 AND found = 0)",
     "missing": "sum(if(lack > 0, lack, 0))",
-    "named": f"sum(if(lack > 0 AND {SOLVED}, lack, 0))",
+    "named": f"sum(if({SOLVED}, lack, 0))",
     "surplus": "sum(if(lack < 0, -lack, 0))",
+    "strange": f"count_if({_SURPLUS})",
     "other": "count_if(lack = 0)",
     "replaced": "sum(if(lack = 0, n, 0))",
     "net": "sum(lack)",
     "found": "sum(found)",
 }
 """Sums over the groups that differ. ``whole`` counts groups that the output lacks entirely,
-``missing`` units that groups lack, ``named`` those that can be named, ``surplus`` units too many;
-``other`` counts groups of as many units, but others, and ``replaced`` their units."""
+``missing`` units that groups lack, ``named`` those that can be named, ``surplus`` units too many,
+``strange`` the groups with such units, ``other`` groups of as many units, but others, and
+``replaced`` their units."""
 
 
 def _is_mixed(sums: Mapping[str, int]) -> bool:
@@ -234,5 +272,6 @@ def solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if row["_known"] is None:
                 units = missing_units([*members], row["difference"], row["lack"])
             found += map(members.__getitem__, units)
-        schema = pa.schema({"xorack_unit_": pa.int64(), "xorack_tag_": pa.string()})
+        types = {"key": pa.int64(), "unit": pa.int64(), "tag": pa.string()}
+        schema = pa.schema({f"xorack_{name}_": type_ for name, type_ in types.items()})
         yield pa.RecordBatch.from_pylist(found, schema)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from xorack.core.errors import ColumnsError, XorAckError
+from xorack.core.errors import ArgumentError, ColumnsError, XorAckError
 
 _THROWN = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+\.\w+: )?(.+)", re.MULTILINE)
 """The message of a Java exception, or of one of its causes, in what Spark's clients raise."""
@@ -63,3 +63,19 @@ def plain_errors(other: type[XorAckError] = ColumnsError) -> Iterator[None]:
             raise
         kind = ColumnsError if match["error"] == "ColumnsError" else other
         raise kind(match["text"]) from None
+
+
+@contextmanager
+def readable(option: str, problem: str) -> Iterator[None]:
+    """Turn what Spark raises as it reads what an option gives into one line; see `plain_errors`.
+
+    Raises:
+        ArgumentError: It cannot be read: the problem, and why.
+    """
+    try:
+        with plain_errors():
+            yield
+    except XorAckError:
+        raise
+    except Exception as error:  # of Java
+        raise ArgumentError(option, problem=f"{problem}: {one_line(error)}") from error

@@ -20,7 +20,6 @@ from xorack.spark.folding import named, of_units
 from xorack.spark.grouping import DIFFER, MOST_SOLVED, SOLVED, Differing, compare, differences
 from xorack.spark.messages import plain_errors
 from xorack.spark.solving import missing_units
-from xorack.spark.storage import reads_plainly
 from xorack.spark.units import comparable, has_columns, quoted
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ _SAMPLE = 10_000
 """Rows, of all, with which they are compared."""
 _COLUMNS = 60
 """Columns of the source that are looked at."""
+_TIMES = ("date", "timestamp")
 
 
 class Named(NamedTuple):
@@ -47,6 +47,7 @@ class Named(NamedTuple):
         replaced: Rows of groups that have as many as the source, but others.
         sample: Some of all rows.
         units: The ids of `rows`, and the tags of their chains.
+        unsolved: How many missing rows have no names though their groups are small enough.
     """
 
     rows: list[dict[str, Any]]
@@ -54,6 +55,7 @@ class Named(NamedTuple):
     replaced: list[dict[str, Any]]
     sample: list[dict[str, Any]]
     units: list[tuple[int, str]]
+    unsolved: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +92,16 @@ class MissingRows:
 
     @property
     def named(self) -> int:
-        """How many of the missing rows the evidence names: those of `rows`."""
-        return self._differing.sums["named"] if self._proven is None else self.missing
+        """How many of the missing rows the evidence names: those of `rows`.
+
+        Of more than 2,000 groups that differ, some may not be named: those with doubled rows.
+        """
+        return self._solved if self._proven is None else self.missing
+
+    @property
+    def _solved(self) -> int:
+        named = self._differing.sums["named"]
+        return named and named - self.looked.unsolved
 
     @property
     def surplus(self) -> int:
@@ -114,10 +124,11 @@ class MissingRows:
 
         ``xorack_lacks`` says how many a group lacks: 0 if it has as many, but others.
         """
-        unsolved = f"n > 0 AND (lack = 0 OR lack > 0 AND NOT {SOLVED})"
-        hard = self._differing.groups.where(unsolved if self._proven is None else "false")
+        differing = self._differing
+        some = "n > 0 AND lack >= 0" if self._proven is None else "false"
+        hard = differing.groups.where(some).join(differing.units, "xorack_key_", "left_anti")
         lacks = hard.select("xorack_key_", F.col("lack").alias("xorack_lacks"))
-        return self._plain(self._differing.source.join(lacks, "xorack_key_"), "xorack_lacks")
+        return self._plain(differing.source.join(lacks, "xorack_key_"), "xorack_lacks")
 
     def explain(self) -> Explanation:
         """Say why these rows are missing: what they have in common, and the others do not.
@@ -147,8 +158,8 @@ class MissingRows:
 
         It is asked only where groups are too large to name all that they lack.
         """
-        differing, shown = self._differing, self._shown()
-        if differing.sums["named"] == self.missing:
+        differing, shown = self._differing, self._shown
+        if self._solved == self.missing:
             return None
         best = next(iter(self._explained.findings), None)
         if best is None or best.missing < 1:
@@ -175,7 +186,8 @@ class MissingRows:
         if len(units) == self.missing == self.named:  # the source need not be read again
             schema = self._differing.source.select(*columns).schema
             return self._frame.sparkSession.createDataFrame(units, schema)
-        return self._differing.units if self._proven is None else self._proven.select(*columns)
+        found = self._differing.units if self._proven is None else self._proven
+        return found.select(*columns)
 
     def reasons(self) -> DataFrame:
         """Return the findings of `explain` as a frame, the best first."""
@@ -191,7 +203,9 @@ class MissingRows:
         if self.absent > 0:
             parts.append(f"the source lacks {self.absent:,} that were started")
         if self.surplus:
-            parts.append(f"the output has {self.surplus:,} rows too many")
+            doubt = f", perhaps those that other groups lack: does the job change {by[5:]}?"
+            doubt = doubt if by and self.missing > self.named else ""
+            parts.append(f"the output has {self.surplus:,} rows too many{doubt}")
         if other := self._differing.sums["other"]:
             have = "group has" if other == 1 else "groups have"
             text = "as many rows as the source, but others: see .candidates"
@@ -200,7 +214,7 @@ class MissingRows:
 
     def unpersist(self) -> None:
         """Free what was cached."""
-        self._differing.groups.unpersist()
+        self._differing.cached.unpersist()
 
     def _plain(self, frame: DataFrame, *more: str) -> DataFrame:
         return frame.select(*map(quoted, self._frame.columns), *more)
@@ -208,13 +222,22 @@ class MissingRows:
     @cached_property
     def looked(self) -> Named:
         """The missing rows of up to 2,000 groups, and a sample of all rows: some 30,000 rows."""
+        try:
+            return self._look()
+        except (OverflowError, ValueError):  # Python lacks some times
+            for name, type_ in self._frame.dtypes:
+                if name in self._shown and type_.startswith(_TIMES):
+                    self._shown[name] = self._shown[name].cast("string")
+            return self._look()
+
+    def _look(self) -> Named:
         source, groups = self._differing.source, self._chosen()
-        schema = self._differing.groups.drop("tag").schema
-        few = source.sparkSession.createDataFrame([tuple(g) for g in groups.values()], schema)
+        chosen = [tuple(group) for group in groups.values()]
+        few = source.sparkSession.createDataFrame(chosen, self._first.schema)
         share = _SAMPLE / max(self.total, 1)
         sampled = source.select(
             *("xorack_key_", "xorack_unit_", "xorack_tag_"),
-            F.struct(*(column.alias(name) for name, column in self._shown().items())).alias("_row"),
+            F.struct(*(column.alias(name) for name, column in self._shown.items())).alias("_row"),
             (F.rand(1) < share).alias("_sampled"),
         ).join(F.broadcast(few), "xorack_key_", "left")
         large = f"found = 0 AND pmod(xorack_unit_, n) < {MOST_SOLVED}"
@@ -235,25 +258,34 @@ class MissingRows:
                 members[key][unit], tags[unit] = values, tag
         named: dict[int, list[dict[str, Any]]] = {1: [], -1: [], 0: []}
         units: list[tuple[int, str]] = []
+        unsolved = 0
         for key, group in groups.items():
             sign = (group["lack"] > 0) - (group["lack"] < 0)
             some = _of_group(members[key], group)
             named[sign] += (members[key][unit] for unit in some)
             units += ((unit, tags[unit]) for unit in some if sign > 0)
-        return Named(named[1], named[-1], named[0], sample, units)
+            is_open = group["solved"] and group["found"] and not some
+            unsolved += group["lack"] if is_open else 0
+        return Named(named[1], named[-1], named[0], sample, units, unsolved)
+
+    @property
+    def _first(self) -> DataFrame:
+        """The groups, those first whose missing rows can be named."""
+        groups = self._differing.groups.drop("tag").selectExpr("*", f"{SOLVED} AS solved")
+        order = F.expr("struct(lack <= 0, NOT solved, xorack_key_)")
+        return groups.where("n > 0").orderBy(order)
 
     def _chosen(self) -> dict[int, Any]:
         """Return some groups that differ, those first whose missing rows can be named."""
-        order = (F.expr("lack <= 0"), F.expr(f"NOT {SOLVED}"), "xorack_key_")
-        first = self._differing.groups.where("n > 0").orderBy(*order).limit(_GROUPS)
         chosen: dict[int, Any] = {}
         left = _ROWS
-        for group in first.drop("tag").collect():
+        for group in self._first.limit(_GROUPS).collect():
             left -= min(group["n"], MOST_SOLVED)
             if left >= 0 or not chosen:
                 chosen[group["xorack_key_"]] = group
         return chosen
 
+    @cached_property
     def _shown(self) -> dict[str, Column]:
         """Return the columns to look at, with the file of a row, and its task in a shuffle."""
         frame = self._frame
@@ -263,8 +295,8 @@ class MissingRows:
             tasks = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
             hashed = F.hash(*map(F.col, map(quoted, self.by)))
             shown[f"shuffle partition by {', '.join(self.by)}"] = F.pmod(hashed, F.lit(tasks))
-        if reads_plainly(frame):  # a frame of several sources has no such file
-            shown["input file"] = F.element_at(F.split(F.input_file_name(), "/"), -1)
+        if has_columns(self._differing.source, ["xorack_file_"]):
+            shown["input file"] = F.col("xorack_file_")
         return shown
 
 
@@ -272,11 +304,13 @@ def _of_group(members: Mapping[int, dict[str, Any]], group: Any) -> Collection[i
     """Return the units of a group that are missing, or doubled; none if that is not known."""
     units = members.keys()
     lack, difference = group["lack"], group["difference"]
+    if lack > 0 and group["moved"]:
+        return []
     if group["found"] == 0 or lack == 0:
         return units
     if abs(lack) == 1:
         return [difference] if difference in units else []
-    if -lack == len(units) == group["n"] and difference == reduce(xor, units):
+    if -lack == group["n"] and difference == group["own"]:
         return units
     found = missing_units(list(units), difference, abs(lack))
     return found or _with_one_value(members, difference, abs(lack))

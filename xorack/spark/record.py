@@ -58,6 +58,12 @@ class Record:
         own = (line for line in lines if "summary" in line and line.items() >= self._of.items())
         return first, next(own, None)
 
+    def follower(self) -> str | None:
+        """Return the name that `advance` has started in place of this one."""
+        place = self._place.replace(self._name, "name=*", 1)
+        lines = map(json.loads, Texts(self._spark).read(f"{self._pattern}/{place}/summary"))
+        return next((one["name"] for one in lines if one.get("follows") == self._of["name"]), None)
+
     @staticmethod
     def lines(spark: SparkSession, records: str, name: str) -> list[Line]:
         """Return the lines of the records of a name, of all runs in a folder of records."""

@@ -18,7 +18,7 @@ from xorack.core.message import SendReport
 from xorack.spark.auditing import Audit, audit
 from xorack.spark.differing import notes
 from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of
-from xorack.spark.finishing import advance, finish, line_of, settle
+from xorack.spark.finishing import advance, check_last, finish, line_of, settle
 from xorack.spark.folding import together
 from xorack.spark.messages import plain_errors
 from xorack.spark.record import summary_in
@@ -26,7 +26,7 @@ from xorack.spark.run import Names
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
-from xorack.spark.units import has_columns, made_once, parse_id, signed, unit_column
+from xorack.spark.units import check_frame, field_named, made_once, parse_id, signed, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -95,6 +95,7 @@ class Rows(Names):
                 integer, string, binary, boolean, date, timestamp or decimal. A null fails the
                 job, with a message that names the column.
         """
+        check_frame("frame", frame)
         return frame.withColumn(self.unit_name, unit_column(frame, self.salt, self.unit))
 
     def evidence(self, frame: DataFrame | None = None) -> tuple[Column, Column, Column]:
@@ -109,14 +110,16 @@ class Rows(Names):
         Raises:
             ColumnsError: The frame has neither.
         """
-        if frame is not None and has_evidence(self, frame):
-            xor, count, sum_ = together(self.evidence_names, self.evidence_names)
-            return xor, count, sum_
-        if frame is not None and not has_columns(frame, [self.unit_name]):
-            raise ColumnsError(
-                f"the frame has no column {self.unit_name}: add it first, "
-                "with .transform(rows.with_unit)"
-            )
+        if frame is not None:
+            if has_evidence(self, check_frame("frame", frame)):
+                xor, count, sum_ = together(self.evidence_names, self.evidence_names)
+                return xor, count, sum_
+            if self.unit_name.lower() not in map(str.lower, frame.columns):
+                raise ColumnsError(
+                    f"the frame has no column {self.unit_name}: add it first, "
+                    "with .transform(rows.with_unit)"
+                )
+            field_named(frame, self.unit_name)  # once
         return made_once(self.tracking.spark, self.unit_name, self._evidence)
 
     def _evidence(self) -> tuple[Column, Column, Column]:
@@ -142,7 +145,7 @@ class Rows(Names):
         Raises:
             ArgumentError: The function did not write, or wrote twice.
         """
-        observed = Observed.of(frame, self.evidence_names)
+        observed = Observed.of(check_frame("frame", frame), self.evidence_names)
         return observed if write is None else observed.write(write)
 
     def rows_of(self, frame: DataFrame, ids: Iterable[int | str]) -> FoundRows:
@@ -158,8 +161,8 @@ class Rows(Names):
         """
         wanted = frozenset(map(parse_id, ids))
         rows = [(signed(one),) for one in sorted(wanted)]
-        asked = frame.sparkSession.createDataFrame(rows, f"`{self.unit_name}` long")
         units = self.with_unit(frame)
+        asked = frame.sparkSession.createDataFrame(rows, f"`{self.unit_name}` long")
         matches = units.join(F.broadcast(asked), self.unit_name, "left_semi").persist()
         with plain_errors():
             found = matches.select(self.unit_name).distinct().collect()
@@ -232,7 +235,7 @@ class TrackedRows(Rows):
 
         Raises:
             ArgumentError: Not exactly one of written, observed and read is given.
-            StateError: This run and name has no record of a start.
+            StateError: This run and name has no record of a start, or another name follows.
             OutputDiffersError: The job lost rows, or has too many. It names rows, and says why.
                 Chains that differ are not finished, but noted on; without columns that tell
                 chains apart, none is finished.
@@ -240,6 +243,7 @@ class TrackedRows(Rows):
             SendError: The queue did not accept all. Repeat the call.
         """
         line = line_of(self, rows)
+        check_last(self)
         proof = proof_of(self, line, written, observed, read)
         with settle(self, line, proof, rows) as settled:
             return self._send(proof, settled, finish(self, settled))
@@ -280,11 +284,14 @@ class TrackedRows(Rows):
             XorAckError: As `start` and `finish` do; but where an output differs, nothing was kept
                 or sent for any chain.
         """
+        if not isinstance(following, TrackedRows) or following.name == self.name:
+            raise ArgumentError("following", following, "rows of another name")
         if (following.label, following.batch_id) != (self.label, self.batch_id):
             raise ArgumentError(
                 "following", problem=f"label {following.label!r}, expected {self.label!r}"
             )
         line = line_of(self, rows)
+        check_last(self, following.name)
         proof = proof_of(self, line, written)
         with settle(self, line, proof, rows) as settled:
             if settled.error is not None:

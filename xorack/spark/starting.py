@@ -13,8 +13,9 @@ from xorack.core.request import Request
 from xorack.core.stamp import plain
 from xorack.spark.evidence import open_output, source_of, unit_of
 from xorack.spark.folding import SUMS, fold_units, of_units, summarize
+from xorack.spark.messages import readable
 from xorack.spark.record import summary_in
-from xorack.spark.units import chain_columns, column_named, has_columns, with_tag
+from xorack.spark.units import chain_columns, check_frame, column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,12 +37,13 @@ def keep_start(rows: Names, written: Output, chains: DataFrame | None) -> Line:
             f"rows named {first['name']!r} have started chains {rows.prefix} before: "
             f"give {rows.name!r} another label"
         )
-    facts = None if chains is None else _facts(rows, chains)
+    facts = None if chains is None else _facts(rows, check_frame("chains", chains))
     times = {"timeout": tracking.timeout, "idle_timeout": tracking.idle_timeout}
     given = {"starts": True, **times}
-    kept = keep_record(
-        rows, written, before or given, lambda folded: _with_facts(rows, folded, facts)
-    )
+    with readable("written", "it cannot be read, or its record not be kept"):
+        kept = keep_record(
+            rows, written, before or given, lambda folded: _with_facts(rows, folded, facts)
+        )
     if first is None and rows.batch_id is not None:
         rows.record.write_line(given, of_name=True)
     return kept

@@ -74,6 +74,13 @@ def comparable(frame: DataFrame) -> dict[str, Column]:
     return shown
 
 
+def check_frame(option: str, given: T, expected: str = "a frame") -> T:
+    """Return a frame, or raise `ArgumentError` for what is none."""
+    if not hasattr(given, "mapInArrow"):
+        raise ArgumentError(option, given, expected)
+    return given
+
+
 def field_named(frame: DataFrame, name: str) -> StructField:
     """Find a column, in another case too unless ``spark.sql.caseSensitive`` is true.
 

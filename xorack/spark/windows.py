@@ -19,6 +19,7 @@ from xorack.core.windows_ledger import Range, Window, WindowStatus, moment
 from xorack.spark.differing import find_missing, output_differs
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_of
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
+from xorack.spark.grouping import INTEGERS
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
@@ -171,7 +172,11 @@ class Windows(Rows):
         if self.time is None:
             raise ArgumentError("time", None, "the column of a row's time, in Tracking.windows")
         window, position = self._window(name), self._position(frame)
-        texts = [column_named(frame, one)[0].cast("string") for one in self.chain]
+        when = _typed(frame, self.time, "date", "timestamp", "timestamp_ntz")
+        texts = [
+            _typed(frame, one, *INTEGERS, "string", "date", "decimal").cast("string")
+            for one in self.chain
+        ]
         key = F.concat_ws("/", *encoded_columns(texts))  # as `key_of`
 
         def edge(ends: Mapping[str, int]) -> Column:
@@ -179,7 +184,7 @@ class Windows(Rows):
             return F.create_map(*pairs)[key]
 
         place = F.lpad(position.cast("string"), _DIGITS, "0")
-        late = F.unix_timestamp(column_named(frame, self.time)[0]) < moment(name)
+        late = F.unix_timestamp(when) < moment(name)
         return frame.where((place >= edge(window.starts)) & (place < edge(window.ends)) & late)
 
     def _compare(self, proof: Proof, frame: DataFrame, rows: Output) -> dict[str, Range]:
@@ -263,6 +268,15 @@ class Windows(Rows):
 
     def _send(self, some: Iterable[Request]) -> SendReport:
         return send_few(self.tracking.spark, some, self.tracking.queue)
+
+
+def _typed(frame: DataFrame, name: str, *types: str) -> Column:
+    """Return a column of one of these types, or raise `ColumnsError`."""
+    column, type_ = column_named(frame, name)
+    shown = type_.simpleString()
+    if shown.partition("(")[0] not in types:
+        raise ColumnsError(f"column {name} is {shown}, expected {', '.join(types)}: cast it")
+    return column
 
 
 def _proof_or_loss(line: Any) -> ledger.StreamProof | tuple[str, int]:
