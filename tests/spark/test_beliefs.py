@@ -88,6 +88,40 @@ def test_what_a_batch_read_is_no_output(run):
     assert run.rows.batch(1).finish(str(run.root / "billed"), rows=run.read()).proof == "written"
 
 
+def test_what_a_stream_read_is_no_output(run):
+    """Nor what is cached: Spark does not name the files behind them."""
+    told = []
+
+    def finish(batch, number):
+        for rows in (batch, batch.persist()):
+            for output in (str(run.root / "lines"), copied(run), str(run.root / "billed")):
+                try:
+                    told.append(run.rows.batch(number).finish(output, rows=rows).proof)
+                except ArgumentError as error:
+                    told.append(str(error)[:37])
+        batch.unpersist()
+
+    lines = run.spark.readStream.schema(run.read().schema).parquet(str(run.root / "lines"))
+    query = lines.writeStream.foreachBatch(finish).trigger(availableNow=True)
+    query.option("checkpointLocation", str(run.root / "checkpoint")).start().awaitTermination()
+    assert told == 2 * [*2 * ["written: it reads what was started or"], "written"]
+    again = run.again(run_id="of a cache").rows
+    again.start(cached(run.read()))
+    with pytest.raises(ArgumentError, match=r"^written: it reads what was started or a copy"):
+        again.finish(str(run.root / "lines"))
+    run.spark.catalog.clearCache()
+
+
+@pytest.mark.slow
+def test_what_hides_its_files_on_connect_was_read(connect, queue, tmp_path):
+    run = Run(connect, queue, tmp_path)
+    run.write_lines()
+    run.write(run.bill(run.read()), "billed")
+    finish = run.rows.batch(1).finish
+    assert finish(str(run.root / "billed"), rows=run.read()).proof == "written"
+    assert finish(str(run.root / "billed"), rows=cached(run.read())).proof == "read"
+
+
 def gone(run):
     """Cache an output, then delete it."""
     path = shutil.copytree(run.root / "billed", run.root / "gone")

@@ -12,7 +12,15 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckError
 from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, named, of_units, together
 from xorack.spark.messages import one_line, plain_errors
-from xorack.spark.storage import Stored, files_of, files_read, folders, reads_plainly, writes_in
+from xorack.spark.storage import (
+    Stored,
+    files_of,
+    files_read,
+    folders,
+    hides_files,
+    reads_plainly,
+    writes_in,
+)
 from xorack.spark.units import (
     column_named,
     field_named,
@@ -257,7 +265,7 @@ def proof_of(
     files: Files = {}
     reads = [*zip(outputs, frames, map(files_read, frames), strict=True)]
     stored = [_stored(*one, files) for one in reads]
-    kind = "written" if None not in stored else "read"
+    kind = "read" if None in stored or line["hidden"] else "written"
     kept = tuple(one for one in stored if one is not None)
     problem = next(filter(None, (_started(line, one, names) for one, _, names in reads)), None)
     return Proof(kind, total(rows, frames), frames, output, files, kept, problem)
@@ -273,9 +281,10 @@ def as_list(outputs: Any, option: str) -> list[Output]:
 
 def source_of(given: Output, frame: DataFrame) -> Line:
     """Return where rows lie that were started, or that a micro-batch reads: see `_started`."""
-    names = files_read(frame)
+    names = files_read(frame, hidden=True)
     path = given if isinstance(given, str) else None
-    return {"source": path, "folders": folders(names), "writes": writes_in(names)}
+    known = {"folders": folders(names), "writes": writes_in(names), "hidden": hides_files(frame)}
+    return {"source": path, **known}
 
 
 def _started(line: Line, output: Output, names: Sequence[str]) -> ArgumentError | None:

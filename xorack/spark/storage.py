@@ -34,6 +34,10 @@ GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 _STATUS = re.compile(r"path=(.+?); isDirectory=.*?length=(\d+);.*?modification_time=(\d+)")
 _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
 """Lines of a plan that reads what is stored, and no more."""
+_HIDING = ("LogicalRDD", "InMemoryRelation")
+"""Micro-batches and caches: a plan does not name the files behind them."""
+_RELATION = re.compile(r"\bRelation(?:V2)?\b.*")
+_SCANNED = re.compile(r"^path: (.+), range: \d+-", re.MULTILINE)
 _PARTITION = re.compile(r"[^/=]+=[^/]*")
 _PART = re.compile(r".*/part-\d+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[^/]*")
 _MOST_WRITES = 1_000
@@ -55,15 +59,44 @@ class Stored(NamedTuple):
     bytes: int
 
 
-def files_read(frame: DataFrame) -> list[str]:
-    """Return the files that a frame reads, as Hadoop writes paths; none for other sources."""
+def files_read(frame: DataFrame, *, hidden: bool = False) -> list[str]:
+    """Return the files that a frame reads, as Hadoop writes paths; none for other sources.
+
+    Those behind micro-batches and caches are left out, unless `hidden` asks for them.
+    """
     given: Any = frame
     if hasattr(given, "_jdf"):  # in one call: a call a file takes seconds for 20,000
         texts = given.sparkSession._jvm.org.apache.hadoop.util.StringUtils
         uris = texts.join("\n", given._jdf.inputFiles()).splitlines()
+        uris += _scanned(given) if hidden else []
     else:
         uris = frame.inputFiles()
-    return sorted(_plain(unquote(uri)) for uri in uris)
+    return sorted({_plain(unquote(uri)) for uri in uris})
+
+
+def _scanned(frame: Any) -> list[str]:
+    """Return the files behind what hides them, of the RDDs that it is made of."""
+    seen, uris = set[int](), list[str]()
+    todo = [
+        leaf.rdd() if kind == "LogicalRDD" else leaf.cacheBuilder().cachedColumnBuffers()
+        for leaf in _each(frame._jdf.queryExecution().optimizedPlan().collectLeaves())
+        if (kind := leaf.getClass().getSimpleName()) in _HIDING
+    ]
+    while todo:
+        rdd = todo.pop()
+        if rdd.id() not in seen:
+            seen.add(rdd.id())
+            todo += [one.rdd() for one in _each(rdd.dependencies())]
+            if rdd.getClass().getSimpleName() == "FileScanRDD":
+                wrap = _java(frame.sparkSession).wrap
+                texts = (wrap(one.files()).mkString("\n") for one in _each(rdd.filePartitions()))
+                uris += [uri for text in texts for uri in _SCANNED.findall(text)]
+    return uris
+
+
+def _each(sequence: Any) -> list[Any]:
+    """Return the elements of a sequence of Scala's."""
+    return [sequence.apply(i) for i in range(sequence.size())]
 
 
 def _plain(uri: str) -> str:
@@ -115,13 +148,20 @@ def _statuses(listed: Any) -> Files:
 
 def reads_plainly(frame: DataFrame) -> bool:
     """Tell whether a frame reads what is stored: it computes no rows, and none are cached."""
-    given: Any = frame
-    if hasattr(given, "_jdf"):
-        text = given._jdf.queryExecution().optimizedPlan().toString()
-    else:
-        text = given._explain_string("extended")
-        text = text.partition("== Optimized Logical Plan ==\n")[2].partition("\n==")[0]
-    return all(_PLAIN.match(line) for line in text.strip().splitlines())
+    return all(_PLAIN.match(line) for line in _optimized(frame).strip().splitlines())
+
+
+def hides_files(frame: DataFrame) -> bool:
+    """Tell whether a frame may read files that `files_read` does not name."""
+    return not hasattr(frame, "_jdf") and any(kind in _optimized(frame) for kind in _HIDING)
+
+
+def _optimized(frame: Any) -> str:
+    """Return the text of a frame's plan."""
+    if hasattr(frame, "_jdf"):
+        return str(frame._jdf.queryExecution().optimizedPlan().toString())
+    text: str = frame._explain_string("extended")
+    return text.partition("== Optimized Logical Plan ==\n")[2].partition("\n==")[0]
 
 
 class Texts:
