@@ -235,6 +235,34 @@ def test_an_observed_proof(run, monkeypatch):
     assert acker.statuses() == {"acked": ORDERS}
 
 
+def test_an_observed_write_that_is_tried_again(run):
+    """What counts is the write that returned: Spark observes those that fail, too."""
+    lines, out = run.rows, str(run.root / "billed")
+    lines.start(run.write_lines())
+    run.sent()
+    bills = run.bill(run.read())
+
+    def again(first, second):
+        def write(some):
+            with pytest.raises(Exception, match=r"PATH_ALREADY_EXISTS|already exists"):
+                first(some).json(str(run.root))
+            second(some)
+
+        return write
+
+    def spent(some):
+        writers.append(some.write)
+        return writers[0]
+
+    writers = []
+    with pytest.raises(ArgumentError, match=r"this writer failed before: take a new \.write"):
+        lines.observe(bills, again(spent, lambda some: writers[0].mode("overwrite").json(out)))
+    retried = lines.observe(
+        bills, again(lambda some: some.write, lambda some: some.write.json(out))
+    )
+    assert lines.finish(observed=retried).units == ALL
+
+
 @pytest.mark.slow
 def test_several_outputs_and_an_append(run):
     """Rows put aside are evidence too. A table with other runs' rows is read by a filter."""
@@ -289,6 +317,8 @@ def test_a_job_in_between(run):
     other = tracking.rows("invoices", chain="order", unit=["order", "line"], label="invoice")
     with pytest.raises(ArgumentError, match="label 'invoice', expected 'order'"):
         lines.advance(other, short)
+    with pytest.raises(ArgumentError, match="it reads what was started"):
+        lines.advance(invoices, path)
     with pytest.raises(StateError):
         invoices.finish(short)
     whole = run.write(invoiced, "invoices")

@@ -17,7 +17,7 @@ from xorack.core.errors import ArgumentError, ColumnsError, XorAckError
 from xorack.core.message import SendReport
 from xorack.spark.auditing import Audit, audit
 from xorack.spark.differing import notes
-from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of
+from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of, written
 from xorack.spark.finishing import advance, finish, line_of, settle
 from xorack.spark.folding import together
 from xorack.spark.messages import plain_errors
@@ -26,7 +26,7 @@ from xorack.spark.run import Names
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
-from xorack.spark.units import has_columns, made_once, parse_id, signed, unit_column
+from xorack.spark.units import has_columns, made_once, parse_id, signed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -95,7 +95,7 @@ class Rows(Names):
                 integer, string, binary, boolean, date, timestamp or decimal. A null fails the
                 job, with a message that names the column.
         """
-        return frame.withColumn(self.unit_name, unit_column(frame, self.salt, self.unit))
+        return frame.withColumn(self.unit_name, self.unit_in(frame))
 
     def evidence(self, frame: DataFrame | None = None) -> tuple[Column, Column, Column]:
         """Return three aggregates of the rows of a group, for ``agg``: XOR, count and sum.
@@ -140,10 +140,11 @@ class Rows(Names):
             What to give to `finish`.
 
         Raises:
-            ArgumentError: The function did not write, or wrote twice.
+            ArgumentError: The function did not write, or wrote twice, or tried again with a writer
+                that had failed: take ``.write`` of the frame once more.
         """
-        observed = Observed.of(frame, self.evidence_names)
-        return observed if write is None else observed.write(write)
+        names = self.evidence_names
+        return Observed.of(frame, names) if write is None else written(frame, names, write)
 
     def rows_of(self, frame: DataFrame, ids: Iterable[int | str]) -> FoundRows:
         """Find the rows that ids stand for, such as the outstanding ids of a failed chain.
@@ -289,6 +290,7 @@ class TrackedRows(Rows):
         with settle(self, line, proof, rows) as settled:
             if settled.error is not None:
                 raise settled.error
+            check_unchanged(self.tracking.spark, proof)  # before a record is kept
             return self._send(proof, settled, advance(self, line, following, settled, written))
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    Output = DataFrame | str
     Files = dict[str, tuple[int, int]]
 
 _Text = tuple[str, list[str]]
@@ -40,7 +41,8 @@ _RELATION = re.compile(r"\bRelation(?:V2)?\b.*")
 _SCANNED = re.compile(r"^path: (.+), range: \d+-", re.MULTILINE)
 _PARTITION = re.compile(r"[^/=]+=[^/]*")
 _PART = re.compile(r".*/part-\d+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[^/]*")
-_MOST_WRITES = 1_000
+MOST = 1_000
+"""How many folders and writes a record names."""
 _VANISHED = ("AccessDeniedException", "IOException")
 """What Hadoop raises while it lists a local folder that goes: which one depends on the moment."""
 
@@ -104,20 +106,37 @@ def _plain(uri: str) -> str:
     return re.sub(r"^(\w[\w+.-]*):/+", r"\1:/", uri)
 
 
-def folders(names: Sequence[str]) -> list[str]:
-    """Return the folders of files, without those of partitions."""
-    found = set()
-    for folder in {name.rpartition("/")[0] for name in names}:
-        parts = folder.split("/")
-        while len(parts) > 1 and _PARTITION.fullmatch(parts[-1]):
-            parts.pop()
-        found.add("/".join(parts))
-    return sorted(found)
+def folders(names: Sequence[str], given: Output = "") -> list[str]:
+    """Return the folders of files; of a path that was given first, not of partitions below it."""
+    found = {name.rpartition("/")[0] for name in names}
+    above = set()
+    if isinstance(given, str) and "/" in given:
+        last = given.rstrip("/").rpartition("/")[2]
+        for folder in found:
+            parts = folder.split("/")
+            while len(parts) > 1 and parts[-1] != last and _PARTITION.fullmatch(parts[-1]):
+                parts.pop()
+            above.add("/".join(parts))
+    return [*sorted(above), *sorted(found - above)]
 
 
-def writes_in(names: Sequence[str]) -> list[str]:
-    """Return the ids of Spark's writes in files' names: a copy of a file keeps its write's."""
-    return sorted({match[1] for match in map(_PART.fullmatch, names) if match})[:_MOST_WRITES]
+def tables_read(frame: Any) -> list[str]:
+    """Return the tables that a frame reads, as its plan writes them: for those without files."""
+    if hasattr(frame, "_jdf"):
+        text = frame._jdf.queryExecution().analyzed().collectLeaves().mkString("\n")
+    else:
+        text = frame._explain_string("extended").partition("\n== Optimized")[0]
+    return sorted({re.sub(r"\[.*?\]", "", one).lower() for one in _RELATION.findall(text)})
+
+
+def writes_in(spark: SparkSession, names: Sequence[str], files: Files | None = None) -> list[str]:
+    """Return what copies of files keep: the id of Spark's write in a name, or name and size."""
+    ids = {name: match[1] for name in names if (match := _PART.fullmatch(name))}
+    others = [name for name in names if name not in ids]
+    if files is None:
+        files = files_of(spark, others) if others else {}
+    sized = {f"{one.rpartition('/')[2]}/{files[one][0]}" for one in others if one in files}
+    return sorted({*ids.values(), *sized})[:MOST]
 
 
 def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
@@ -148,7 +167,9 @@ def _statuses(listed: Any) -> Files:
 
 def reads_plainly(frame: DataFrame) -> bool:
     """Tell whether a frame reads what is stored: it computes no rows, and none are cached."""
-    return all(_PLAIN.match(line) for line in _optimized(frame).strip().splitlines())
+    lines = _optimized(frame).strip().splitlines()
+    # Spark cuts long plans, where its settings say so.
+    return all(map(_PLAIN.match, lines)) and bool(lines) and not lines[-1].endswith(" characters")
 
 
 def hides_files(frame: DataFrame) -> bool:
