@@ -99,6 +99,7 @@ def audit(rows: Names, table: Output | Sequence[Output]) -> Audit:
     given = as_list(table, "table")
     outputs = [open_output(rows.tracking.spark, one, "table") for one in given]
     line = line_of(rows)
+    rows.record.check(line)
     summary = summary_in(line)
     held = per_chain(rows, outputs)
     if not held:

@@ -84,8 +84,12 @@ def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Itera
 
         if given is not None and rows.batch_id is not None:
             yield _settle_batch(rows, proof, given, cache)
-        else:
+            return
+        try:
             yield _settle_run(rows, line, proof, given, cache)
+        except Exception:
+            rows.record.check(line)
+            raise
 
 
 def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Settled:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, ColumnsError, XorAckError
+from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckError
 from xorack.core.message import SendReport
 from xorack.spark.auditing import Audit, audit
 from xorack.spark.differing import notes
@@ -233,7 +233,7 @@ class TrackedRows(Rows):
 
         Raises:
             ArgumentError: Not exactly one of written, observed and read is given.
-            StateError: This run and name has no record of a start.
+            StateError: This run and name has no record of a start, or a damaged one.
             OutputDiffersError: The job lost rows, or has too many. It names rows, and says why.
                 Chains that differ are not finished, but noted on; without columns that tell
                 chains apart, none is finished.
@@ -254,6 +254,8 @@ class TrackedRows(Rows):
             raise settled.error or problem from None
         if settled.chains:
             sent = send(stamps, queue, settled.chains)
+            if sent.requests < settled.chains:
+                raise StateError(f"{settled.chains - sent.requests:,} chains are gone meanwhile")
         if settled.notes is not None and settled.noted:
             why = getattr(settled.error, "why", "")
             noted = send(notes(self, settled.notes, why), queue, settled.noted)
