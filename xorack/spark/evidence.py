@@ -69,6 +69,18 @@ class Observed(NamedTuple):
         observed = frame.observe(observation, *sums)
         return cls(observed.drop(*names), observation, frame)
 
+    def write(self, write: Callable[[Any], object]) -> Observed:
+        """Let a function write the frame, once; the observation is of the write that returned.
+
+        Raises:
+            ArgumentError: It did not write the frame, or wrote it twice.
+        """
+        handed = _Handed(self)
+        write(handed)
+        if not handed.writes:
+            raise ArgumentError("write", problem="it did not write the frame that it was given")
+        return next(iter(handed.writes.values()))._replace(is_written=True)
+
     def totals(self) -> Totals:
         """Return what the tasks received.
 
@@ -81,30 +93,19 @@ class Observed(NamedTuple):
         return Totals(*(sums[name] or 0 for name in SUMS))
 
 
-def written(frame: DataFrame, names: Sequence[str], write: Callable[[Any], object]) -> Observed:
-    """Let a function write a frame without the columns of its evidence, once.
-
-    Raises:
-        ArgumentError: It did not write the frame, or wrote it twice.
-    """
-    handed = _Handed(frame, names)
-    write(handed)
-    if not handed.writes:
-        raise ArgumentError("write", problem="it did not write the frame that it was given")
-    return next(iter(handed.writes.values()))._replace(is_written=True)
-
-
 class _Handed:
     """What a function may do with the frame that it is to write: write it, once."""
 
-    def __init__(self, frame: DataFrame, names: Sequence[str]) -> None:
-        self._given, self.writes = (frame, names), dict[str, Observed]()
+    def __init__(self, given: Observed) -> None:
+        self._given, self.writes = given, dict[str, Observed]()
 
     def __getattr__(self, name: str) -> Any:
-        # Each attempt to write has an observation of its own: Spark has those that fail, too.
-        observed = Observed.of(*self._given)
+        frame, source = self._given.frame, self._given.source
         if name in ("columns", "schema"):
-            return getattr(observed.frame, name)
+            return getattr(frame, name)
+        # Each attempt to write has an observation of its own: Spark has those that fail, too.
+        names = [one for one in source.columns if one not in frame.columns]
+        observed = Observed.of(source, names)
         if name == "write":
             return _Writer(observed.frame.write, [observed], self.writes)
         if name == "writeTo":
@@ -162,15 +163,20 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
     return frame
 
 
+def unit_in(rows: Names, frame: DataFrame) -> Column:
+    """Return the unit of each row of an input: a column that has units may be of another run."""
+    return unit_column(frame, rows.salt, rows.unit)
+
+
 def unit_of(rows: Names, frame: DataFrame) -> Column:
-    """Return the unit of each row: the column that carries it, or one made of the unit columns.
+    """Return the unit of each row of an output: its column of units, or one of the unit columns.
 
     Raises:
         ColumnsError: The frame has neither.
     """
     name = rows.unit_name
     if not has_columns(frame, [name]):
-        return unit_column(frame, rows.salt, rows.unit)
+        return unit_in(rows, frame)
     column, type_ = column_named(frame, name)
     if type_.simpleString() != "bigint":
         raise ColumnsError(f"column {name} is {type_.simpleString()}, expected bigint")
@@ -290,7 +296,7 @@ def as_list(outputs: Any, option: str) -> list[Output]:
 
 
 def source_of(given: Output, frame: DataFrame) -> Line:
-    """Return where rows lie that were started, or that a micro-batch reads: see `_started`."""
+    """Return where rows lie that were started, or that a micro-batch reads: see `_Read`."""
     names = files_read(frame, hidden=True)
     return {
         "source": given if isinstance(given, str) else None,

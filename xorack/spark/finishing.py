@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, XorAckError
 from xorack.spark.differing import find_missing, named_units, output_differs, with_ids
-from xorack.spark.evidence import open_output, per_chain, source_of
+from xorack.spark.evidence import open_output, per_chain, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.grouping import compare_chains
 from xorack.spark.record import summary_in
@@ -104,7 +104,7 @@ def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Se
 
 
 def _fold(rows: Names, frame: DataFrame) -> DataFrame:
-    return fold_units(frame, rows.chain, of_units(rows.unit_in(frame)), rows.prefix)
+    return fold_units(frame, rows.chain, of_units(unit_in(rows, frame)), rows.prefix)
 
 
 def _settle_run(
@@ -197,7 +197,7 @@ def _nothing_finishes(error: OutputDiffersError, started: DataFrame) -> Settled:
 
 def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:
     """Return the units that the record keeps, and that the input lacks."""
-    there = source.select(rows.unit_in(source).alias("xorack_unit_"))
+    there = source.select(unit_in(rows, source).alias("xorack_unit_"))
     kept = rows.record.units(line).toDF(*rows.chain, "xorack_unit_")
     gone = kept.join(there, "xorack_unit_", "left_anti")
     tagged = with_tag(gone, rows.prefix, rows.chain, "xorack_tag_")

@@ -17,7 +17,7 @@ from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckEr
 from xorack.core.message import SendReport
 from xorack.spark.auditing import Audit, audit
 from xorack.spark.differing import notes
-from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of, written
+from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of
 from xorack.spark.finishing import advance, finish, line_of, settle
 from xorack.spark.folding import together
 from xorack.spark.messages import plain_errors
@@ -26,7 +26,7 @@ from xorack.spark.run import Names
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
-from xorack.spark.units import has_columns, made_once, parse_id, signed
+from xorack.spark.units import has_columns, made_once, parse_id, signed, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -95,7 +95,7 @@ class Rows(Names):
                 integer, string, binary, boolean, date, timestamp or decimal. A null fails the
                 job, with a message that names the column.
         """
-        return frame.withColumn(self.unit_name, self.unit_in(frame))
+        return frame.withColumn(self.unit_name, unit_column(frame, self.salt, self.unit))
 
     def evidence(self, frame: DataFrame | None = None) -> tuple[Column, Column, Column]:
         """Return three aggregates of the rows of a group, for ``agg``: XOR, count and sum.
@@ -143,8 +143,8 @@ class Rows(Names):
             ArgumentError: The function did not write, or wrote twice, or tried again with a writer
                 that had failed: take ``.write`` of the frame once more.
         """
-        names = self.evidence_names
-        return Observed.of(frame, names) if write is None else written(frame, names, write)
+        observed = Observed.of(frame, self.evidence_names)
+        return observed if write is None else observed.write(write)
 
     def rows_of(self, frame: DataFrame, ids: Iterable[int | str]) -> FoundRows:
         """Find the rows that ids stand for, such as the outstanding ids of a failed chain.

@@ -12,10 +12,9 @@ from xorack.core.request import Request
 from xorack.core.stamp import plain
 from xorack.spark.record import Record, folder_part
 from xorack.spark.sending import Queue
-from xorack.spark.units import unit_column
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _MAX_RUN_BYTES = 200
 _RUN = "a name of the run: a string without '/', of at most 200 bytes"
@@ -127,14 +126,6 @@ class Names:
     def salt(self) -> str:
         """The first part of the unit ids: a stale output of another run is no evidence."""
         return f"{self.tracking.run_id}/{self.name}"
-
-    def unit_in(self, frame: DataFrame) -> Column:
-        """Return the unit of each row of an input: a column that has units may be of another run.
-
-        Raises:
-            ColumnsError: A unit column is missing, or of an unsuitable type.
-        """
-        return unit_column(frame, self.salt, self.unit)
 
     @property
     def unit_name(self) -> str:

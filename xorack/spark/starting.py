@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ColumnsError, StateError
 from xorack.core.request import Request
 from xorack.core.stamp import plain
-from xorack.spark.evidence import open_output, source_of
+from xorack.spark.evidence import open_output, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, of_units, summarize
 from xorack.spark.record import summary_in
 from xorack.spark.units import chain_columns, column_named, has_columns, with_tag
@@ -64,7 +64,7 @@ def keep_record(
     """
     tracking = rows.tracking
     frame = open_output(tracking.spark, written)
-    unit = rows.unit_in(frame)
+    unit = unit_in(rows, frame)
     folded = complete(fold_units(frame, rows.chain, of_units(unit), rows.prefix))
     if "summary" in line:
         before, summary = summary_in(line), summarize(folded)

@@ -39,7 +39,6 @@ _HIDING = ("LogicalRDD", "InMemoryRelation")
 """Micro-batches and caches: a plan does not name the files behind them."""
 _RELATION = re.compile(r"\bRelation(?:V2)?\b.*")
 _SCANNED = re.compile(r"^path: (.+), range: \d+-", re.MULTILINE)
-_PARTITION = re.compile(r"[^/=]+=[^/]*")
 _PART = re.compile(r".*/part-\d+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[^/]*")
 MOST = 1_000
 """How many folders and writes a record names."""
@@ -109,14 +108,11 @@ def _plain(uri: str) -> str:
 def folders(names: Sequence[str], given: Output = "") -> list[str]:
     """Return the folders of files; of a path that was given first, not of partitions below it."""
     found = {name.rpartition("/")[0] for name in names}
-    above = set()
+    above = set[str]()
     if isinstance(given, str) and "/" in given:
-        last = given.rstrip("/").rpartition("/")[2]
-        for folder in found:
-            parts = folder.split("/")
-            while len(parts) > 1 and parts[-1] != last and _PARTITION.fullmatch(parts[-1]):
-                parts.pop()
-            above.add("/".join(parts))
+        last = re.escape(given.rstrip("/").rpartition("/")[2])
+        below = re.compile(rf"(.*/{last}|.*?)(?:/[^/=]+=[^/]*)*$")
+        above = {below.sub(r"\1", folder, 1) for folder in found}
     return [*sorted(above), *sorted(found - above)]
 
 
