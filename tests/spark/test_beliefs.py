@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
+from tests.spark.conftest import CONNECT
 from tests.spark.orders import SIZES, Run, lines_of, tag
 from tests.support.queue_server import QueueServer, requests_in
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
@@ -88,6 +90,40 @@ def test_what_a_batch_read_is_no_output(run):
     assert run.rows.batch(1).finish(str(run.root / "billed"), rows=run.read()).proof == "written"
 
 
+def test_what_a_stream_read_is_no_output(run):
+    """Nor what is cached: Spark does not name the files behind them."""
+    told = []
+
+    def finish(batch, number):
+        for rows in (batch, batch.persist()):
+            for output in (str(run.root / "lines"), copied(run), str(run.root / "billed")):
+                try:
+                    told.append(run.rows.batch(number).finish(output, rows=rows).proof)
+                except ArgumentError as error:
+                    told.append(str(error)[:37])
+        batch.unpersist()
+
+    lines = run.spark.readStream.schema(run.read().schema).parquet(str(run.root / "lines"))
+    query = lines.writeStream.foreachBatch(finish).trigger(availableNow=True)
+    query.option("checkpointLocation", str(run.root / "checkpoint")).start().awaitTermination()
+    assert told == 2 * [*2 * ["written: it reads what was started or"], "written"]
+    again = run.again(run_id="of a cache").rows
+    again.start(cached(run.read()))
+    with pytest.raises(ArgumentError, match=r"^written: it reads what was started or a copy"):
+        again.finish(str(run.root / "lines"))
+    run.spark.catalog.clearCache()
+
+
+@pytest.mark.slow
+def test_what_hides_its_files_on_connect_was_read(connect, queue, tmp_path):
+    run = Run(connect, queue, tmp_path)
+    run.write_lines()
+    run.write(run.bill(run.read()), "billed")
+    finish = run.rows.batch(1).finish
+    assert finish(str(run.root / "billed"), rows=run.read()).proof == "written"
+    assert finish(str(run.root / "billed"), rows=cached(run.read())).proof == "read"
+
+
 def gone(run):
     """Cache an output, then delete it."""
     path = shutil.copytree(run.root / "billed", run.root / "gone")
@@ -109,6 +145,102 @@ def test_what_is_not_stored_was_read(run, name):
     report = run.rows.finish(READ[name](run))
     assert (report.proof, report.chains, report.outputs) == ("read", len(SIZES), ())
     run.spark.catalog.clearCache()
+
+
+def test_a_computed_output_whose_plan_is_cut_was_read(run, configure):
+    configure("spark.sql.maxPlanStringLength", "50")
+    computed = run.bill(named_by_others(run, "copy_to_bill")).where("amount > 0")
+    assert run.rows.finish(computed).proof == "read"
+
+
+def named_by_others(run, name):
+    """Copy the input to a file that Spark does not name so; return a frame of it."""
+    folder = run.root / name
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pq.read_table(run.root / "lines"), folder / "data.parquet")
+    return run.spark.read.parquet(str(folder))
+
+
+def test_a_copy_of_files_that_spark_did_not_name_was_read(run):
+    again = run.again(run_id="names of others").rows
+    again.start(named_by_others(run, "others"))
+    shutil.copytree(run.root / "others", run.root / "others_copied")
+    (run.root / "others_linked").symlink_to(run.root / "others")
+    for name in ("others_copied", "others_linked"):
+        assert again.finish(str(run.root / name)).proof == "read"
+
+
+SIBLINGS = {
+    "paths": (lambda run, name: run.write(run.read(), name)),
+    "frames": (lambda run, name: run.spark.read.parquet(run.write(run.read(), name))),
+}
+
+
+@pytest.mark.parametrize("given", SIBLINGS)
+def test_an_output_beside_its_input(run, given):
+    """Folders of partitions are told apart, and still the input is no output."""
+    rows = run.again(run_id=f"siblings, {given}").rows
+    rows.start(SIBLINGS[given](run, "layer=bronze"))
+    assert rows.finish(SIBLINGS[given](run, "layer=silver")).proof == "written"
+    # The input, written again by others in partitions.
+    rewritten = run.read("layer=silver").write.mode("overwrite").partitionBy("sku")
+    rewritten.parquet(str(run.root / "layer=bronze"))
+    if given == "paths":
+        with pytest.raises(ArgumentError, match=r"what was started .*/layer=bronze: give"):
+            rows.finish(str(run.root / "layer=bronze"))
+
+
+@pytest.mark.skipif(not CONNECT, reason="PySpark 3.5 has no data sources in Python")
+def test_a_table_without_files_is_no_output_by_any_name(run):
+    run.spark.dataSource.register(source_of(run.read().collect()))
+    run.spark.sql("CREATE TABLE no_files USING believed")
+    run.spark.sql("CREATE TABLE other_files USING believed")
+    try:
+        for given in ("no_files", run.spark.table("no_files")):
+            rows = run.again(run_id=f"no files, {type(given)}".replace("/", "")).rows
+            rows.start(given)
+            for name in ("no_files", "default.no_files", "spark_catalog.default.NO_files"):
+                with pytest.raises(ArgumentError, match=f"what was started .*, {name}: give"):
+                    rows.finish(name)
+            assert rows.finish("other_files").proof == "written"
+    finally:
+        run.spark.sql("DROP TABLE no_files")
+        run.spark.sql("DROP TABLE other_files")
+
+
+def source_of(found):
+    """Return a source of these rows, which is no file."""
+    from pyspark.sql.datasource import DataSource, DataSourceReader
+
+    class Reader(DataSourceReader):
+        def read(self, partition):
+            yield from map(tuple, found)
+
+    class Believed(DataSource):
+        @classmethod
+        def name(cls):
+            return "believed"
+
+        def schema(self):
+            return "order int, line int, sku string, amount int"
+
+        def reader(self, schema):
+            return Reader()
+
+    return Believed
+
+
+def test_a_unit_column_of_another_run_is_not_believed(run):
+    """What was written keeps it: the unit columns tell this run's units."""
+    yesterday, today = (run.again(run_id=day).rows for day in ("2026-01-29", "2026-01-30"))
+    path = run.write(run.read().transform(yesterday.with_unit), "with_units")
+    yesterday.start(path)
+    stale = run.write(run.bill(run.read("with_units"), rows=yesterday), "stale")
+    today.start(path)
+    with pytest.raises(OutputDiffersError, match="those of the run '2026-01-29'"):
+        today.finish(stale)
+    bills = run.bill(run.read("with_units"), rows=today)
+    assert today.finish(run.write(bills, "todays")).units == sum(SIZES)
 
 
 def test_views_and_tables_of_what_is_stored(run):

@@ -85,13 +85,6 @@ def test_columns_that_are_unsuitable(run):
             frame.withColumn("sku", F.when(F.col("line") < 9, F.col("sku"))),
             "chain column sku is null; a chain needs a value$",
         ),
-        (run.rows, frame.withColumn("xorack_lines", F.lit("1")), "column xorack_lines is string, "),
-        (run.rows, frame.withColumn("XORACK_lines", F.col("line")), "xorack_lines is int, expec"),
-        (
-            run.rows,
-            frame.withColumn("xorack_lines", F.col("line").cast("long") - 1),
-            "column xorack_lines is null or 0: the row has no unit$",
-        ),
     ]:
         with pytest.raises(ColumnsError, match=problem) as caught:
             rows.start(given)
@@ -99,6 +92,20 @@ def test_columns_that_are_unsuitable(run):
     assert run.queue.bodies == []
     with pytest.raises(StateError):
         run.rows.finish(frame)
+    run.rows.start(frame)
+    run.sent()
+    for given, problem in [
+        (frame.withColumn("xorack_lines", F.lit("1")), "column xorack_lines is string, "),
+        (frame.withColumn("XORACK_lines", F.col("line")), "xorack_lines is int, expec"),
+        (
+            frame.withColumn("xorack_lines", F.col("line").cast("long") - 1),
+            "column xorack_lines is null or 0: the row has no unit$",
+        ),
+    ]:
+        with pytest.raises(ColumnsError, match=problem) as caught:
+            run.rows.finish(given)
+        assert "\n" not in str(caught.value)
+    assert run.queue.bodies == []
 
 
 @pytest.mark.slow

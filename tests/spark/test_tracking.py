@@ -21,7 +21,7 @@ from xorack.core.request import Request
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, SendError, StateError
 from xorack.spark import Report, Tracking, folding, starting
 from xorack.spark.record import Record
-from xorack.spark.storage import Stored
+from xorack.spark.storage import _KNOWN, Stored
 
 pytestmark = pytest.mark.spark
 
@@ -122,6 +122,42 @@ def test_a_record_that_is_half_written_is_made_anew(run):
         run.rows.finish(path)
     run.rows.start(path)
     assert as_set(run.sent()) == started
+
+
+DAMAGES = {
+    "a part of the chains": lambda summary, parts: parts[0].unlink(),
+    "all chains": lambda summary, parts: shutil.rmtree(parts[0].parent),
+    "half a file": lambda summary, parts: parts[0].write_bytes(parts[0].read_bytes()[:99]),
+    "half a line": lambda summary, parts: summary.write_text(summary.read_text()[:99]),
+    "another line": lambda summary, parts: summary.write_text("[1]\n"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_record_that_is_damaged_is_made_anew(run, damage):
+    path = run.write_lines()
+    run.rows.start(path)
+    acker = Acker(run.sent())
+    billed = run.write(run.bill(run.read()), "billed")
+    (summary,) = Path(run.root).glob("records/*/*/*/summary/part-*")
+    (chains,) = Path(run.root).glob("records/*/*/*/*/chains")
+    kept = run.write(run.spark.read.parquet(str(chains)).repartition(2), "kept")
+    shutil.rmtree(chains)
+    shutil.copytree(kept, chains)
+    for checksum in chains.parents[1].rglob(".*.crc"):
+        checksum.unlink()
+    DAMAGES[damage](summary, part_files(chains))
+    _KNOWN.clear()
+    told = "has not started rows" if "line" in damage else "is damaged: call start again"
+    for call in (run.rows.finish, run.rows.audit):
+        with pytest.raises(StateError, match=told):
+            call(billed)
+    acker.apply(run.sent())
+    assert acker.statuses().keys() & {"open"}
+    assert run.rows.start(path).requests == ORDERS
+    run.rows.finish(billed)
+    acker.apply(run.sent())
+    assert acker.statuses() == {"acked": ORDERS}
 
 
 @pytest.mark.slow
@@ -235,6 +271,34 @@ def test_an_observed_proof(run, monkeypatch):
     assert acker.statuses() == {"acked": ORDERS}
 
 
+def test_an_observed_write_that_is_tried_again(run):
+    """What counts is the write that returned: Spark observes those that fail, too."""
+    lines, out = run.rows, str(run.root / "billed")
+    lines.start(run.write_lines())
+    run.sent()
+    bills = run.bill(run.read())
+
+    def again(first, second):
+        def write(some):
+            with pytest.raises(Exception, match=r"PATH_ALREADY_EXISTS|already exists"):
+                first(some).json(str(run.root))
+            second(some)
+
+        return write
+
+    def spent(some):
+        writers.append(some.write)
+        return writers[0]
+
+    writers = []
+    with pytest.raises(ArgumentError, match=r"this writer failed before: take a new \.write"):
+        lines.observe(bills, again(spent, lambda some: writers[0].mode("overwrite").json(out)))
+    retried = lines.observe(
+        bills, again(lambda some: some.write, lambda some: some.write.json(out))
+    )
+    assert lines.finish(observed=retried).units == ALL
+
+
 @pytest.mark.slow
 def test_several_outputs_and_an_append(run):
     """Rows put aside are evidence too. A table with other runs' rows is read by a filter."""
@@ -289,6 +353,8 @@ def test_a_job_in_between(run):
     other = tracking.rows("invoices", chain="order", unit=["order", "line"], label="invoice")
     with pytest.raises(ArgumentError, match="label 'invoice', expected 'order'"):
         lines.advance(other, short)
+    with pytest.raises(ArgumentError, match="it reads what was started"):
+        lines.advance(invoices, path)
     with pytest.raises(StateError):
         invoices.finish(short)
     whole = run.write(invoiced, "invoices")

@@ -164,9 +164,13 @@ def test_long_tags_are_cut(spark):
         assert len(tag.encode()) <= 1024
 
 
-def test_no_tag_holds_nul(spark):
-    chains = spark.createDataFrame([("a\0b",)], "c0 string")
-    with pytest.raises(Exception, match="xorack: a value of a chain column holds NUL"):
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [("6100", "holds NUL"), ("ff", "is no UTF-8"), ("efbfbdeda080", "is no UTF-8")],
+)
+def test_no_tag_holds_what_is_no_text(spark, value, problem):
+    chains = spark.sql(f"SELECT string(X'{value}') AS c0")
+    with pytest.raises(Exception, match=f"xorack: a value of a chain column {problem}"):
         with_tag(chains, "p/", ["c0"]).collect()
 
 

@@ -102,6 +102,7 @@ def audit(rows: Names, table: Output | Sequence[Output]) -> Audit:
     if rows.batch_id is not None:
         raise ArgumentError("batch_id", rows.batch_id, "None: a batch is compared by finish alone")
     line = line_of(rows)
+    rows.record.check(line)
     summary = summary_in(line)
     with readable("table", "the table cannot be read"):
         if not tells_chains(rows, outputs):

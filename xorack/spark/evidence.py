@@ -12,7 +12,17 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ArgumentError, ColumnsError, StateError
 from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, named, of_units, together
 from xorack.spark.messages import one_line, readable
-from xorack.spark.storage import Stored, files_of, files_read, folders, reads_plainly, writes_in
+from xorack.spark.storage import (
+    MOST,
+    Stored,
+    files_of,
+    files_read,
+    folders,
+    hides_files,
+    reads_plainly,
+    tables_read,
+    writes_in,
+)
 from xorack.spark.units import (
     check_frame,
     column_named,
@@ -61,16 +71,16 @@ class Observed(NamedTuple):
         return cls(observed.drop(*names), observation, frame)
 
     def write(self, write: Callable[[Any], object]) -> Observed:
-        """Let a function write the frame, once.
+        """Let a function write the frame, once; the observation is of the write that returned.
 
         Raises:
             ArgumentError: It did not write the frame, or wrote it twice.
         """
-        handed = _Handed(self.frame)
+        handed = _Handed(self)
         write(handed)
         if not handed.writes:
             raise ArgumentError("write", problem="it did not write the frame that it was given")
-        return self._replace(is_written=True)
+        return next(iter(handed.writes.values()))._replace(is_written=True)
 
     def totals(self) -> Totals:
         """Return what the tasks received.
@@ -87,34 +97,42 @@ class Observed(NamedTuple):
 class _Handed:
     """What a function may do with the frame that it is to write: write it, once."""
 
-    def __init__(self, frame: DataFrame) -> None:
-        self._frame, self.writes = frame, list[str]()
+    def __init__(self, given: Observed) -> None:
+        self._given, self.writes = given, dict[str, Observed]()
 
     def __getattr__(self, name: str) -> Any:
+        frame, source = self._given.frame, self._given.source
         if name in ("columns", "schema"):
-            return getattr(self._frame, name)
+            return getattr(frame, name)
+        # Each attempt to write has an observation of its own: Spark has those that fail, too.
+        names = [one for one in source.columns if one not in frame.columns]
+        observed = Observed.of(source, names)
         if name == "write":
-            return _Writer(self._frame.write, self.writes)
+            return _Writer(observed.frame.write, [observed], self.writes)
         if name == "writeTo":
-            return lambda table: _Writer(self._frame.writeTo(table), self.writes)
+            return lambda to: _Writer(observed.frame.writeTo(to), [observed], self.writes)
         raise ArgumentError("write", problem=f"the frame may only be written: .{name} is no write")
 
 
 class _Writer:
     """A writer of Spark's, whose options return it and whose one action returns nothing."""
 
-    def __init__(self, target: Any, writes: list[str]) -> None:
-        self._target, self._writes = target, writes
+    def __init__(self, target: Any, left: list[Observed], writes: dict[str, Observed]) -> None:
+        self._target, self._left, self._writes = target, left, writes
 
     def __getattr__(self, name: str) -> Callable[..., _Writer | None]:
         def call(*given: Any, **options: Any) -> _Writer | None:
-            if self._writes:
-                raise ArgumentError("write", problem=f"it wrote before: .{self._writes[0]}(…)")
+            for before in self._writes:
+                raise ArgumentError("write", problem=f"it wrote before: .{before}(…)")
+            if not self._left:
+                raise ArgumentError("write", problem="this writer failed before: take a new .write")
+            observed = self._left.pop()
             result = getattr(self._target, name)(*given, **options)
-            if result is not None:
-                return _Writer(result, self._writes)
-            self._writes.append(name)
-            return None
+            if result is None:
+                self._writes[name] = observed
+                return None
+            self._left.append(observed)
+            return _Writer(result, self._left, self._writes)
 
         return call
 
@@ -144,15 +162,20 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
     return frame
 
 
+def unit_in(rows: Names, frame: DataFrame) -> Column:
+    """Return the unit of each row of an input: a column that has units may be of another run."""
+    return unit_column(frame, rows.salt, rows.unit)
+
+
 def unit_of(rows: Names, frame: DataFrame) -> Column:
-    """Return the unit of each row: the column that carries it, or one made of the unit columns.
+    """Return the unit of each row of an output: its column of units, or one of the unit columns.
 
     Raises:
         ColumnsError: The frame has neither.
     """
     name = rows.unit_name
     if not has_columns(frame, [name]):
-        return unit_column(frame, rows.salt, rows.unit)
+        return unit_in(rows, frame)
     column, type_ = column_named(frame, name)
     if type_.simpleString() != "bigint":
         raise ColumnsError(f"column {name} is {type_.simpleString()}, expected bigint")
@@ -249,12 +272,13 @@ def proof_of(
     frames = [open_output(rows.tracking.spark, one) for one in outputs]
     if written is None:
         return Proof("read", total(rows, frames), frames, output)
-    files: Files = {}
-    reads = [*zip(outputs, frames, map(files_read, frames), strict=True)]
-    stored = [_stored(*one, files) for one in reads]
-    kind = "written" if None not in stored else "read"
+    reads = [*map(_Read.of, outputs, frames)]
+    files = {name: facts for one in reads for name, facts in one.files.items()}
+    stored = [one.stored() for one in reads]
+    unproved = line["hidden"] or None in stored or any(one.copies(line) for one in reads)
     kept = tuple(one for one in stored if one is not None)
-    problem = next(filter(None, (_started(line, one, names) for one, _, names in reads)), None)
+    problem = next(filter(None, (one.started(line) for one in reads)), None)
+    kind = "read" if unproved else "written"
     return Proof(kind, total(rows, frames), frames, output, files, kept, problem)
 
 
@@ -267,38 +291,59 @@ def as_list(outputs: Any, option: str) -> list[Output]:
 
 
 def source_of(given: Output, frame: DataFrame) -> Line:
-    """Return where rows lie that were started, or that a micro-batch reads: see `_started`."""
-    names = files_read(frame)
-    path = given if isinstance(given, str) else None
-    return {"source": path, "folders": folders(names), "writes": writes_in(names)}
+    """Return where rows lie that were started, or that a micro-batch reads: see `_Read`."""
+    names = files_read(frame, hidden=True)
+    return {
+        "source": given if isinstance(given, str) else None,
+        "folders": folders(names, given)[:MOST] or tables_read(frame),
+        "writes": writes_in(frame.sparkSession, names),
+        "hidden": hides_files(frame),
+    }
 
 
-def _started(line: Line, output: Output, names: Sequence[str]) -> ArgumentError | None:
-    """Return an error if an output, which reads these files, is what was started."""
-    places, copied = folders(names), {*writes_in(names)} & {*line["writes"]}
-    if output != line["source"] and not copied and not {*places} & {*line["folders"]}:
-        return None
-    return ArgumentError(
-        "written",
-        problem=f"it reads what was started or a copy of it, {(*places, output)[0]}: give what "
-        "this job wrote, or read= to prove the reading alone",
-    )
+class _Read(NamedTuple):
+    """An output: as it was given, what reads it, its files, and whether it is a table."""
 
+    output: Output
+    frame: DataFrame
+    names: Sequence[str]
+    files: Files
+    is_table: bool
 
-def _stored(output: Output, frame: DataFrame, names: Sequence[str], files: Files) -> Stored | None:
-    """Add the files of an output; return them summed up, or None if it shows nothing stored."""
-    spark = frame.sparkSession
-    found = files_of(spark, names) if names else {}
-    files |= found
-    is_table = (
-        isinstance(output, str)
-        and "/" not in output
-        and spark.catalog.getTable(output).tableType in ("MANAGED", "EXTERNAL")  # not a view
-    )
-    if not is_table and (not names or not reads_plainly(frame)):
-        return None
-    place = folders(names)[0] if names else str(output)
-    return Stored(place, len(names), sum(size for size, _ in found.values()))
+    @classmethod
+    def of(cls, output: Output, frame: DataFrame) -> _Read:
+        spark, names = frame.sparkSession, files_read(frame)
+        is_table = (
+            isinstance(output, str)
+            and "/" not in output
+            and spark.catalog.getTable(output).tableType in ("MANAGED", "EXTERNAL")  # not a view
+        )
+        return cls(output, frame, names, files_of(spark, names) if names else {}, is_table)
+
+    def stored(self) -> Stored | None:
+        """Sum its files up; None if it shows nothing stored."""
+        if not self.is_table and (not self.names or not reads_plainly(self.frame)):
+            return None
+        place = (*folders(self.names, self.output), str(self.output))[0]
+        return Stored(place, len(self.names), sum(size for size, _ in self.files.values()))
+
+    def copies(self, line: Line) -> set[str]:
+        """Return the files, or writes of Spark, that it has in common with what was started."""
+        spark = self.frame.sparkSession
+        return {*writes_in(spark, self.names, self.files)} & {*line["writes"]}
+
+    def started(self, line: Line) -> ArgumentError | None:
+        """Return an error if it is what was started."""
+        places = folders(self.names, self.output)
+        tables = tables_read(self.frame) if self.is_table and not places else []
+        is_copy = any("/" not in one for one in self.copies(line))  # of a file that Spark wrote
+        if not is_copy and not {*places, *tables} & {*line["folders"]}:
+            return None
+        return ArgumentError(
+            "written",
+            problem=f"it reads what was started or a copy of it, {(*places, self.output)[0]}: give "
+            "what this job wrote, or read= to prove the reading alone",
+        )
 
 
 def check_unchanged(spark: SparkSession, proof: Proof) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, XorAckError
 from xorack.spark.differing import find_missing, named_units, output_differs, with_ids
-from xorack.spark.evidence import open_output, per_chain, source_of, unit_of
+from xorack.spark.evidence import open_output, per_chain, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.grouping import compare_chains, tells_chains
 from xorack.spark.record import summary_in
@@ -96,8 +96,12 @@ def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Itera
 
         if given is not None and rows.batch_id is not None:
             yield _settle_batch(rows, proof, given, cache)
-        else:
+            return
+        try:
             yield _settle_run(rows, line, proof, given, cache)
+        except Exception:
+            rows.record.check(line)
+            raise
 
 
 def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Settled:
@@ -122,7 +126,7 @@ def _agrees(rows: Names, proof: Proof, summary: Summary, chains: DataFrame) -> b
 
 
 def _fold(rows: Names, frame: DataFrame) -> DataFrame:
-    return fold_units(frame, rows.chain, of_units(unit_of(rows, frame)), rows.prefix)
+    return fold_units(frame, rows.chain, of_units(unit_in(rows, frame)), rows.prefix)
 
 
 def _settle_run(
@@ -215,7 +219,7 @@ def _nothing_finishes(error: OutputDiffersError, started: DataFrame) -> Settled:
 
 def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:
     """Return the units that the record keeps, and that the input lacks."""
-    there = source.select(unit_of(rows, source).alias("xorack_unit_"))
+    there = source.select(unit_in(rows, source).alias("xorack_unit_"))
     kept = rows.record.units(line).toDF(*rows.chain, "xorack_unit_")
     gone = kept.join(there, "xorack_unit_", "left_anti")
     tagged = with_tag(gone, rows.prefix, rows.chain, "xorack_tag_")

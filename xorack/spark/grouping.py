@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ColumnsError
-from xorack.spark.evidence import evidence_of, unit_of
+from xorack.spark.evidence import evidence_of, unit_in, unit_of
 from xorack.spark.folding import named, of_units
 from xorack.spark.messages import plain_errors
 from xorack.spark.solving import MOST_INDEPENDENT, MOST_SEARCHED, missing_units
@@ -216,12 +216,15 @@ def _compare(
     """Compare by columns and, if all have them, by those of the chain; or unit by unit."""
 
     def keyed(frame: DataFrame, is_tagged: bool) -> DataFrame:
-        key = unit_of(rows, frame) if by is None else _key(frame, by)
+        if by is not None:
+            key = _key(frame, by)
+        else:
+            key = unit_in(rows, frame) if frame is source else unit_of(rows, frame)
         keyed = frame.withColumns({"xorack_key_": key, "xorack_tag_": F.lit("")})
         return with_tag(keyed, rows.prefix, rows.chain, "xorack_tag_") if is_tagged else keyed
 
     tagged = keyed(source, has_columns(source, rows.chain))
-    tagged = tagged.withColumn("xorack_unit_", unit_of(rows, source))
+    tagged = tagged.withColumn("xorack_unit_", unit_in(rows, source))
     tag = F.col("xorack_tag_") if has_tags else F.lit("")
     key = ("xorack_key_", tag.alias("tag"))
     held = [keyed(one, has_tags).select(*key, *named(evidence_of(rows, one))) for one in outputs]

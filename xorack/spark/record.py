@@ -7,6 +7,8 @@ JSON, written last, names the attempt that counts, and what a repeated run must 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -14,6 +16,7 @@ from uuid import uuid4
 
 from pyspark.sql import Observation
 
+from xorack.core.errors import StateError
 from xorack.core.hashing import unit_id
 from xorack.spark import folding
 from xorack.spark.folding import Summary
@@ -53,7 +56,7 @@ class Record:
             there.
         """
         texts = Texts(self._spark).read(f"{self._pattern}/{{name=*,{self._place}}}/summary")
-        lines = [json.loads(text) for text in texts]
+        lines = _parsed(texts)
         first = next((line for line in lines if line["starts"]), None)
         own = (line for line in lines if "summary" in line and line.items() >= self._of.items())
         return first, next(own, None)
@@ -61,15 +64,14 @@ class Record:
     def follower(self) -> str | None:
         """Return the name that `advance` has started in place of this one."""
         place = self._place.replace(self._name, "name=*", 1)
-        lines = map(json.loads, Texts(self._spark).read(f"{self._pattern}/{place}/summary"))
+        lines = _parsed(Texts(self._spark).read(f"{self._pattern}/{place}/summary"))
         return next((one["name"] for one in lines if one.get("follows") == self._of["name"]), None)
 
     @staticmethod
     def lines(spark: SparkSession, records: str, name: str) -> list[Line]:
         """Return the lines of the records of a name, of all runs in a folder of records."""
         pattern = f"{records.rstrip('/').translate(GLOB)}/run=*/label=*/name={name}/summary"
-        lines = [json.loads(text) for text in Texts(spark).read(pattern)]
-        return [line for line in lines if "summary" in line]
+        return [line for line in _parsed(Texts(spark).read(pattern)) if "summary" in line]
 
     def write(self, chains: DataFrame, units: DataFrame | None, facts: Line) -> Line:
         """Write the chains, and the columns of the chain and ``unit`` a unit; then a line.
@@ -103,12 +105,35 @@ class Record:
         # With a schema, Spark runs no job to find it.
         return self._spark.read.schema(_CHAINS).parquet(f"{self._attempt(line)}/chains")
 
+    def check(self, line: Line) -> None:
+        """Compare the chains of the record with this line.
+
+        Raises:
+            StateError: Some are gone, or cannot be read.
+        """
+        with suppress(Exception):  # whatever Java raises
+            if folding.summarize(self.chains(line)) == summary_in(line):
+                return
+        raise StateError(
+            f"the record in {self._label}/{self._place} is damaged: call start again with the "
+            "same rows, then repeat this call"
+        )
+
     def units(self, line: Line) -> DataFrame:
         """Return the units of the record with this line: the chain's columns and ``unit``."""
         return self._spark.read.parquet(f"{self._attempt(line)}/units")
 
     def _attempt(self, line: Line) -> str:
         return f"{self._pattern}/{self._place}/{line['attempt']}"
+
+
+def _parsed(texts: Iterable[str]) -> list[Line]:
+    """Return the lines that are whole: to `start`, others are not there."""
+    lines = []
+    for text in texts:
+        with suppress(ValueError):
+            lines.append(json.loads(text))
+    return [line for line in lines if isinstance(line, dict) and "starts" in line]
 
 
 def folder_part(key: str, value: str) -> str:

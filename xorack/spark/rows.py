@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, ColumnsError, XorAckError
+from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckError
 from xorack.core.message import SendReport
 from xorack.spark.auditing import Audit, audit
 from xorack.spark.differing import notes
@@ -143,7 +143,8 @@ class Rows(Names):
             What to give to `finish`.
 
         Raises:
-            ArgumentError: The function did not write, or wrote twice.
+            ArgumentError: The function did not write, or wrote twice, or tried again with a writer
+                that had failed: take ``.write`` of the frame once more.
         """
         observed = Observed.of(check_frame("frame", frame), self.evidence_names)
         return observed if write is None else observed.write(write)
@@ -235,7 +236,8 @@ class TrackedRows(Rows):
 
         Raises:
             ArgumentError: Not exactly one of written, observed and read is given.
-            StateError: This run and name has no record of a start, or another name follows.
+            StateError: This run and name has no record of a start, or a damaged one, or another
+                name follows.
             OutputDiffersError: The job lost rows, or has too many. It names rows, and says why.
                 Chains that differ are not finished, but noted on; without columns that tell
                 chains apart, none is finished.
@@ -257,6 +259,8 @@ class TrackedRows(Rows):
             raise settled.error or problem from None
         if settled.chains:
             sent = send(stamps, queue, settled.chains)
+            if sent.requests < settled.chains:
+                raise StateError(f"{settled.chains - sent.requests:,} chains are gone meanwhile")
         if settled.notes is not None and settled.noted:
             why = getattr(settled.error, "why", "")
             noted = send(notes(self, settled.notes, why), queue, settled.noted)
@@ -296,6 +300,7 @@ class TrackedRows(Rows):
         with settle(self, line, proof, rows) as settled:
             if settled.error is not None:
                 raise settled.error
+            check_unchanged(self.tracking.spark, proof)  # before a record is kept
             return self._send(proof, settled, advance(self, line, following, settled, written))
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ColumnsError, StateError
 from xorack.core.request import Request
 from xorack.core.stamp import plain
-from xorack.spark.evidence import open_output, source_of, unit_of
+from xorack.spark.evidence import open_output, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, of_units, summarize
 from xorack.spark.messages import readable
 from xorack.spark.record import summary_in
@@ -65,29 +66,31 @@ def keep_record(
     """
     tracking = rows.tracking
     frame = open_output(tracking.spark, written)
-    unit = unit_of(rows, frame)
+    unit = unit_in(rows, frame)
     folded = complete(fold_units(frame, rows.chain, of_units(unit), rows.prefix))
-    if "summary" not in line:
-        units = None
-        if tracking.keep_units:
-            units = frame.select(*chain_columns(frame, rows.chain), unit.alias("unit"))
-        types = dict(frame.dtypes)
-        source = {
-            **source_of(written, frame),
-            "run": tracking.run_id,
-            "keeps_units": tracking.keep_units,
-            "unit": list(rows.unit),
-            "types": [types.get(name) for name in rows.unit],
-        }
-        return rows.record.write(folded, units, {**line, **source})
-    before, summary = summary_in(line), summarize(folded)
-    if summary != before:
-        raise StateError(
-            f"run {tracking.run_id!r} started {before.count:,} rows named {rows.name!r} in "
-            f"{before.chains:,} chains before, and now others: {summary.count:,} in "
-            f"{summary.chains:,}; use another run_id"
-        )
-    return line
+    if "summary" in line:
+        before, summary = summary_in(line), summarize(folded)
+        if summary != before:
+            raise StateError(
+                f"run {tracking.run_id!r} started {before.count:,} rows named {rows.name!r} in "
+                f"{before.chains:,} chains before, and now others: {summary.count:,} in "
+                f"{summary.chains:,}; use another run_id"
+            )
+        with suppress(StateError):  # a record that is damaged is made anew
+            rows.record.check(line)
+            return line
+    units = None
+    if tracking.keep_units:
+        units = frame.select(*chain_columns(frame, rows.chain), unit.alias("unit"))
+    types = dict(frame.dtypes)
+    source = {
+        **source_of(written, frame),
+        "run": tracking.run_id,
+        "keeps_units": tracking.keep_units,
+        "unit": list(rows.unit),
+        "types": [types.get(name) for name in rows.unit],
+    }
+    return rows.record.write(folded, units, {**line, **source})
 
 
 def _facts(rows: Names, chains: DataFrame) -> DataFrame:

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    Output = DataFrame | str
     Files = dict[str, tuple[int, int]]
 
 _Text = tuple[str, list[str]]
@@ -34,9 +35,13 @@ GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 _STATUS = re.compile(r"path=(.+?); isDirectory=.*?length=(\d+);.*?modification_time=(\d+)")
 _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
 """Lines of a plan that reads what is stored, and no more."""
-_PARTITION = re.compile(r"[^/=]+=[^/]*")
+_HIDING = ("LogicalRDD", "InMemoryRelation")
+"""Micro-batches and caches: a plan does not name the files behind them."""
+_RELATION = re.compile(r"\bRelation(?:V2)?\b.*")
+_SCANNED = re.compile(r"^path: (.+), range: \d+-", re.MULTILINE)
 _PART = re.compile(r".*/part-\d+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[^/]*")
-_MOST_WRITES = 1_000
+MOST = 1_000
+"""How many folders and writes a record names."""
 _VANISHED = ("AccessDeniedException", "IOException")
 """What Hadoop raises while it lists a local folder that goes: which one depends on the moment."""
 
@@ -55,15 +60,44 @@ class Stored(NamedTuple):
     bytes: int
 
 
-def files_read(frame: DataFrame) -> list[str]:
-    """Return the files that a frame reads, as Hadoop writes paths; none for other sources."""
+def files_read(frame: DataFrame, *, hidden: bool = False) -> list[str]:
+    """Return the files that a frame reads, as Hadoop writes paths; none for other sources.
+
+    Those behind micro-batches and caches are left out, unless `hidden` asks for them.
+    """
     given: Any = frame
     if hasattr(given, "_jdf"):  # in one call: a call a file takes seconds for 20,000
         texts = given.sparkSession._jvm.org.apache.hadoop.util.StringUtils
         uris = texts.join("\n", given._jdf.inputFiles()).splitlines()
+        uris += _scanned(given) if hidden else []
     else:
         uris = frame.inputFiles()
-    return sorted(_plain(unquote(uri)) for uri in uris)
+    return sorted({_plain(unquote(uri)) for uri in uris})
+
+
+def _scanned(frame: Any) -> list[str]:
+    """Return the files behind what hides them, of the RDDs that it is made of."""
+    seen, uris = set[int](), list[str]()
+    todo = [
+        leaf.rdd() if kind == "LogicalRDD" else leaf.cacheBuilder().cachedColumnBuffers()
+        for leaf in _each(frame._jdf.queryExecution().optimizedPlan().collectLeaves())
+        if (kind := leaf.getClass().getSimpleName()) in _HIDING
+    ]
+    while todo:
+        rdd = todo.pop()
+        if rdd.id() not in seen:
+            seen.add(rdd.id())
+            todo += [one.rdd() for one in _each(rdd.dependencies())]
+            if rdd.getClass().getSimpleName() == "FileScanRDD":
+                wrap = _java(frame.sparkSession).wrap
+                texts = (wrap(one.files()).mkString("\n") for one in _each(rdd.filePartitions()))
+                uris += [uri for text in texts for uri in _SCANNED.findall(text)]
+    return uris
+
+
+def _each(sequence: Any) -> list[Any]:
+    """Return the elements of a sequence of Scala's."""
+    return [sequence.apply(i) for i in range(sequence.size())]
 
 
 def _plain(uri: str) -> str:
@@ -71,20 +105,34 @@ def _plain(uri: str) -> str:
     return re.sub(r"^(\w[\w+.-]*):/+", r"\1:/", uri)
 
 
-def folders(names: Sequence[str]) -> list[str]:
-    """Return the folders of files, without those of partitions."""
-    found = set()
-    for folder in {name.rpartition("/")[0] for name in names}:
-        parts = folder.split("/")
-        while len(parts) > 1 and _PARTITION.fullmatch(parts[-1]):
-            parts.pop()
-        found.add("/".join(parts))
-    return sorted(found)
+def folders(names: Sequence[str], given: Output = "") -> list[str]:
+    """Return the folders of files; of a path that was given first, not of partitions below it."""
+    found = {name.rpartition("/")[0] for name in names}
+    above = set[str]()
+    if isinstance(given, str) and "/" in given:
+        last = re.escape(given.rstrip("/").rpartition("/")[2])
+        below = re.compile(rf"(.*/{last}|.*?)(?:/[^/=]+=[^/]*)*$")
+        above = {below.sub(r"\1", folder, 1) for folder in found}
+    return [*sorted(above), *sorted(found - above)]
 
 
-def writes_in(names: Sequence[str]) -> list[str]:
-    """Return the ids of Spark's writes in files' names: a copy of a file keeps its write's."""
-    return sorted({match[1] for match in map(_PART.fullmatch, names) if match})[:_MOST_WRITES]
+def tables_read(frame: Any) -> list[str]:
+    """Return the tables that a frame reads, as its plan writes them: for those without files."""
+    if hasattr(frame, "_jdf"):
+        text = frame._jdf.queryExecution().analyzed().collectLeaves().mkString("\n")
+    else:
+        text = frame._explain_string("extended").partition("\n== Optimized")[0]
+    return sorted({re.sub(r"\[.*?\]", "", one).lower() for one in _RELATION.findall(text)})
+
+
+def writes_in(spark: SparkSession, names: Sequence[str], files: Files | None = None) -> list[str]:
+    """Return what copies of files keep: the id of Spark's write in a name, or name and size."""
+    ids = {name: match[1] for name in names if (match := _PART.fullmatch(name))}
+    others = [name for name in names if name not in ids]
+    if files is None:
+        files = files_of(spark, others) if others else {}
+    sized = {f"{one.rpartition('/')[2]}/{files[one][0]}" for one in others if one in files}
+    return sorted({*ids.values(), *sized})[:MOST]
 
 
 def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
@@ -115,13 +163,22 @@ def _statuses(listed: Any) -> Files:
 
 def reads_plainly(frame: DataFrame) -> bool:
     """Tell whether a frame reads what is stored: it computes no rows, and none are cached."""
-    given: Any = frame
-    if hasattr(given, "_jdf"):
-        text = given._jdf.queryExecution().optimizedPlan().toString()
-    else:
-        text = given._explain_string("extended")
-        text = text.partition("== Optimized Logical Plan ==\n")[2].partition("\n==")[0]
-    return all(_PLAIN.match(line) for line in text.strip().splitlines())
+    lines = _optimized(frame).strip().splitlines()
+    # Spark cuts long plans, where its settings say so.
+    return all(map(_PLAIN.match, lines)) and bool(lines) and not lines[-1].endswith(" characters")
+
+
+def hides_files(frame: DataFrame) -> bool:
+    """Tell whether a frame may read files that `files_read` does not name."""
+    return not hasattr(frame, "_jdf") and any(kind in _optimized(frame) for kind in _HIDING)
+
+
+def _optimized(frame: Any) -> str:
+    """Return the text of a frame's plan."""
+    if hasattr(frame, "_jdf"):
+        return str(frame._jdf.queryExecution().optimizedPlan().toString())
+    text: str = frame._explain_string("extended")
+    return text.partition("== Optimized Logical Plan ==\n")[2].partition("\n==")[0]
 
 
 class Texts:

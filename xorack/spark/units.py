@@ -33,6 +33,8 @@ _COMPARABLE = {"tinyint", "smallint", "int", "bigint", "float", "double", "decim
 _TAG = f"""
 CASE WHEN contains({{tag}}, chr(0))
     THEN raise_error('xorack: a value of a chain column holds NUL; a tag cannot')
+WHEN decode(encode({{tag}}, 'UTF-16BE'), 'UTF-16BE') <> {{tag}}
+    THEN raise_error('xorack: a value of a chain column is no UTF-8; a tag is')
 WHEN octet_length({{tag}}) > {MAX_TAG_BYTES}
     THEN concat(substring({{tag}}, 1, 240), '...', lower(lpad(
         hex(xxhash64({{tag}}) | bigint(xxhash64({{tag}}) = 0)), 16, '0')))
@@ -155,7 +157,7 @@ def with_tag(frame: DataFrame, prefix: str, names: Sequence[str], to: str = "tag
 
     In all values but the last, ``%`` and ``/`` are percent-encoded. A tag above 1,024 UTF-8 bytes
     is cut: 240 characters, ``...``, and 16 hex digits of the hash of the whole tag. The job fails
-    where a value holds NUL.
+    where a value holds NUL, or is no UTF-8.
 
     Raises:
         ColumnsError: The frame lacks one of the columns.

@@ -17,7 +17,7 @@ from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.core.windows_ledger import Range, Window, WindowStatus, moment
 from xorack.spark.differing import find_missing, output_differs
-from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_of
+from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
 from xorack.spark.grouping import INTEGERS
 from xorack.spark.record import folder_part
@@ -232,7 +232,7 @@ class Windows(Rows):
     def _seen(self, frame: DataFrame) -> tuple[Totals, dict[str, Range]]:
         """Fold a batch: what its units add up to, and where the rows of each partition lie."""
         keys = [column_named(frame, name)[0].alias(f"c{i}") for i, name in enumerate(self.chain)]
-        units = zip(of_units(unit_of(self, frame)), SUMS, strict=True)
+        units = zip(of_units(unit_in(self, frame)), SUMS, strict=True)
         sums = [column.alias(name) for column, name in units]
         rows = frame.select(*keys, *sums, self._position(frame).alias("place"))
         ends = [F.min("place").alias("first"), F.max("place").alias("last")]
