@@ -316,7 +316,7 @@ def test_utf_16(tmp_path):
 
 
 NO_JSON = "it has no objects, or other values, too"
-NAMELESS = "names 1 columns or fields ''"
+NAMELESS = "has a column or field without name"
 NO_FILES = "no files; those that begin with _ or . are skipped"
 DELTA = "is a Delta table: its files also hold deleted rows"
 WRONG = {
@@ -352,8 +352,8 @@ WRONG = {
         "Invalid Input Error: Malformed JSON in file .*bad.json",
     ),
     "more.csv": ({"more.csv": "id,x\n1,2,3\n"}, "line 2: expected 2 fields, found 3: 1,2,3"),
-    "twice.csv": ({"twice.csv": "id,x,x\n1,2,3\n"}, "names 2 columns or fields 'x'"),
-    "twins.csv": ({"twins.csv": "id,x,X\n1,2,3\n"}, "names 2 columns or fields 'x'"),
+    "twice.csv": ({"twice.csv": "id,x,x\n1,2,3\n"}, "has 2 columns or fields 'x'"),
+    "twins.csv": ({"twins.csv": "id,x,X\n1,2,3\n"}, "has 2 columns or fields 'x'"),
     "twins.json": ({"twins.json": '{"id":1,"x":1,"X":2}'}, 'Duplicate name "X"'),
     "cases": ({"cases/1.json": '{"x":1}', "cases/2.json": '{"X":2}'}, 'Duplicate name "X"'),
     "nameless.json": ({"nameless.json": '{"id":1,"":2}'}, NAMELESS),
@@ -393,7 +393,7 @@ def test_what_cannot_be_read_is_named_in_one_line(tmp_path, monkeypatch, name):
 
 @pytest.mark.parametrize(
     ("names", "found"),
-    [(["x", "X"], "2 columns or fields 'x'"), (["x", ""], "1 columns or fields ''")],
+    [(["x", "X"], "2 columns or fields 'x'"), (["x", ""], "a column or field without name")],
 )
 def test_names_of_parquet_that_duckdb_would_change(tmp_path, names, found):
     """It names them by their order, which may be another one on the other side."""
@@ -424,7 +424,7 @@ def test_many_and_sparse_fields_of_json(tmp_path):
 
 def test_queries_with_columns_of_one_name(tmp_path):
     read = [ReadOptions(sql=f"SELECT 1 AS id, {n} AS x, {m} AS X") for n, m in ((1, 2), (2, 1))]
-    with connect() as con, pytest.raises(StateError, match="left names 2 columns or fields 'x'"):
+    with connect() as con, pytest.raises(StateError, match="left has 2 columns or fields 'x'"):
         diff_files(con, ["left", "right"], read, CompareOptions(["id"]))
 
 

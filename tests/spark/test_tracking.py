@@ -455,8 +455,10 @@ SENTINELS = {
 
 
 @pytest.mark.parametrize("odd", ["a failed chain", "times that Python lacks"])
-def test_a_lost_row_is_named_whatever_is_started(run, odd):
+def test_a_lost_row_is_named_whatever_is_started(run, odd, configure):
     """The other chains finish; the note and the error name the row."""
+    for kind in ("datetime", "int96"):  # PySpark 3.5 writes such times only if told how
+        configure(f"spark.sql.parquet.{kind}RebaseModeInWrite", "CORRECTED")
     columns = {name: F.expr(f"if(line = 1, {text}, NULL)") for name, text in SENTINELS.items()}
     rows = lines_of(run.spark).withColumns(columns if odd[0] == "t" else {})
     failed = [(5, "no address")] if odd[0] == "a" else []

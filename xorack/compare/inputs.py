@@ -188,7 +188,10 @@ def _check_names(where: str, names: Iterable[str]) -> None:
     """Check that names differ without case: DuckDB would rename them, by their order."""
     for name, count in Counter(map(str.lower, names)).items():
         if not name or count > 1:
-            raise StateError(f"{where} names {count} columns or fields {name!r}")
+            what = (
+                f"{count} columns or fields {name!r}" if name else "a column or field without name"
+            )
+            raise StateError(f"{where} has {what}")
 
 
 def _check_parquet(con: Any, one: Input) -> dict[str, str]:
