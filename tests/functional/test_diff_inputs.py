@@ -404,7 +404,7 @@ def test_names_of_parquet_that_duckdb_would_change(tmp_path, names, found):
     pq.write_table(pa.table({"id": [1]}), tmp_path / "1.parquet")
     for table in tables:
         pq.write_table(table, tmp_path / "2.parquet")
-        with pytest.raises(StateError, match=f"names {found}$"):
+        with pytest.raises(StateError, match=f"has {found}$"):
             counts(tmp_path, tmp_path / "1.parquet")
 
 

@@ -188,10 +188,8 @@ def _check_names(where: str, names: Iterable[str]) -> None:
     """Check that names differ without case: DuckDB would rename them, by their order."""
     for name, count in Counter(map(str.lower, names)).items():
         if not name or count > 1:
-            what = (
-                f"{count} columns or fields {name!r}" if name else "a column or field without name"
-            )
-            raise StateError(f"{where} has {what}")
+            twins = f"{count} columns or fields {name!r}"
+            raise StateError(f"{where} has {twins if name else 'a column or field without name'}")
 
 
 def _check_parquet(con: Any, one: Input) -> dict[str, str]:
