@@ -223,7 +223,7 @@ class Consumer:
 
     def _counted(self, batch: _Batch, tag: str, applied: Applied) -> Applied:
         """Count what came after a chain's end, in one write at most."""
-        repeated, late = _after_the_end(applied, batch.sources(tag))
+        repeated, late = _after_the_end(batch, tag, applied)
         if applied.chain is None or not (late or repeated):
             return applied
         try:
@@ -238,7 +238,7 @@ class Consumer:
         result.outcomes.update(kinds)
         ops = [request.op for request, kind, _ in applied.outcomes if kind == "applied"]
         result.created += ops.count("create")
-        result.outcomes["repeated"] += _after_the_end(applied, batch.sources(tag))[0]
+        result.outcomes["repeated"] += _after_the_end(batch, tag, applied)[0]
         if kinds["rejected"]:
             for (_, _, error), (request, id) in zip(
                 applied.outcomes, batch.requests[tag], strict=True
@@ -278,7 +278,7 @@ class Consumer:
             batch.failed.setdefault(str(batch.rejected[position].message_id), reason)
 
 
-def _after_the_end(applied: Applied, sources: Sequence[Message]) -> tuple[int, int]:
+def _after_the_end(batch: _Batch, tag: str, applied: Applied) -> tuple[int, int]:
     """Return how many copies of the create, and late requests, came after a chain's end.
 
     What SQS delivers again is not counted: its message may have ended the chain. Nor is a copy of
@@ -287,7 +287,8 @@ def _after_the_end(applied: Applied, sources: Sequence[Message]) -> tuple[int, i
     chain, outcomes = applied
     if chain is None or not chain.final:
         return 0, 0
-    new = [one for one, of in zip(outcomes, sources, strict=True) if of.receives == 1]
+    sources = zip(outcomes, batch.sources(tag), strict=True)
+    new = [one for one, message in sources if message.receives == 1]
     copies = [one for one in new if one.kind == "duplicate" and one.request.op == "create"]
     ends = any(one.kind == "applied" for one in outcomes)
     return 0 if ends else len(copies), sum(one.kind == "late" for one in new)
