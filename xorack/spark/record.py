@@ -20,7 +20,8 @@ from xorack.core.errors import StateError
 from xorack.core.hashing import unit_id
 from xorack.spark import folding
 from xorack.spark.folding import Summary
-from xorack.spark.storage import GLOB, Texts
+from xorack.spark.storage import Texts
+from xorack.spark.units import GLOB
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,6 +20,8 @@ from uuid import uuid4
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from xorack.spark.units import GLOB
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -31,7 +33,6 @@ _KNOWN: dict[str, _Text] = {}
 """The file name and the lines of each text, by its folder. No two texts ever have one file name."""
 _MOST_KNOWN = 10_000
 """A stream has a folder for each of its batches."""
-GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 _STATUS = re.compile(r"path=(.+?); isDirectory=.*?length=(\d+);.*?modification_time=(\d+)")
 _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
 """Lines of a plan that reads what is stored, and no more."""

@@ -39,6 +39,8 @@ WHEN octet_length({{tag}}) > {MAX_TAG_BYTES}
     THEN concat(substring({{tag}}, 1, 240), '...', lower(lpad(
         hex(xxhash64({{tag}}) | bigint(xxhash64({{tag}}) = 0)), 16, '0')))
 ELSE {{tag}} END"""
+GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
+"""For `str.translate`: it makes a path a pattern of Hadoop that matches this path alone."""
 _HEX_ID = re.compile("[0-9a-fA-F]{16}")
 _MADE: dict[Hashable, Any] = {}
 _MOST_MADE = 100

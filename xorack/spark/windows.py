@@ -24,8 +24,8 @@ from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
-from xorack.spark.storage import GLOB, Texts
-from xorack.spark.units import column_named, encoded_columns
+from xorack.spark.storage import Texts
+from xorack.spark.units import GLOB, column_named, encoded_columns
 from xorack.spark.windows_ends import key_of, of_all_positions, offsets_of, positions_of
 
 if TYPE_CHECKING:

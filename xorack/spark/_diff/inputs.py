@@ -21,7 +21,7 @@ from xorack.compare.inputs import LOGS, ReadOptions, format_of, is_file
 from xorack.compare.texts import pattern_of
 from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.spark.messages import one_line
-from xorack.spark.units import quoted
+from xorack.spark.units import GLOB, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -86,11 +86,6 @@ def files_in(spark: SparkSession, path: str) -> list[str] | None:
         raise
 
 
-def _escaped(path: str) -> str:
-    """Return a pattern of Hadoop for one path."""
-    return re.sub(r"[{}\[\]*?\\]", r"\\\g<0>", path)
-
-
 def _open(
     spark: SparkSession, name: str, how: ReadOptions, *, is_local: bool
 ) -> tuple[DataFrame, bool]:
@@ -100,7 +95,7 @@ def _open(
     is_here = is_local and os.path.exists(name)
     if not is_here and not is_file(name) and "://" not in name:
         return spark.table(name), False
-    path = f"file:{_escaped(os.path.abspath(name))}" if is_here else name
+    path = f"file:{os.path.abspath(name).translate(GLOB)}" if is_here else name
     files = files_in(spark, path)
     if files is None:
         raise StateError(f"{name}: there is no such file or folder")
@@ -120,7 +115,8 @@ def _open(
     _check_text(spark.read.option("recursiveFileLookup", True).text(path), name, kind)
     if kind == "json":
         return reader.option("mode", "FAILFAST").json(path), False
-    if odd := [file for file in files if _escaped(file) != file]:  # it infers columns by a pattern
+    # Spark's reader of CSV takes names for patterns when it infers columns.
+    if odd := [file for file in files if file.translate(GLOB) != file]:
         raise StateError(f"{name}: Spark would take {odd[0]} for a pattern: rename it")
     is_tsv = all(re.search(r"\.tsv(\.\w+)?$", file, re.IGNORECASE) for file in files)
     return reader.options(**_CSV, sep="\t" if is_tsv else how.delimiter).csv(path), True
