@@ -6,13 +6,15 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xorack.core.errors import LocalError
 
 _GRACE_SECONDS = 3.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_program(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path) -> str:
@@ -26,19 +28,22 @@ def run_program(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]
         log.open("w+", encoding="utf-8", errors="replace") as errors,
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output,
     ):
-        process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            start_new_session=True,  # a process group that ends together
-        )
+        process = None
         try:
+            with _signals_held():
+                process = subprocess.Popen(
+                    command,
+                    cwd=cwd,
+                    env=dict(environ),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    start_new_session=True,  # a process group that ends together
+                )
             process.wait()
         finally:
-            _end(process)
+            if process is not None:
+                _end(process)
         if process.returncode == 0:
             output.seek(0)
             return output.read()
@@ -46,6 +51,27 @@ def run_program(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]
         lines = [line.strip() for line in errors if line.strip()]
     last = lines[-1].removeprefix("error: ") if lines else f"ended with status {process.returncode}"
     raise LocalError(f"{last} (all of it: {log})" if len(lines) > 1 else last)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let signals interrupt the main thread after the block: amidst Popen, a child would be lost.
+
+    They are not masked: the child would inherit that.
+    """
+    came: list[signal.Signals] = []
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {n: h for n in _SIGNALS if callable(h := signal.getsignal(n))}
+    for number in handlers:
+        signal.signal(number, lambda number, _: came.append(signal.Signals(number)))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
