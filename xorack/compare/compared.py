@@ -41,12 +41,9 @@ class Value(NamedTuple):
             within += f" * {most} AND isfinite({most})"
         return f"({differs} AND NOT coalesce({within}, false))"
 
-    def details(self, left: str, right: str) -> dict[str, str]:
-        """Return SQL of two values that differ: is one null, and their distance, as ``g``."""
-        told = {"a": f"{left} IS NULL", "b": f"{right} IS NULL"}
-        if self.unit is not None:
-            a, b = map(self.exact.format, (left, right))
-            doubles = self.distance(f"({a})::DOUBLE", f"({b})::DOUBLE")
-            distance = f"coalesce({self.distance(a, b)}, {doubles})"
-            told["g"] = f"CASE WHEN isfinite({distance}) THEN {distance} END"
-        return told
+    def apart(self, left: str, right: str) -> str:
+        """Return SQL of the distance of two values that differ, null if it is not finite."""
+        a, b = map(self.exact.format, (left, right))
+        doubles = self.distance(f"({a})::DOUBLE", f"({b})::DOUBLE")
+        distance = f"coalesce({self.distance(a, b)}, {doubles})"
+        return f"CASE WHEN isfinite({distance}) THEN {distance} END"

@@ -41,7 +41,7 @@ class Found(NamedTuple):
     extra: int
     changed: int
     duplicates: tuple[int, ...]
-    columns: dict[str, int]
+    columns: dict[str, Change]
     unique: bool
     condition: str
     is_kept: bool
@@ -157,27 +157,33 @@ class Comparison:
         """Return SQL for each value that is true where two rows differ in it."""
         return [value.differs(i, left, right) for i, value in enumerate(self.values)]
 
-    def _details(self, left: str, right: str) -> list[str]:
-        """Return SQL of what is told of values that differ, as columns."""
-        return [
-            f"CASE WHEN c{i} THEN {sql} END AS {name}{i}"
-            for i, value in enumerate(self.values)
-            for name, sql in value.details(f"{left}v{i}", f"{right}v{i}").items()
-        ]
+    def _details(self, left: str, right: str, present: tuple[str, str]) -> list[str]:
+        """Return SQL of what is told of values that differ, as columns; null tells nothing.
 
-    def _joined(self, left: str, right: str, kind: str = "FULL", *, wide: bool = False) -> str:
+        A null is one of two rows if its own row is present and the other value is known.
+        """
+        told = []
+        for i, value in enumerate(self.values):
+            a, b = f"{left}v{i}", f"{right}v{i}"
+            told.append((f"{a} IS NULL AND {b} IS NOT NULL AND {present[0]}", "true", f"a{i}"))
+            told.append((f"{b} IS NULL AND {a} IS NOT NULL AND {present[1]}", "true", f"b{i}"))
+            if value.unit is not None:
+                told.append((f"{a} <> {b} AND c{i}", value.apart(a, b), f"g{i}"))
+        return [f"CASE WHEN {when} THEN {sql} END AS {name}" for when, sql, name in told]
+
+    def _joined(self, left: str, right: str, *, wide: bool = False) -> str:
         """Return SQL of pairs of rows by a join: for keys that are unique."""
         keys = [f"coalesce(l.k{i}, r.k{i}) AS k{i}" for i in range(len(self.keys))]
         on, differences = self.same_keys("l", "r"), self._differences("l.", "r.")
         columns = [f"{differs} AS c{i}" for i, differs in enumerate(differences)]
         changed = _or([f"c{i}" for i in range(len(columns))])
-        columns += self._details("l.", "r.")
+        columns += self._details("l.", "r.", ("l.p", "r.p"))
         rows = ["l.w AS lw, r.w AS rw"] * wide
         more = ["(l.p)::INTEGER AS lefts, (r.p)::INTEGER AS rights, 1 AS n"] * wide
         chosen = ", ".join([*keys, *columns, *rows, *more])
         return (
             f"SELECT *, l IS NULL OR r IS NULL OR {changed} AS differs FROM (SELECT l.p AS l, "
-            f"r.p AS r, {chosen} FROM ({left}) l {kind} JOIN ({right}) r ON {on})"
+            f"r.p AS r, {chosen} FROM ({left}) l FULL JOIN ({right}) r ON {on})"
         )
 
     def _numbered(self, left: str, right: str, *, wide: bool = False) -> str:
@@ -215,7 +221,7 @@ class Comparison:
         )
         differences = [f"{d} AS c{i}" for i, d in enumerate(self._differences("l", "r"))]
         changed = _or([f"c{i}" for i in range(len(values))])
-        told = [*differences, *self._details("l", "r"), *["lw, rw"] * wide]
+        told = [*differences, *self._details("l", "r", ("l", "r")), *["lw, rw"] * wide]
         kept = ", ".join([k, "n", "lefts", "rights", "l", "r", *told])
         return (
             f"SELECT *, l IS NULL OR r IS NULL OR {changed} AS differs FROM (SELECT {kept} FROM "
@@ -275,42 +281,19 @@ class Comparison:
         of_sides = ["count(l)", "count(r)", *(f"count(*) FILTER ({kind})" for kind in alone)]
         flags = ("differs", *(f"c{i}" for i in range(len(self.values))))
         of_pairs = [f"count(CASE WHEN l AND r AND {of} THEN 1 END)" for of in flags]
+        for i, value in enumerate(self.values):
+            greatest = "NULL" if value.unit is None else f"max(g{i})"
+            of_pairs += [f"count(a{i})", f"count(b{i})", greatest]
         told = self.all(f"SELECT {', '.join([*of_keys, *of_sides, *of_pairs])} FROM {relation}")[0]
-        (*keys, lefts, rights, missing, extra, changed), rows = told[:7], told[7:]
+        (*keys, lefts, rights, missing, extra, changed), rest = told[:7], iter(told[7:])
         if unique:
             unique, keys = [*keys, lefts, rights] == [missing, extra, *within], [0, 0]
-        columns = {v.names[0]: n for v, n in zip(self.values, rows, strict=True)}
-        return Found(missing, extra, changed, tuple(keys), columns, unique, condition, is_kept)
-
-    def changes(self, found: Found) -> dict[str, Change]:
-        """Return of each changed column how many rows have nulls, and the greatest difference."""
-        of = self
-        if found.unique and not found.is_kept:  # else all values say which rows are pairs
-            values = [value for value in self.values if found.columns[value.names[0]]]
-            of = replace(self, values=values)
-        changed = {i: one for i, one in enumerate(of.values) if found.columns[one.names[0]]}
-        if not changed:
-            return {}
-        numbers = [
-            sql
-            for i, value in changed.items()
-            for sql in (
-                f"count(nullif(a{i}, false))",
-                f"count(nullif(b{i}, false))",
-                "NULL" if value.unit is None else f"max(g{i})",
-            )
-        ]
-        kind = "INNER" if found.unique else "FULL"
-        pairs = of.pairs(found.condition, unique=found.unique, wide=False, kind=kind)
-        relation = "kept" if found.is_kept else f"({pairs})"
-        told = self.all(f"SELECT {', '.join(numbers)} FROM {relation} WHERE l AND r")[0]
-        rest = iter(told)
-        return {
-            value.names[0]: Change(
-                found.columns[value.names[0]], next(rest), next(rest), next(rest), value.unit or ""
-            )
-            for value in changed.values()
+        rows = [next(rest) for _ in self.values]
+        columns = {
+            value.names[0]: Change(n, next(rest), next(rest), next(rest), value.unit or "")
+            for value, n in zip(self.values, rows, strict=True)
         }
+        return Found(missing, extra, changed, tuple(keys), columns, unique, condition, is_kept)
 
     @property
     def key(self) -> str:
@@ -354,7 +337,7 @@ class Comparison:
         unseen = [
             value
             for value, seen in zip(self.values, counts[3:], strict=True)
-            if found.columns[value.names[0]] and not seen
+            if found.columns[value.names[0]].rows and not seen
         ]
         if any(few) or unseen:
             values = unseen if found.unique and not few[2] else self.values
@@ -378,9 +361,7 @@ class Comparison:
         )
         return (self._joined if found.unique else self._numbered)(left, right, wide=wide)
 
-    def pairs(self, condition: str, *, unique: bool, wide: bool = True, kind: str = "FULL") -> str:
+    def pairs(self, condition: str, *, unique: bool, wide: bool = True) -> str:
         """Return SQL of pairs of rows, whole ones if wide."""
         left, right = (self._side(i, condition, wide=wide) for i in (0, 1))
-        if unique:
-            return self._joined(left, right, kind, wide=wide)
-        return self._numbered(left, right, wide=wide)
+        return (self._joined if unique else self._numbered)(left, right, wide=wide)

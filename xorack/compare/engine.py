@@ -71,7 +71,7 @@ def diff_files(
         totals[0], totals[1], totals[0] - kinds[0] - kinds[2], *kinds, *found.duplicates
     )
     key_names = tuple((left.name, right.name) for left, right in matched.keys)
-    changed = by_rows(found.columns)
+    changed = by_rows({name: change.rows for name, change in found.columns.items()})
     return FileDifference(
         counts, changed, matched.left_only, matched.right_only, key_names,
         changed_types, remarks, comparison, found, options.limit,

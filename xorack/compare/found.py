@@ -75,8 +75,7 @@ class FileDifference(DiffReport):
 
     def changes(self) -> dict[str, Change]:
         """Return of each changed column how many rows have nulls, and the greatest difference."""
-        changes = self._comparison.changes(self._found)
-        return {name: changes[name] for name in self.changed_columns}
+        return {name: self._found.columns[name] for name in self.changed_columns}
 
     def explain(self) -> dict[str, Explanation]:
         """Say what the rows of each kind have in common, and all others do not.
