@@ -94,3 +94,23 @@ def test_what_missing_rows_seldom_have_is_no_reason():
     missing = [row for row in ROWS if row["line"] != 7 or row["id"] % 20 == 0]
     sentence = explain(missing, ROWS, len(missing), len(ROWS)).sentence
     assert (sentence.startswith("9") and "line <= 6" in sentence) or "Nothing tells" in sentence
+
+
+@pytest.mark.parametrize("are_samples", [False, True])
+@pytest.mark.parametrize(("missing", "total"), [(3, 200), (40, 400), (100, 400), (380, 400)])
+def test_chance_is_no_reason(missing, total, are_samples):
+    """Rows that are lost at random: 1 % of the answers may name something, not 1 % of columns."""
+    draw = random.Random(missing).random
+
+    def rows(count):
+        return [
+            {"x": draw(), "y": draw(), "z": int(draw() * 50), "kind": "abc"[int(draw() * 3)]}
+            for _ in range(count)
+        ]
+
+    named = 0
+    for _ in range(100):
+        of_all = rows(total)
+        some, scale = (rows(missing), 1_000) if are_samples else (of_all[:missing], 1)
+        named += bool(explain(some, of_all, missing * scale, total * scale).findings)
+    assert named <= 4

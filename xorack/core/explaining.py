@@ -99,24 +99,19 @@ def explain(
         return Explanation("", ())
     if not missing or not rows:
         return Explanation(f"None of the {count:,} {word}s could be named to be compared", ())
-    counted = [
-        (name, _counter(name, missing), _counter(name, rows))
-        for name in dict.fromkeys(name for row in missing for name in row)
-    ]
-    compared = _Compared(missing, rows, count / max(total, count))
-    singles = [
-        compared.finding(((name, *ends),), what, _count(own, *ends), _count(other, *ends))
+    columns = dict.fromkeys(name for row in missing for name in row)
+    counted = [(name, _counter(name, missing), _counter(name, rows)) for name in columns]
+    is_whole = len(missing) == count and len(rows) == total
+    tried = sum(
+        bool(_ordered(own)) + sum(n > 1 for n in (other if is_whole else own + other).values())
+        for _, own, other in counted
+    )  # a range, and the values that can be frequent
+    compared = _Compared(missing, rows, count / max(total, count), is_whole, tried)
+    ranked = _ranked(
+        finding
         for name, own, other in counted
         for what, *ends in _conditions(name, own, other)
-    ]
-    strict, plain = (
-        math.log((1 + tried) / _CHANCE) / max(len(missing) - 1, 0.5)
-        for tried in (len(singles) ** 2, len(singles))
-    )
-    ranked = _ranked(
-        one
-        for one in singles
-        if one.nats > strict or (one.missing >= 1 and compared.with_others(one) > plain)
+        if (finding := compared.single(name, what, ends, own, other)) is not None
     )
     paired = [(one, one.of(missing), one.of(rows)) for one in ranked[:_MOST_PAIRED]]
     pairs = (
@@ -125,7 +120,7 @@ def explain(
         if one[0].terms[0][0] != other[0].terms[0][0]
     )
     best = ranked[0].nats if ranked else 0.0
-    better = [pair for pair in pairs if pair.nats > max(strict, best * _GAIN)]
+    better = [pair for pair in pairs if pair is not None and pair.nats > best * _GAIN]
     findings = tuple(_ranked([*ranked, *better])[:_MOST_VALUES])
     return Explanation(sentence_of(findings, len(missing), count, total, word), findings)
 
@@ -142,36 +137,73 @@ _Met = tuple[Finding, list[bool], list[bool]]
 
 
 class _Compared(NamedTuple):
-    """Missing rows and all rows, or samples of both; the share of all rows that is missing."""
+    """Missing rows and all rows; the share of all rows that is missing.
+
+    If not whole, they are samples. ``tried`` is the number of conditions on one column.
+    """
 
     missing: Sequence[Row]
     rows: Sequence[Row]
     share: float
+    is_whole: bool
+    tried: int
 
-    def finding(
+    def single(
+        self, name: str, what: str, ends: Sequence[Any], own: Counter[Any], other: Counter[Any]
+    ) -> Finding | None:
+        """Return the finding of a condition on one column; None if chance explains it."""
+        times = _count(own, *ends), _count(other, *ends)
+        term = (name, *ends)
+        if not self._stands_out(times, (len(self.missing), len(self.rows)), term):
+            return None
+        return self._finding((term,), what, *times)
+
+    def both(self, one: _Met, other: _Met) -> Finding | None:
+        """Return the finding of two conditions together; None if one of them tells as much."""
+        times = [sum(map(and_, *some)) for some in zip(one[1:], other[1:], strict=True)]
+        for met, adds in ((one, other), (other, one)):
+            if not self._stands_out(times, (sum(met[1]), sum(met[2])), adds[0].terms[0]):
+                return None
+        terms, what = one[0].terms + other[0].terms, f"{one[0].what} and {other[0].what}"
+        return self._finding(terms, what, *times)
+
+    def _finding(
         self, terms: tuple[Term, ...], what: str, missing_times: int, times: int
     ) -> Finding:
-        """Return the finding of a condition, by how many rows of both kinds meet it."""
         share, sampled = missing_times / len(self.missing), len(self.rows)
         # A sample may have none of these rows, though they are among all.
         of_all = min(max(times / sampled, share * self.share, 0.5 / sampled), 1.0)
         return Finding(what, share, of_all, share / of_all, terms)
 
-    def both(self, one: _Met, other: _Met) -> Finding:
-        """Return the finding of two conditions together."""
-        times = (sum(map(and_, *some)) for some in zip(one[1:], other[1:], strict=True))
-        terms, what = one[0].terms + other[0].terms, f"{one[0].what} and {other[0].what}"
-        return self.finding(terms, what, *times)
+    def _stands_out(self, times: Sequence[int], of: Sequence[int], term: Term) -> bool:
+        """Tell if chance does not explain how many of some missing rows meet a term.
 
-    def with_others(self, finding: Finding) -> float:
-        """Return the evidence that a missing row gives if the other rows are looked at too.
-
-        Source: Dunning, "Accurate methods for the statistics of surprise and coincidence" (1993).
+        ``times`` are the missing rows and the rows that do, among ``of`` of them.
         """
-        if self.share >= 1:
-            return finding.nats
-        others = max((finding.all - finding.missing * self.share) / (1 - self.share), 0.0)
-        return finding.nats + (1 / self.share - 1) * _entropy(others, finding.all)
+        (met, others_met), (missing, others) = times, of
+        # What only some meet must stand out among all: what others have is no reason.
+        if self.is_whole and met == missing:
+            others_met, others = others_met - met, others - missing
+        # The ends of a range are those of the missing rows: others may be in as many places.
+        ways = 1 if term[1] is term[2] else 1 + others - others_met
+        return self.tried * ways * _chance(met, missing, others_met, others) < _CHANCE
+
+
+def _chance(met: int, missing: int, others_met: int, others: int) -> float:
+    """Return the probability that so many rows of a random choice meet a condition, or more.
+
+    Source: Fisher's exact test, "Statistical methods for research workers" (5th edition, 1934).
+    """
+    in_all, rest = met + others_met, missing - met
+    point = _log_choices(in_all, met) + _log_choices(others + missing - in_all, rest)
+    point -= _log_choices(others + missing, missing)
+    # Each next term of the sum is at most this share of the one before.
+    ratio = others_met * rest / ((met + 1) * (others - others_met + 1))
+    return math.exp(point) / (1 - ratio) if ratio < 1 else 1.0
+
+
+def _log_choices(of: int, some: int) -> float:
+    return math.lgamma(of + 1) - math.lgamma(some + 1) - math.lgamma(of - some + 1)
 
 
 def _entropy(share: float, of_all: float) -> float:
@@ -208,16 +240,21 @@ def _conditions(
     for value, times in own.most_common(_MOST_VALUES):
         if times > 1:
             yield f"{name} is null" if value is None else f"{name} = {_text(value)}", value, value
-    known = [value for value in own if value not in (None, math.nan)]
-    if len(known) < 2 or not isinstance(known[0], (int, float, Decimal, date)):
+    known = _ordered(own)
+    if len(known) < 2:
         return
-    low, high = min(known), max(known)
-    everything = [*known, *(value for value in other if value not in (None, math.nan))]
+    low, high, everything = min(known), max(known), known + _ordered(other)
     first, last = low == min(everything), high == max(everything)
     if not first or not last:
         what = f"from {_text(low)} to {_text(high)}"
         what = f"<= {_text(high)}" if first else f">= {_text(low)}" if last else what
         yield f"{name} {what}", low, high
+
+
+def _ordered(values: Iterable[Any]) -> list[Any]:
+    """Return the values, without null and NaN, if ranges of them are of use: numbers and times."""
+    known = [value for value in values if value not in (None, math.nan)]
+    return known if known and isinstance(known[0], (int, float, Decimal, date)) else []
 
 
 def _text(value: Any) -> str:
