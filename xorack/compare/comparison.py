@@ -6,6 +6,7 @@ halves of their hashes: docs/adr/0049-files-on-duckdb.md.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from xorack.compare.inputs import Input
 from xorack.compare.report import Change
 from xorack.compare.sharing import are_shared
 from xorack.compare.texts import quoted
+from xorack.compare.why import ROWS
 from xorack.core.errors import StateError
 
 __all__ = ["KIND_SQL", "Comparison", "Found"]
@@ -45,10 +47,15 @@ class Found(NamedTuple):
     unique: bool
     condition: str
     is_kept: bool
+    sampled: str
 
 
 def _or(parts: Sequence[str]) -> str:
     return str(balanced("({} OR {})".format, parts, "false"))
+
+
+def _bucket(hashed: str) -> str:
+    return f"({hashed} & {_BUCKETS - 1})::INTEGER"
 
 
 @dataclass
@@ -81,13 +88,16 @@ class Comparison:
     def compare(self) -> tuple[list[int], Found]:
         """Return the numbers of all rows of both sides, and what differs."""
         totals, within, condition = self._choose()
+        if not sum(within):
+            return totals, Found(0, 0, 0, (0, 0), {}, True, condition, False, condition)
+        share = max(1, math.ceil(max(totals) / ROWS))
         unique = bool(self.values) and not any(
             are_shared(([n for (n,) in self.all(f"SELECT n FROM digests{side}")], _BUCKETS))
             for side in (0, 1)
         )
-        found = self._count(within, condition, unique=unique)
+        found = self._count(within, condition, share, unique=unique)
         if unique and not found.unique:
-            found = self._count(within, condition, unique=False)
+            found = self._count(within, condition, share, unique=False)
         missing, extra = found.missing, found.extra
         if min(missing, extra) < 0 or missing - extra != totals[0] - totals[1]:
             raise StateError("the inputs gave other rows when they were read again")
@@ -103,7 +113,7 @@ class Comparison:
                 and self._sampled() * totals[0] > _DIGEST_KEYS * _BUCKETS
             ):
                 self._keep_digests()
-                return totals, totals, ""
+                return totals, totals, "true"
         self._keep_digests("sum((h >> 1)::BIGINT) AS s")  # a HUGEINT: it does not overflow
         differ = " OR ".join(f"l.{of} IS DISTINCT FROM r.{of}" for of in ("n", "s"))
         self.keep(
@@ -116,31 +126,29 @@ class Comparison:
         ]
         ((*within,),) = self.all("SELECT coalesce(sum(n0), 0), coalesce(sum(n1), 0) FROM buckets")
         if not sum(within):
-            return totals, [0, 0], "WHERE false"
+            return totals, [0, 0], "false"
         if sum(within) > _MANY * sum(totals):
-            return totals, totals, ""
-        return totals, within, "WHERE {bucket} IN (SELECT b FROM buckets)"
+            return totals, totals, "true"
+        return totals, within, "{bucket} IN (SELECT b FROM buckets)"
 
     def _keep_digests(self, *sums: str) -> None:
         """Keep the number of rows in each bucket of keys, and sums of the hashes ``h`` of rows."""
         for side in (0, 1):
             row = f"hash({self.hash(side, [*self.keys, *self.values])})"
-            rows = f"SELECT {self._bucket(side)} AS b, {row} AS h FROM side{side}"
+            bucket = _bucket(self.hash(side, self.keys))
+            rows = f"SELECT {bucket} AS b, {row} AS h FROM side{side}"
             digests = ", ".join(["b", "count(*) AS n", *sums])
             self.keep(f"digests{side}", f"SELECT {digests} FROM ({rows}) GROUP BY b")
 
-    def _bucket(self, side: int) -> str:
-        return f"({self.hash(side, self.keys)} & {_BUCKETS - 1})::INTEGER"
-
     def _sampled(self) -> float:
         """Return the share of the left side's first rows that the right side has not."""
-        sample, right = self._side(0, f"LIMIT {_SAMPLE_ROWS}"), self._side(1)
+        sample, right = f"{self._side(0)} LIMIT {_SAMPLE_ROWS}", self._side(1)
         same = self.same_keys("l", "r", "=")  # = lets DuckDB skip row groups
         differs = _or(self._differences("l.", "r."))
         sql = f"FROM ({sample}) l JOIN ({right}) r ON {same} WHERE NOT {differs}"
         return float(1 - self.all(f"SELECT count(*) {sql}")[0][0] / _SAMPLE_ROWS)
 
-    def _side(self, side: int, condition: str = "", *, wide: bool = False) -> str:
+    def _side(self, side: int, condition: str = "true", *, wide: bool = False) -> str:
         """Return SQL of a side's rows: their keys' and values' forms; whole rows, too, if wide."""
         columns = [f"{v.forms[side]} AS k{i}" for i, v in enumerate(self.keys)]
         columns += [f"{v.forms[side]} AS v{i}" for i, v in enumerate(self.values)]
@@ -149,9 +157,19 @@ class Comparison:
                 f"{quoted(c.name)} := {quoted(c.name)}" for c in self.inputs[side].columns
             )
             columns.append(f"struct_pack({held}) AS w")
-        made = {"{bucket}": self._bucket(side), "{hash}": self.hash(side, self.keys)}
-        condition = re.sub(r"\{\w+\}", lambda found: made[found[0]], condition)
-        return f"SELECT true AS p, {', '.join(columns)} FROM side{side} {condition}"
+        forms = [one.forms[side] for one in (*self.keys, *self.values)]
+        rows = f"side{side} WHERE {self.on(condition, forms)}"
+        return f"SELECT true AS p, {', '.join(columns)} FROM {rows}"
+
+    def on(self, condition: str, forms: Sequence[str] = ()) -> str:
+        """Return a condition with the hashes of forms of keys and of rows; else of kept rows."""
+        places = {"k": len(self.keys), "v": len(self.values)}
+        forms = forms or [f"{of}{i}" for of, count in places.items() for i in range(count)]
+        key = self.hash_of(forms[: len(self.keys)], self.keys)
+        made = {"{bucket}": _bucket(key), "{key}": key}
+        if "{row}" in condition:
+            made["{row}"] = self.hash_of(forms, [*self.keys, *self.values])
+        return re.sub(r"\{\w+\}", lambda found: made[found[0]], condition)
 
     def _differences(self, left: str, right: str) -> list[str]:
         """Return SQL for each value that is true where two rows differ in it."""
@@ -258,7 +276,7 @@ class Comparison:
         near = f"count(*) OVER (PARTITION BY {part}, place) > 1 AS near"
         return f"SELECT *, {near} FROM (SELECT *, {rank} FROM ({rows}))", order
 
-    def _count(self, within: Sequence[int], condition: str, *, unique: bool) -> Found:
+    def _count(self, within: Sequence[int], condition: str, share: int, *, unique: bool) -> Found:
         """Count pairs of rows by their kinds; what is found is not unique if keys are not.
 
         The join proves it: a row has two pairs if the other side has its key twice.
@@ -266,10 +284,15 @@ class Comparison:
         if not unique:  # it works on what is in a window twice: 4 to the power of limits
             self.con.execute("SET disabled_optimizers = 'filter_pushdown'")
         is_kept = sum(within) <= _KEPT_ROWS
+        sampled = f"{{{'key' if unique or not is_kept else 'row'}}} % {share} = 0"
         relation = f"({self.pairs(condition, unique=unique, wide=False)})"
         if is_kept:
-            self.keep("kept", self.pairs(condition, unique=unique))
             relation = "kept"
+            for side in (0, 1):  # rows that may differ, and a sample of all, in one pass
+                rows = self._side(side, f"{condition} OR {sampled}", wide=True)
+                self.keep(f"rows{side}", rows)
+            left, right = (f"SELECT * FROM rows{i} WHERE {self.on(condition)}" for i in (0, 1))
+            self.keep("kept", (self._joined if unique else self._numbered)(left, right, wide=True))
         alone = KIND_SQL["missing"], KIND_SQL["extra"]
         if unique:
             key = self.hash_of([f"k{i}" for i in range(len(self.keys))], self.keys)
@@ -288,12 +311,13 @@ class Comparison:
         (*keys, lefts, rights, missing, extra, changed), rest = told[:7], iter(told[7:])
         if unique:
             unique, keys = [*keys, lefts, rights] == [missing, extra, *within], [0, 0]
-        rows = [next(rest) for _ in self.values]
+        differ = [next(rest) for _ in self.values]
         columns = {
             value.names[0]: Change(n, next(rest), next(rest), next(rest), value.unit or "")
-            for value, n in zip(self.values, rows, strict=True)
+            for value, n in zip(self.values, differ, strict=True)
         }
-        return Found(missing, extra, changed, tuple(keys), columns, unique, condition, is_kept)
+        kinds = missing, extra, changed
+        return Found(*kinds, tuple(keys), columns, unique, condition, is_kept, sampled)
 
     @property
     def key(self) -> str:

@@ -85,15 +85,13 @@ class FileDifference(DiffReport):
         if not self.different:
             return {}
         of = self._comparison
-        share = max(1, max(self.counts.left, self.counts.right) // ROWS)
         if not self._found.is_kept:  # all rows of some keys, so their pairs are those of all rows
-            some = f"WHERE {{hash}} % {share} = 0"
-            of.keep("looked", of.pairs(some, unique=self._found.unique))
-        sides = [self._looked(side, share) for side in (0, 1)]
+            of.keep("looked", of.pairs(self._found.sampled, unique=self._found.unique))
+        sides = [self._looked(side) for side in (0, 1)]
         changed = [v.names[1] for v in of.values if v.names[0] in self.changed_columns]
         return explain_kinds(self, sides, changed)
 
-    def _looked(self, side: int, share: int) -> Looked:
+    def _looked(self, side: int) -> Looked:
         of, row = self._comparison, f"{'lr'[side]}w."
         columns = dict([*_comparable(of.types[side]).items()][:COLUMNS])
 
@@ -116,8 +114,7 @@ class FileDifference(DiffReport):
 
         pairs, all_rows = "looked", ("looked WHERE " + "lr"[side], row)
         if self._found.is_kept:
-            by_hash = f"{of.hash(side, [*of.keys, *of.values])} % {share} = 0"
-            pairs, all_rows = "kept", (f"side{side} WHERE {by_hash}", "")
+            pairs, all_rows = "kept", (f"rows{side} WHERE {of.on(self._found.sampled)}", "w.")
         kinds = {
             kind: rows(f"{pairs} WHERE {condition} ORDER BY hash({of.key})", row)
             for kind, condition in KIND_SQL.items()
