@@ -72,15 +72,6 @@ def check_bytes(field: str, value: object) -> bytes | bytearray | memoryview:
     return value
 
 
-def xor_bytes(first: bytes, second: bytes) -> bytes:
-    """XOR two byte strings; raise BufferLengthsUnequal if their lengths differ."""
-    length = len(first)
-    if len(second) != length:
-        raise BufferLengthsUnequal(len(second), length)
-    total = int.from_bytes(first, "little") ^ int.from_bytes(second, "little")
-    return total.to_bytes(length, "little")
-
-
 def xor(*stamps: bytes) -> Stamp:
     """XOR all stamps.
 
