@@ -144,10 +144,10 @@ def plain(unit: int) -> Stamp:
     return sum_of([check_unit(unit)], 0)
 
 
-def check_cells(cells: object) -> int:
+def check_cells(cells: object, field: str = "cells") -> int:
     """Return the cells of a traced stamp's tables; raise ArgumentError that names the field."""
     if isinstance(cells, bool) or not isinstance(cells, int) or cells not in TRACED_SIZES:
-        raise ArgumentError("cells", cells, "16, 64, 256 or 1024")
+        raise ArgumentError(field, cells, "16, 64, 256 or 1024")
     return cells
 
 
