@@ -200,10 +200,10 @@ def proved_of(proofs: Iterable[StreamProof]) -> Proved:
 
 
 def _proved(store: _Store, before: Iterable[StreamProof] | None = None) -> Proved:
-    """Return what all streams proved, of whom `before` are the proofs that the caller has read.
+    """Return what all streams proved; `before` are the proofs that the caller read, if any.
 
-    A reading misses a stream that replaces both of its proofs meanwhile, so there are two. One is
-    enough for a caller whose stream is the only one, before and now: it replaces none meanwhile.
+    A reading may miss a stream that replaces both of its proofs meanwhile, so there are two. One is
+    enough if all proofs, before and now, are the caller's own: it replaces none meanwhile.
     """
     found = store.proofs()
     if before is None or len({one.stream for one in (*before, *found)}) > 1:
@@ -344,7 +344,7 @@ def _new_window(
 ) -> Window:
     """Return a window that begins where `starts` say, or else at the ends of the one before.
 
-    Windows may be opened in any order, but each ends before or after another in all partitions.
+    Windows may be opened in any order. Of two, one ends in no partition before the other.
     """
     if lacking := sorted(set(known) - ends.keys()):
         problem = (
