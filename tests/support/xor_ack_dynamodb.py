@@ -6,7 +6,7 @@ from typing import Any
 
 from xorack.aws import schema
 from xorack.aws.retry import RetryPolicy
-from xorack.core.stamp import xor_bytes
+from xorack.core.stamp import xor
 
 _PATIENT = RetryPolicy(attempts=1_000_000)
 
@@ -30,7 +30,7 @@ class Peer:
         while True:
             response = self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)
             before = bytes(response["Item"]["stamp"]["B"])
-            after = xor_bytes(before, stamp)
+            after = xor(before, stamp)
             condition = {
                 "TableName": self.table,
                 "ConditionExpression": "#s = :s",

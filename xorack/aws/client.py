@@ -125,9 +125,7 @@ def is_transient(error: Exception) -> bool:
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return error_code(error) in _TRANSIENT or status >= 500
-    return isinstance(error, (ConnectionError, HTTPClientError)) and isinstance(
-        error, BotoCoreError
-    )
+    return isinstance(error, (ConnectionError, HTTPClientError))
 
 
 class NotAccepted(NamedTuple):

@@ -14,13 +14,12 @@ from aws_cdk import (
     Duration,
     aws_cloudwatch,
     aws_cloudwatch_actions,
-    aws_dynamodb,
     aws_lambda,
     aws_sns,
 )
 from constructs import Construct
 
-from xorack.aws.schema import DUE_INDEX, Metric
+from xorack.aws.schema import Metric
 from xorack.cdk.functions import Resources
 from xorack.cdk.queue import visibility_timeout_seconds
 from xorack.core.budget import Budget, TimeOuts
@@ -71,12 +70,18 @@ class _Row:
         runbook = f"docs/operations.md#{self.name.lower()}"
         return f"[{severity}] {self.problem} First: {self.first} Runbook: {runbook}"
 
-    def measured(self) -> aws_cloudwatch.IMetric:
+    def create(self, scope: Construct) -> aws_cloudwatch.Alarm:
         # An alarm on a plain metric with a label would be one on an expression.
         is_expression = isinstance(self.metric, aws_cloudwatch.MathExpression)
-        return self.metric.with_(
-            label=self.name if is_expression else None,
-            period=Duration.minutes(self.period_minutes),
+        label, period = self.name if is_expression else None, Duration.minutes(self.period_minutes)
+        return create_alarm(
+            scope,
+            self.name,
+            self.metric.with_(label=label, period=period),
+            self.description,
+            out_of=self.out_of,
+            threshold=self.threshold,
+            comparison_operator=self.comparison,
         )
 
 
@@ -138,18 +143,7 @@ def create_alarms(
     settings, rows = resources.settings, _rows(resources, functions)
     if settings.monitoring == "minimal":
         rows = [row for row in rows if row.name in _MINIMAL]
-    alarms: dict[str, aws_cloudwatch.AlarmBase] = {
-        row.name: create_alarm(
-            scope,
-            row.name,
-            row.measured(),
-            row.description,
-            out_of=row.out_of,
-            threshold=row.threshold,
-            comparison_operator=row.comparison,
-        )
-        for row in rows
-    }
+    alarms: dict[str, aws_cloudwatch.AlarmBase] = {row.name: row.create(scope) for row in rows}
     composites: Mapping[str, aws_cloudwatch.AlarmBase] = {}
     notifying = alarms
     if settings.monitoring == "full":
@@ -344,7 +338,7 @@ def _rows(resources: Resources, functions: _Functions) -> list[_Row]:
         ),
         _Row(
             name="TableThrottled",
-            metric=_sum(_throttled(resources.table)),
+            metric=_sum(resources.table_metrics("{}ThrottleEvents")),
             out_of=(10, 15),
             problem="DynamoDB keeps throttling the table or its index.",
             first="see on the dashboard which of them, and whether one chain is hot.",
@@ -368,16 +362,3 @@ def _expression(
 def _sum(metrics: Mapping[str, aws_cloudwatch.IMetric]) -> aws_cloudwatch.MathExpression:
     """Add metrics that have values only while they are not zero."""
     return _expression(" + ".join(f"FILL({name}, 0)" for name in metrics), **metrics)
-
-
-def _throttled(table: aws_dynamodb.ITable) -> dict[str, aws_cloudwatch.IMetric]:
-    names = {"TableName": table.table_name}
-    return {
-        f"{verb.lower()}{suffix}": table.metric(
-            f"{verb}ThrottleEvents", dimensions_map=dimensions, statistic="Sum"
-        )
-        for verb in ("Read", "Write")
-        for suffix, dimensions in (
-            ("_table", names), ("_index", {**names, "GlobalSecondaryIndexName": DUE_INDEX})
-        )
-    }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any, Final
 from aws_cdk import Aws, Duration, Fn, aws_cloudwatch, aws_lambda
 from constructs import Construct
 
-from xorack.aws.schema import DUE_INDEX, Metric
+from xorack.aws.schema import Metric
 from xorack.cdk.alarms import queue_age_threshold_seconds
 from xorack.cdk.functions import Resources
 
@@ -122,15 +122,9 @@ def create_dashboard(
 
 
 def _of_table(resources: Resources, name: str) -> _Metrics:
-    table = {"TableName": resources.table.table_name}
-    index = {**table, "GlobalSecondaryIndexName": DUE_INDEX}
-    return [
-        resources.table.metric(
-            name.format(verb), dimensions_map=dimensions, statistic="Sum", label=label + suffix
-        )
-        for verb, label in (("Read", "reads"), ("Write", "writes"))
-        for dimensions, suffix in ((table, ""), (index, " of the index"))
-    ]
+    labels = ("reads", "reads of the index", "writes", "writes of the index")
+    metrics = resources.table_metrics(name).values()
+    return [one.with_(label=label) for one, label in zip(metrics, labels, strict=True)]
 
 
 def _graph(

@@ -21,7 +21,7 @@ from aws_cdk import (
 )
 from constructs import Construct
 
-from xorack.aws.schema import METRIC_NAMESPACE
+from xorack.aws.schema import DUE_INDEX, METRIC_NAMESPACE
 from xorack.cdk import code
 from xorack.cdk.events import name_for
 from xorack.cdk.permissions import (
@@ -111,6 +111,18 @@ class Resources:
             label=label,
             **{"statistic": "Sum", **options},
         )
+
+    def table_metrics(self, name: str) -> dict[str, aws_cloudwatch.Metric]:
+        """Return a metric of reads and writes, of the table and of its index, as ``read_table``."""
+        table = {"TableName": self.table.table_name}
+        places = {"table": table, "index": {**table, "GlobalSecondaryIndexName": DUE_INDEX}}
+        return {
+            f"{verb.lower()}_{place}": self.table.metric(
+                name.format(verb), dimensions_map=dimensions, statistic="Sum"
+            )
+            for verb in ("Read", "Write")
+            for place, dimensions in places.items()
+        }
 
 
 def create_function(

@@ -108,21 +108,22 @@ def run_redrive(
     """
     count = survey.count(*kinds)
     nothing_to_move = survey.complete and not count
-    if as_json and look:
-        print_messages(survey, as_json=True)
-    elif as_json:
-        moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
-        value = to_json(survey, redrive.retention_ms) | {"moved": moved}
-        for group in value["groups"]:
-            group["chosen"] = group["kind"] in kinds
-        screen.print_json(value)
-    else:
-        print_groups(survey, kinds)
-        _print_stay(survey, kinds, redrive.retention_ms / _DAY_MS)
-        if look and survey.seen:
-            screen.say("")
-            print_messages(survey, as_json=False)
-    if as_json or look or not survey.seen:
+    if as_json:
+        if look:
+            print_messages(survey, as_json=True)
+        else:
+            moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
+            value = to_json(survey, redrive.retention_ms) | {"moved": moved}
+            for group in value["groups"]:
+                group["chosen"] = group["kind"] in kinds
+            screen.print_json(value)
+        return int(survey.selects_nothing)
+    print_groups(survey, kinds)
+    _print_stay(survey, kinds, redrive.retention_ms / _DAY_MS)
+    if look and survey.seen:
+        screen.say("")
+        print_messages(survey, as_json=False)
+    if look or not survey.seen:
         return int(survey.selects_nothing)
     if nothing_to_move:
         screen.say("nothing to send back")

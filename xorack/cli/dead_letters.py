@@ -163,8 +163,7 @@ def redrive(selector: Selector, target: Target, **flags: Any) -> int:
     if named and (every or force):
         raise click.UsageError("--all and --force cannot be used with ID or --kind")
     kinds = KINDS[: 3 if force or named else 2 if every else 1]
-    if bool(target.dead_letters) != bool(target.queue):
-        raise click.UsageError("--dead-letters and --queue must be used together")
+    target.check_queues()
     queues = target.open_dead_letters()
     if target.queue and queues.swapped():
         problem = "--queue is the dead-letter queue of --dead-letters: are they swapped?"

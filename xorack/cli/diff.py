@@ -89,8 +89,8 @@ def _max_different(_: click.Context, __: click.Parameter, value: str) -> tuple[f
     return float(found[1]), found[2] == "%"
 
 
-def _columns(name: str, help_text: str, **options: Any) -> Callable[[_Command], _Command]:
-    return click.option(name, metavar="COLUMNS", callback=_names, help=help_text, **options)
+def _columns(name: str, help_text: str) -> Callable[[_Command], _Command]:
+    return click.option(name, metavar="COLUMNS", callback=_names, help=help_text)
 
 
 def _each_side(*options: tuple[str, str, str, Any]) -> Callable[[_Command], _Command]:

@@ -13,7 +13,6 @@ from xorack.cli import screen
 from xorack.compare.report import Result, describe
 from xorack.compare.values import MAX_CELL, as_json, as_text, excerpts
 from xorack.core.errors import ArgumentError
-from xorack.core.explaining import Explanation
 from xorack.ops.text import printable
 from xorack.web.diff_page import Outcome, render_results, state_of
 
@@ -29,19 +28,14 @@ def json_of(result: Result) -> dict[str, Any]:
         **dict(zip(("left", "right"), result.names, strict=True)),
         **result.report.summary(),
         "changes": {name: change._asdict() for name, change in result.changes.items()},
-        "why": {kind: _json_of_why(why) for kind, why in result.why.items()},
+        "why": {
+            kind: {"sentence": why.sentence, "findings": [one.to_json() for one in why.findings]}
+            for kind, why in result.why.items()
+        },
         "rows": as_json(result.rows),
         "remarks": result.remarks,
         "out": result.out,
     }
-
-
-def _json_of_why(why: Explanation) -> dict[str, Any]:
-    findings = [
-        {"what": f.what, "share": f.missing, "share_of_all": f.all, "lift": f.lift}
-        for f in why.findings
-    ]
-    return {"sentence": why.sentence, "findings": findings}
 
 
 def check_page(file: str) -> None:

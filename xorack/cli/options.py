@@ -94,6 +94,11 @@ class Target:
         bus, events = self.find_stack().bus_name, self.client("events")
         return EventBus(bus, events, find_table=store.table.find_arn)
 
+    def check_queues(self) -> None:
+        """Check that both queues are named, or neither: messages move between them."""
+        if bool(self.dead_letters) != bool(self.queue):
+            raise click.UsageError("--dead-letters and --queue must be used together")
+
     def open_dead_letters(self) -> Redrive:
         """Open the dead-letter queue, and the queue that its messages go back to."""
         sqs = self.client("sqs")

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 import webbrowser
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 import click
 
@@ -15,7 +15,6 @@ from xorack.cli.error_messages import error_text
 from xorack.cli.options import (
     Target,
     among_option,
-    gathered,
     lines_of,
     table_option,
     text_option,
@@ -26,50 +25,34 @@ from xorack.web.page.server import WebServer
 from xorack.web.page.site import DeadLetters, Site
 
 
-class _Page(NamedTuple):
-    """How the page is served."""
-
-    port: int
-    opens: bool | None
-    among: TextIO | None
-
-
-_with_page = gathered(
-    "page",
-    _Page,
-    click.option(
-        "--port",
-        type=click.IntRange(0, 65_535),
-        default=0,
-        show_default=False,
-        help="The port to listen on.  [default: a free one]",
-    ),
-    click.option(
-        "--open/--no-open",
-        "opens",
-        default=None,
-        help="Open the page in a browser.  [default: on a desktop]",
-    ),
-    among_option(help="Name outstanding units: a file of names, one a line, as for `xorack show`."),
-)
-
-
 @click.command(epilog="Example: xorack web --stack orders --among lines-of-the-orders.txt")
-@_with_page
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    show_default=False,
+    help="The port to listen on.  [default: a free one]",
+)
+@click.option(
+    "--open/--no-open",
+    "opens",
+    default=None,
+    help="Open the page in a browser.  [default: on a desktop]",
+)
+@among_option(help="Name outstanding units: a file of names, one a line, as for `xorack show`.")
 @with_target(
     text_option("--dead-letters", metavar="URL", help="The dead-letter queue, with --table."),
     text_option("--queue", metavar="URL", help="The queue that messages go back to, with --table."),
     table_option,
 )
-def web(page: _Page, target: Target) -> None:
+def web(port: int, opens: bool | None, among: TextIO | None, target: Target) -> None:
     """Show chains and dead letters in a browser, live.
 
     Runs until Ctrl-C. Prints the page's address. It is a secret: whoever of this machine has it can
     read and delete dead-lettered messages with your permissions. The page listens on 127.0.0.1
     only.
     """
-    if bool(target.dead_letters) != bool(target.queue):
-        raise click.UsageError("--dead-letters and --queue must be used together")
+    target.check_queues()
     if target.dead_letters and target.table is None:
         raise click.UsageError("--dead-letters requires --table: a stack has its own")
     store, letters = target.open(), None
@@ -80,21 +63,21 @@ def web(page: _Page, target: Target) -> None:
         title,
         store,
         letters,
-        candidates=candidates_in(lines_of(page.among)),
+        candidates=candidates_in(lines_of(among)),
         publisher=target.open_bus(store),
         explain=error_text,
     )
     try:
-        server = WebServer(site, page.port)
+        server = WebServer(site, port)
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
-        raise click.ClickException(f"port {page.port}: {error.strerror}") from error
+        raise click.ClickException(f"port {port}: {error.strerror}") from error
     with server:
         screen.say(server.url)
         sys.stdout.flush()
         screen.say("Ctrl-C stops it", error=True)
-        if page.opens or (page.opens is None and _on_desktop()):
+        if opens or (opens is None and _on_desktop()):
             webbrowser.open(server.url)
         try:
             server.serve_forever()

@@ -1,1 +1,1 @@
-"""What producers use: `Tracker`, `DynamoDBAcker`, and `Acker` in memory."""
+"""What producers use: `Tracker`, fan-in, and the names of units."""

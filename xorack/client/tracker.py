@@ -53,10 +53,10 @@ def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) 
 
 def _cleaned(name: str, value: Any) -> Any:
     """Return a field of a fail or a note as the protocol takes it: no NUL, no surrogates."""
-    if name == "missing":
-        return tuple(value) if isinstance(value, Iterable) else value
-    if name == "missing_count" or (value is None and name == "text"):
-        return value
+    if name == "missing" and isinstance(value, Iterable):
+        return tuple(value)  # an iterator serves once; the id and the request need it
+    if name in ("missing", "missing_count") or (name, value) == ("text", None):
+        return value  # as it is: the request checks it
     if not isinstance(value, str):
         raise ArgumentError(name, value, "a string")
     data = value.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]

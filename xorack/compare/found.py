@@ -127,7 +127,22 @@ class FileDifference(DiffReport):
         return [of.types[side][of.keys[i].names[side]] for side in (0, 1)]
 
     def write(self, folder: str) -> None:
-        """Write all rows that differ to a folder, as Parquet."""
+        """Write all rows that differ to a folder, as Parquet: a folder in it for each kind."""
+        con = self._comparison.con
+        self._keep_pairs()
+        for kind, query in self._queries().items():
+            described = con.execute(f"SELECT * FROM ({query}) LIMIT 0").description
+            columns = ", ".join(  # Parquet lacks HUGEINT: it would be a double
+                f"{_cast(quoted(column), type_, _HUGEINT, 'DECIMAL(38,0)')} AS {quoted(column)}"
+                for column, type_, *_ in described
+            )
+            path = Path(folder, kind)
+            path.mkdir(parents=True)
+            file = _text(str(path / "rows.parquet"))
+            con.execute(f"COPY (SELECT {columns} FROM ({query})) TO {file} (FORMAT parquet)")
+
+    def _keep_pairs(self) -> None:
+        """Make the table ``pairs``: all pairs that differ, of keys with several rows every pair."""
         of = self._comparison
         keys = ", ".join(f"k{i}" for i in range(len(of.keys)))
         pairs = of.pairs(self._found.condition, unique=self._found.unique)
@@ -135,45 +150,42 @@ class FileDifference(DiffReport):
         chosen = "WHERE differs" if self._found.unique else (
             f"QUALIFY bool_or(differs) OVER (PARTITION BY {keys})")  # fmt: skip
         of.con.execute(f"CREATE OR REPLACE TEMP TABLE pairs AS SELECT * FROM ({pairs}) {chosen}")
-        names = self._key_names()
-        own_key = ", ".join(f"lw.{quoted(name)} AS {quoted(name)}" for name in names)
-        free = [quoted(_free(name, names)) for name in
-                ("columns", "left", "right", "left_count", "right_count")]  # fmt: skip
+
+    def _queries(self) -> dict[str, str]:
+        """Return SQL on ``pairs`` of the rows of each kind, with the columns that are written."""
+        of, names = self._comparison, self._key_names()
+        left_key = ", ".join(f"lw.{quoted(name)} AS {quoted(name)}" for name in names)
+        columns, left, right, left_count, right_count = (
+            quoted(_free(name, names))
+            for name in ("columns", "left", "right", "left_count", "right_count")
+        )
         flags = [f"CASE WHEN c{i} THEN {_text(v.names[0])} END" for i, v in enumerate(of.values)]
-        columns = f"list_filter([{', '.join(flags)}]::VARCHAR[], lambda x: x IS NOT NULL)"
-        sides = []
-        for side in (0, 1):
-            held = [
+        changed = f"list_filter([{', '.join(flags)}]::VARCHAR[], lambda x: x IS NOT NULL)"
+        values = ["NULL", "NULL"]
+        for side in (0, 1) if of.values else ():
+            fields = (
                 f"{_text(v.names[0])}: {'lr'[side]}w.{quoted(v.names[side])}" for v in of.values
-            ]
-            sides.append(f"{{{', '.join(held)}}}" if held else "NULL")
-        gone = [f"rw.{quoted(v.names[1])}" for v in of.keys]
-        each = [f"k{i}" if is_nested(self._key_types(i)[1]) else sql for i, sql in enumerate(gone)]
-        firsts = ", ".join(f"first({sql}) AS {quoted(name)}" for name, sql in names.items())
-        own = ", ".join(f"p.k{i}" for i in range(len(of.keys)))
-        several = f"any_value(lefts) AS {free[3]}, any_value(rights) AS {free[4]}"
+            )
+            values[side] = f"{{{', '.join(fields)}}}"
+        right_key = [f"rw.{quoted(v.names[1])}" for v in of.keys]
+        distinct = [
+            f"k{i}" if is_nested(self._key_types(i)[1]) else sql for i, sql in enumerate(right_key)
+        ]
+        first_key = ", ".join(f"first({sql}) AS {quoted(name)}" for name, sql in names.items())
+        pair_key = ", ".join(f"p.k{i}" for i in range(len(of.keys)))
+        several = f"any_value(lefts) AS {left_count}, any_value(rights) AS {right_count}"
         counts = "coalesce(lefts, 0) AS lefts, coalesce(rights, 0) AS rights"
-        queries = {
+        return {
             "missing": "SELECT unnest(lw) FROM pairs WHERE r IS NULL",
             "extra": "SELECT unnest(rw) FROM pairs WHERE l IS NULL",
-            "changed": f"SELECT {own_key}, {columns} AS {free[0]}, {sides[0]} AS {free[1]}, "
-            f"{sides[1]} AS {free[2]} FROM pairs WHERE l AND r AND differs",
-            "duplicates": f"SELECT {firsts}, {several} FROM (SELECT * REPLACE ({counts}) FROM "
-            f"pairs) AS p WHERE p.lefts > 1 OR p.rights > 1 GROUP BY {own}",
+            "changed": f"SELECT {left_key}, {changed} AS {columns}, {values[0]} AS {left}, "
+            f"{values[1]} AS {right} FROM pairs WHERE l AND r AND differs",
+            "duplicates": f"SELECT {first_key}, {several} FROM (SELECT * REPLACE ({counts}) FROM "
+            f"pairs) AS p WHERE p.lefts > 1 OR p.rights > 1 GROUP BY {pair_key}",
             "repair": "SELECT unnest(lw) FROM pairs WHERE l",
-            "deletions": f"SELECT DISTINCT ON ({', '.join(each)}) {', '.join(gone)} FROM pairs "
-            "WHERE coalesce(lefts, 0) = 0",
+            "deletions": f"SELECT DISTINCT ON ({', '.join(distinct)}) {', '.join(right_key)} FROM "
+            "pairs WHERE coalesce(lefts, 0) = 0",
         }
-        for name, query in queries.items():
-            described = of.con.execute(f"SELECT * FROM ({query}) LIMIT 0").description
-            stored = ", ".join(  # Parquet lacks HUGEINT: it would be a double
-                f"{_cast(quoted(column), type_, _HUGEINT, 'DECIMAL(38,0)')} AS {quoted(column)}"
-                for column, type_, *_ in described
-            )
-            path = Path(folder, name)
-            path.mkdir(parents=True)
-            file = _text(str(path / "rows.parquet"))
-            of.con.execute(f"COPY (SELECT {stored} FROM ({query})) TO {file} (FORMAT parquet)")
 
     def _key_names(self) -> dict[str, str]:
         """Return SQL of the columns of the key: of the left row if there is one.

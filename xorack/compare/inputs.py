@@ -162,16 +162,17 @@ def _open(con: Any, name: str, how: ReadOptions) -> Input:
 
 
 def _read(function: str, one: Input, options: dict[str, Any], files: Sequence[str] = ()) -> str:
-    """Return SQL that reads files; folders above an input are no columns."""
+    """Return SQL that reads files, with the partitions of the input as columns, and no others."""
     options = options | {"hive_partitioning": bool(one.partitions)}
     if one.partitions:
         options["hive_types_autocast"] = False
     given = "".join(f", {name} = {literal(value)}" for name, value in options.items())
     read = f"{function}({_paths(files or one.files)}{given})"
-    named = {*re.findall(r"/([^/=]+)=[^/]*(?=/)", one.files[0])} - {*one.partitions}
-    if not (one.partitions and named):
+    # DuckDB makes a column of each folder name=value of a path, also of those above the input.
+    above = {*re.findall(r"/([^/=]+)=[^/]*(?=/)", one.files[0])} - {*one.partitions}
+    if not (one.partitions and above):
         return read
-    return f"(SELECT * EXCLUDE ({', '.join(map(quoted, sorted(named)))}) FROM {read})"
+    return f"(SELECT * EXCLUDE ({', '.join(map(quoted, sorted(above)))}) FROM {read})"
 
 
 def _paths(files: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from xorack.core.chain import Chain
 from xorack.core.errors import TagNotFound, UnavailableError, ZeroBufferNoOp
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.request import Request, validate_tag
-from xorack.core.stamp import Stamp, UnackedStamp, xor_bytes
+from xorack.core.stamp import Stamp, UnackedStamp, xor
 from xorack.core.transitions import MAX_FOLD, Limits
 
 
@@ -238,7 +238,7 @@ class DynamoDBAcker:
             acked = stamp is chain.stamp and chain.status == "acked"
             call.result.set_result(Stamp(stamp) if any(stamp) or acked else UnackedStamp(stamp))
             if outcome.kind == "applied" and call.request.stamp is not None:
-                stamp = xor_bytes(stamp, call.request.stamp)
+                stamp = xor(stamp, call.request.stamp)
 
     def _remember(self, tag: str, chain: Chain | None) -> None:
         """Cache an unfinished chain; forget any other."""

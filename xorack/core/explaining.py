@@ -52,6 +52,10 @@ class Finding:
     lift: float
     terms: tuple[Term, ...] = field(repr=False)
 
+    def to_json(self) -> dict[str, Any]:
+        shares = {"share": self.missing, "share_of_all": self.all, "lift": self.lift}
+        return {"what": self.what, **shares}
+
     def of(self, rows: Iterable[Row]) -> list[bool]:
         """Tell which rows meet the condition."""
         tests = [(name, _test(low, high)) for name, low, high in self.terms]

@@ -144,13 +144,13 @@ class _SumOfIds:
 _SUM_OF_IDS: Any = _SumOfIds()
 
 
-def validate_tag(tag: object) -> str:
+def validate_tag(tag: object, field: str = "tag") -> str:
     """Return the tag if it is valid: a non-empty string of at most 1,024 UTF-8 bytes, without NUL.
 
     Raises:
         ArgumentError: The tag is invalid.
     """
-    checked: str = CHECKS["tag"]("tag", tag)
+    checked: str = CHECKS["tag"](field, tag)
     return checked
 
 

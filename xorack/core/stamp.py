@@ -72,15 +72,6 @@ def check_bytes(field: str, value: object) -> bytes | bytearray | memoryview:
     return value
 
 
-def xor_bytes(first: bytes, second: bytes) -> bytes:
-    """XOR two byte strings; raise BufferLengthsUnequal if their lengths differ."""
-    length = len(first)
-    if len(second) != length:
-        raise BufferLengthsUnequal(len(second), length)
-    total = int.from_bytes(first, "little") ^ int.from_bytes(second, "little")
-    return total.to_bytes(length, "little")
-
-
 def xor(*stamps: bytes) -> Stamp:
     """XOR all stamps.
 
@@ -153,10 +144,10 @@ def plain(unit: int) -> Stamp:
     return sum_of([check_unit(unit)], 0)
 
 
-def check_cells(cells: object) -> int:
+def check_cells(cells: object, field: str = "cells") -> int:
     """Return the cells of a traced stamp's tables; raise ArgumentError that names the field."""
     if isinstance(cells, bool) or not isinstance(cells, int) or cells not in TRACED_SIZES:
-        raise ArgumentError("cells", cells, "16, 64, 256 or 1024")
+        raise ArgumentError(field, cells, "16, 64, 256 or 1024")
     return cells
 
 

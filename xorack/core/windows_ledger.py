@@ -200,9 +200,10 @@ def proved_of(proofs: Iterable[StreamProof]) -> Proved:
 
 
 def _proved(store: _Store, before: Iterable[StreamProof] | None = None) -> Proved:
-    """Return what is proved. One reading may miss a stream that keeps two proofs then.
+    """Return what all streams proved; `before` are the proofs that the caller read, if any.
 
-    So there are two, unless only one stream was there before, too: the one that asks.
+    A reading may miss a stream that replaces both of its proofs meanwhile, so there are two. One is
+    enough if all proofs, before and now, are the caller's own: it replaces none meanwhile.
     """
     found = store.proofs()
     if before is None or len({one.stream for one in (*before, *found)}) > 1:
@@ -341,6 +342,10 @@ def open_window(store: _Store, window: Window) -> WindowStatus:
 def _new_window(
     windows: Iterable[Window], known: Iterable[str], name: str, ends: Ends, starts: Ends
 ) -> Window:
+    """Return a window that begins where `starts` say, or else at the ends of the one before.
+
+    Windows may be opened in any order. Of two, one ends in no partition before the other.
+    """
     if lacking := sorted(set(known) - ends.keys()):
         problem = (
             f"no end of {', '.join(lacking[:5])}, a partition of this log: give its end, 0 if "
@@ -349,15 +354,16 @@ def _new_window(
         raise ArgumentError("ends", problem=problem)
     last: Ends = {}
     for one in windows:
-        behind = next((key for key, end in one.ends.items() if ends[key] < end), None)
-        ahead = next((key for key, end in one.ends.items() if ends[key] > end), None)
-        if behind and (ahead or _is_later(name, one.name)):
+        earlier = next((key for key, end in one.ends.items() if ends[key] < end), None)
+        later = next((key for key, end in one.ends.items() if ends[key] > end), None)
+        if earlier and (later or _is_later(name, one.name)):
             problem = (
-                f"{name!r} ends before window {one.name!r} in {behind}, but its name or its end in "
-                f"{ahead or 'no partition'} is later: a topic made anew needs another run_id"
+                f"{name!r} ends before window {one.name!r} in {earlier}, but its name or its end "
+                f"in {later or 'no partition'} is later: a topic made anew needs another run_id"
             )
             raise ArgumentError("ends", problem=problem)
-        if not behind and sum(one.ends.values()) >= sum(last.values()):
+        # Ends grow together, so of the windows before, the last has the greatest sum.
+        if not earlier and sum(one.ends.values()) >= sum(last.values()):
             last = one.ends
     begins = {key: starts.get(key, last.get(key, 0)) for key in ends}
     for key, end in ends.items():

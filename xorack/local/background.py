@@ -215,15 +215,12 @@ def _remove() -> bool:
 
 def _pid(home: Path) -> int:
     """Return the id of the process that holds the folder's lock; 0 if none does."""
-    try:
-        with (home / "running").open() as file:
-            try:
-                # A shared lock: two callers must not take each other for the process.
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return int(file.read() or 0)
-    except (FileNotFoundError, NotADirectoryError):
-        pass
+    with suppress(FileNotFoundError, NotADirectoryError), (home / "running").open() as file:
+        try:
+            # A shared lock: two callers must not take each other for the process.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(file.read() or 0)
     return 0
 
 

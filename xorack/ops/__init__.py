@@ -1,1 +1,1 @@
-"""Tools for operators: chain status, watching, redriving, the dashboard's page."""
+"""Tools for operators: the status of chains, watching and changing them, dead letters."""

@@ -15,13 +15,13 @@ import binascii
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 from xorack.core.event import rfc3339
-from xorack.core.message import MAX_BODY_BYTES, pack, parse
+from xorack.core.message import MAX_BODY_BYTES, Rejected, pack, parse
 from xorack.core.request import Request
 from xorack.ops.body import read_json, value_line
 from xorack.ops.run import Run
@@ -103,13 +103,7 @@ class DeadMessage:
         packed = attributes.get("encoding") == "gzip+base64"
         body = _unpack(message["Body"]) if packed else message["Body"]
         requests, invalid = ([], []) if body is None else parse(body)
-        # Like the consumer: one valid request makes a message valid.
-        kind: Kind = "malformed" if not requests else "failed" if error is None else "rejected"
-        reason = error
-        if reason is None:
-            reason = invalid[0].reason if invalid and not requests else _FAILED
-        if sent_at < oldest:
-            kind = "expired"
+        kind, reason = _kind_and_reason(error, requests, invalid)
         text = message["Body"] if body is None else body
         bodies = [text]
         if requests and len(text.encode("utf-8", "surrogatepass")) > _MAX_AGAIN:
@@ -120,7 +114,7 @@ class DeadMessage:
             handle=message["ReceiptHandle"],
             queued_at=queued_at,
             sent_at=sent_at,
-            kind=kind,
+            kind="expired" if sent_at < oldest else kind,
             error=error if error is not None or requests else reason,
             reason=_QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
             tags=tuple(dict.fromkeys(tags)),
@@ -263,6 +257,16 @@ def corrected(lines: Iterable[str]) -> tuple[list[Request], list[str]]:
         requests += valid
         problems += (f"line {number}: {one.reason}" for one in invalid)
     return requests, problems
+
+
+def _kind_and_reason(
+    error: str | None, requests: Sequence[Request], invalid: Sequence[Rejected]
+) -> tuple[Kind, str]:
+    """Return why a message is here, by the consumer's error, if it gave one, and its requests."""
+    if not requests:  # one valid request makes a message valid, for the consumer too
+        parsed = invalid[0].reason if invalid else _FAILED
+        return "malformed", parsed if error is None else error
+    return ("failed", _FAILED) if error is None else ("rejected", error)
 
 
 def _requests(content: Any) -> list[Any]:

@@ -70,10 +70,7 @@ def explain_run(
         "state": state,
         "count": len(bad),
         "sentence": why.sentence,
-        "findings": [
-            {"what": f.what, "share": f.missing, "share_of_all": f.all, "lift": f.lift}
-            for f in why.findings
-        ],
+        "findings": [one.to_json() for one in why.findings],
         "reasons": dict(reasons.most_common()),
         "notes": dict(Counter(filter(None, (one.note_text for one in bad))).most_common()),
         "outstanding": dict(outstanding.most_common()),

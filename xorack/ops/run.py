@@ -79,10 +79,7 @@ class Run:
 
     def __post_init__(self) -> None:
         """Reject a name that is no tag, or has a slash."""
-        try:
-            validate_tag(self.name)
-        except ArgumentError as error:
-            raise ArgumentError("run", self.name, error.expected) from error
+        validate_tag(self.name, "run")
         if "/" in self.name:
             raise ArgumentError("run", self.name, "the run's name alone, without a slash")
 

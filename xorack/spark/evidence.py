@@ -117,22 +117,24 @@ class _Handed:
 class _Writer:
     """A writer of Spark's, whose options return it and whose one action returns nothing."""
 
-    def __init__(self, target: Any, left: list[Observed], writes: dict[str, Observed]) -> None:
-        self._target, self._left, self._writes = target, left, writes
+    def __init__(self, target: Any, unused: list[Observed], writes: dict[str, Observed]) -> None:
+        self._target, self._unused, self._writes = target, unused, writes
 
     def __getattr__(self, name: str) -> Callable[..., _Writer | None]:
         def call(*given: Any, **options: Any) -> _Writer | None:
-            for before in self._writes:
-                raise ArgumentError("write", problem=f"it wrote before: .{before}(…)")
-            if not self._left:
+            if self._writes:
+                action = next(iter(self._writes))
+                raise ArgumentError("write", problem=f"it wrote before: .{action}(…)")
+            if not self._unused:
                 raise ArgumentError("write", problem="this writer failed before: take a new .write")
-            observed = self._left.pop()
+            # If the call raises, its observation stays used: Spark has the one of a failed write.
+            observed = self._unused.pop()
             result = getattr(self._target, name)(*given, **options)
-            if result is None:
+            if result is None:  # an action: it has written
                 self._writes[name] = observed
                 return None
-            self._left.append(observed)
-            return _Writer(result, self._left, self._writes)
+            self._unused.append(observed)
+            return _Writer(result, self._unused, self._writes)
 
         return call
 

@@ -146,7 +146,7 @@ def _settle_run(
     chains = _by_chain(rows, proof, source, started, found, cache)
     if chains is None:
         error = output_differs(rows, proof, summary.count, (given, found))
-        return _nothing_finishes(error, started)
+        return _noted_only(error, started)
     whole, lacking, differs = _counted(chains)
     units = [_gone(rows, line, source)] if lacking.chains and line["keeps_units"] else []
     problem: OutputDiffersError | None = None
@@ -207,14 +207,18 @@ def _counted(chains: DataFrame) -> tuple[_Count, _Count, _Count]:
     return whole, lacking, differs
 
 
-def _nothing_finishes(error: OutputDiffersError, started: DataFrame) -> Settled:
-    """Return notes for the chains of missing rows, where nothing else tells chains apart."""
+def _noted_only(error: OutputDiffersError, started: DataFrame) -> Settled:
+    """Finish no chain, but note in those that lack rows which rows these are.
+
+    Only the missing rows tell chains apart here: unless all are named, raises the error.
+    """
     found = error.found
-    if found is None or not 0 < found.missing == found.named:
+    if found is None or found.missing == 0 or found.named < found.missing:
         raise error
-    chains = named_units([found._units]).withColumnRenamed("n", "lack")
+    lacking = named_units([found._units]).withColumnRenamed("n", "lack")
     known = started.selectExpr("tag", "count AS n", "'differs' AS state")
-    return Settled(started, 0, 0, 0, chains.join(known, "tag"), found.missing, error)
+    notes = lacking.join(known, "tag")
+    return Settled(started, 0, 0, 0, notes, found.missing, error)
 
 
 def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:

@@ -177,10 +177,11 @@ def kafka_ends(
         raise ArgumentError("topic", topic, "a topic of this broker")
     asked = [TopicPartition(topic, number, int(moment(when) * 1000)) for number in numbers]
     # Before the look-up: a record that arrives between is in one of both answers.
-    marks = [consumer.get_watermark_offsets(one, timeout_seconds) for one in asked]
+    last = [consumer.get_watermark_offsets(one, timeout_seconds)[1] for one in asked]
     answers = consumer.offsets_for_times(asked, timeout_seconds)
     if errors := [f"{topic}/{one.partition}: {one.error}" for one in answers if one.error]:
         raise StateError(f"the broker does not tell all ends: {', '.join(errors)}")
     found = {one.partition: one.offset for one in answers}
-    ends = zip(numbers, marks, strict=True)
-    return {topic: {n: found[n] if found[n] >= 0 else end for n, (_, end) in ends}}
+    # A negative offset: the partition has no record of that time or later.
+    ends = zip(numbers, last, strict=True)
+    return {topic: {n: found[n] if found[n] >= 0 else end for n, end in ends}}

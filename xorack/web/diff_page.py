@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -140,10 +140,8 @@ def _why(why: Explanation) -> str:
 
 def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
     names = [*rows[0]]
-    more = f'<p class="faint">and {plural(len(names) - _COLUMNS, "more column")}</p>'
     cells = [[_cell(row[name]) for name in names[:_COLUMNS]] for row in rows]
-    heads = map(escaped, names[:_COLUMNS])
-    return _table(heads, cells) + (more if len(names) > _COLUMNS else "")
+    return _table(map(escaped, names[:_COLUMNS]), cells) + _more(names)
 
 
 def _changed(one: Result, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -163,9 +161,12 @@ def _changed(one: Result, rows: Sequence[Mapping[str, Any]]) -> str:
             for name in shown
         ]  # fmt: skip
         cells.append(own)
-    more = f'<p class="faint">and {plural(len(names) - _COLUMNS, "more column")}</p>'
-    heads = map(escaped, [*keys, *shown])
-    return _table(heads, cells) + (more if len(names) > _COLUMNS else "")
+    return _table(map(escaped, [*keys, *shown]), cells) + _more(names)
+
+
+def _more(names: Collection[str]) -> str:
+    hidden = len(names) - _COLUMNS
+    return f'<p class="faint">and {plural(hidden, "more column")}</p>' if hidden > 0 else ""
 
 
 def _cell(value: Any) -> str:

@@ -138,19 +138,26 @@ def _keys_in(buckets: Iterable[int]) -> float:
 
 
 def differing_keys(comparison: Comparison, frames: Sequence[DataFrame], number: int) -> DataFrame:
-    """Read some rows of both sides, so many, and find the keys with other rows on the two sides.
+    """Find the keys whose rows differ between the sides, among some rows of each.
+
+    Args:
+        comparison: The comparison.
+        frames: The rows of the sides.
+        number: How many rows these are, by which tasks are made.
 
     Returns:
         ``hash``, of the key; ``rows``, how many both sides have; ``several``, true if a side has
         more than one.
     """
-    sides = []
-    for side, frame in enumerate(frames):
-        # The sign is the side: two longs a row are shuffled, and equal rows add up to -1.
-        row = f"{'~' * side}shiftrightunsigned(row, 1) AS row"
-        sides.append(frame.selectExpr(*_hashes(comparison, side)).selectExpr("hash", row))
+    # The sign tells the side, ~ on the right: two longs a row are shuffled, equal rows sum to -1.
+    signed_rows = ("shiftrightunsigned(row, 1) AS row", "~shiftrightunsigned(row, 1) AS row")
+    left, right = (
+        frame.selectExpr(*_hashes(comparison, side)).selectExpr("hash", signed_rows[side])
+        for side, frame in enumerate(frames)
+    )
     # Nearly all keys are different: partial sums in the first tasks would be in vain.
-    rows = sides[0].union(sides[1]).repartition(1 + number // _HASHES_A_TASK, "hash")
+    rows = left.union(right).repartition(1 + number // _HASHES_A_TASK, "hash")
+    # Both counts in one sum: that of the left in its lower half.
     counts = f"sum(IF(row < 0, {1 << _HALF}, 1)) AS counts"
     keys = rows.groupBy("hash").agg(F.expr("try_sum(row) AS total"), F.expr(counts))
     lefts, rights = _halves("counts")
@@ -164,7 +171,7 @@ def differing_keys(comparison: Comparison, frames: Sequence[DataFrame], number: 
 
 
 def differing_rows(comparison: Comparison, frames: Sequence[DataFrame], number: int) -> DataFrame:
-    """Read some rows of both sides, so many, and find those of which a side has more copies.
+    """Find the rows of which a side has more copies; the arguments are as in `differing_keys`.
 
     Returns:
         ``hash``, of the row; ``rows``, how many both sides have; ``several``, true.

@@ -101,7 +101,9 @@ class UnitNames:
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
         self._candidates = list(candidates)
-        self._find = functools.lru_cache(maxsize=_CHAINS_KEPT)(self._look_up)
+        self._find = functools.lru_cache(maxsize=_CHAINS_KEPT)(
+            lambda tag, units: names_in(units, self._candidates, tag)
+        )
 
     def add(self, candidates: Iterable[Candidate]) -> None:
         self._candidates += candidates
@@ -116,9 +118,6 @@ class UnitNames:
     def names_in_list(self, status: ChainStatus) -> Mapping[int, str]:
         """Return them for a chain of many: none if that takes long."""
         return self.names(status) if len(self._candidates) <= _FEW else status.partitions
-
-    def _look_up(self, tag: str, units: tuple[int, ...]) -> dict[int, str]:
-        return names_in(units, self._candidates, tag)
 
 
 class Site:
