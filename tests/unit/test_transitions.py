@@ -322,6 +322,7 @@ RESUME = {"step_functions": "token"}
 def test_whoever_waits_is_reported_with_the_event():
     opened, _ = run([create(resume=RESUME)])
     assert (opened.resume, opened.undelivered) == ('{"step_functions":"token"}', ())
+    assert "token" not in repr(opened)
     acked, _ = run([FINISH], chain=opened)
     assert acked.undelivered == ("event", "step_functions")
     assert expire(opened, NOW + DAY).undelivered == ("event", "step_functions")
