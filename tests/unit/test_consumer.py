@@ -105,6 +105,25 @@ def test_what_a_later_write_of_a_batch_finds_late_is_counted(world, receives):
     assert world.consume(whole, receives=2).stats.writes == 0
 
 
+def test_a_lost_response_about_a_chain_that_had_ended_ends_none(world, monkeypatch):
+    """The write that takes the chain for new fails, and nobody knows."""
+    world.consume(message(create("a"), finish("a")))
+    faults = [UnavailableError(TimeoutError())]
+
+    def lose(before, after):
+        if faults:
+            raise faults.pop()
+        write(before, after)
+
+    write = world.store.write
+    monkeypatch.setattr(world.store, "write", lose)
+    result = world.consume(message(create("a"), finish("a")))
+    outcomes = result.outcomes
+    assert (outcomes["applied"], outcomes["duplicate"], outcomes["repeated"]) == (0, 2, 1)
+    assert (result.created, result.ended, result.latencies_ms) == (0, {}, [])
+    assert world.store.chains["a"].repeated == 1
+
+
 def test_a_count_that_cannot_be_written_fails_no_message(world, monkeypatch):
     world.consume(message(create("a"), finish("a")))
     ended = world.store.chains["a"]
