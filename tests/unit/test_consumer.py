@@ -433,6 +433,21 @@ def test_the_sweeper_fails_late_chains_and_postpones_the_others(world):
     assert world.sweep().chains == 0
 
 
+def test_the_sweeper_does_not_count_a_chain_that_another_ends_meanwhile(world, monkeypatch):
+    world.consume(message(create("a", timeout=10)))
+    world.now += 10_000
+    write = world.store.write
+
+    def overtaken(before, after):
+        world.store.write = write
+        assert world.consume(message(finish("a"))).ended == {"acked": 1}
+        write(before, after)
+
+    monkeypatch.setattr(world.store, "write", overtaken)
+    result = world.sweep()
+    assert (result.ended, result.events, world.tags()) == ({}, 0, ["a"])
+
+
 def test_failures_are_counted_by_the_first_words_of_their_reason(world):
     zero = Request.stamp_("a", "s", traced(1), started=7)
     world.consume(message(create("a", timeout=10), zero))

@@ -169,11 +169,12 @@ class ChainWriter:
     def expire(self, chain: Chain) -> Chain | None:
         """End a chain, as it was read before, if it is complete or its deadline has passed.
 
-        Returns the chain as last read or written, None if it does not exist. Raises as `apply`.
+        Returns the chain as last read or written, None if it does not exist; the given one if
+        another writer was quicker to end it. Raises as `apply`.
         """
         retry = self.start_retry()
         current: Chain | None = chain
-        stale = False
+        stale = maybe_ours = False
         while True:
             problem: Exception
             try:
@@ -187,12 +188,15 @@ class ChainWriter:
                     after = self.keep_marks(after)
                     assert after.generation == current.generation, "an end keeps the generation"
                     self.write(current, after)
+                elif current.final and not maybe_ours:
+                    return chain
                 return after
             except ConflictError as conflict:
                 current = conflict.chain
+                maybe_ours = maybe_ours or conflict.maybe_ours
                 problem = StaleLocalData(chain.tag, retry.attempt)
             except UnavailableError as unavailable:
-                stale = True
+                stale = maybe_ours = True
                 problem = unavailable.cause
             if not retry.again():
                 raise problem
