@@ -20,7 +20,9 @@ from tests.support.cli import (
 )
 from xorack import traced
 from xorack.aws.client import make_client
+from xorack.aws.sqs import queue_client
 from xorack.cli.options import Duration, Target
+from xorack.core.errors import ArgumentError
 from xorack.core.request import Request
 
 ORDERS = "there is no stack orders in us-east-1: name yours with --stack"
@@ -194,6 +196,12 @@ def test_the_region_is_that_of_the_aws_cli(configure, environ, chosen, region):
     if chosen:
         boto3.setup_default_session(region_name=chosen)
     assert make_client("sqs").meta.region_name == region
+
+
+def test_a_region_of_the_environment_that_is_none_is_named(configure):
+    configure({**KEYS, "AWS_REGION": "eu west"})
+    with pytest.raises(ArgumentError, match=r"region: expected one as eu-west-1: .*'eu west'"):
+        queue_client("http://queue.test:4566/1/q")
 
 
 def test_a_response_that_is_not_from_aws_is_one_line(xorack, configure):

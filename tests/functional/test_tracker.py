@@ -362,6 +362,9 @@ INVALID_CALLS = {
     "missing: None": lambda tracker, token: tracker.note(token, "x", missing=None),
     "missing: 5, expected a list": lambda tracker, token: tracker.note(token, "x", missing=5),
     "missing: 5": lambda tracker, token: tracker.fail(token, "x", note={"missing": 5}),
+    r"missing_count: '\\ud800', expected a whole": (
+        lambda tracker, token: tracker.note(token, "x", missing_count="\ud800")
+    ),
     "note: 'abc', expected": lambda tracker, token: tracker.fail(token, "x", note="abc"),
     "note: a list of 1, expected": lambda tracker, token: tracker.fail(token, "x", note=["text"]),
     **{

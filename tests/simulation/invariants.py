@@ -13,6 +13,7 @@ from tests.simulation.model import Item, Model, binary, deadline_of, marks, numb
 from tests.simulation.options import DEFAULT_TIMEOUT, MAX_INDEX_LAG, MAX_SKEW, RETENTION
 from tests.simulation.workload import Submission
 from xorack.aws.schema import COUNTERS, FORMAT
+from xorack.core.checks import MAX_COUNT
 from xorack.core.marks import INLINE_MARKS
 from xorack.core.transitions import PUBLISH_GRACE_MS
 
@@ -272,7 +273,8 @@ def of_event(model: Model, detail: dict, detail_type: str) -> Statements:
         yield "Where the stamp names no unit, the event has those of the note, incomplete.", holds
     started, finished = model.counts
     left = started - finished
-    known = left if started and left >= any(binary(model.final, "stamp")) else None
+    tell = 0 < started < MAX_COUNT and left >= any(binary(model.final, "stamp"))
+    known = left if tell else None
     holds = detail.get("outstanding_units", known) == known
     yield "An event counts the outstanding units, if senders count them.", holds
 

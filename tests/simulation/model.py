@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from measure.judge import Expected
 from tests.simulation.options import PENDING_TIMEOUT
 from tests.simulation.workload import ChainWorkload, Submission
+from xorack.core.checks import MAX_COUNT
 from xorack.core.event import rfc3339
 from xorack.core.marks import MARK_BYTES, mark_of
 from xorack.core.stamp import TRACED_LENGTHS
@@ -150,8 +151,8 @@ class Model:
             "status": status,
             "reason": text(item, "reason"),
             "ended_at": rfc3339(number(item, "ended_at")),
-            "started": self.counts[0],
-            "finished": self.counts[1],
+            "started": min(MAX_COUNT, self.counts[0]),
+            "finished": min(MAX_COUNT, self.counts[1]),
             "detail": (create and create.request.detail) or {},
             "note": json.loads(self.note) if self.note and status == "failed" else None,
         }

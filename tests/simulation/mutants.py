@@ -36,7 +36,7 @@ from xorack.aws.table import Table
 from xorack.core import event, marks, transitions
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import Chain
-from xorack.core.checks import RESUME_KINDS
+from xorack.core.checks import MAX_COUNT, RESUME_KINDS
 from xorack.core.errors import BufferLengthsUnequal, TagExists
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
 from xorack.core.ports import NO_TIME
@@ -423,6 +423,9 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("keys that a batch read did not process are forgotten", Table.call,
      lambda call, *of, **named: {**call(*of, **named), "UnprocessedKeys": {}}),
     ("a lost response is retried blindly", _Part._attempt, _blind_retry),
+    ("sums of counts end at 64 bits", transitions._fold,
+     lambda fold, *call: {n: min(value, MAX_COUNT) if n in ("started", "finished") else value
+                          for n, value in fold(*call).items()}),
     ("a fail is not sticky", transitions._fold,
      lambda fold, *call: {"failing": None, **fold(*call)}),
     ("a dead letter that could not be sent is forgotten", send_rejected,

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation.options import DAY_SECONDS, PENDING_TIMEOUT, Options, pick
+from xorack.core.checks import MAX_COUNT
 from xorack.core.request import Request
 from xorack.core.stamp import plain, traced
 
@@ -314,6 +315,8 @@ class _ChainBuilder:
         one = self.random.choice(self.submissions)
         if one.request is not None and one.request.op == "stamp":
             wrong = {**one.raw, "finished": one.request.finished + 1}
+            if len(self.submissions) % 2:
+                wrong |= {"started": MAX_COUNT, "finished": MAX_COUNT}
             one.request, one.other, one.name = Request.from_json(wrong), None, f"{one.name}?"
 
     def _add_irregular_requests(self) -> None:

@@ -28,6 +28,11 @@ WITH_TOKENS = [
     {"resume": f"/\n{TOKEN}"},
     {"Resume": TOKEN},
     {"Lambda": TOKEN},
+    {"stepFunctions": TOKEN},
+    {"step-function": TOKEN},
+    {"taskToken": TOKEN},
+    {"callback_id": TOKEN},
+    {" resumes ": TOKEN},
 ]
 
 

@@ -105,6 +105,25 @@ def test_what_a_later_write_of_a_batch_finds_late_is_counted(world, receives):
     assert world.consume(whole, receives=2).stats.writes == 0
 
 
+def test_a_lost_response_about_a_chain_that_had_ended_ends_none(world, monkeypatch):
+    """The write that takes the chain for new fails, and nobody knows."""
+    world.consume(message(create("a"), finish("a")))
+    faults = [UnavailableError(TimeoutError())]
+
+    def lose(before, after):
+        if faults:
+            raise faults.pop()
+        write(before, after)
+
+    write = world.store.write
+    monkeypatch.setattr(world.store, "write", lose)
+    result = world.consume(message(create("a"), finish("a")))
+    outcomes = result.outcomes
+    assert (outcomes["applied"], outcomes["duplicate"], outcomes["repeated"]) == (0, 2, 1)
+    assert (result.created, result.ended, result.latencies_ms) == (0, {}, [])
+    assert world.store.chains["a"].repeated == 1
+
+
 def test_a_count_that_cannot_be_written_fails_no_message(world, monkeypatch):
     world.consume(message(create("a"), finish("a")))
     ended = world.store.chains["a"]
@@ -412,6 +431,21 @@ def test_the_sweeper_fails_late_chains_and_postpones_the_others(world):
     timed_out = dict.fromkeys(("late", "busy", "open"), "timed out")
     assert reasons == {**timed_out, "orphan": "never created"}
     assert world.sweep().chains == 0
+
+
+def test_the_sweeper_does_not_count_a_chain_that_another_ends_meanwhile(world, monkeypatch):
+    world.consume(message(create("a", timeout=10)))
+    world.now += 10_000
+    write = world.store.write
+
+    def overtaken(before, after):
+        world.store.write = write
+        assert world.consume(message(finish("a"))).ended == {"acked": 1}
+        write(before, after)
+
+    monkeypatch.setattr(world.store, "write", overtaken)
+    result = world.sweep()
+    assert (result.ended, result.events, world.tags()) == ({}, 0, ["a"])
 
 
 def test_failures_are_counted_by_the_first_words_of_their_reason(world):

@@ -29,5 +29,13 @@ def test_all_errors_are_exported_by_one_module_and_have_one_root():
     assert len(errors.__all__) <= 20
 
 
+def test_an_error_has_one_line_whatever_the_value():
+    class Broken:
+        def __repr__(self):
+            raise RuntimeError("no text")
+
+    assert str(errors.ArgumentError("tag", Broken(), "a text")) == "tag: a Broken, expected a text"
+
+
 def test_an_error_ends_in_error_unless_npm_or_the_protocol_named_it():
     assert {name for name in errors.__all__ if not name.endswith("Error")} == NAMED_ELSEWHERE

@@ -86,6 +86,11 @@ def sns(message, **attributes):
             (sqs(one), "sqs/m-1")
             for one in ({"detail-type": "gift"}, {"s3": {}}, {"s3": {"object": 5}})
         ),
+        # Two messages with one tag would be one chain.
+        *(
+            (sqs({"detail-type": "gift", "source": "my.shop", "id": one}), "sqs/m-1")
+            for one in (None, 5, ["e-1"])
+        ),
         (sqs('{"detail-type": 1, "source": "\\ud800", "id": 1}'), "sqs/m-1"),
         (received("text"), "sqs/m-1"),
         ({"eventSource": "aws:sqs", "messageId": "m-1", "body": "text"}, "sqs/m-1"),

@@ -60,8 +60,8 @@ def test_an_item_of_key_and_stamp_is_an_open_chain():
         ("resume", {"S": '{"lambda":5}'}, f"a text, {A_FIELD}"),
         ("resume", {"S": "secret"}, f"a text, {A_FIELD}"),
         *(
-            ("refused", {"S": text}, f"'{text}', {AN_OBJECT}")
-            for text in ("5", "[]", '{"event":[8]}', '{"event":[8,9.5]}', '{"event":[8,null]}')
+            ("refused", {"S": text}, f"'{text}', {AN_OBJECT} of channels to their two times")
+            for text in ("5", "[]", "{}", '{"event":[8]}', '{"event":[8,9.5]}', '{"x":[8,null]}')
         ),
         ("marks", {"B": bytes(20)}, "20 bytes, expected a multiple of 16"),
         ("status", {"S": "done"}, "'done', expected pending or open or acked or failed"),

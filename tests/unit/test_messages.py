@@ -77,6 +77,11 @@ def test_packed_requests_survive_parsing():
     assert [parse(entry.body).requests for entry in rejected] == [[request] for request in VALID]
 
 
+def test_the_repr_of_a_request_has_no_token():
+    request = Request.create("t", "c", b"\1", resume={"lambda": SECRET})
+    assert (SECRET in repr(request), SECRET in str(request.to_json())) == (False, True)
+
+
 @pytest.mark.parametrize("request_", VALID)
 def test_a_request_can_be_copied_and_pickled_and_not_changed(request_):
     other = replace(request_, id="other")
@@ -140,8 +145,12 @@ INVALID = [
     ({**CREATE, "resume": SECRET}, "resume: a str, expected an object"),
     *(
         ({**of, name: SECRET}, f"{name}: 'a token', expected no such field")
-        for of, name in ((CREATE, "step_functions"), (CREATE, "Resume"), (GOOD, "resume"))
+        for of, name in (
+            *((CREATE, name) for name in ("step_functions", "Resume", "stepFunction", "taskToken")),
+            (GOOD, "resume"),
+        )
     ),
+    ({**CREATE, "callback-id": [SECRET]}, "callback-id: a list of 1, expected no such field"),
     (
         {**CREATE, "resume": {"lambda": f"{SECRET}-"}},
         "resume.lambda: 21 characters, expected 1 to 1,024 characters of a callback id, base64",

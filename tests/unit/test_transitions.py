@@ -10,7 +10,7 @@ from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import event_detail, rfc3339
 from xorack.core.marks import mark_of
 from xorack.core.request import Request
-from xorack.core.stamp import traced
+from xorack.core.stamp import traced, xor
 from xorack.core.transitions import Limits, apply, expire, mark_delivered
 from xorack.ops.status import ChainStatus
 
@@ -289,8 +289,7 @@ def test_an_item_of_the_npm_package_is_an_open_chain():
 
 
 @pytest.mark.parametrize("batches", [1, 4])
-def test_counts_stay_within_64_bits_and_then_tell_no_units(batches):
-    """Also those of an item of code that did not care, with the next write."""
+def test_counts_beyond_64_bits_tell_an_event_no_units(batches):
     much = [stamp(f"s{n}", traced(n + 1), started=2**63 - 1) for n in range(4)]
     whole = [create(stamp=traced(9)), *much]
     chain, _ = run(*([whole] if batches == 1 else [[one] for one in whole]), [fail()])
@@ -301,12 +300,29 @@ def test_counts_stay_within_64_bits_and_then_tell_no_units(batches):
     assert event_detail(run([much[0]], [fail()], chain=old)[0])["outstanding_units"] is None
 
 
+def test_different_counts_beyond_64_bits_ack_nothing():
+    """Sums that end at 64 bits would be equal: 3 and 2 times as many, at a stamp of zero."""
+    most = 2**63 - 1
+    chain, _ = run(
+        [create(stamp=traced(9), started=most)],
+        [stamp("a", traced(8), started=most, finished=most)],
+        [stamp("b", xor(traced(9), traced(8)), started=most, finished=most)],
+    )
+    assert (chain.status, any(chain.stamp)) == ("open", False)
+    ended = expire(chain, chain.deadline)
+    assert f"{3 * most} units were started and {2 * most} finished" in ended.reason
+    detail = event_detail(ended)
+    assert (detail["started"], detail["finished"]) == (most, most)
+    assert (detail["outstanding_units"], detail["outstanding_complete"]) == (None, False)
+
+
 RESUME = {"step_functions": "token"}
 
 
 def test_whoever_waits_is_reported_with_the_event():
     opened, _ = run([create(resume=RESUME)])
     assert (opened.resume, opened.undelivered) == ('{"step_functions":"token"}', ())
+    assert "token" not in repr(opened)
     acked, _ = run([FINISH], chain=opened)
     assert acked.undelivered == ("event", "step_functions")
     assert expire(opened, NOW + DAY).undelivered == ("event", "step_functions")

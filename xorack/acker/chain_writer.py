@@ -169,11 +169,12 @@ class ChainWriter:
     def expire(self, chain: Chain) -> Chain | None:
         """End a chain, as it was read before, if it is complete or its deadline has passed.
 
-        Returns the chain as last read or written, None if it does not exist. Raises as `apply`.
+        Returns the chain as last read or written, None if it does not exist; the given one if
+        another writer was quicker to end it. Raises as `apply`.
         """
         retry = self.start_retry()
         current: Chain | None = chain
-        stale = False
+        stale = maybe_ours = False
         while True:
             problem: Exception
             try:
@@ -187,12 +188,15 @@ class ChainWriter:
                     after = self.keep_marks(after)
                     assert after.generation == current.generation, "an end keeps the generation"
                     self.write(current, after)
+                elif current.final and not maybe_ours:
+                    return chain
                 return after
             except ConflictError as conflict:
                 current = conflict.chain
+                maybe_ours = maybe_ours or conflict.maybe_ours
                 problem = StaleLocalData(chain.tag, retry.attempt)
             except UnavailableError as unavailable:
-                stale = True
+                stale = maybe_ours = True
                 problem = unavailable.cause
             if not retry.again():
                 raise problem
@@ -294,8 +298,9 @@ class _Part:
         self.cached = cached
         self.marks = [mark_of(request) for request in requests]
         self.retry = writer.start_retry()
-        self.in_flight: set[int] = set()  # positions in the current write
-        self.maybe_applied: set[int] = set()  # positions in writes whose response was lost
+        # Positions and generations: of the current write, and of writes whose response was lost.
+        self.in_flight: set[tuple[int, object]] = set()
+        self.maybe_applied: set[tuple[int, object]] = set()
         self.exhausted: Exception | None = None
 
     def write(self, must_exist: bool, fresh_ids: bool) -> Applied:
@@ -324,7 +329,7 @@ class _Part:
                 raise TagNotFound(self.tag)
             self.cached = None
             return None
-        ours = [self.marks[index] for index in sorted(self.maybe_applied)]
+        ours = [self.marks[index] for index in sorted({index for index, _ in self.maybe_applied})]
         applied = apply(
             chain,
             self.requests,
@@ -337,17 +342,18 @@ class _Part:
             if not verified:
                 self.cached = None
                 return None
-            return Applied(chain, self._credited(applied.outcomes))
+            return self._credited(applied)
         if self.exhausted is not None:
             raise self.exhausted
         assert applied.chain is not None, "something was applied"
         after = self.writer.keep_marks(self.writer.spill_marks(chain, applied.chain))
         if chain is None or chain.first_seen_at is None:
             after = replace(after, nonce=secrets.randbits(32))
-        self.in_flight = {i for i, (_, kind, _) in enumerate(applied.outcomes) if kind == "applied"}
+        new = [i for i, (_, kind, _) in enumerate(applied.outcomes) if kind == "applied"]
+        self.in_flight = {(index, after.generation) for index in new}
         _check_write(chain, after, len(self.in_flight))
         self.writer.write(chain, after)
-        return Applied(after, self._credited(applied.outcomes))
+        return self._credited(applied._replace(chain=after))
 
     def _after_conflict(self, conflict: ConflictError) -> None:
         if conflict.maybe_ours:
@@ -370,16 +376,19 @@ class _Part:
         missing = [key for key in keys if key not in inline]
         return self.writer.store.get_spilled_marks(chain, missing) if missing else {}
 
-    def _credited(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Report a duplicate of a write of ours whose response was lost as applied."""
-        if not self.maybe_applied:
-            return outcomes
-        return [
+    def _credited(self, applied: Applied) -> Applied:
+        """Report a duplicate of a write of ours whose response was lost as applied.
+
+        It is none of ours in another generation: the write took the chain for new.
+        """
+        generation = applied.chain and applied.chain.generation
+        outcomes = [
             Outcome(outcome.request, "applied")
-            if outcome.kind == "duplicate" and index in self.maybe_applied
+            if outcome.kind == "duplicate" and (index, generation) in self.maybe_applied
             else outcome
-            for index, outcome in enumerate(outcomes)
+            for index, outcome in enumerate(applied.outcomes)
         ]
+        return applied._replace(outcomes=outcomes)
 
 
 def _check_write(before: Chain | None, after: Chain, applied: int) -> None:

@@ -101,8 +101,8 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
     for name in ("detail", "resume", "note", "refused"):
         if name in fields and not _is_readable(name, fields[name]):
             found = "a text" if name == "resume" else shown(fields[name])  # a token is a secret
-            as_sent = " as requests have it" if name in ("resume", "note") else ""
-            expected = f"a JSON object{as_sent}"
+            which = {"detail": "", "refused": " of channels to their two times"}
+            expected = f"a JSON object{which.get(name, ' as requests have it')}"
             raise NotAChainError(tag, f"its {name} is {found}, expected {expected}")
 
 

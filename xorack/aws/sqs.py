@@ -64,8 +64,8 @@ def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | 
     except NoRegionError:
         expected = "a region, as neither the queue's URL nor the environment names one"
         raise ArgumentError("region", None, expected) from None
-    except InvalidRegionError:
-        raise ArgumentError("region", region, "a region, such as eu-west-1") from None
+    except InvalidRegionError as error:  # also of the environment
+        raise ArgumentError("region", problem=f"expected one as eu-west-1: {error}") from None
     except ValueError:
         raise ArgumentError("endpoint_url", endpoint_url, "http(s)://HOST") from None
 

@@ -46,7 +46,7 @@ def _tag(layer: Mapping[str, Any]) -> str | None:
     if "detail-type" in layer:
         if layer.get("source") == "aws.s3" and (tag := _object(layer.get("detail"), str)):
             return tag
-        return f"{layer['source']}/{layer['id']}"
+        return "/".join((layer["source"], layer["id"]))  # texts, or it names nothing
     if _is_sqs(layer) and (message_id := layer.get("messageId") or layer.get("MessageId")):
         return f"sqs/{message_id}"
     return f"sns/{layer['MessageId']}" if _is_sns(layer) else None

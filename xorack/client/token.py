@@ -144,7 +144,10 @@ class Keys:
             field = KEY_VARIABLE
             keys = [key.strip() for key in os.environ[KEY_VARIABLE].split(",")]
         given: list[Any] = [*keys] if isinstance(keys, (list, tuple)) else [keys]
-        self._keys = [key.encode() if isinstance(key, str) else key for key in given]
+        # A variable may hold any bytes.
+        self._keys = [
+            key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key for key in given
+        ]
         if keys is None:
             self._keys = []
             return

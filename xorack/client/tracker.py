@@ -291,7 +291,7 @@ class Tracker:
         token = self.keys.verified(token)
         content = {name: _cleaned(name, value) for name, value in fields.items()}
         text = "\0".join(str(value) for value in content.values() if value not in (None, ()))
-        digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
         id = request_id or f"{op}-{token.unit:016x}-{digest}"
         self._send(*(Request(op, tag, id, **content) for tag in token.tags))
 

@@ -66,7 +66,7 @@ class Chain:
     idle_timeout: int | None = None
     due_at: int | None = None
     detail: str | None = None
-    resume: str | None = None
+    resume: str | None = field(default=None, repr=False)
     note: str | None = None
     failing: str | None = None
     reason: str | None = None

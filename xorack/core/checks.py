@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from xorack.core.errors import ArgumentError, shown
+from xorack.core.errors import ArgumentError, names_token, shown
 from xorack.core.stamp import check_bytes, check_cells, check_unit
 
 MAX_TAG_BYTES = 1024
@@ -163,8 +163,8 @@ def _resume(field: str, value: Any) -> dict[str, str]:
 
 def unknown_field(name: str, value: object, known: str) -> ArgumentError:
     """Return the error of a field that does not exist; a token stays a secret under such names."""
-    secret = isinstance(value, str) and name.lower() in ("resume", *RESUME_KINDS)
-    what = "a token" if secret else value
+    shape = isinstance(value, (list, dict))
+    what = "a token" if names_token(name) and not shape else value
     return ArgumentError(shown(name)[1:-1], what, f"no such field: {known}")
 
 

@@ -42,11 +42,18 @@ __all__ = [
 
 _SHOWN = 80
 """Most characters of an invalid value in an error message."""
+_FLAGS = re.IGNORECASE | re.DOTALL
+_NAME = re.compile("resume|token|step.?function|lambda|callback", _FLAGS)
 _TOKEN = re.compile(
-    r"""((?:resume|step_functions|lambda)[\\"']*\s*:\s*)"""
+    rf"""((?:{_NAME.pattern})[\w -]{{0,9}}[\\"']*\s*:\s*)"""
     r"""(?:[\[{][^\]}]*|\\*(["'])(?:(?!\2).)*)""",
-    re.IGNORECASE | re.DOTALL,
+    _FLAGS,
 )
+
+
+def names_token(key: str) -> bool:
+    """Tell whether a key may stand for a token of `resume`, also a misspelt one."""
+    return bool(_NAME.search(key))
 
 
 def without_tokens(text: str) -> str:
@@ -66,7 +73,7 @@ def shown(value: object) -> str:
         value = without_tokens(value) if isinstance(value, str) else value
     try:
         text = ascii(value)
-    except (RecursionError, ValueError):
+    except Exception:  # noqa: BLE001 - any `__repr__` may run
         return f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 

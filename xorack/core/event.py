@@ -96,8 +96,8 @@ def event_detail(chain: Chain) -> dict[str, Any]:
         "created_at": rfc3339(created_at),
         "ended_at": rfc3339(chain.ended_at),
         "duration_ms": duration,
-        "started": chain.started,
-        "finished": chain.finished,
+        "started": min(MAX_COUNT, chain.started),
+        "finished": min(MAX_COUNT, chain.finished),
         "detail": json.loads(chain.detail) if chain.detail else {},
     }
     if chain.status == "failed":

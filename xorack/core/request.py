@@ -194,7 +194,7 @@ class Request:
     timeout: float | None = None
     idle_timeout: float | None = None
     detail: dict[str, Any] | None = None
-    resume: dict[str, str] | None = None
+    resume: dict[str, str] | None = field(default=None, repr=False)
     reason: str | None = None
     text: str | None = None
     missing: tuple[int, ...] = ()

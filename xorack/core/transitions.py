@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Status
-from xorack.core.checks import MAX_COUNT, RESUME_KINDS
+from xorack.core.checks import RESUME_KINDS
 from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import rfc3339
 from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
@@ -269,12 +269,12 @@ def _fold(
     changes: dict[str, Any] = {
         "version": old.version + 1,
         "first_seen_at": now if old.first_seen_at is None else old.first_seen_at,
-        "started": min(MAX_COUNT, old.started + sum(request.started for request in requests)),
-        "finished": min(MAX_COUNT, old.finished + sum(request.finished for request in requests)),
+        "started": old.started + sum(request.started for request in requests),
+        "finished": old.finished + sum(request.finished for request in requests),
         **_fold_stamps(old, [r.stamp for r in requests if r.stamp is not None], now),
     }
-    assert changes["started"] >= min(MAX_COUNT, old.started), "counts only grow"
-    assert changes["finished"] >= min(MAX_COUNT, old.finished)
+    assert changes["started"] >= old.started, "counts only grow"
+    assert changes["finished"] >= old.finished
     for request in requests:
         changes |= {"note": request.note} if request.note else {}
         if request.op == "create":

@@ -43,7 +43,8 @@ def run_program(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]
             process.wait()
         finally:
             if process is not None:
-                _end(process)
+                with _signals_held():
+                    _end(process)
         if process.returncode == 0:
             output.seek(0)
             return output.read()
@@ -55,7 +56,7 @@ def run_program(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Let signals interrupt the main thread after the block: amidst Popen, a child would be lost.
+    """Let signals interrupt the main thread after the block: amidst it, a child would be lost.
 
     They are not masked: the child would inherit that.
     """
@@ -63,9 +64,9 @@ def _signals_held() -> Iterator[None]:
     handlers = {}
     if threading.current_thread() is threading.main_thread():
         handlers = {n: h for n in _SIGNALS if callable(h := signal.getsignal(n))}
-    for number in handlers:
-        signal.signal(number, lambda number, _: came.append(signal.Signals(number)))
     try:
+        for number in handlers:
+            signal.signal(number, lambda number, _: came.append(signal.Signals(number)))
         yield
     finally:
         for number, handler in handlers.items():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from xorack.core.errors import without_tokens
+from xorack.core.errors import names_token, without_tokens
 from xorack.ops.text import printable
 
-_SHORT = {"stamp": 24, "resume": 0, "step_functions": 0, "lambda": 0}
-"""Most characters of texts below keys of any case: stamps, and tokens, which are secret besides."""
+_STAMP_CHARACTERS = 24
+"""No person reads stamps."""
 _CHARACTERS = 1024
 """A tag of this length is shown whole."""
 _VALUE_CHARACTERS = 200
@@ -63,7 +63,9 @@ def _dump(value: Any, name: str = "") -> str:
 
 
 def _most(name: str) -> int:
-    return _SHORT.get(name.lower(), _CHARACTERS)
+    if names_token(name):
+        return 0
+    return _STAMP_CHARACTERS if name.lower() == "stamp" else _CHARACTERS
 
 
 def _short(value: Any, most: int) -> Any:
