@@ -119,6 +119,13 @@ def test_the_error_names_an_invalid_queue(client):
         send("", stamps(1), client)
 
 
+@pytest.mark.parametrize("wrong", ['{"action": "create"}', {"action": "create"}, 5, [{}], [5]])
+def test_what_is_no_request_is_named_and_not_sent(aws, client, wrong):
+    with pytest.raises(ArgumentError, match=r"^requests: .*, expected "):
+        send(aws.queue_url, wrong, client)
+    assert receive_bodies(aws, aws.queue_url) == []
+
+
 def test_a_lost_response_sends_the_same_ids_twice(aws, client):
     with lost_responses("SendMessageBatch"):
         send(aws.queue_url, stamps(1), client)

@@ -144,8 +144,10 @@ def send(
     Raises:
         SendError: Some messages were not accepted. Send the same requests again under the same
             ids: those that arrived are not applied twice.
-        ArgumentError: The queue URL is empty.
+        ArgumentError: The queue URL is empty, or something is no request.
     """
+    if isinstance(requests, (str, Mapping)) or not isinstance(requests, Iterable):
+        raise ArgumentError("requests", requests, "an iterable of requests")
     count = 0
 
     def counted(requests: Iterable[Request | str]) -> Iterator[Request | str]:

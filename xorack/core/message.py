@@ -100,6 +100,8 @@ def _body(texts: Iterable[str]) -> str:
 
 
 def _json(request: Request) -> str:
+    if not isinstance(request, Request):
+        raise ArgumentError("requests", request, "requests, or their JSON texts")
     return json.dumps(request.to_json(), separators=(",", ":"))
 
 
