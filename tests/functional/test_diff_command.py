@@ -129,6 +129,8 @@ def test_ends_of_queries(xorack):
     for query in ("SELECT 1 AS id; SELECT 1", "-- none"):
         status, _, err = xorack(*sides[:3], query, "--key", "id")
         assert (status, err) == (2, f"error: --right-sql: {query!r}, expected one query\n")
+    err = xorack(*sides[:3], "SELECT * FROM con", "--key", "id")[2]
+    assert err == "error: --right-sql: Catalog Error: Table with name con does not exist!\n"
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,8 @@ def test_text_beside_types(xorack, spark, tmp_path):
         ("x.json", b'{"id":1,"name":"caf\xe9"}\n', "it is not UTF-8, or has U+FFFD"),
         ("value=1/x.csv", b'id,price,name\n1,9.50,"a\n', "a quote is not closed, or is inside"),
         ("x.json", b'{"id":1,"name":"a","" :7}\n', "a field has no name"),
+        ("x.json", b'{"id":1,"name":"\\\\"} {"id":2}\n', "a line goes on after the end"),
+        ("x.json", b'{"id":1,"name":"} {"}\n{"id":2} 3\n', "a line goes on after the end of"),
         ("x[1].csv", b"id,price,name\n1,9.50,a\n", "Spark would take file:"),
     ],
 )
@@ -87,6 +89,13 @@ def test_text_that_spark_would_change(xorack, tmp_path, name, content, message):
     top = name.partition("/")[0]
     status, _, err = xorack("typed", top, "--key", "id")
     assert (status, f"{name}: {message}" in err) == (2, True)
+
+
+def test_json_that_looks_odd_to_spark(xorack, tmp_path):
+    line = '{"id":1,"x":"%s] {\\"","_corrupt_record":"%s"}\n'
+    write_files(tmp_path, {f"{x}.json": line % ("} \\\\", x) for x in "ab"})
+    status, out, _ = xorack("a.json", "b.json", "--key", "id", "--engine", "spark")
+    assert (status, out.splitlines()[-1].split()[-3:]) == (1, ["_corrupt_record", "a", "b"])
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,8 @@ def _open(
         return reader.option("mergeSchema", len(files) > 1).parquet(path), False
     _check_text(spark.read.option("recursiveFileLookup", True).text(path), name, kind)
     if kind == "json":
-        return reader.option("mode", "FAILFAST").json(path), False
+        how = {"mode": "FAILFAST", "columnNameOfCorruptRecord": "a malformed record"}
+        return reader.options(**how).json(path), False
     # Spark's reader of CSV takes names for patterns when it infers columns.
     if odd := [file for file in files if file.translate(GLOB) != file]:
         raise StateError(f"{name}: Spark would take {odd[0]} for a pattern: rename it")
@@ -132,6 +133,9 @@ def _check_text(lines: DataFrame, name: str, kind: str) -> None:
         problem = problem.when(quotes % 2 == 1, unclosed)
     else:
         problem = problem.when(F.max(value.rlike(r'(?<!\\)""\s*:')), "a field has no name")
+        bare = F.regexp_replace(F.regexp_replace(value, r"\\.", ""), '"[^"]*"', "")
+        goes_on = F.max(bare.rlike(r"[}\]]\s*[^\s,}\]]"))  # Spark takes the first object of a line
+        problem = problem.when(goes_on, "a line goes on after the end of its object or array")
     files = lines.groupBy(F.input_file_name().alias("file")).agg(problem.alias("problem"))
     if found := files.where("problem IS NOT NULL").first():
         raise StateError(f"{name}: {unquote(found.file)}: {found.problem}")
