@@ -22,7 +22,7 @@ from xorack.compare.texts import Column, literal, quoted
 from xorack.core.errors import ArgumentError, StateError
 
 __all__ = ["FORMATS", "LOGS", "Input", "ReadOptions", "check_out", "format_of", "is_file"]
-__all__ += ["open_inputs"]
+__all__ += ["open_inputs", "partitions_of"]
 
 FORMATS = ("parquet", "csv", "json")
 _EXTENSIONS = {name: name for name in FORMATS}
@@ -134,8 +134,12 @@ def check_out(folder: str) -> None:
         raise ArgumentError("out", problem=f"{folder}: cannot write to {nearest}")
 
 
-def _partitions(name: str, files: Sequence[str], base: str) -> list[str]:
-    """Return the names of columns in folders below a base, such as ``day=2026-01-31``."""
+def partitions_of(name: str, files: Sequence[str], base: str) -> list[str]:
+    """Return the names of columns in folders below a base, such as ``day=2026-01-31``.
+
+    Raises:
+        StateError: A file is not in such a folder, though others are.
+    """
     found = [re.findall(r"(?<=/)([^/=]+)=[^/]*(?=/)", file.removeprefix(base)) for file in files]
     for file, own in zip(files, found, strict=True):
         if missing := {column for columns in found for column in columns} - {*own}:
@@ -156,7 +160,7 @@ def _open(con: Any, name: str, how: ReadOptions) -> Input:
         open_network(con, name)
     files, base = _files(con, name)
     kind = format_of(name, files, how.format)
-    found = Input(name, "", kind, how, files, _partitions(name, files, base))
+    found = Input(name, "", kind, how, files, partitions_of(name, files, base))
     if kind == "csv":
         _open_csv(con, found)
     elif kind == "parquet":

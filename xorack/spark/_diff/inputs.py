@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from xorack.compare.inputs import LOGS, ReadOptions, format_of, is_file
+from xorack.compare.inputs import LOGS, ReadOptions, format_of, is_file, partitions_of
 from xorack.compare.texts import pattern_of
 from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.spark.messages import one_line
@@ -41,6 +41,7 @@ _CSV: dict[str, Any] = {
     "enforceSchema": False,
     "columnPruning": False,
 }
+_JSON = {"mode": "FAILFAST", "columnNameOfCorruptRecord": "a malformed record"}
 
 
 def open_frames(
@@ -107,15 +108,17 @@ def _open(
                 f"{name} is a {kind} table: its files also hold deleted rows. Name the table, "
                 f"such as {kind.lower()}.`{name}`"
             )
-    has_partitions = any(re.search(r"/[^/=]+=[^/]*/", file) for file in files)
-    reader = spark.read.option("recursiveFileLookup", not has_partitions)
+    base = os.path.abspath(name) if is_here else re.split(r"[*?[{]", name)[0]
+    *paths, base = (re.sub("^file:/+", "/", one) for one in (*files, base))
+    # Beside folders with names of columns, Spark drops other files in silence.
+    partitions = partitions_of(name, paths, base)
+    reader = spark.read.option("recursiveFileLookup", not partitions)
     kind = format_of(name, files, how.format)
     if kind == "parquet":
         return reader.option("mergeSchema", len(files) > 1).parquet(path), False
     _check_text(spark.read.option("recursiveFileLookup", True).text(path), name, kind)
     if kind == "json":
-        how = {"mode": "FAILFAST", "columnNameOfCorruptRecord": "a malformed record"}
-        return reader.options(**how).json(path), False
+        return reader.options(**_JSON).json(path), False
     # Spark's reader of CSV takes names for patterns when it infers columns.
     if odd := [file for file in files if file.translate(GLOB) != file]:
         raise StateError(f"{name}: Spark would take {odd[0]} for a pattern: rename it")
