@@ -123,6 +123,16 @@ def test_queries_in_place_of_inputs(xorack):
     ]
 
 
+def test_ends_of_queries(xorack):
+    sides = ["--left-sql", "SELECT 1 AS id; -- ;", "--right-sql", "SELECT 1 AS id -- one\n;;"]
+    assert xorack(*sides, "--key", "id")[0] == 0
+    for query in ("SELECT 1 AS id; SELECT 1", "-- none"):
+        status, _, err = xorack(*sides[:3], query, "--key", "id")
+        assert (status, err) == (2, f"error: --right-sql: {query!r}, expected one query\n")
+    err = xorack(*sides[:3], "SELECT * FROM con", "--key", "id")[2]
+    assert err == "error: --right-sql: Catalog Error: Table with name con does not exist!\n"
+
+
 @pytest.mark.parametrize(
     ("limit", "status"), [("3 rows", 0), ("2", 1), ("100%", 0), ("99 %", 1), ("0%", 1)]
 )
@@ -145,6 +155,22 @@ def test_text_without_case_and_blanks(xorack, tmp_path):
     both = ["a.csv", "b.csv", "--key", "id"]
     assert xorack(*both, "--ignore-case", "x")[0] == 1
     assert xorack(*both, "--ignore-case", "X", "--ignore-blanks", "*")[0] == 0
+    sides = ["--left-sql", "SELECT 1 AS id, 'A'::ENUM ('A') AS x", "--right-sql"]
+    sides += ["SELECT 1 AS id, 'a' AS other", "--key", "id", "--values", "x=other"]
+    for name, status in (("x", 0), ("Other", 0), ("id", 1)):
+        assert xorack(*sides, "--ignore-case", name)[0] == status
+
+
+def test_blanks_alone_are_an_empty_field(xorack, tmp_path):
+    write_files(tmp_path, {"a.csv": 'id,x\n1,"  "\n', "b.csv": "id,x\n1,\n"})
+    assert xorack("a.csv", "b.csv", "--key", "id", "--ignore-blanks", "x")[0] == 0
+
+
+def test_text_by_the_name_on_the_right(xorack, tmp_path):
+    write_files(tmp_path, {"a.csv": "id,x\n1,1.10\n", "b.csv": "id,y\n1,1.1\n"})
+    for name, status in (("id", 0), ("y", 1)):
+        options = ["--key", "id", "--values", "x=y", "--text", name]
+        assert xorack("a.csv", "b.csv", *options)[0] == status
 
 
 @pytest.mark.parametrize(
@@ -238,6 +264,9 @@ def test_decimals_in_others_are_texts(xorack):
         (["--key", "order", "--text", "nope"], "--text: column nope is in neither input"),
         (["--key", "order", "--out", "old.csv/found"], "--out: old.csv/found: cannot write to /"),
         (["--key", "order", "--out", "old.csv"], "--out: old.csv is not an empty folder"),
+        (["--key", "order,ORDER"], "--key: ['order', 'ORDER'] names column order twice"),
+        (["--key", "order", "--values", "sku,sku=line"], "--values: ['sku', 'sku=line'] names col"),
+        (["--key", "order", "--delimiter", "||"], "--delimiter: '||', expected one character"),
     ],
 )
 def test_trouble(xorack, arguments, message):

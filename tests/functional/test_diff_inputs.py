@@ -309,10 +309,11 @@ def test_utf_16(tmp_path):
     text = "id,x\n1,\U0001f600\n2,b\n"
     other = text.replace("b", "c").encode("utf-16-be")
     left = gzip.compress(text.encode("utf-16"))
-    files = {"left/x.csv.gz": left, "right/x.csv": b"\xfe\xff" + other}
-    folder = write_files(tmp_path, files)
-    found, _ = counts(folder / "left", folder / "right", encoding="utf-16")
-    assert found == {"left": 2, "right": 2, "equal": 1, "changed": 1, "x": 1}
+    plain = text.replace("b", "c").encode("utf-16-le")
+    for right in (b"\xfe\xff" + other, plain):  # without a mark, it is little endian
+        folder = write_files(tmp_path, {"left/x.csv.gz": left, "right/x.csv": right})
+        found, _ = counts(folder / "left", folder / "right", encoding="utf-16")
+        assert found == {"left": 2, "right": 2, "equal": 1, "changed": 1, "x": 1}
 
 
 NO_JSON = "it has no objects, or other values, too"
@@ -413,6 +414,22 @@ def test_folders_named_json(tmp_path):
     assert counts(tmp_path, tmp_path, key=["id", "json"])[0]["equal"] == 2
 
 
+def test_folders_whose_names_are_columns_of_parquet_too(tmp_path):
+    """DuckDB takes the statistics of one for those of the other."""
+    sql = "SELECT 1 AS id, DATE '2026-01-31' AS day, 7 AS hour"
+    write_files(tmp_path, {"all.csv": "id,day,hour\n1,2026-01-31,7\n"})
+    path = tmp_path / "days/Day=2026-01-31/hour=7/1.parquet"
+    path.parent.mkdir(parents=True)
+    duckdb.sql(sql).write_parquet(str(path))
+    found = counts(tmp_path / "days", tmp_path / "all.csv", key=["day", "hour"])
+    assert found == ({"left": 1, "right": 1, "equal": 1}, [])
+
+
+def test_names_of_json_in_another_case(tmp_path):
+    sides = two(tmp_path, '{"ID":1,"x":{"Y":[1]},"z":1}', '{"id":1,"X":{"y":[2]},"z":1.0}', "json")
+    assert counts(*sides)[0] == {"left": 1, "right": 1, "changed": 1, "x": 1}
+
+
 def test_many_and_sparse_fields_of_json(tmp_path):
     many = json.dumps({"id": 1} | {f"k{n}": n for n in range(250)})
     sparse = "".join(json.dumps({"id": n, f"k{n}": n}) + "\n" for n in range(150))
@@ -460,6 +477,29 @@ def test_digits_that_duckdb_rounds(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("types", "rounded"),
+    [
+        (("BIGINT", "DOUBLE"), "double"),
+        (("BIGINT", "FLOAT"), "float"),
+        (("DECIMAL(38,10)", "DECIMAL(38,18)"), "decimal(38,10)"),
+        (("STRUCT(y BIGINT)", "STRUCT(y DOUBLE)"), "struct(y double)"),
+        (("BIGINT", "INTEGER"), None),
+        (("DECIMAL(9,2)", "BIGINT"), None),
+        (("FLOAT", "DOUBLE"), None),
+    ],
+)
+def test_numbers_of_other_types_in_files_of_a_folder(tmp_path, types, rounded):
+    """DuckDB reads them as one type, that of few digits."""
+    folder = tmp_path / "x"
+    folder.mkdir()
+    for number, type_ in enumerate(types):
+        columns = f"{number} AS id, NULL::{type_} AS x"
+        duckdb.sql(f"SELECT {columns}").write_parquet(str(folder / f"{number}.parquet"))
+    remark = f"column x of {folder} is read as {rounded}: numbers of other types are rounded"
+    assert counts(folder, folder)[1] == [remark] * 2 * bool(rounded)
+
+
 NEAR = [
     ("5,a|5,b", "6,a|7,b", {"x": 1}, (1, 0, 0, 1)),
     ("9223372036854775807,a", "-9223372036854775808,a", {"x": "1"}, (0, 0, 0, 1)),
@@ -472,6 +512,7 @@ NEAR = [
     (",a|2.5,a|nan,a", "2.51,a|nan,a|,a", "0.02", (3, 0, 0, 0)),
     ("-1e300,a|1e300,a|3,a", "3.01,a|inf,a", "0.02", (1, 1, 0, 1)),
     ("100,a|200.5,a", "201,a|300,a|5,a", "1%", (1, 0, 1, 1)),
+    ("0.70,a", "0.63,a", "10%", (1, 0, 0, 0)),  # 0.1 * 0.7 is less than 0.07 in binary
     ("2026-01-01 10:00:00,a|2026-01-01 12:00:00,a", "2026-01-01 12:00:02,a", "2s", (1, 1, 0, 0)),
 ]
 """Rows of one key on both sides, a tolerance, and how many are equal, missing, extra, changed."""

@@ -145,6 +145,7 @@ WRONG = {
         "table x: a query takes an input's place: left-sql"
     ),
     entry("key: id") + "- {name: x}\n": "table x: name: another entry has it, too",
+    entry("key: id, where: a, where: b"): "line 2: it is no YAML: the field where is there twice",
     "tables: [\n": "line 2: it is no YAML: ",
     "tables: !!python/object/apply:os.system ['x']\n": "line 1: it is no YAML: could not",
     "day: 2026-02-31\n": "it is no YAML: day is out of range for month",

@@ -332,6 +332,7 @@ def test_pairs_within_a_tolerance(frame):
         ({"key": "no"}, ColumnsError, "column no is not in the left frame, which has id, n"),
         ({"key": []}, ArgumentError, "key: is empty"),
         ({"key": ["id", "id"]}, ArgumentError, "names column id twice"),
+        ({"key": "id", "values": ["name", "NAME"]}, ArgumentError, "names column name twice"),
         ({"key": [1]}, ArgumentError, "key: a list of 1, expected names of columns"),
         ({"key": "id", "ignore": "id"}, ArgumentError, "ignore: id is a column of the key"),
         ({"key": "id", "ignore": "no"}, ColumnsError, "no, to be left out, is in neither"),

@@ -79,6 +79,8 @@ def test_text_beside_types(xorack, spark, tmp_path):
         ("x.json", b'{"id":1,"name":"caf\xe9"}\n', "it is not UTF-8, or has U+FFFD"),
         ("value=1/x.csv", b'id,price,name\n1,9.50,"a\n', "a quote is not closed, or is inside"),
         ("x.json", b'{"id":1,"name":"a","" :7}\n', "a field has no name"),
+        ("x.json", b'{"id":1,"name":"\\\\"} {"id":2}\n', "a line goes on after the end"),
+        ("x.json", b'{"id":1,"name":"} {"}\n{"id":2} 3\n', "a line goes on after the end of"),
         ("x[1].csv", b"id,price,name\n1,9.50,a\n", "Spark would take file:"),
     ],
 )
@@ -87,6 +89,25 @@ def test_text_that_spark_would_change(xorack, tmp_path, name, content, message):
     top = name.partition("/")[0]
     status, _, err = xorack("typed", top, "--key", "id")
     assert (status, f"{name}: {message}" in err) == (2, True)
+
+
+def test_files_below_folders_with_names_of_columns(xorack, tmp_path):
+    """Spark drops those that are not in such a folder, in silence."""
+    files = {"a/1.csv": "id\n1\n", "2.csv": "id\n2\n"}
+    write_files(tmp_path, {f"run=1/x/{name}": text for name, text in files.items()})
+    write_files(tmp_path, {"all.csv": "id\n1\n2\n"})
+    for name in ("run=1/x", f"file:{tmp_path}/run=1/x", f"{tmp_path}/run=*/x"):
+        assert xorack(name, "all.csv", "--key", "id", "--engine", "spark")[::2] == (0, "")
+    write_files(tmp_path, {"days/day=1/1.csv": "id\n1\n", "days/2.csv": "id\n2\n"})
+    status, _, err = xorack("days", "all.csv", "--key", "id", "--engine", "spark")
+    assert (status, "2.csv is not in a folder day=…, as others are" in err) == (2, True)
+
+
+def test_json_that_looks_odd_to_spark(xorack, tmp_path):
+    line = '{"id":1,"x":"%s] {\\"","_corrupt_record":"%s"}\n'
+    write_files(tmp_path, {f"{x}.json": line % ("} \\\\", x) for x in "ab"})
+    status, out, _ = xorack("a.json", "b.json", "--key", "id", "--engine", "spark")
+    assert (status, out.splitlines()[-1].split()[-3:]) == (1, ["_corrupt_record", "a", "b"])
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,18 @@ class _Wrong(XorAckError):
 def _load(text: bytes) -> Any:
     import yaml
 
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        """PyYAML takes the last of two fields of one name."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            names = [key.value for key, _ in node.value]
+            if twice := [name for name in names if names.count(name) > 1]:
+                problem = f"the field {twice[0]} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+            return super().construct_mapping(node, deep)
+
     try:
-        return yaml.safe_load(text)
+        return Loader(text).get_single_data()
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: no such date
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from decimal import Decimal
@@ -62,7 +62,7 @@ class Limit(NamedTuple):
         if not math.isfinite(number):
             raise ArgumentError("tolerance", given, "a finite number")
         if unit == "%":
-            return cls("relative", number / 100)
+            return cls("relative", number / 100 * (1 + 1e-15))  # a product is rounded
         if not unit:
             return cls("absolute", number)
         # In binary, 19 * 1e-6 is less than 19e-6.
@@ -126,7 +126,7 @@ def match(
     sides: tuple[Side, Side], key: Names | None, values: Names | None, ignore: Names = ()
 ) -> Matched:
     """Find and check the columns to compare; without a key, all of them are the key."""
-    keys = _found(sides, _names("key", key)) if key is not None else []
+    keys = _found(sides, "key", key) if key is not None else []
     if not keys and key is not None:
         raise ArgumentError("key", problem="is empty, expected the names of one or more columns")
     ignored = [field for name in _names("ignore", ignore) for field in _ignored(sides, name)]
@@ -137,7 +137,7 @@ def match(
     if values is None:
         matched = _common(sides, keys, taken)
     else:
-        matched = Matched(keys, _found(sides, _names("values", values)))
+        matched = Matched(keys, _found(sides, "values", values))
         if clash := [pair[0].name for pair in matched.values if taken & {*map(id, pair)}]:
             raise ArgumentError("values", problem=f"{clash[0]} is a column of the key, or left out")
     if key is not None:
@@ -193,19 +193,20 @@ def _names(option: str, value: Names) -> list[str]:
     names = [value] if isinstance(value, str) else list(value)
     if not all(isinstance(name, str) and name for name in names):
         raise ArgumentError(option, value, "names of columns")
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ArgumentError(option, problem=f"{value!r} names column {twice[0]} twice")
     return names
 
 
-def _found(sides: tuple[Side, Side], names: Iterable[str]) -> list[tuple[Any, Any]]:
+def _found(sides: tuple[Side, Side], option: str, value: Names) -> list[tuple[Any, Any]]:
     """Find columns; ``order=id`` is order on the left and id on the right."""
-    pairs = []
-    for name in names:
+    pairs: list[tuple[Any, Any]] = []
+    for name in _names(option, value):
         left, has_other, right = name.partition("=")
         is_one = not has_other or sides[0].get(name) is not None
         both = (name, name) if is_one else (left, right)
-        pairs.append((sides[0].require(both[0]), sides[1].require(both[1])))
+        pair = sides[0].require(both[0]), sides[1].require(both[1])
+        if any(pair[0] is other for other, _ in pairs):
+            raise ArgumentError(option, problem=f"{value!r} names column {pair[0].name} twice")
+        pairs.append(pair)
     return pairs
 
 

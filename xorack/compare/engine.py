@@ -46,7 +46,7 @@ def diff_files(
     _check_names(inputs, options)
     of_views, remarks = _make_views(con, inputs, pairs, options)
     types = [(of_views[0][a.name], of_views[1][b.name]) for a, b in pairs]
-    compared = [_compared(pair, of, options) for pair, of in zip(pairs, types, strict=True)]
+    compared = [_compared(pair, of, inputs, options) for pair, of in zip(pairs, types, strict=True)]
     described = con.execute(f"SELECT {', '.join(v.forms[0] for v in compared)} FROM side0 LIMIT 0")
     forms = [form[1] for form in described.description]
     compared = [
@@ -113,7 +113,8 @@ def _make_views(
     for pair in pairs:
         of = [texts.Side(pair[i], scanned[i].get(pair[i].name), inputs[i].name,
                          inputs[i].empty_is_null) for i in (0, 1)]  # fmt: skip
-        *both, found_remarks = texts.fit(of[0], of[1], keep=pair[0].name.lower() in keep)
+        is_text = any(one.name.lower() in keep for one in pair)
+        *both, found_remarks = texts.fit(of[0], of[1], keep=is_text)
         remarks += found_remarks
         for i in (0, 1):
             expressions[i][pair[i].name] = both[i]
@@ -137,18 +138,20 @@ def _make_views(
     return types, remarks
 
 
-def _compared(pair: Any, types: tuple[Any, Any], options: CompareOptions) -> Value:
+def _compared(
+    pair: Any, types: tuple[Any, Any], inputs: Sequence[Input], options: CompareOptions
+) -> Value:
     forms = canonical_forms(pair[0].name, *types)
+    trimmed = "nullif(trim({}), '')" if any(one.empty_is_null for one in inputs) else "trim({})"
+    names = {"*", *(one.name.lower() for one in pair)}
+    chosen_of = options.ignore_case, options.ignore_blanks
     made = []
     for form, column in zip(forms, pair, strict=True):
         value = quoted(column.name)
-        if types[0].id == "varchar":
-            for names, function in (
-                (options.ignore_case, "lower"),
-                (options.ignore_blanks, "trim"),
-            ):
-                if {"*", pair[0].name.lower()} & {name.lower() for name in names}:
-                    value = f"{function}({value})"
+        if {of.id for of in types} <= {"varchar", "enum"}:
+            for chosen, sql in zip(chosen_of, ("lower({})", trimmed), strict=True):
+                if names & {name.lower() for name in chosen}:
+                    value = sql.format(value)
         made.append(form(value))
     return Value((pair[0].name, pair[1].name), (made[0], made[1]))
 

@@ -11,8 +11,8 @@ from typing import Any
 from xorack.core.errors import ColumnsError
 
 __all__ = [
-    "FLOATS", "INTEGERS", "TIMES", "canonical_forms", "digits", "has_weak_hash", "is_nested",
-    "shown",
+    "FLOATS", "INTEGERS", "MAX_DIGITS", "TIMES", "canonical_forms", "digits", "has_weak_hash",
+    "is_nested", "shown",
 ]  # fmt: skip
 
 Form = Callable[[str], str]
@@ -23,7 +23,8 @@ FLOATS = {"float", "double"}
 _WALLS = {"timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"}
 TIMES = {*_WALLS, "date", "timestamp with time zone"}
 _EXACT = {*TIMES, "boolean", "blob", "time", "uuid", "varchar"}
-_MAX_PRECISION = 38
+MAX_DIGITS = 38
+"""The digits of a decimal."""
 _MAX_64_BIT_PRECISION = 18
 
 
@@ -112,7 +113,7 @@ def _decimals(left: Any, right: Any) -> Forms:
     if left == right:
         return _same, _same
     whole, scale = map(max, zip(digits(left), digits(right), strict=True))  # type: ignore[arg-type]
-    if whole + scale <= _MAX_PRECISION:
+    if whole + scale <= MAX_DIGITS:
         return (_cast(f"DECIMAL({whole + scale},{scale})"),) * 2
     return _decimal_text, _decimal_text  # more digits than a decimal has
 

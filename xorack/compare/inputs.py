@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import os
@@ -14,14 +15,14 @@ from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
-from xorack.compare.forms import FLOATS, is_nested
+from xorack.compare.forms import FLOATS, MAX_DIGITS, digits, is_nested
 from xorack.compare.messages import reading
 from xorack.compare.options import open_network
 from xorack.compare.texts import Column, literal, quoted
 from xorack.core.errors import ArgumentError, StateError
 
 __all__ = ["FORMATS", "LOGS", "Input", "ReadOptions", "check_out", "format_of", "is_file"]
-__all__ += ["open_inputs"]
+__all__ += ["open_inputs", "partitions_of"]
 
 FORMATS = ("parquet", "csv", "json")
 _EXTENSIONS = {name: name for name in FORMATS}
@@ -133,8 +134,12 @@ def check_out(folder: str) -> None:
         raise ArgumentError("out", problem=f"{folder}: cannot write to {nearest}")
 
 
-def _partitions(name: str, files: Sequence[str], base: str) -> list[str]:
-    """Return the names of columns in folders below a base, such as ``day=2026-01-31``."""
+def partitions_of(name: str, files: Sequence[str], base: str) -> list[str]:
+    """Return the names of columns in folders below a base, such as ``day=2026-01-31``.
+
+    Raises:
+        StateError: A file is not in such a folder, though others are.
+    """
     found = [re.findall(r"(?<=/)([^/=]+)=[^/]*(?=/)", file.removeprefix(base)) for file in files]
     for file, own in zip(files, found, strict=True):
         if missing := {column for columns in found for column in columns} - {*own}:
@@ -145,18 +150,25 @@ def _partitions(name: str, files: Sequence[str], base: str) -> list[str]:
 
 def _open(con: Any, name: str, how: ReadOptions) -> Input:
     if how.sql is not None:
-        sql = how.sql.strip().rstrip(";")
-        _check_names(name, [row[0] for row in con.execute(f"DESCRIBE {sql}").fetchall()])
-        return Input(name, f"({sql}\n)", "query", how)  # it may end in a comment
+        if len(con.extract_statements(how.sql)) != 1:
+            raise StateError(f"{name}: {how.sql!r}, expected one query")
+        _check_names(name, [row[0] for row in con.execute(f"DESCRIBE {how.sql}").fetchall()])
+        view = quoted(how.sql)  # a view may end in ; and comments
+        con.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS {how.sql}")
+        return Input(name, view, "query", how)
     if _ADDRESS.match(name):
         open_network(con, name)
     files, base = _files(con, name)
     kind = format_of(name, files, how.format)
-    found = Input(name, "", kind, how, files, _partitions(name, files, base))
+    found = Input(name, "", kind, how, files, partitions_of(name, files, base))
     if kind == "csv":
         _open_csv(con, found)
     elif kind == "parquet":
         found.rounded = _check_parquet(con, found)
+        wanted = {name.lower() for name in found.partitions}
+        own = f"read_parquet({_paths(files[:1])}, hive_partitioning = false)"
+        if wanted and wanted <= {column.name.lower() for column in _describe(con, own)}:
+            found.partitions = []  # DuckDB mistakes statistics of these columns for the folders'
         found.relation = _read("read_parquet", found, {"union_by_name": len(files) > 1})
     return found
 
@@ -197,11 +209,12 @@ def _check_parquet(con: Any, one: Input) -> dict[str, str]:
     """Check the names of all columns, also in structs; return what DuckDB rounds of them."""
     is_rounded = "logical_type LIKE '%NANOS=Nano%' AND duckdb_type <> 'TIMESTAMP_NS'"
     sql = f"""SELECT name, num_children, CASE WHEN {is_rounded} THEN 'nanoseconds'
-        WHEN "precision" > 38 THEN "precision" || ' digits' END
+        WHEN "precision" > 38 THEN "precision" || ' digits' END, duckdb_type
         FROM parquet_schema({_paths(one.files)}) ORDER BY file_name, column_id"""
     rounded: dict[str, str] = {}
+    types: dict[tuple[str, ...], set[str]] = {}
     groups: list[tuple[int, list[str]]] = []  # those not complete, and how many names they have
-    for name, children, what in con.execute(sql).fetchall():
+    for name, children, what, type_ in con.execute(sql).fetchall():
         while groups and len(groups[-1][1]) == groups[-1][0]:
             _check_names(one.name, groups.pop()[1])
         if groups:
@@ -210,8 +223,14 @@ def _check_parquet(con: Any, one: Input) -> dict[str, str]:
             rounded[groups[0][1][-1].lower()] = what
         if children:
             groups.append((children, []))
+        elif type_:
+            types.setdefault(tuple(own[-1].lower() for _, own in groups), set()).add(type_)
     for _, names in groups:
         _check_names(one.name, names)
+    for path, of in types.items():  # DuckDB reads all files' values as one type
+        exact = zip(*filter(None, (digits(con.dtype(name)) for name in of)), strict=True)
+        if (most := [*map(max, exact)]) and (of & {"DOUBLE", "FLOAT"} or sum(most) > MAX_DIGITS):
+            rounded[path[0]] = "numbers of other types"
     return rounded
 
 
@@ -293,6 +312,8 @@ def _open_csv(con: Any, one: Input) -> None:
     name, how = one.name, one.options
     is_tsv = all(re.search(r"\.tsv(\.\w+)?$", file, re.IGNORECASE) for file in one.files)
     delimiter, encoding = "\t" if is_tsv else how.delimiter, how.encoding
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise ArgumentError("delimiter", delimiter, "one character, no quote or line break")
     if encoding == "utf-16" and not _ADDRESS.match(name):
         one.files, encoding = _as_utf_8(con, one.files), "utf-8"
     heads = {file: _first_record(con, one, file, delimiter, encoding) for file in one.files}
@@ -324,8 +345,11 @@ def _as_utf_8(con: Any, files: Sequence[str]) -> list[str]:
         copy = Path(f"{folder}{file}.csv")
         copy.parent.mkdir(parents=True, exist_ok=True)
         opened = gzip.open if file.lower().endswith(".gz") else open
+        with opened(file, "rb") as source:
+            is_marked = source.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        encoding = "utf-16" if is_marked else "utf-16-le"
         with (
-            opened(file, "rt", encoding="utf-16", newline="") as source,
+            opened(file, "rt", encoding=encoding, newline="") as source,
             copy.open("w", encoding="utf-8", newline="") as target,
         ):
             shutil.copyfileobj(source, target)
@@ -334,7 +358,7 @@ def _as_utf_8(con: Any, files: Sequence[str]) -> list[str]:
 
 def _first_record(con: Any, one: Input, file: str, delimiter: str, encoding: str) -> list[str]:
     """Return the fields of the first record of a CSV file; it may have line breaks."""
-    options: dict[str, Any] = {"columns": {"line": "VARCHAR"}, "delim": "\x02", "quote": ""}
+    options: dict[str, Any] = {"columns": {"line": "VARCHAR"}, "delim": "\1\2\3\4", "quote": ""}
     options |= {"escape": "", "header": False, "auto_detect": False, "strict_mode": False}
     options |= {"encoding": encoding, "max_line_size": _MAX_LINE_BYTES}
     options["parallel"] = False  # else, the first rows are any thread's
@@ -364,7 +388,10 @@ def _open_json(con: Any, one: Input, others: Sequence[str]) -> None:
         return type_.id in FLOATS if others else not (is_nested(type_) or type_.id == "boolean")
 
     own = fields(one.files)
-    types = fields(others) if others else own
+    try:
+        types = fields(others) if others else own
+    except duckdb.NotImplementedException:  # names differ in case between the sides
+        types = own
     columns = [Column(name, types[name], is_soft(types[name])) for name in own]
     read = {
         c.name: "VARCHAR" if c.is_soft else str(c.type)

@@ -55,6 +55,7 @@ def connect(memory: str | None = None) -> Iterator[Any]:
 
     with tempfile.TemporaryDirectory(prefix="xorack-", ignore_cleanup_errors=True) as folder:
         settings: dict[str, Any] = {"temp_directory": folder, "preserve_insertion_order": False}
+        settings["python_enable_replacements"] = False  # a query sees no variable of ours
         with duckdb.connect(config=settings) as con:
             if memory is not None:
                 try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from xorack.compare.forms import digits, is_nested, shown
+from xorack.compare.forms import MAX_DIGITS, digits, is_nested, shown
 
 __all__ = ["Column", "Values", "fit", "kinds_sql", "literal", "pattern_of", "quoted"]
 
@@ -36,7 +36,6 @@ _TYPES = (
     (_DATE | _WALL, "TIMESTAMP"),
     (_INSTANT, "TIMESTAMP WITH TIME ZONE"),
 )
-_MAX_DIGITS = 38
 _DOUBLE_DIGITS = 15
 """A double holds all integers of so many digits."""
 _PRINTED_DIGITS = 17
@@ -97,7 +96,7 @@ class Values(NamedTuple):
     def _types(self, other: Any) -> Iterator[tuple[int, str]]:
         if other is None or digits(other):
             yield _INT | _LARGE, "BIGINT"
-            if self.whole + self.scale <= _MAX_DIGITS:
+            if self.whole + self.scale <= MAX_DIGITS:
                 decimal = f"DECIMAL({max(self.whole + self.scale, 1)},{self.scale})"
                 yield _INT | _DECIMAL | _LARGE | _LONG, decimal
         wall = other is not None and other.id.startswith("timestamp_")

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from xorack.compare.inputs import LOGS, ReadOptions, format_of, is_file
+from xorack.compare.inputs import LOGS, ReadOptions, format_of, is_file, partitions_of
 from xorack.compare.texts import pattern_of
 from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.spark.messages import one_line
@@ -41,6 +41,7 @@ _CSV: dict[str, Any] = {
     "enforceSchema": False,
     "columnPruning": False,
 }
+_JSON = {"mode": "FAILFAST", "columnNameOfCorruptRecord": "a malformed record"}
 
 
 def open_frames(
@@ -107,14 +108,17 @@ def _open(
                 f"{name} is a {kind} table: its files also hold deleted rows. Name the table, "
                 f"such as {kind.lower()}.`{name}`"
             )
-    has_partitions = any(re.search(r"/[^/=]+=[^/]*/", file) for file in files)
-    reader = spark.read.option("recursiveFileLookup", not has_partitions)
+    base = os.path.abspath(name) if is_here else re.split(r"[*?[{]", name)[0]
+    *paths, base = (re.sub("^file:/+", "/", one) for one in (*files, base))
+    # Beside folders with names of columns, Spark drops other files in silence.
+    partitions = partitions_of(name, paths, base)
+    reader = spark.read.option("recursiveFileLookup", not partitions)
     kind = format_of(name, files, how.format)
     if kind == "parquet":
         return reader.option("mergeSchema", len(files) > 1).parquet(path), False
     _check_text(spark.read.option("recursiveFileLookup", True).text(path), name, kind)
     if kind == "json":
-        return reader.option("mode", "FAILFAST").json(path), False
+        return reader.options(**_JSON).json(path), False
     # Spark's reader of CSV takes names for patterns when it infers columns.
     if odd := [file for file in files if file.translate(GLOB) != file]:
         raise StateError(f"{name}: Spark would take {odd[0]} for a pattern: rename it")
@@ -132,6 +136,9 @@ def _check_text(lines: DataFrame, name: str, kind: str) -> None:
         problem = problem.when(quotes % 2 == 1, unclosed)
     else:
         problem = problem.when(F.max(value.rlike(r'(?<!\\)""\s*:')), "a field has no name")
+        bare = F.regexp_replace(F.regexp_replace(value, r"\\.", ""), '"[^"]*"', "")
+        goes_on = F.max(bare.rlike(r"[}\]]\s*[^\s,}\]]"))  # Spark takes the first object of a line
+        problem = problem.when(goes_on, "a line goes on after the end of its object or array")
     files = lines.groupBy(F.input_file_name().alias("file")).agg(problem.alias("problem"))
     if found := files.where("problem IS NOT NULL").first():
         raise StateError(f"{name}: {unquote(found.file)}: {found.problem}")
