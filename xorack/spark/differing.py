@@ -129,7 +129,7 @@ def named_units(found: Sequence[DataFrame]) -> DataFrame:
     place = F.row_number().over(chain.orderBy("xorack_unit_"))
     units = reduce(lambda one, other: one.union(other), found)
     placed = units.withColumns({"place": place, "n": F.count("xorack_unit_").over(chain)})
-    ids = F.array_sort(F.collect_list(_hex("xorack_unit_"))).alias("ids")
+    ids = F.array_sort(F.collect_set(_hex("xorack_unit_"))).alias("ids")
     some = placed.where(f"place <= {_NAMED}")
     return some.groupBy(F.col("xorack_tag_").alias("tag"), "n").agg(ids)
 
