@@ -379,3 +379,28 @@ def test_evidence_that_is_not(run):
     text = run.read().withColumn("line", F.col("line").cast("string"))
     with pytest.raises(OutputDiffersError, match="another type or value"):
         lines.finish(run.write(run.bill(text), "text"))
+
+
+def test_names_in_another_case(run, configure):
+    lines = run.tracking.rows("lines", chain="ORDER", unit=["ORDER", "Line"])
+    lines.start(run.write_lines(name="cases"))
+    text = run.read("cases").withColumn("line", F.col("line").cast("string"))
+    with pytest.raises(OutputDiffersError, match="at the start they were ORDER int, Line int;"):
+        lines.finish(run.write(run.bill(text, rows=lines), "text"))
+    configure("spark.sql.caseSensitive", "true")
+    rows = run.read("cases").withColumns({"ORDER": F.lit("x"), "LINE": F.lit(0)})
+    lines = run.tracking.rows("lines", chain="order", unit=["order", "line"], label="cases")
+    lines.start(run.write(rows, "two_cases"))
+    lost = run.bill(rows.where("order <> 5"), "order", "ORDER", rows=lines)
+    with pytest.raises(OutputDiffersError, match=r"137 of 154 units") as caught:
+        lines.finish(run.write(lost, "lost"))
+    assert sorted(caught.value.missing) == [(5, line) for line in range(1, 18)]
+
+
+def test_an_input_that_is_gone_is_told_as_such(run):
+    lines = run.again(run_id="gone").rows
+    lines.start(run.write_lines(name="removed"))
+    billed = run.write(run.bill(run.read("removed").where("line > 1"), rows=lines), "billed_of_it")
+    shutil.rmtree(run.root / "removed")
+    with pytest.raises(ArgumentError, match=r"^rows: \S+/removed' cannot be read: Path does not"):
+        lines.finish(billed)

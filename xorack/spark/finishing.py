@@ -107,7 +107,7 @@ def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Itera
 
 def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Settled:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
-    frame = open_output(rows.tracking.spark, given)
+    frame = open_output(rows.tracking.spark, given, "rows")
     finished = cache(_fold(rows, frame))
     summary = summarize(finished)
     if not _agrees(rows, proof, summary, finished, given):
@@ -166,7 +166,7 @@ def _settle_run(
     if given is None:
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
-    source = open_output(rows.tracking.spark, given)
+    source = open_output(rows.tracking.spark, given, "rows")
     found = find_missing(rows, proof, summary.count, source)
     chains = _by_chain(rows, proof, source, started, found, cache)
     if chains is None:
