@@ -179,6 +179,18 @@ def test_what_is_named_is_lost(doubtful, name):
         assert f"other groups lack: does the job change {', '.join(found.by)}?" in str(found)
 
 
+def test_a_note_names_an_id_once(run):
+    """The acker takes no id twice; how many rows are missing is in the count."""
+    rows = lines_of(run.spark).where("order = 5")
+    rows = rows.union(rows.where("line = 1").withColumn("sku", F.lit("other")))
+    run.rows.start(run.write(rows, "lines"))
+    run.sent()
+    with pytest.raises(OutputDiffersError, match="16 of 18 units"):
+        run.rows.finish(run.write(run.bill(rows.where("line > 1"), "order", "sku"), "billed"))
+    (note,) = requests_in(run.sent())
+    assert ([UNITS[id] for id in note.missing], note.missing_count) == ([(5, 1)], 2)
+
+
 @pytest.mark.slow
 def test_a_sum_with_the_name_of_a_column_makes_no_groups(started):
     rows = started.read().where("line <> 3").transform(started.rows.with_unit).groupBy("sku")
