@@ -139,6 +139,9 @@ def doubtful(spark, tmp_path_factory):
 DOUBTFUL = {
     "trimmed": ("order = 6 AND line = 60", ["sku"], 0),
     "trimmed, by chain": ("line = 60 AND order = 6 OR order = 3 AND line = 1", ["order", "sku"], 1),
+    "trimmed, into a group that lacks more": ("order = 6 AND sku = 'sku 3'", ["order", "sku"], 0),
+    "trimmed, into a group that lacks one": ("order = 1", ["line", "sku"], 0),
+    "a chain column of another type": ("order = 3 AND line = 1", ["order", "sku"], 1),
     "truncated": ("order = 1", ["at"], 0),
     "lost and doubled": ("order = 4 AND line < 3", ["order"], 0),
     "not lost": ("false", ["line"], 0),
@@ -157,7 +160,10 @@ def test_what_is_named_is_lost(doubtful, name):
         job = job.unionAll(job.where("order = 4 AND line = 9"))
     elif name == "not lost":
         job = job.dropDuplicates(["order", "line"])
-    billed = doubtful.write(doubtful.bill(job, *by), "billed")
+    bills = doubtful.bill(job, *by)
+    if name == "a chain column of another type":
+        bills = bills.withColumn("order", F.col("order").cast("string"))
+    billed = doubtful.write(bills, "billed")
     with pytest.raises(OutputDiffersError) as caught:
         doubtful.rows.finish(billed)
     found = caught.value.found
@@ -170,7 +176,19 @@ def test_what_is_named_is_lost(doubtful, name):
     assert {UNITS[id] for id in ids} <= gone
     assert len(ids) >= named
     if found.surplus:
-        assert f"other groups lack: does the job change {', '.join(by)}?" in str(found)
+        assert f"other groups lack: does the job change {', '.join(found.by)}?" in str(found)
+
+
+def test_a_note_names_an_id_once(run):
+    """The acker takes no id twice; how many rows are missing is in the count."""
+    rows = lines_of(run.spark).where("order = 5")
+    rows = rows.union(rows.where("line = 1").withColumn("sku", F.lit("other")))
+    run.rows.start(run.write(rows, "lines"))
+    run.sent()
+    with pytest.raises(OutputDiffersError, match="16 of 18 units"):
+        run.rows.finish(run.write(run.bill(rows.where("line > 1"), "order", "sku"), "billed"))
+    (note,) = requests_in(run.sent())
+    assert ([UNITS[id] for id in note.missing], note.missing_count) == ([(5, 1)], 2)
 
 
 @pytest.mark.slow

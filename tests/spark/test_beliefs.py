@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.conftest import CONNECT
-from tests.spark.orders import SIZES, Run, lines_of, tag
+from tests.spark.orders import LINES, SIZES, Run, lines_of, tag
 from tests.support.queue_server import QueueServer, requests_in
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 from xorack.spark import rows as rows_module
@@ -310,6 +310,53 @@ def test_equal_units_of_two_chains(run, batch_id):
     assert stamps == (tags if batch_id is None else set())
     right = run.write(run.bill(rows, "order", "sku", rows=lines), "right")
     assert lines.finish(right, **given).chains == len(SIZES)
+    run.sent()
+    # Names are of the chain's own rows, and of none where nothing tells whose unit is missing.
+    lost = rows.where("NOT (order = 1 AND line = 1)")
+    for by, named in ((["order", "sku"], [(1, 1)]), (["sku"], [])):
+        with pytest.raises(OutputDiffersError, match="153 of 154 units") as caught:
+            lines.finish(run.write(run.bill(lost, *by, rows=lines), "lost"), **given)
+        found = caught.value.found.rows.select("order", "line").collect()
+        assert [tuple(row) for row in found] == named
+        notes = [request.tag for request in requests_in(run.sent()) if request.missing]
+        assert notes == [tag(n).replace("order/", "equal None/") for n, _ in named[batch_id or 0 :]]
+
+
+def test_a_unit_that_is_gone_and_equal_to_one_of_another_chain(run):
+    again = run.again(options={"keep_units": True})
+    lines = again.tracking.rows("lines", chain="order", unit="line", label="gone")
+    lines.start(run.write(lines_of(run.spark), "gone"))
+    left = lines_of(run.spark).where("NOT (order = 3 AND line < 3)")
+    billed = run.write(run.bill(left, "order", rows=lines), "left")
+    run.sent()
+    assert lines.finish(billed, rows=left).missing == 2
+    (note,) = (request for request in requests_in(run.sent()) if request.op == "note")
+    assert len(note.missing) == 2
+
+
+MOVED = {"all": "concat('s', order)", "some": "if(line = 9, 7, order)", "none": "order"}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_chain_column_that_a_right_job_changes(run, name):
+    """Units that are in one chain alone are there, whatever the output says of their chains."""
+    lines = run.tracking.rows("lines", chain="order", unit="id", label=f"moved {name}")
+    rows = lines_of(run.spark).withColumn("id", F.expr("order * 1000 + line"))
+    lines.start(run.write(rows, "moved"))
+    changed = run.read("moved").withColumn("order", F.expr(MOVED[name]))
+    report = lines.finish(run.write(run.bill(changed, "order", "sku", rows=lines), "changed"))
+    assert (report.chains, report.units, report.missing) == (len(SIZES), len(LINES), 0)
+
+
+def test_an_input_without_the_chain_column_that_the_output_has(run):
+    lines = run.tracking.rows("lines", chain="file", unit=["order", "line"])
+    files = lines_of(run.spark).withColumn("file", F.expr("concat('f', order % 2)"))
+    lines.start(run.write(files, "files"))
+    lost = files.where("NOT (order = 4 AND line = 2)")
+    billed = run.write(run.bill(lost, "file", "sku", rows=lines), "joined")
+    with pytest.raises(OutputDiffersError, match="153 of 154 units") as caught:
+        lines.finish(billed, rows=lines_of(run.spark))
+    assert caught.value.missing == [(4, 2)]
 
 
 @pytest.mark.slow
@@ -332,3 +379,28 @@ def test_evidence_that_is_not(run):
     text = run.read().withColumn("line", F.col("line").cast("string"))
     with pytest.raises(OutputDiffersError, match="another type or value"):
         lines.finish(run.write(run.bill(text), "text"))
+
+
+def test_names_in_another_case(run, configure):
+    lines = run.tracking.rows("lines", chain="ORDER", unit=["ORDER", "Line"])
+    lines.start(run.write_lines(name="cases"))
+    text = run.read("cases").withColumn("line", F.col("line").cast("string"))
+    with pytest.raises(OutputDiffersError, match="at the start they were ORDER int, Line int;"):
+        lines.finish(run.write(run.bill(text, rows=lines), "text"))
+    configure("spark.sql.caseSensitive", "true")
+    rows = run.read("cases").withColumns({"ORDER": F.lit("x"), "LINE": F.lit(0)})
+    lines = run.tracking.rows("lines", chain="order", unit=["order", "line"], label="cases")
+    lines.start(run.write(rows, "two_cases"))
+    lost = run.bill(rows.where("order <> 5"), "order", "ORDER", rows=lines)
+    with pytest.raises(OutputDiffersError, match=r"137 of 154 units") as caught:
+        lines.finish(run.write(lost, "lost"))
+    assert sorted(caught.value.missing) == [(5, line) for line in range(1, 18)]
+
+
+def test_an_input_that_is_gone_is_told_as_such(run):
+    lines = run.again(run_id="gone").rows
+    lines.start(run.write_lines(name="removed"))
+    billed = run.write(run.bill(run.read("removed").where("line > 1"), rows=lines), "billed_of_it")
+    shutil.rmtree(run.root / "removed")
+    with pytest.raises(ArgumentError, match=r"^rows: \S+/removed' cannot be read: Path does not"):
+        lines.finish(billed)

@@ -107,8 +107,9 @@ def _causes(rows: Names, proof: Proof, started: int, found: MissingRows) -> Iter
 
 def _values(rows: Names, row: dict[str, Any]) -> tuple[Any, ...]:
     """Return the unit of a row: the values of its columns, or else all that is shown of it."""
-    names = {name.lower(): name for name in row}
-    own = [names[name.lower()] for name in rows.unit if name.lower() in names]
+    names = {name.lower(): name for name in row} | dict(zip(row, row, strict=True))
+    found = [names.get(name) or names.get(name.lower()) for name in rows.unit]
+    own = [name for name in found if name is not None]
     return tuple(row[name] for name in own) or tuple(row.values())
 
 
@@ -129,7 +130,7 @@ def named_units(found: Sequence[DataFrame]) -> DataFrame:
     place = F.row_number().over(chain.orderBy("xorack_unit_"))
     units = reduce(lambda one, other: one.union(other), found)
     placed = units.withColumns({"place": place, "n": F.count("xorack_unit_").over(chain)})
-    ids = F.array_sort(F.collect_list(_hex("xorack_unit_"))).alias("ids")
+    ids = F.array_sort(F.collect_set(_hex("xorack_unit_"))).alias("ids")
     some = placed.where(f"place <= {_NAMED}")
     return some.groupBy(F.col("xorack_tag_").alias("tag"), "n").agg(ids)
 

@@ -13,9 +13,10 @@ from xorack.spark.differing import find_missing, named_units, output_differs, wi
 from xorack.spark.evidence import open_output, per_chain, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.grouping import compare_chains, tells_chains
+from xorack.spark.messages import plain_errors
 from xorack.spark.record import summary_in
 from xorack.spark.starting import NO_FACTS, keep_record, request_id
-from xorack.spark.units import with_tag
+from xorack.spark.units import chain_columns, has_columns, with_tag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -106,23 +107,47 @@ def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Itera
 
 def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Settled:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
-    frame = open_output(rows.tracking.spark, given)
+    frame = open_output(rows.tracking.spark, given, "rows")
     finished = cache(_fold(rows, frame))
     summary = summarize(finished)
-    if not _agrees(rows, proof, summary, finished):
+    if not _agrees(rows, proof, summary, finished, given):
         found = find_missing(rows, proof, summary.count, frame)
         raise output_differs(rows, proof, summary.count, (given, found))
     return Settled(finished, summary.chains, summary.count)
 
 
-def _agrees(rows: Names, proof: Proof, summary: Summary, chains: DataFrame) -> bool:
+def _agrees(
+    rows: Names, proof: Proof, summary: Summary, chains: DataFrame, given: Output | None
+) -> bool:
     """Tell whether an output has the units of chains: in their own, where units may be equal."""
     agrees = proof.totals == summary.totals
     is_open = agrees and proof.outputs and not {*rows.chain} <= {*rows.unit}
     if not is_open or not tells_chains(rows, proof.outputs):
         return agrees
-    compared = compare_chains(chains, per_chain(rows, proof.outputs))
-    return not compared.where("verdict <> 'agree'").take(1)
+    with plain_errors():
+        compared = compare_chains(chains, per_chain(rows, proof.outputs))
+        if not compared.where("verdict <> 'agree'").take(1):
+            return True
+    if given is None:
+        return False
+    source = open_output(rows.tracking.spark, given, "rows")
+    if not _has_units_apart(rows, source):
+        return False
+    there = _fold(rows, source).join(chains, "tag", "left_semi")
+    return summarize(there) == summarize(chains)  # the job has changed the chain columns alone
+
+
+def _has_units_apart(rows: Names, source: DataFrame) -> bool:
+    """Tell whether no unit is in two chains: then totals are evidence of each chain's units."""
+    if {*rows.chain} <= {*rows.unit}:
+        return True
+    if not has_columns(source, rows.chain):
+        return False
+    chain = F.struct(*chain_columns(source, rows.chain)).alias("chain")
+    units = source.select(unit_in(rows, source).alias("unit"), chain)
+    shared = units.groupBy("unit").agg(F.expr("min(chain) < max(chain) AS shared")).where("shared")
+    with plain_errors():
+        return not shared.take(1)
 
 
 def _fold(rows: Names, frame: DataFrame) -> DataFrame:
@@ -135,13 +160,13 @@ def _settle_run(
     """Compare an output with the record; if it differs, with what the job read, and by chain."""
     summary = summary_in(line)
     started = rows.record.chains(line).where("count > 0").select("tag", *SUMS)
-    if _agrees(rows, proof, summary, started):
-        return Settled(started, summary.chains, summary.count)
     given = line["source"] if given is None else given
+    if _agrees(rows, proof, summary, started, given):
+        return Settled(started, summary.chains, summary.count)
     if given is None:
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
-    source = open_output(rows.tracking.spark, given)
+    source = open_output(rows.tracking.spark, given, "rows")
     found = find_missing(rows, proof, summary.count, source)
     chains = _by_chain(rows, proof, source, started, found, cache)
     if chains is None:
@@ -156,6 +181,8 @@ def _settle_run(
         number = f", and {differs.chains:,} of {summary.chains:,} chains differ"
         problem = output_differs(rows, proof, summary.count, (given, found), (texts, number))
         units += [problem.found._units] if problem.found else []
+    elif found is not None:
+        found.unpersist()
     return Settled(
         started.join(chains.where("state = 'whole'"), "tag", "left_semi"),
         whole.chains,
@@ -176,18 +203,23 @@ def _by_chain(
     cache: _Cache,
 ) -> DataFrame | None:
     """Judge chains; None if the output is not what was read, and does not tell chains apart."""
-    if found is not None and found._differing.has_tags:
-        held = per_chain(rows, proof.outputs)
-        net = found._differing.groups.groupBy("tag").agg(F.sum("lack").alias("net"))
-        return cache(_judged(compare_chains(started, held), net))
-    # All chains of the output are as they were read, or none is known to be.
-    read = cache(_fold(rows, source).join(started, "tag", "left_semi"))
-    if found is not None and any(found._differing.sums.values()):
+    differing = None if found is None else found._differing
+    differs = differing is not None and any(differing.sums.values())
+    has_tags = differing is not None and differing.has_tags
+    if not has_tags and (not differs or has_columns(source, rows.chain)):
+        read = cache(_fold(rows, source).join(started, "tag", "left_semi"))
+        is_read = proof.totals == summarize(read).totals
+        if is_read and (not differs or _has_units_apart(rows, source)):
+            net = started.sparkSession.createDataFrame([], "tag string, net long")
+            return cache(_judged(compare_chains(started, [read]), net))
+    if differing is None or not differing.tells_chains:
         return None
-    if proof.totals != summarize(read).totals:
-        return None
-    net = started.sparkSession.createDataFrame([], "tag string, net long")
-    return cache(_judged(compare_chains(started, [read]), net))
+    chains = compare_chains(started, per_chain(rows, proof.outputs))
+    net = differing.groups.selectExpr("tag", "lack AS net")
+    if not has_tags:  # what chains lack may be in others
+        chains = chains.withColumn("difference", F.lit(0))
+        net = started.selectExpr("tag", "count AS net")
+    return cache(_judged(chains, net.groupBy("tag").agg(F.sum("net").alias("net"))))
 
 
 class _Count(NamedTuple):
@@ -223,11 +255,13 @@ def _noted_only(error: OutputDiffersError, started: DataFrame) -> Settled:
 
 def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:
     """Return the units that the record keeps, and that the input lacks."""
-    there = source.select(unit_in(rows, source).alias("xorack_unit_"))
+    there = source.withColumn("xorack_unit_", unit_in(rows, source))
     kept = rows.record.units(line).toDF(*rows.chain, "xorack_unit_")
-    gone = kept.join(there, "xorack_unit_", "left_anti")
-    tagged = with_tag(gone, rows.prefix, rows.chain, "xorack_tag_")
-    return tagged.select("xorack_unit_", "xorack_tag_")
+    names = ["xorack_unit_", "xorack_tag_"]
+    kept, there = (
+        with_tag(one, rows.prefix, rows.chain, names[1]).select(names) for one in (kept, there)
+    )
+    return kept.join(there, names, "left_anti")
 
 
 def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:

@@ -33,8 +33,8 @@ SOLVED = (
     f"OR (lack = 2 AND n <= {MOST_SOLVED}) OR (lack <= 4 AND n <= {MOST_SEARCHED[3]})))"
 )
 """The groups whose missing units can be named, unless they have units too many as well."""
-_SURPLUS = "(lack < 0 AND NOT (lack = -n AND difference = own))"
-"""The groups with units too many, but those that have just their own twice."""
+_STRANGE = "(lack <= 0 AND NOT (lack = -n AND difference = own))"
+"""The groups that may have units of others: all without a lack, but those with their own twice."""
 DIFFER = "lack <> 0 OR difference <> 0 OR s <> 0"
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _KEYS = (*INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
@@ -46,16 +46,18 @@ class Differing(NamedTuple):
     Attributes:
         by: The columns that make the groups; those of the unit if the output has a row a unit.
         has_tags: Whether a group's rows are of one chain, whose tag it has.
+        tells_chains: Whether outputs have most rows in their own chains.
         source: The source with ``xorack_key_``, ``xorack_unit_``, ``xorack_tag_`` and, if it only
             reads files, ``xorack_file_``: a row's file.
         groups: ``xorack_key_``, ``tag``, what `differences` returns, and ``moved``: whether what a
-            group lacks may be in another one, which has too many, as the job changed a column.
+            group lacks may be in another one, which has others, as the job changed a column.
         cached: What is cached of them.
         sums: Sums over them, by the names of `_SUMS`.
     """
 
     by: tuple[str, ...]
     has_tags: bool
+    tells_chains: bool
     source: DataFrame
     groups: DataFrame
     cached: DataFrame
@@ -121,29 +123,37 @@ def compare(
         file = F.element_at(F.split(F.input_file_name(), "/"), -1)
         source = source.withColumn("xorack_file_", file)
     source = _started(rows, source)
+    has_tags = has_columns(source, rows.chain) and tells_chains(rows, outputs)
     if by is not None:
         for frame in (source, *outputs):
             _ = [column_named(frame, name) for name in by]
-        has_tags = {*rows.chain} <= {*by} and tells_chains(rows, outputs)
+        has_tags = has_tags and {*rows.chain} <= {*by}
         return _compare(rows, source, outputs, by, has_tags)
-    has_tags = tells_chains(rows, outputs)
-    if all(_has_units(rows, frame) for frame in outputs):
-        return _compare(rows, source, outputs, None, has_tags)
-    shared = _shared(rows, source, outputs)
+    has_units = all(_has_units(rows, frame) for frame in outputs)
+    shared = None if has_units else _shared(rows, source, outputs)
+    chain = {*map(str.lower, rows.chain)}
+    rest = shared and [name for name in shared if name.lower() not in chain]
     if not has_tags and all(has_columns(frame, rows.chain) for frame in outputs):
-        shared = [name for name in shared if name not in rows.chain]  # the job has changed them
+        shared = rest  # the job has changed them
     result = _compare(rows, source, outputs, shared, has_tags)
-    # A sum or maximum that has the name of a column of the source makes groups that do not agree.
-    if shared and _is_mixed(result.sums):
-        proven = []
-        for name in shared:
-            result.cached.unpersist()
-            result = _compare(rows, source, outputs, [name], has_tags=False)
-            proven += [] if _is_mixed(result.sums) else [name]
+    moved = F.expr(f"max(lack > 0) AND max({_STRANGE}) AND min(tag) < max(tag) AS moved")
+    if has_tags and result.groups.groupBy("difference").agg(moved).where("moved").take(1):
+        # What one chain lacks is in another one: the job has changed the chain columns.
         result.cached.unpersist()
-        has_tags = has_tags and not {*rows.chain} & ({*shared} - {*proven})
-        return _compare(rows, source, outputs, proven, has_tags)
-    return result
+        has_tags, shared, most = False, rest, not _is_mixed(result.sums)
+        result = _compare(rows, source, outputs, shared, has_tags)._replace(tells_chains=most)
+    if not shared or not _is_mixed(result.sums):
+        return result
+    result.cached.unpersist()
+
+    def agrees(by: Sequence[str], has_tags: bool) -> bool:
+        alone = _compare(rows, source, outputs, by, has_tags)
+        alone.cached.unpersist()
+        return not _is_mixed(alone.sums)
+
+    # A sum or maximum that has the name of a column of the source makes groups that do not agree.
+    proven = [name for name in shared if agrees([name], has_tags=False)]
+    return _compare(rows, source, outputs, proven, has_tags and agrees([], has_tags=True))
 
 
 def tells_chains(rows: Names, frames: Sequence[DataFrame]) -> bool:
@@ -181,9 +191,11 @@ def _shared(rows: Names, source: DataFrame, outputs: Sequence[DataFrame]) -> lis
     """Return the columns that source and outputs share, with types that can be compared."""
     own = {name.lower() for name in (*rows.evidence_names, rows.unit_name)}
 
+    keys = {*map(str.lower, (*rows.chain, *rows.unit))}
+
     def family(frame: DataFrame, name: str) -> str:
         shown = column_named(frame, name)[1].simpleString()
-        is_key = name in (*rows.chain, *rows.unit)
+        is_key = name.lower() in keys
         return "integer" if is_key and shown in INTEGERS else shown
 
     return [
@@ -221,15 +233,17 @@ def _compare(
         else:
             key = unit_in(rows, frame) if frame is source else unit_of(rows, frame)
         keyed = frame.withColumns({"xorack_key_": key, "xorack_tag_": F.lit("")})
-        return with_tag(keyed, rows.prefix, rows.chain, "xorack_tag_") if is_tagged else keyed
+        if is_tagged:
+            keyed = with_tag(keyed, rows.prefix, rows.chain, "xorack_tag_")
+        return keyed.withColumn("xorack_key_", F.xxhash64("xorack_key_", tag))
 
+    tag = F.col("xorack_tag_") if has_tags else F.lit("")
     tagged = keyed(source, has_columns(source, rows.chain))
     tagged = tagged.withColumn("xorack_unit_", unit_in(rows, source))
-    tag = F.col("xorack_tag_") if has_tags else F.lit("")
     key = ("xorack_key_", tag.alias("tag"))
     held = [keyed(one, has_tags).select(*key, *named(evidence_of(rows, one))) for one in outputs]
     units = tagged.select(*key, *named(of_units(F.col("xorack_unit_"))))
-    moved = f"max({_SURPLUS}) OVER (PARTITION BY tag)" if has_tags and by is not None else "false"
+    moved = f"max({_STRANGE}) OVER (PARTITION BY tag)" if has_tags and by is not None else "false"
     groups = differences(units, held, "xorack_key_", "tag").where(DIFFER)
     groups = cached = groups.selectExpr("*", f"{moved} AS moved").persist()
     with plain_errors():
@@ -238,7 +252,7 @@ def _compare(
     if sums["strange"] and not has_tags and by is not None:
         groups, sums["named"] = groups.withColumn("moved", F.lit(True)), 0
     names = tuple(rows.unit if by is None else by)
-    return Differing(names, has_tags, tagged, groups, cached, sums)
+    return Differing(names, has_tags, has_tags, tagged, groups, cached, sums)
 
 
 _SUMS = {
@@ -246,7 +260,7 @@ _SUMS = {
     "missing": "sum(if(lack > 0, lack, 0))",
     "named": f"sum(if({SOLVED}, lack, 0))",
     "surplus": "sum(if(lack < 0, -lack, 0))",
-    "strange": f"count_if({_SURPLUS})",
+    "strange": f"count_if({_STRANGE})",
     "other": "count_if(lack = 0)",
     "replaced": "sum(if(lack = 0, n, 0))",
     "net": "sum(lack)",
@@ -254,8 +268,8 @@ _SUMS = {
 }
 """Sums over the groups that differ. ``whole`` counts groups that the output lacks entirely,
 ``missing`` units that groups lack, ``named`` those that can be named, ``surplus`` units too many,
-``strange`` the groups with such units, ``other`` groups of as many units, but others, and
-``replaced`` their units."""
+``strange`` the groups that may have units of others, ``other`` groups of as many units, but
+others, and ``replaced`` their units."""
 
 
 def _is_mixed(sums: Mapping[str, int]) -> bool:

@@ -47,7 +47,7 @@ class Named(NamedTuple):
         replaced: Rows of groups that have as many as the source, but others.
         sample: Some of all rows.
         units: The ids of `rows`, and the tags of their chains.
-        unsolved: How many missing rows have no names though their groups are small enough.
+        doubted: The tags of groups that have rows of others: these have no names in such chains.
     """
 
     rows: list[dict[str, Any]]
@@ -55,7 +55,7 @@ class Named(NamedTuple):
     replaced: list[dict[str, Any]]
     sample: list[dict[str, Any]]
     units: list[tuple[int, str]]
-    unsolved: int
+    doubted: list[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,14 +94,20 @@ class MissingRows:
     def named(self) -> int:
         """How many of the missing rows the evidence names: those of `rows`.
 
-        Of more than 2,000 groups that differ, some may not be named: those with doubled rows.
+        Of more than 2,000 groups that differ, the others are not asked for rows of others.
         """
-        return self._solved if self._proven is None else self.missing
+        return self._certain.sums["named"] if self._proven is None else self.missing
 
-    @property
-    def _solved(self) -> int:
-        named = self._differing.sums["named"]
-        return named and named - self.looked.unsolved
+    @cached_property
+    def _certain(self) -> Differing:
+        """The groups, with names only in chains none of whose groups has rows of others."""
+        differing = self._differing
+        doubted = differing.sums["named"] and self.looked.doubted
+        if not doubted:
+            return differing
+        groups = differing.groups.withColumn("moved", F.col("moved") | F.col("tag").isin(doubted))
+        (named,) = groups.agg(F.expr(f"sum(if({SOLVED}, lack, 0))")).first() or (0,)
+        return differing._replace(groups=groups, sums={**differing.sums, "named": named or 0})
 
     @property
     def surplus(self) -> int:
@@ -111,7 +117,8 @@ class MissingRows:
     @cached_property
     def rows(self) -> DataFrame:
         """The missing rows that are named, with the columns of the source."""
-        found = self._differing.source.join(self._units, "xorack_unit_", "left_semi")
+        names = ["xorack_unit_", "xorack_tag_"]
+        found = self._differing.source.join(self._units, names, "left_semi")
         if self._rows.batch_id is None and has_columns(found, self._rows.chain):
             started = self._rows.record.chains().where("count > 0")
             started = started.select(F.col("tag").alias("xorack_tag_"))
@@ -124,7 +131,7 @@ class MissingRows:
 
         ``xorack_lacks`` says how many a group lacks: 0 if it has as many, but others.
         """
-        differing = self._differing
+        differing = self._certain
         some = "n > 0 AND lack >= 0" if self._proven is None else "false"
         hard = differing.groups.where(some).join(differing.units, "xorack_key_", "left_anti")
         lacks = hard.select("xorack_key_", F.col("lack").alias("xorack_lacks"))
@@ -159,7 +166,7 @@ class MissingRows:
         It is asked only where groups are too large to name all that they lack.
         """
         differing, shown = self._differing, self._shown
-        if self._solved == self.missing:
+        if self._certain.sums["named"] == self.missing:
             return None
         best = next(iter(self._explained.findings), None)
         if best is None or best.missing < 1:
@@ -186,7 +193,7 @@ class MissingRows:
         if len(units) == self.missing == self.named:  # the source need not be read again
             schema = self._differing.source.select(*columns).schema
             return self._frame.sparkSession.createDataFrame(units, schema)
-        found = self._differing.units if self._proven is None else self._proven
+        found = self._certain.units if self._proven is None else self._proven
         return found.select(*columns)
 
     def reasons(self) -> DataFrame:
@@ -247,7 +254,7 @@ class MissingRows:
         asked = sampled.withColumn("_wanted", wanted).where("_sampled OR _wanted")
         columns = ("xorack_key_", "xorack_unit_", "xorack_tag_", "_row", "_sampled", "_wanted")
         members: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
-        sample, tags = [], {}
+        sample, tags, twins = [], dict[tuple[int, int], str](), set[tuple[int, int]]()
         with plain_errors():
             read = asked.select(*columns).collect()
         for key, unit, tag, row, is_sampled, is_wanted in read:
@@ -255,23 +262,26 @@ class MissingRows:
             if is_sampled:
                 sample.append(values)
             if is_wanted:
-                members[key][unit], tags[unit] = values, tag
+                members[key][unit] = values
+                twins |= {(key, unit)} if tags.setdefault((key, unit), tag) != tag else set()
+        for key, unit in twins:  # equal units of two chains: whose is missing?
+            if groups[key]["found"]:
+                del members[key][unit]
         named: dict[int, list[dict[str, Any]]] = {1: [], -1: [], 0: []}
         units: list[tuple[int, str]] = []
-        unsolved = 0
+        found = {key: _of_group(members[key], group) for key, group in groups.items()}
+        doubted = {one["tag"] for key, one in groups.items() if one["solved"] and not found[key]}
         for key, group in groups.items():
             sign = (group["lack"] > 0) - (group["lack"] < 0)
-            some = _of_group(members[key], group)
+            some = found[key] if sign <= 0 or group["tag"] not in doubted else []
             named[sign] += (members[key][unit] for unit in some)
-            units += ((unit, tags[unit]) for unit in some if sign > 0)
-            is_open = group["solved"] and group["found"] and not some
-            unsolved += group["lack"] if is_open else 0
-        return Named(named[1], named[-1], named[0], sample, units, unsolved)
+            units += ((unit, tags[key, unit]) for unit in some if sign > 0)
+        return Named(named[1], named[-1], named[0], sample, units, sorted(doubted))
 
     @property
     def _first(self) -> DataFrame:
         """The groups, those first whose missing rows can be named."""
-        groups = self._differing.groups.drop("tag").selectExpr("*", f"{SOLVED} AS solved")
+        groups = self._differing.groups.selectExpr("*", f"{SOLVED} AS solved")
         order = F.expr("struct(lack <= 0, NOT solved, xorack_key_)")
         return groups.where("n > 0").orderBy(order)
 

@@ -82,13 +82,12 @@ def keep_record(
     units = None
     if tracking.keep_units:
         units = frame.select(*chain_columns(frame, rows.chain), unit.alias("unit"))
-    types = dict(frame.dtypes)
     source = {
         **source_of(written, frame),
         "run": tracking.run_id,
         "keeps_units": tracking.keep_units,
         "unit": list(rows.unit),
-        "types": [types.get(name) for name in rows.unit],
+        "types": [column_named(frame, name)[1].simpleString() for name in rows.unit],
     }
     return rows.record.write(folded, units, {**line, **source})
 
