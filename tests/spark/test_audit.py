@@ -148,7 +148,12 @@ DOUBTFUL = {
 }
 
 
-@pytest.mark.parametrize("name", DOUBTFUL)
+BY_DAY = {"trimmed, into a group that lacks one", "a chain column of another type"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in BY_DAY)) for n in DOUBTFUL]
+)
 def test_what_is_named_is_lost(doubtful, name):
     """A job that changes a column, or doubles rows, has rows in groups that are not their own."""
     lost, by, named = DOUBTFUL[name]
@@ -179,6 +184,7 @@ def test_what_is_named_is_lost(doubtful, name):
         assert f"other groups lack: does the job change {', '.join(found.by)}?" in str(found)
 
 
+@pytest.mark.slow
 def test_a_note_names_an_id_once(run):
     """The acker takes no id twice; how many rows are missing is in the count."""
     rows = lines_of(run.spark).where("order = 5")

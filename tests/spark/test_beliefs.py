@@ -190,6 +190,7 @@ def test_an_output_beside_its_input(run, given):
             rows.finish(str(run.root / "layer=bronze"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CONNECT, reason="PySpark 3.5 has no data sources in Python")
 def test_a_table_without_files_is_no_output_by_any_name(run):
     run.spark.dataSource.register(source_of(run.read().collect()))
@@ -292,7 +293,8 @@ def test_equal_units_do_not_cancel(run):
         lines.finish(path)
 
 
-@pytest.mark.parametrize("batch_id", [None, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("batch_id", [None, 3])
 def test_equal_units_of_two_chains(run, batch_id):
     """A unit that lacks the chain's column is told by the output, if that has the column."""
     lines = run.tracking.rows("lines", chain="order", unit="line", label=f"equal {batch_id}")
@@ -322,6 +324,7 @@ def test_equal_units_of_two_chains(run, batch_id):
         assert notes == [tag(n).replace("order/", "equal None/") for n, _ in named[batch_id or 0 :]]
 
 
+@pytest.mark.slow
 def test_a_unit_that_is_gone_and_equal_to_one_of_another_chain(run):
     again = run.again(options={"keep_units": True})
     lines = again.tracking.rows("lines", chain="order", unit="line", label="gone")
@@ -381,6 +384,7 @@ def test_evidence_that_is_not(run):
         lines.finish(run.write(run.bill(text), "text"))
 
 
+@pytest.mark.slow
 def test_names_in_another_case(run, configure):
     lines = run.tracking.rows("lines", chain="ORDER", unit=["ORDER", "Line"])
     lines.start(run.write_lines(name="cases"))

@@ -133,7 +133,9 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage", [pytest.param(d, marks=[pytest.mark.slow] * (d != "half a file")) for d in DAMAGES]
+)
 def test_a_record_that_is_damaged_is_made_anew(run, damage):
     path = run.write_lines()
     run.rows.start(path)
@@ -454,7 +456,9 @@ SENTINELS = {
 }
 
 
-@pytest.mark.parametrize("odd", ["a failed chain", "times that Python lacks"])
+@pytest.mark.parametrize(
+    "odd", ["a failed chain", pytest.param("times that Python lacks", marks=pytest.mark.slow)]
+)
 def test_a_lost_row_is_named_whatever_is_started(run, odd, configure):
     """The other chains finish; the note and the error name the row."""
     for kind in ("datetime", "int96"):  # PySpark 3.5 writes such times only if told how
