@@ -195,7 +195,7 @@ def test_a_frame_that_is_not_deterministic(run):
         rows.finish(frame.select("id"), rows=frame)
     with pytest.raises(StateError):
         rows.start(frame)
-    assert {one.op for body in run.sent() for one in parse(body).requests} == {"note"}
+    assert not run.sent()  # nothing is named as missing: rows that are read again are others
 
 
 @pytest.mark.parametrize(

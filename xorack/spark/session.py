@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from glob import glob
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 from xorack.core.errors import LocalError
 from xorack.spark.java import java_home
@@ -82,7 +83,8 @@ def open_session(
             try:
                 yield session, _is_local(session)
             finally:
-                with suppress(Exception):
+                with suppress(Exception), catch_warnings():
+                    simplefilter("ignore")  # Ctrl-C ends Java, too
                     session.stop()
 
 
