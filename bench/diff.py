@@ -37,7 +37,6 @@ KEY = "l_orderkey", "l_linenumber"
 _FAR = 1_000_000_000
 """Beyond the last order."""
 
-
 _EQUAL = {JOIN: 0.31, SCAN: 1.1, SHUFFLED: 0.01}
 _FEW = {JOIN: 0.5, SHUFFLED: 0.01}
 _MANY = {JOIN: 1.1}
@@ -86,11 +85,7 @@ CASES = {
 
 
 def damaged(rows: Any, differing: int) -> Any:
-    """Return lineitem with differences, the same in each run.
-
-    Of `differing` rows, those of the lowest hashes, a quarter is dropped, a quarter is there again
-    under another key, and half have another value.
-    """
+    """Return lineitem: of `differing` rows, 1/4 is gone, 1/4 has a twin, 1/2 another value."""
     if not differing:
         return rows
     draw = F.expr(f"xxhash64({', '.join(KEY)}, 'bench')")
