@@ -114,3 +114,20 @@ def test_chance_is_no_reason(missing, total, are_samples):
         some, scale = (rows(missing), 1_000) if are_samples else (of_all[:missing], 1)
         named += bool(explain(some, of_all, missing * scale, total * scale).findings)
     assert named <= 4
+
+
+def test_the_ends_of_a_range_are_chosen_from_the_rows():
+    draw = random.Random(7).random
+    rows = [{f"n{i}": draw() for i in range(12)} for _ in range(60_000)]
+    samples = [rows[at : at + 100] for at in range(0, len(rows), 100)]
+    pairs = zip(samples[::2], samples[1::2], strict=True)
+    named = sum(bool(explain(some, others, 10_000, 100_000).findings) for some, others in pairs)
+    assert named <= 6  # of 300
+
+
+def test_a_second_condition_is_told_if_it_tells_more():
+    kinds = [(1, 1)] * 18 + [(1, 0)] * 12 + [(0, 1)] * 12 + [(0, 0)] * 958
+    rows = [{"a": a, "b": b} for a, b in kinds]
+    few = explain(rows[:5], rows, 5, 1_000).findings  # of five rows with a = 1, 6 % have b = 1
+    assert {one.what for one in few} == {"a = 1", "b = 1"}
+    assert explain(rows[:18], rows, 18, 1_000).findings[0].what == "a = 1 and b = 1"
