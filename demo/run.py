@@ -24,7 +24,7 @@ from xorack.local import environment
 from xorack.local.assembly import synthesise
 from xorack.local.deploy import Stack, deploy
 from xorack.local.embedded import EmbeddedAWS
-from xorack.local.program import run_program
+from xorack.local.program import SIGNALS, run_program
 from xorack.ops.text import plural
 from xorack.spark.java import java_home
 
@@ -32,7 +32,6 @@ ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {"max_concurrency": "2", "resume": "all"}
 """The stack's settings: as many consumers as suit one machine, and all kinds of callbacks."""
 _OUTPUTS = ("words", "counts", "repaired", "records", "database", "tmp")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE_SECONDS = 30.0
 _COMMONEST = 10
 _LISTED = 5
@@ -44,7 +43,7 @@ _SMALL_BYTES = 100_000_000
 
 def interrupt_on_signals() -> None:
     """Let the first signal that ends a program raise `KeyboardInterrupt`: its children end."""
-    handled = [n for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]  # as under nohup
+    handled = [n for n in SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]  # as under nohup
 
     def interrupt(*_: object) -> NoReturn:
         for number in handled:  # a second signal would interrupt the cleaning up

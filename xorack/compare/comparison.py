@@ -285,14 +285,15 @@ class Comparison:
             self.con.execute("SET disabled_optimizers = 'filter_pushdown'")
         is_kept = sum(within) <= _KEPT_ROWS
         sampled = f"{{{'key' if unique or not is_kept else 'row'}}} % {share} = 0"
-        relation = f"({self.pairs(condition, unique=unique, wide=False)})"
         if is_kept:
             relation = "kept"
             for side in (0, 1):  # rows that may differ, and a sample of all, in one pass
                 rows = self._side(side, f"{condition} OR {sampled}", wide=True)
                 self.keep(f"rows{side}", rows)
             left, right = (f"SELECT * FROM rows{i} WHERE {self.on(condition)}" for i in (0, 1))
-            self.keep("kept", (self._joined if unique else self._numbered)(left, right, wide=True))
+            self.keep("kept", self._paired(left, right, unique=unique, wide=True))
+        else:
+            relation = f"({self.pairs(condition, unique=unique, wide=False)})"
         alone = KIND_SQL["missing"], KIND_SQL["extra"]
         if unique:
             key = self.hash_of([f"k{i}" for i in range(len(self.keys))], self.keys)
@@ -383,9 +384,12 @@ class Comparison:
             f"SEMI JOIN {keys} AS k ON ({self.same_keys('p', 'k', by)})"
             for side in (0, 1)
         )
-        return (self._joined if found.unique else self._numbered)(left, right, wide=wide)
+        return self._paired(left, right, unique=found.unique, wide=wide)
 
     def pairs(self, condition: str, *, unique: bool, wide: bool = True) -> str:
         """Return SQL of pairs of rows, whole ones if wide."""
         left, right = (self._side(i, condition, wide=wide) for i in (0, 1))
+        return self._paired(left, right, unique=unique, wide=wide)
+
+    def _paired(self, left: str, right: str, *, unique: bool, wide: bool) -> str:
         return (self._joined if unique else self._numbered)(left, right, wide=wide)

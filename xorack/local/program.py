@@ -14,7 +14,8 @@ from pathlib import Path
 from xorack.core.errors import LocalError
 
 _GRACE_SECONDS = 3.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals by which people and systems end a program."""
 
 
 def run_program(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path) -> str:
@@ -63,7 +64,7 @@ def _signals_held() -> Iterator[None]:
     came: list[signal.Signals] = []
     handlers = {}
     if threading.current_thread() is threading.main_thread():
-        handlers = {n: h for n in _SIGNALS if callable(h := signal.getsignal(n))}
+        handlers = {n: h for n in SIGNALS if callable(h := signal.getsignal(n))}
     try:
         for number in handlers:
             signal.signal(number, lambda number, _: came.append(signal.Signals(number)))

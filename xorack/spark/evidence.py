@@ -277,9 +277,11 @@ def proof_of(
     reads = [*map(_Read.of, outputs, frames)]
     files = {name: facts for one in reads for name, facts in one.files.items()}
     stored = [one.stored() for one in reads]
-    unproved = line["hidden"] or None in stored or any(one.copies(line) for one in reads)
+    copies = [one.copies(line) for one in reads]
+    unproved = line["hidden"] or None in stored or any(copies)
     kept = tuple(one for one in stored if one is not None)
-    problem = next(filter(None, (one.started(line) for one in reads)), None)
+    problems = (one.started(line, some) for one, some in zip(reads, copies, strict=True))
+    problem = next(filter(None, problems), None)
     kind = "read" if unproved else "written"
     return Proof(kind, total(rows, frames), frames, output, files, kept, problem)
 
@@ -334,11 +336,11 @@ class _Read(NamedTuple):
         spark = self.frame.sparkSession
         return {*writes_in(spark, self.names, self.files)} & {*line["writes"]}
 
-    def started(self, line: Line) -> ArgumentError | None:
-        """Return an error if it is what was started."""
+    def started(self, line: Line, copies: set[str]) -> ArgumentError | None:
+        """Return an error if it is what was started, of which it has these copies."""
         places = folders(self.names, self.output)
         tables = tables_read(self.frame) if self.is_table and not places else []
-        is_copy = any("/" not in one for one in self.copies(line))  # of a file that Spark wrote
+        is_copy = any("/" not in one for one in copies)  # of a file that Spark wrote
         if not is_copy and not {*places, *tables} & {*line["folders"]}:
             return None
         return ArgumentError(
