@@ -40,7 +40,7 @@ from xorack.core.checks import MAX_COUNT, RESUME_KINDS
 from xorack.core.errors import BufferLengthsUnequal, TagExists
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
 from xorack.core.ports import NO_TIME
-from xorack.core.transitions import VERDICTS
+from xorack.core.transitions import VERDICTS, Applied
 from xorack.errors import ConflictError
 from xorack.ops.dead_letters import DeadMessage
 
@@ -186,9 +186,9 @@ def _publish_first(write, store, before, after):
     write(store, before, after)
 
 
-def _consumer_publishes(write, consumer, *call):
-    applied = write(consumer, *call)
-    ended = not isinstance(applied, str) and applied.chain is not None and applied.chain.final
+def _consumer_publishes(write, consumer, *call, **named):
+    applied = write(consumer, *call, **named)
+    ended = isinstance(applied, Applied) and applied.chain is not None and applied.chain.final
     if ended and any(kind == "applied" for _, kind, _ in applied.outcomes):
         consumer.outbox.publish([replace(applied.chain, event_pending=True)])
     return applied
@@ -234,11 +234,9 @@ def _delete_at_zero(write, store, before, after):
         write(store, before, after)
 
 
-def _fail_unpublished(write_chains, consumer, batch, result):
-    pending = write_chains(consumer, batch, result)
+def _fail_unpublished(publish, consumer, batch, pending, result):
     for tag, reason in consumer.outbox.publish(pending).pending.items():
         batch.fail(tag, reason)
-    return []
 
 
 def _conflict_is_another(after_conflict, *call):
@@ -473,7 +471,7 @@ _AT_NIGHT: tuple[_Row, ...] = (
      lambda update, buckets, chain, bucket, expression, *call: update(
          buckets, chain, bucket, expression.replace(" ADD #marks :marks", ", #marks = :marks"),
          *call)),
-    ("an event that is not published fails its message", Consumer._write_chains, _fail_unpublished),
+    ("an event that is not published fails its message", Consumer._publish, _fail_unpublished),
     ("an event that was not accepted is marked as published", Outbox._deliver,
      lambda deliver, *call: deliver(*call) and {}),
     ("a mark's checksum leaves out time-out and detail", marks._canonical, lambda *_: b""),

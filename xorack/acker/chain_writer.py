@@ -213,30 +213,30 @@ class ChainWriter:
         """
         work = Application(tag, requests, cached, must_exist=must_exist, fresh_ids=fresh_ids)
         while work.left:
-            self.advance(work)
+            if problem := self.advance(work):
+                raise problem
         return work.applied()
 
     def advance(
         self, work: Application, *, attempts: int | None = None, outages: int | None = None
-    ) -> None:
+    ) -> Exception | None:
         """Give the next requests their outcomes, up to `MAX_FOLD`, in one write.
-
-        Raises as `apply`; the work can go on later all the same.
 
         Args:
             work: What to go on with.
             attempts: Most attempts; by default those of the writer's policy.
             outages: Most attempts in a row that the table does not answer; by default all.
+
+        Returns:
+            What kept it from being written so far, None if it was: the work can go on later. Raises
+            what will not pass.
         """
         part = work.next_part()
         policy = self._policy if attempts is None else replace(self._policy, attempts=attempts)
         retry = policy.start(self._budget)
         failed = 0
         exhausted: Exception | None = None
-        while True:
-            result = self._attempt(work, part, exhausted)
-            if isinstance(result, Applied):
-                break
+        while not isinstance(result := self._attempt(work, part, exhausted), Applied):
             if isinstance(result, ConflictError):
                 failed = 0
                 exhausted = self._after_conflict(work, result, retry)
@@ -245,16 +245,19 @@ class ChainWriter:
             if isinstance(result, UnavailableError):
                 failed += 1
                 if exhausted is not None or failed == outages or not retry.again():
-                    raise result.cause from result
+                    return result.cause
+            elif result is not None:
+                return result
         work.cached = CachedChain(result.chain, verified=True)
         work.add(part, result.outcomes)
+        return None
 
     def _attempt(
         self, work: Application, part: Part, exhausted: Exception | None
-    ) -> Applied | ConflictError | UnavailableError | None:
+    ) -> Applied | Exception | None:
         """Apply and write once; return None if the cached chain must be verified first.
 
-        Raises what is `exhausted` instead of another write.
+        Returns what is `exhausted` instead of another write.
         """
         in_flight: set[tuple[int, object]] = set()
         try:
@@ -277,7 +280,7 @@ class ChainWriter:
             if applied.chain is chain:
                 return _credited(work, part, applied) if verified else None
             if exhausted is not None:
-                raise exhausted
+                return exhausted
             assert applied.chain is not None, "something was applied"
             after = self.keep_marks(self.spill_marks(chain, applied.chain))
             if chain is None or chain.first_seen_at is None:
