@@ -252,7 +252,9 @@ class Invocation:
     def _writer(self, budget: Budget) -> ChainWriter:
         from xorack.acker.chain_writer import ChainWriter
 
-        policy, limits = RetryPolicy(attempts=self._attempts), self._services.limits
+        # Few consumers share a chain, and one that waits long is overtaken by each new one.
+        policy = RetryPolicy(attempts=self._attempts, cap_seconds=1.0)
+        limits = self._services.limits
         return ChainWriter(self.store(budget), policy=policy, budget=budget, limits=limits)
 
 

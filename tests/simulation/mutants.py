@@ -40,7 +40,7 @@ from xorack.core.checks import MAX_COUNT, RESUME_KINDS
 from xorack.core.errors import BufferLengthsUnequal, TagExists
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
 from xorack.core.ports import NO_TIME
-from xorack.core.transitions import VERDICTS, Applied
+from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError
 from xorack.ops.dead_letters import DeadMessage
 
@@ -187,11 +187,12 @@ def _publish_first(write, store, before, after):
 
 
 def _consumer_publishes(write, consumer, *call, **named):
-    applied = write(consumer, *call, **named)
-    ended = isinstance(applied, Applied) and applied.chain is not None and applied.chain.final
+    written = write(consumer, *call, **named)
+    applied = written.applied
+    ended = not written.work.left and applied.chain is not None and applied.chain.final
     if ended and any(kind == "applied" for _, kind, _ in applied.outcomes):
         consumer.outbox.publish([replace(applied.chain, event_pending=True)])
-    return applied
+    return written
 
 
 def _note_end(expire, writer, chain):
@@ -236,7 +237,7 @@ def _delete_at_zero(write, store, before, after):
 
 def _fail_unpublished(publish, consumer, batch, pending, result):
     for tag, reason in consumer.outbox.publish(pending).pending.items():
-        batch.fail(tag, reason)
+        batch.fail(tag, reason, range(len(batch.requests[tag])))
 
 
 def _conflict_is_another(after_conflict, *call):

@@ -89,7 +89,8 @@ class WeighedTable:
 
     def get_item(self, *, Key: Item, **_: Any) -> dict[str, Any]:
         self._take_time("get_item")
-        return {"Item": item for item in self._read([Key])}
+        found = self._read([Key])
+        return {"Item": found[0]} if found else {}
 
     def batch_get_item(self, *, RequestItems: dict[str, Any]) -> dict[str, Any]:
         self._take_time("batch_get_item")

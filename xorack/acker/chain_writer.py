@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -113,6 +113,8 @@ class Application:
         self.must_exist, self.fresh_ids = must_exist, fresh_ids
         self.left = order_of(requests)
         self.unknown: set[tuple[int, object]] = set()
+        # The generation and number of marks among which the next part's were looked up, and found.
+        self.searched: tuple[object, int, dict[bytes, bytes]] = (None, 0, {})
         self._outcomes: dict[int, Outcome] = {}
 
     def next_part(self) -> Part:
@@ -122,12 +124,13 @@ class Application:
 
     def add(self, part: Part, outcomes: Sequence[Outcome]) -> None:
         self.left = self.left[len(part.positions) :]
+        self.searched = (None, 0, {})
         self._outcomes.update(zip(part.positions, outcomes, strict=True))
 
     def applied(self) -> Applied:
-        """Return the chain as it was last read or written, and the outcome of each request."""
-        assert len(self._outcomes) == len(self.requests), "each request has an outcome"
-        outcomes = [self._outcomes[index] for index in range(len(self.requests))]
+        """Return the chain as last read or written, and the outcomes so far, in order."""
+        assert len(self._outcomes) == len(self.requests) - len(self.left), "each has an outcome"
+        outcomes = [self._outcomes[index] for index in sorted(self._outcomes)]
         return Applied(self.cached.chain if self.cached else None, outcomes)
 
 
@@ -153,6 +156,9 @@ class ChainWriter:
     def has_time(self) -> bool:
         return self._budget.left() > 0
 
+    def seconds_left(self) -> float:
+        return self._budget.left()
+
     def start_retry(self) -> Retry:
         """Start the attempts of one operation."""
         return self._policy.start(self._budget)
@@ -173,10 +179,6 @@ class ChainWriter:
         except ConflictError:
             self.stats.add(conflicts=1)
             raise
-
-    def due_pages(self) -> Iterator[list[str]]:
-        """Yield the tags of chains to look at now: see `xorack.core.ports.ChainStore.due_pages`."""
-        return self.store.due_pages(self.now())
 
     def oldest(self) -> int:
         """Return the time before which a chain may have ended whose tombstone is gone."""
@@ -318,6 +320,9 @@ class ChainWriter:
         """Look up the spilled marks of a part; if its ids are fresh, of writes of ours alone."""
         if chain is None or not chain.spilled:
             return {}
+        generation, count, found = work.searched
+        if generation == chain.generation and chain.spilled <= count:
+            return found  # what was spilled since was in the item
         ours = {position for position, _ in work.unknown}
         inline = split_marks(chain.marks)
         keys = dict.fromkeys(
@@ -326,7 +331,11 @@ class ChainWriter:
             if position in ours or not work.fresh_ids
         )
         missing = [key for key in keys if key not in inline]
-        return self.store.get_spilled_marks(chain, missing) if missing else {}
+        found = self.store.get_spilled_marks(chain, missing) if missing else {}
+        found |= {key: inline[key] for key in keys if key in inline}
+        if not work.fresh_ids:
+            work.searched = chain.generation, chain.spilled + len(inline), found
+        return found
 
     def expire(self, chain: Chain) -> Chain | None:
         """End a chain, as it was read before, if it is complete or its deadline has passed.

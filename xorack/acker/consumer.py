@@ -96,6 +96,7 @@ class _Batch:
         self.rejected_requests: dict[str, list[tuple[Request, str]]] = defaultdict(list)
         self.failed: dict[str, str] = {}
         self.not_written: dict[str, str] = {}
+        self.left: dict[str, list[tuple[Request, str]]] = {}
         self.not_read: dict[str, str] = {}
         self.not_counted: dict[str, str] = {}
         for message in messages:
@@ -135,20 +136,33 @@ class _Batch:
         some = self.sources(tag)
         return min(ldexp(self.chain_counts[one.id], -3 * one.receives) for one in some)
 
-    def fail(self, tag: str, reason: str) -> None:
+    def fail(self, tag: str, reason: str, left: Iterable[int]) -> None:
+        """Fail the messages of those requests of a chain that are left; keep the others."""
         self.not_written[tag] = reason
-        for _, id in self.requests[tag]:
+        requests, positions = self.requests[tag], {*left}
+        self.left[tag] = [one for n, one in enumerate(requests) if n in positions]
+        self.requests[tag] = [one for n, one in enumerate(requests) if n not in positions]
+        for _, id in self.left[tag]:
             self.failed.setdefault(id, reason)
 
     def message_ids(self, tags: Iterable[str]) -> dict[str, str]:
         """Return the ids of the messages of chains as a field of a log line."""
-        ids = dict.fromkeys(id for tag in tags for _, id in self.requests[tag])
+        entries = (self.left.get(tag) or self.requests[tag] for tag in tags)
+        ids = dict.fromkeys(id for some in entries for _, id in some)
         return {"message_ids": " ".join(ids)}
 
     def log_failures(self) -> None:
         log_failures(logging.WARNING, "chains not read together", self.not_read)
         log_failures(logging.WARNING, "chains not written", self.not_written, self.message_ids)
         log_failures(logging.WARNING, "late requests not counted", self.not_counted)
+
+
+class _Written(NamedTuple):
+    """What became of a chain's requests so far; and why some are left for another delivery."""
+
+    work: Application
+    applied: Applied
+    reason: str | None = None
 
 
 class _Slice:
@@ -219,18 +233,19 @@ class Consumer:
         """Write chains and publish their events; return what is to be tried again."""
         pending, later = [], []
 
-        def write(tag: str) -> Applied | Application | str:
+        def write(tag: str) -> _Written:
             return self._write(batch, work_of(tag), last=last)
 
-        for tag, written in zip(tags, self.workers.map(write, tags), strict=True):
-            if isinstance(written, Application):
-                later.append(written)
-            elif isinstance(written, str):
-                batch.fail(tag, written)
-            else:
-                self._account(batch, tag, written, result)
-                if written.chain is not None and written.chain.due_channels(self.writer.now()):
-                    pending.append(written.chain)
+        for work, applied, reason in self.workers.map(write, tags):
+            if reason is not None:
+                batch.fail(work.tag, reason, work.left)
+            elif work.left:
+                later.append(work)
+                continue
+            if applied.outcomes:
+                self._account(batch, work.tag, applied, result)
+                if applied.chain is not None and applied.chain.due_channels(self.writer.now()):
+                    pending.append(applied.chain)
         self._publish(batch, pending, result)
         return later
 
@@ -255,26 +270,28 @@ class Consumer:
             return known
         return known | {tag: CachedChain(chains.get(tag), verified=True) for tag in stored}
 
-    def _write(
-        self, batch: _Batch, work: Application, *, last: bool
-    ) -> Applied | Application | str:
-        """Apply one chain's requests; return the reason if that fails.
+    def _write(self, batch: _Batch, work: Application, *, last: bool) -> _Written:
+        """Apply one chain's requests: in one write, unless it is the last time.
 
-        Unless it is the last time, this is one write, and the work is returned if any is left.
+        What is throttled, or written by others, is then left without a reason.
         """
         attempts = None if last else _FIRST_ATTEMPTS
+        reason: str | None = None
         try:
-            while work.left:
+            while work.left and reason is None:
                 if not self.writer.has_time():
-                    return NO_TIME
+                    reason = NO_TIME
+                    break
                 problem = self.writer.advance(work, attempts=attempts, outages=_LAST_OUTAGES)
-                if not last and work.left:
-                    return work
-                if problem is not None:
-                    return f"{type(problem).__name__}: {problem}"
+                if not last:
+                    break
+                reason = f"{type(problem).__name__}: {problem}" if problem else None
         except Exception as error:  # noqa: BLE001 - a failure affects only this chain
-            return f"{type(error).__name__}: {error}"
-        return self._counted(batch, work.tag, work.applied())
+            reason = f"{type(error).__name__}: {error}"
+        applied = work.applied()
+        return _Written(
+            work, applied if work.left else self._counted(batch, work.tag, applied), reason
+        )
 
     def _counted(self, batch: _Batch, tag: str, applied: Applied) -> Applied:
         """Count what came after a chain's end, in one write at most."""
