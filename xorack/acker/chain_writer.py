@@ -112,6 +112,7 @@ class Application:
         self.tag, self.requests, self.cached = tag, requests, cached
         self.must_exist, self.fresh_ids = must_exist, fresh_ids
         self.left = order_of(requests)
+        self.retry: Retry | None = None
         self.unknown: set[tuple[int, object]] = set()
         # The generation and number of marks among which the next part's were looked up, and found.
         self.searched: tuple[object, int, dict[bytes, bytes]] = (None, 0, {})
@@ -234,8 +235,11 @@ class ChainWriter:
             what will not pass.
         """
         part = work.next_part()
-        policy = self._policy if attempts is None else replace(self._policy, attempts=attempts)
-        retry = policy.start(self._budget)
+        if attempts is None:
+            # Its waits grow from write to write: of those that write a chain, one goes on at once.
+            retry = work.retry = work.retry or self.start_retry()
+        else:
+            retry = replace(self._policy, attempts=attempts).start(self._budget)
         failed = 0
         exhausted: Exception | None = None
         while not isinstance(result := self._attempt(work, part, exhausted), Applied):

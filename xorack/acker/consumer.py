@@ -236,7 +236,7 @@ class Consumer:
         def write(tag: str) -> _Written:
             return self._write(batch, work_of(tag), last=last)
 
-        for work, applied, reason in self.workers.map(write, tags):
+        for work, applied, reason in self.workers.results(write, tags):
             if reason is not None:
                 batch.fail(work.tag, reason, work.left)
             elif work.left:

@@ -26,11 +26,17 @@ class Workers:
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.count)
 
-    def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
-        """Call ``work`` for all items, the first ones first; yield the results in order.
+    def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        """Call ``work`` for all items, the first ones first; return the results in order.
 
-        ``work`` must not call `map` of the same object.
+        ``work`` must not call a method of the same object.
         """
+        return list(self.results(work, items))
+
+    def results(
+        self, work: Callable[[_Item], _Result], items: Sequence[_Item]
+    ) -> Iterator[_Result]:
+        """Do as `map`, but yield the results: of many, few have to stay in memory."""
         if self.count <= 1 or len(items) <= 1:
             yield from map(work, items)
             return

@@ -153,7 +153,7 @@ class Sweeper:
 
         while shards:
             try:
-                more = list(self.workers.map(turn, shards))
+                more = self.workers.map(turn, shards)
             except UnavailableError as error:
                 _raise_if_time_is_left(step, error)
                 result.complete = result.complete and step is not self.writer

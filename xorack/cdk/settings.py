@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, Union
 
 from typing_extensions import Self
 
@@ -24,14 +24,22 @@ _MILLION: Final = 1_000_000
 _VISIBILITY_FACTOR: Final = 6
 # A new account may have ten executions for all functions: half of them for the consumer.
 _CONCURRENCY: Final = 5
-# Lambda's: concurrent invocations of one provisioned poller, and the default of their number.
-_PER_POLLER: Final = 10
-_MAX_POLLERS: Final = 200
-# CloudWatch Logs allows these.
-_LOG_RETENTION_DAYS: Final = (
-    1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545,
-    731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
-)  # fmt: skip
+DEAD_LETTER_DAYS: Final = 14
+"""Life of a message in the dead-letter queue: SQS's longest."""
+_LOG_RETENTION: Final = {
+    "ONE_DAY": 1, "THREE_DAYS": 3, "FIVE_DAYS": 5, "ONE_WEEK": 7, "TWO_WEEKS": 14,
+    "ONE_MONTH": 30, "TWO_MONTHS": 60, "THREE_MONTHS": 90, "FOUR_MONTHS": 120, "FIVE_MONTHS": 150,
+    "SIX_MONTHS": 180, "ONE_YEAR": 365, "THIRTEEN_MONTHS": 400, "EIGHTEEN_MONTHS": 545,
+    "TWO_YEARS": 731, "THREE_YEARS": 1096, "FIVE_YEARS": 1827, "SIX_YEARS": 2192,
+    "SEVEN_YEARS": 2557, "EIGHT_YEARS": 2922, "NINE_YEARS": 3288, "TEN_YEARS": 3653,
+}  # fmt: skip
+"""Days that CloudWatch Logs allows, by the names of the CDK's `RetentionDays`."""
+PROFILES: Final = {"low-cost": (1_000, 1), "low-latency": (10, 0)}
+"""Batch size and window in seconds of each profile."""
+Time: TypeAlias = Union[int, Any]
+"""A number in the unit of the setting's name, or a `Duration`; as an attribute it is a number."""
+Choice: TypeAlias = Union[str, Any]
+"""Text, or the CDK's value of that name, such as `RemovalPolicy.DESTROY`; then it is text."""
 _ARNS: Final = {
     "step_functions": r"arn:aws[a-z-]*:states:[a-z0-9-]+:\d{12}:stateMachine:[A-Za-z0-9_-]{1,80}",
     "lambda": r"arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:function:[A-Za-z0-9_-]{1,64}",
