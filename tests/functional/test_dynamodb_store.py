@@ -181,13 +181,13 @@ def test_a_page_that_fails_is_read_again_and_not_those_before_it(aws):
         return error_response(request, "ThrottlingException") if len(calls) % 2 else deliver()
 
     with on_the_wire(throttle_every_second):
-        assert list(store.due_pages(999)) == []
-    assert calls == ["Query"] * 2 * schema.DUE_SHARDS
+        assert [*store.due_pages(999, 0), *store.due_pages(999, 1)] == []
+    assert calls == ["Query"] * 4
     with (
         on_the_wire(lambda operation, deliver, request: error_response(request, "SlowDown")),
         pytest.raises(UnavailableError),
     ):
-        list(store.due_pages(999))
+        list(store.due_pages(999, 0))
 
 
 @pytest.mark.thorough
@@ -199,11 +199,14 @@ def test_every_partition_of_the_index_is_read(store, aws, monkeypatch):
         item = {"tag": {"S": f"s{shard}"}, "stamp": {"B": b"\1"}, **numbers}
         store.table.client.put_item(TableName=aws.table_name, Item=item)
     tags = [f"s{shard}" for shard in range(schema.DUE_SHARDS)]
-    for now in (900, 900 + 17 * 60_000):  # the sweeper begins with another one each minute
-        due = [tag for page in store.due_pages(now) for tag in page]
-        assert sorted(tag for tag in due if tag in tags) == sorted(tags)
+    due = [tag for shard in range(80) for page in store.due_pages(900, shard) for tag in page]
+    assert sorted(tag for tag in due if tag in tags) == sorted(tags)
     assert store.first_due(schema.DUE_SHARDS) == (tags, True)
-    assert {due_shard(f"tag/{n}") for n in range(2000)} == set(range(schema.DUE_SHARDS))
+
+
+def test_pending_events_are_in_other_partitions_than_deadlines():
+    for status, shards in (("open", range(3)), ("acked", range(3, 6))):
+        assert {due_shard(Chain(f"tag/{n}", status=status)) for n in range(200)} == set(shards)
 
 
 def test_a_scan_and_a_read_report_items_that_are_not_chains(store, aws):

@@ -108,7 +108,8 @@ class Settings:
         max_read_units: Read units a second beyond which DynamoDB throttles the table.
         max_write_units: Write units a second beyond which DynamoDB throttles the table. Messages
             then wait in the queue.
-        max_receive_count: Attempts before SQS moves a message to the dead-letter queue.
+        max_receive_count: Attempts before SQS moves a message to the dead-letter queue: by default
+            those of ten hours. Requests that are rejected go there at once.
         queue_retention_days: Time for which the queue keeps a message.
         dead_letter_retention_days: Time for which the dead-letter queue keeps a message. For failed
             messages it counts from the first send, so it must be longer than the queue's.
@@ -169,7 +170,7 @@ class Settings:
     warm_write_units: int | None = _number(None, 4_000, _MILLION, "units a second")
     max_read_units: int | None = _number(None, 100, _MILLION, "units a second")
     max_write_units: int | None = _number(None, 100, _MILLION, "units a second")
-    max_receive_count: int = _number(5, 1, 1_000, "receives")
+    max_receive_count: int = _number(100, 1, 1_000, "receives")
     queue_retention_days: int = _number(4, 1, 13, "days")
     dead_letter_retention_days: int = _number(14, 2, 14, "days")
     resume: str = text(
