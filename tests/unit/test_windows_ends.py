@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from xorack import unit_id
-from xorack.core import windows
-from xorack.core.windows_ledger import Range, StreamProof, find_window, open_window
 from xorack.errors import ArgumentError, StateError
-from xorack.spark import kafka_ends, windows_ends
+from xorack.spark import kafka_ends
 from xorack.spark.folding import Totals
 from xorack.spark.units import signed
-from xorack.spark.windows_ends import positions_of
+from xorack.spark.windows import ends as windows_ends
+from xorack.spark.windows import requests as windows
+from xorack.spark.windows.ends import positions_of
+from xorack.spark.windows.ledger import Range, StreamProof, find_window, open_window
 
 
 class Partition:

@@ -12,17 +12,17 @@ from pyspark.sql.types import IntegralType, StringType
 
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import MASK, P1, P2, P3, P4, P5, unit_id
-from xorack.core.windows_ledger import Range, moment
 from xorack.spark.folding import Totals
 from xorack.spark.units import encoded, field_named
+from xorack.spark.windows.ledger import Range, moment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-    from xorack.core.windows_ledger import Ends
     from xorack.spark.run import Names
     from xorack.spark.storage import Texts
+    from xorack.spark.windows.ledger import Ends
 
 __all__ = ["kafka_ends", "key_of", "of_all_positions", "offsets_of", "positions_of"]
 
