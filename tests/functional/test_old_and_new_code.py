@@ -1,8 +1,8 @@
 """Old and new code side by side on one table and one queue.
 
 tests/data/format-N.json holds items as the code of format N wrote them, and messages of that time.
-Never write such a file again: what production holds cannot be written again either. docs/rollout.md
-has the rule for a change of the format.
+Never write such a file again: what production holds cannot be written again either.
+docs/operations.md has the rule for a change of the format.
 """
 
 import base64

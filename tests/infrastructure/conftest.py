@@ -69,7 +69,6 @@ def synthesised(**settings: Any) -> Any:
 template = synthesised()
 varied = synthesised(**VARIED)
 """A stack in which nearly every setting differs from its default."""
-canary = synthesised(rollout="canary")
 adopted = synthesised(table_name="chains")
 minimal = synthesised(
     monitoring="minimal", batch_size=10, tracing="true", architecture="x86_64",

@@ -64,7 +64,6 @@ INVALID = [
     ({"partition_key": "stamp"}, "not the name of another attribute"),
     ({"table_name": "my chains"}, "the name of a table: 3 to 255 letters, digits, _, - and ."),
     ({"table_name": "arn:aws:dynamodb:eu-west-1:123456789012:table/chains"}, "the name of a table"),
-    ({"rollout": "slow"}, "one of all_at_once, canary"),
     ({"alarm_topic_arn": "alarms"}, TOPIC),
     ({"alarm_topic_arn": "arn:aws:sqs:eu-west-1:123456789012:alarms"}, TOPIC),
     ({"service": "a b"}, "letters, digits, hyphens and underscores"),

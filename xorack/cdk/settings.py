@@ -121,8 +121,6 @@ class Settings:
             drop the metrics, which are log lines of level INFO.
         architecture: `arm64` or `x86_64`.
         tracing: X-Ray traces the functions and their calls of the table, the bus and the queue.
-        rollout: `all_at_once`, or `canary`: new code gets a tenth of the work for 15 minutes, and
-            the rest if no alarm rings.
         alarm_topic_arn: SNS topic for alarms; without one, they only show in CloudWatch.
         failed_chains_threshold: Number of chains that may fail in five minutes without an alarm.
         queue_age_threshold_seconds: Age of a message above which the queue is behind; by default
@@ -179,7 +177,6 @@ class Settings:
     log_level: str = _choice("INFO", "DEBUG", "INFO")
     architecture: str = _choice("arm64", "arm64", "x86_64")
     tracing: bool = flag(False)
-    rollout: str = _choice("all_at_once", "all_at_once", "canary")
     alarm_topic_arn: str | None = text(
         None, _TOPIC, "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
     )
