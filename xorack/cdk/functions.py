@@ -191,7 +191,6 @@ def create_function(
             "RETENTION_SECONDS": str(settings.retention_seconds),
             "POWERTOOLS_SERVICE_NAME": resources.service,
             "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
-            **({"TRACING": "true"} if settings.tracing else {}),
             **quiet,
         },
         vpc=network.vpc if network else None,

@@ -120,7 +120,7 @@ class Settings:
         log_level: `DEBUG` or `INFO`, the lowest level that the functions log. A higher level would
             drop the metrics, which are log lines of level INFO.
         architecture: `arm64` or `x86_64`.
-        tracing: X-Ray traces the functions and their calls of the table, the bus and the queue.
+        tracing: X-Ray traces the invocations of the functions.
         alarm_topic_arn: SNS topic for alarms; without one, they only show in CloudWatch.
         failed_chains_threshold: Number of chains that may fail in five minutes without an alarm.
         queue_age_threshold_seconds: Age of a message above which the queue is behind; by default
