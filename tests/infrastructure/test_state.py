@@ -26,7 +26,7 @@ def test_settings_do_not_move_stateful_resources(template, varied, minimal):
         assert minimal.of(kind) == template.of(kind)
 
 
-def test_only_bus_dashboard_and_saved_queries_have_physical_names(template, varied):
+def test_only_bus_and_dashboard_have_physical_names(template, varied):
     names = {
         (resource["Type"], key)
         for resource in template.resources.values()
@@ -41,7 +41,6 @@ def test_only_bus_dashboard_and_saved_queries_have_physical_names(template, vari
     assert names == {
         ("AWS::Events::EventBus", "Name"),
         ("AWS::CloudWatch::Dashboard", "DashboardName"),
-        ("AWS::Logs::QueryDefinition", "Name"),
     }
     # The CDK builds the bus's name from the stack's: two stacks have two buses.
     assert template.bus()[1]["Name"].startswith("xorackAcker")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,6 @@ def run_function(
     *events: Any,
     service: str = "xorack",
     level: str = "INFO",
-    environment: Mapping[str, str] | None = None,
 ) -> Run:
     """Invoke a function of `lambda_src` with events, one after the other, in a process of its own.
 
@@ -74,7 +73,6 @@ def run_function(
                 "EVENT_BUS_NAME": "bus",
                 "DEAD_LETTER_QUEUE_URL": f"{endpoint}/123456789012/dead",
                 "POWERTOOLS_SERVICE_NAME": service,
-                **(environment or {}),
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -14,7 +14,6 @@ from aws_cdk import (
     aws_iam,
     aws_kms,
     aws_lambda,
-    aws_logs,
     aws_sns,
     aws_sqs,
     aws_ssm,
@@ -41,7 +40,6 @@ from xorack.cdk.permissions import (
     allow_logs_to_use,
     for_account,
 )
-from xorack.cdk.queries import create_queries
 from xorack.cdk.queue import create_queues
 from xorack.cdk.resume import ResumeAccess
 from xorack.cdk.settings import Settings
@@ -159,8 +157,6 @@ class Acker(Construct):
             self.dashboard = create_dashboard(
                 monitoring, resources, functions, self.alarms.values(), widget
             )
-        logs = [one for one in self.node.find_all() if isinstance(one, aws_logs.LogGroup)]
-        create_queries(Construct(self, "Queries"), resources.service, logs)
 
     def grant_send(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
         """Allow a producer, such as a Spark job, to send requests.
