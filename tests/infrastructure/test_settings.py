@@ -28,10 +28,6 @@ NUMBERS = [
     ("min_pollers", 2, 200, "pollers"),
     ("max_pollers", 2, 2000, "pollers"),
     ("sweeper_reserved_concurrency", 1, 100, "concurrent executions"),
-    ("warm_read_units", 12_000, 1_000_000, "units a second"),
-    ("warm_write_units", 4_000, 1_000_000, "units a second"),
-    ("max_read_units", 100, 1_000_000, "units a second"),
-    ("max_write_units", 100, 1_000_000, "units a second"),
     ("max_receive_count", 1, 1000, "receives"),
     ("queue_retention_days", 1, 13, "days"),
     ("dead_letter_retention_days", 2, 14, "days"),
@@ -70,10 +66,6 @@ INVALID = [
     ({"min_pollers": "2", "max_concurrency": "5"}, "none, since provisioned pollers replace it"),
     ({"max_pollers": "9", "max_concurrency": "5"}, "none, since provisioned pollers replace it"),
     ({"min_pollers": "9", "max_pollers": "8"}, "min_pollers (9) or more"),
-    *(({"table_name": "chains", name: "20000"}, "none, since the stack does not change chains")
-      for name in ("warm_read_units", "warm_write_units", "max_read_units", "max_write_units")),
-    *(({f"warm_{units}": "20000", f"max_{units}": "19999"}, f"warm_{units} (20000) or more")
-      for units in ("read_units", "write_units")),
     ({"senders": "somebody"}, "accounts (12 digits), ARNs of roles or users, services such as"),
     ({"event_bus_arn": "company"}, "the ARN of an event bus"),
     ({"encryption_key_arn": "arn:aws:kms:eu-west-1:123456789012:alias/mine"}, "not of an alias"),
