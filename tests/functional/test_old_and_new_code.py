@@ -73,9 +73,6 @@ def test_chains_of_every_format_are_finished(aws, path):
         assert events[new].pop("id") != data["ends"][new].pop("id")
     assert events == data["ends"]
     assert len(bus.events) == len(events)
-    # A deletion of that time, repeated, leaves the next chain of the tag alone.
-    store.delete("deleted", request_id="d")
-    assert aws.item("deleted")
 
 
 class NewerStore(DynamoDBStore):
