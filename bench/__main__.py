@@ -1,7 +1,7 @@
 """Run the benchmarks and renew the tables of docs/benchmarks.md: ``python -m bench [SECTION ...]``.
 
     --quick             few and short runs, to check that it works; prints, and writes nothing
-    --cases CASE ...    some cases of the section spark or diff; prints, and writes nothing
+    --cases CASE ...    some cases of the section spark; prints, and writes nothing
 
 The text of docs/benchmarks.md is written by hand. A section that is not run keeps its tables.
 """
@@ -27,7 +27,6 @@ SECTIONS = {
     "cold_start": "Cold start",
     "spark": "On Spark",
     "windows": "A stream with windows",
-    "diff": "Comparing frames",
 }
 """Modules of this package, each with ``measure(quick)`` and ``tables(figures)``, and headings."""
 PAGE = ROOT / "docs" / "benchmarks.md"
