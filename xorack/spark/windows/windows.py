@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType
 
-from xorack.core.errors import ArgumentError, ColumnsError, StateError
+from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.spark.differing import find_missing, output_differs
+from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
 from xorack.spark.grouping import INTEGERS
