@@ -211,7 +211,7 @@ def test_pending_events_are_in_other_partitions_than_deadlines():
 
 def test_a_scan_and_a_read_report_items_that_are_not_chains(store, aws):
     store.put_spilled_marks(Chain("t0"), bytes(128), 0)
-    store.delete("t1", request_id="d")
+    store.delete("t1")
     evil = {"tag": {"S": "evil"}, "stamp": {"S": "text"}}
     store.table.client.put_item(TableName=aws.table_name, Item=evil)
     invalid = []
