@@ -118,12 +118,22 @@ class Sweeper:
         )
         # Each minute another one first, as a turn may take all the time.
         turns = turns[:: -1 if self.writer.now() // 60_000 % 2 else 1]
-        turns.insert(0, judging)
-        while any([next(turn, False) for turn in turns]):  # noqa: C419 - each has its turn
-            pass
+        self._share_time([judging, *turns])
         for ranks in waiting.values():
             result.add_pending(*(ended_at for *_, ended_at in ranks.values()))
         return result
+
+    def _share_time(self, turns: Sequence[Iterator[bool]]) -> None:
+        """Let each go on that has taken the least time, until none has work, nor gets any."""
+        spent, idle = dict.fromkeys(turns, 0), set[Iterator[bool]]()
+        while waiting := [turn for turn in turns if turn not in idle]:
+            turn = min(waiting, key=spent.__getitem__)
+            began = self.writer.now()
+            if next(turn, False):
+                idle.clear()
+            else:
+                idle.add(turn)
+            spent[turn] += self.writer.now() - began
 
     def _pages(
         self,
