@@ -100,7 +100,7 @@ class Sweeper:
         result = SweepResult(stats=self.writer.stats)
         # No channel waits for another.
         waiting: dict[str, Ranks] = {channel: {} for channel in self.channels}
-        half = self.writer.seconds_left() / 2
+        half, began = self.writer.seconds_left() / 2, self.writer.now()
         judging = self._pages(
             self.writer, 0, lambda tags: self._judge(tags, waiting, result), result
         )
@@ -118,15 +118,16 @@ class Sweeper:
         )
         # Each minute another one first, as a turn may take all the time.
         turns = turns[:: -1 if self.writer.now() // 60_000 % 2 else 1]
-        self._share_time([judging, *turns])
+        spent = {judging: self.writer.now() - began, **dict.fromkeys(turns, 0)}
+        self._share_time(spent)
         for ranks in waiting.values():
             result.add_pending(*(ended_at for *_, ended_at in ranks.values()))
         return result
 
-    def _share_time(self, turns: Sequence[Iterator[bool]]) -> None:
+    def _share_time(self, spent: dict[Iterator[bool], int]) -> None:
         """Let each go on that has taken the least time, until none has work, nor gets any."""
-        spent, idle = dict.fromkeys(turns, 0), set[Iterator[bool]]()
-        while waiting := [turn for turn in turns if turn not in idle]:
+        idle: set[Iterator[bool]] = set()
+        while waiting := [turn for turn in spent if turn not in idle]:
             turn = min(waiting, key=spent.__getitem__)
             began = self.writer.now()
             if next(turn, False):
