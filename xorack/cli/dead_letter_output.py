@@ -26,7 +26,8 @@ _MAX_REASONS = 20
 """Reasons shown: a faulty sender may cause any number."""
 _STAY = {
     "rejected": "rejected: their chain, as long as it exists, rejects them again. --all sends them",
-    "malformed": "malformed: the consumer rejects them again. Correct them: xorack dead-letters send",
+    "malformed": "malformed: the consumer rejects them again. Correct them with "
+    "xorack dead-letters send",
     "expired": "older than the {days:g} days for which finished chains are kept. A redrive could "
     "start a chain again that is gone",
 }
