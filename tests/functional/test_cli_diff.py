@@ -39,7 +39,7 @@ def run(*arguments, without="", **environment):
     [
         ("pyspark", 'pip install "xorack[spark]"'),
         ("duckdb", 'pip install "xorack[diff]"'),
-        ("click", "pip install 'xorack[cli]'"),
+        ("click", "install xorack with the extra cli"),
     ],
 )
 def test_a_package_that_is_missing(module, message):

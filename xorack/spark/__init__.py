@@ -46,5 +46,6 @@ __getattr__, __dir__, _NAMES = lazy_names(
         "spark.windows": "Windows",
         "spark.windows_ends": "kafka_ends",
     },
+    extra="spark",
 )
 __all__ = [*_NAMES]  # noqa: PLE0604
