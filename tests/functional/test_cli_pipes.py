@@ -23,7 +23,7 @@ ARGUMENTS = {
 }  # fmt: skip
 
 
-LOCAL = [("local", name) for name in ("start", "status", "env", "events", "stop")]
+LOCAL = [("local", name) for name in ("start", "status", "env", "events", "stop", "purge")]
 
 
 def test_every_command_is_tested():

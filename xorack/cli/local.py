@@ -164,9 +164,9 @@ def stop(instance: str) -> None:
     screen.say("stopped" if stopped else "not running")
 
 
-@local.command(epilog="Example: xorack local stop && xorack local purge")
+@local.command(epilog="Example: xorack local purge")
 def purge() -> None:
-    """Remove the packages that starts have installed, and the synthesised stack.
+    """Remove what starts have installed and synthesised.
 
     The next start installs them again. Refuses while one runs.
     """
