@@ -12,7 +12,7 @@ from tests.support.fakes import NO_WAIT
 from xorack.aws.resume import SERVICES, Resumer
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail
-from xorack.core.ports import Refusal
+from xorack.core.ports import NobodyWaits, Refusal
 
 ACKED = Chain("t", b"\0", "acked", 1, 1, 2, created_at=0, ended_at=1, resume="")
 FAILED = Chain("t", b"\1", "failed", 1, 0, 2, created_at=0, ended_at=1, reason="timed out")
@@ -80,7 +80,8 @@ def test_the_result_is_the_detail_of_the_event(stub, kind):
 def test_nobody_waits_any_more(stub, kind, code):
     resumer, stubber = stub(kind)
     stubber.add_client_error(CALLS[kind][0], code)
-    assert resumer.publish([waiting(ACKED, kind)]) == {}
+    (answer,) = resumer.publish([waiting(ACKED, kind)]).values()
+    assert (isinstance(answer, NobodyWaits), code in answer) == (True, True)
     assert code in {shape.name for shape in stubber.client.meta.service_model.error_shapes}
 
 
