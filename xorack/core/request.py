@@ -99,7 +99,8 @@ def _complete(op: str, values: dict[str, Any]) -> None:
     """Add what the ids of a request mean; raise ArgumentError if a field is missing."""
     required = ["tag", "id"]
     once = "finishes_once" in values
-    if not values.keys().isdisjoint(IDS) or ("cells" in values and not once):
+    named = [name for name in (*IDS, "cells") if name in values]
+    if any(values[name] for name in named if name in IDS) or (named and not once):
         _read_ids(values)
     elif "stamp" in _OPERATIONS[op] and (not once or {"started", "finished"} & values.keys()):
         required.append("stamp")
