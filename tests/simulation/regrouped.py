@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.simulation.options import Options
-from tests.simulation.workload import Submission
+from tests.simulation.workload import ChainWorkload, Submission
 from xorack.client.token import Token
 from xorack.client.tracker import Tracker
 from xorack.core.request import Request
@@ -129,12 +129,13 @@ class Workers:
             first.copies = (*first.copies, one.after)
 
 
-def regrouped_chain(seed: int, number: int, options: Options) -> list[Submission] | None:
-    """Return the requests of a chain whose workers group messages; None if it has others."""
+def regrouped_workload(seed: int, number: int, options: Options) -> ChainWorkload | None:
+    """Return the workload of a chain whose workers group messages; None if it has others."""
     first = number - number % 2
     rare = Random(f"{seed}/regrouped/{first}").random()
     if rare >= options.regrouped or options.months or first < options.spilling_chains:
         return None
     tags = (f"chain-{first}", f"chain-{first + 1}")
     submissions = Workers(seed, tags, options).run().submissions.values()
-    return [one for one in submissions if one.tag == tags[number % 2]]
+    tag = tags[number % 2]
+    return ChainWorkload(tag, [one for one in submissions if one.tag == tag], foreign=False)

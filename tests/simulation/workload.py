@@ -415,9 +415,4 @@ def random_days(random: Random) -> list[int]:
 
 def chain_workload(seed: int, number: int, options: Options) -> ChainWorkload:
     """Return the workload of a chain."""
-    from tests.simulation.regrouped import regrouped_chain
-
-    regrouped = regrouped_chain(seed, number, options)
-    if regrouped is not None:
-        return ChainWorkload(f"chain-{number}", regrouped, foreign=False)
     return _ChainBuilder(seed, number, options).build()
