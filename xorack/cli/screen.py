@@ -137,8 +137,8 @@ def _properties(
         yield from listed("outstanding", [*ids, *note] or ["none"])
     if chain.final:
         yield "event", "pending" if chain.event_pending else "published"
-        if status.callback:
-            yield "resume", status.callback
+    if status.callback:
+        yield "resume", status.callback
     yield from listed("dead letters", letters)
 
 

@@ -88,8 +88,11 @@ class ChainStatus:
 
     @property
     def callback(self) -> str:
-        """What became of a finished chain's callback; empty if nobody waits."""
+        """What becomes of a chain's callback; empty if nobody waits."""
         chain = self.chain
+        if not chain.final:
+            sent_at = chain.resume_sent_at
+            return "" if sent_at is None else f"waits, by the create sent {rfc3339(sent_at)}"
         if chain.resume_failed is not None:
             return f"failed: {chain.resume_failed}"
         if chain.resumed_at is not None:
@@ -198,6 +201,7 @@ class ChainStatus:
             "repeated": chain.repeated,
             "late": chain.late,
             "last_late_at": rfc3339(chain.last_late_at),
+            "resume_sent_at": rfc3339(chain.resume_sent_at),
             "resume_pending": chain.resume_pending,
             "resumed_at": rfc3339(chain.resumed_at),
             "refused_at": rfc3339(chain.refused_at),
