@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from functools import reduce
 from types import SimpleNamespace
 
@@ -183,6 +184,38 @@ def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
     with pytest.raises(ZeroDivisionError):
         work()
     assert finished(functions) == {"one": 1}
+
+
+def test_a_batch_that_an_exception_interrupts_between_any_two_lines_takes_no_more(
+    tracker, functions
+):
+    code = Tracker.batch.__wrapped__.__code__
+    lines = sorted({line for _, _, line in code.co_lines() if line and line > code.co_firstlineno})
+
+    def interrupt_at(number):
+        def trace(frame, event, _):
+            if frame.f_code is not code:
+                return trace if event == "call" else None
+            if event == "line" and frame.f_lineno == number:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return trace
+
+        return trace
+
+    for number in lines:
+        before = sys.gettrace()
+        with suppress(KeyboardInterrupt):
+            sys.settrace(interrupt_at(number))
+            try:
+                with tracker.batch():
+                    tracker.start(f"in it {number}")
+            finally:
+                sys.settrace(before)
+        functions.deliver()
+        functions.events()
+        tracker.start(f"after it {number}")
+        assert functions.deliver(), f"a batch stays open: line {number}"
 
 
 def test_a_batch_may_end_in_another_context(tracker, functions):
