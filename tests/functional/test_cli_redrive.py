@@ -176,11 +176,11 @@ def test_a_stack_says_how_long_it_keeps_finished_chains(aws, stacks, xorack, sqs
 
 
 @pytest.mark.parametrize("stack", [{"RetentionSeconds": str(60 * 86_400)}], indirect=True)
-def test_a_chain_that_fails_here_is_kept_as_long_as_the_stack_keeps_chains(stack, xorack):
+def test_a_chain_that_fails_here_is_kept_for_twice_the_stacks_retention(stack, xorack):
     start(stack)
     assert xorack("fail", TAG, "--reason", "withdrawn")[0] == 0
     item = stack.item(TAG)
-    assert int(item["expires_at"]["N"]) == int(item["ended_at"]["N"]) // 1000 + 60 * 86_400 + 1
+    assert int(item["expires_at"]["N"]) == int(item["ended_at"]["N"]) // 1000 + 120 * 86_400 + 1
 
 
 @pytest.mark.parametrize("time", ["", "soon", "-5", "8", "1e999", "9" * 5000])

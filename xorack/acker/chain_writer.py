@@ -123,7 +123,7 @@ class ChainWriter:
 
     def oldest(self) -> int:
         """Return the time before which a chain may have ended whose tombstone is gone."""
-        return self.now() - self.limits.retention_ms
+        return self.limits.oldest(self.now())
 
     def apply(
         self,

@@ -221,15 +221,23 @@ class Consumer:
             return f"{type(error).__name__}: {error}"
         return self._counted(batch, tag, applied)
 
-    def _counted(self, batch: _Batch, tag: str, applied: Applied) -> Applied:
-        """Count what came after a chain's end, in one write at most."""
+    def _counted(self, batch: _Batch, tag: str, applied: Applied) -> Applied | str:
+        """Count what came after a chain's end, in one write at most; it prolongs the tombstone."""
+        chain = applied.chain
         repeated, late = _after_the_end(batch, tag, applied)
-        if applied.chain is None or not (late or repeated):
+        if chain is None or not chain.final:
+            return applied
+        kept_from = max(chain.ended_at or 0, chain.last_late_at or 0)
+        sent_at = max(one.sent_at or 0 for one in batch.sources(tag))
+        if not (late or repeated or sent_at > kept_from):
             return applied
         try:
-            return applied._replace(chain=self.writer.count_late(applied.chain, repeated, late))
+            return applied._replace(chain=self.writer.count_late(chain, repeated, late))
         except Exception as error:  # noqa: BLE001 - a count is not worth another delivery
-            batch.not_counted[tag] = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
+            if sent_at > kept_from + self.writer.limits.retention_ms:
+                return reason  # the tombstone may be gone before the message
+            batch.not_counted[tag] = reason
             return applied
 
     def _account(self, batch: _Batch, tag: str, applied: Applied, result: BatchResult) -> None:

@@ -9,6 +9,7 @@ chain's tag and a NUL; no tag holds a NUL.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,9 +24,10 @@ from xorack.aws.mark_buckets import MarkBuckets
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.table import Item, Table, condition_failed, projection, sdk_retried, ttl
 from xorack.core.chain import Chain
-from xorack.core.errors import ConflictError, NotAChainError, TagNotFound
+from xorack.core.errors import ConflictError, NotAChainError, StateError, TagNotFound, shown
 from xorack.core.marks import mark_key
 from xorack.core.ports import DEFAULT_RETENTION_MS, OnInvalid
+from xorack.core.transitions import Retentions
 
 _PAGE = 100
 _SEARCH_PAGE = 1000
@@ -33,6 +35,9 @@ _SEARCH_PAGE = 1000
 _READERS = 8
 """Partitions of the index that an operator's search reads at a time."""
 _GENERATION = ("first_seen_at", "nonce")
+_PENDING = ("event_pending", "resume_pending")
+_RETENTION = "\0retention"
+"""The key of the record of the acker's retentions."""
 
 
 class ScanPart(NamedTuple):
@@ -61,7 +66,8 @@ class DynamoDBStore(MarkBuckets):
     ) -> None:
         """Use a `Table`, which describes the arguments.
 
-        Finished chains expire after ``retention_ms``. ``attributes`` may be `schema.SHOWN`.
+        Finished chains expire after twice ``retention_ms``, see `xorack.aws.item.encode`.
+        ``attributes`` may be `schema.SHOWN`.
         """
         super().__init__(Table(table_name, partition_key, client, policy, attributes))
         self.retention_ms = retention_ms
@@ -106,15 +112,18 @@ class DynamoDBStore(MarkBuckets):
             stored = self._decode(item) if item else self.read([after.tag]).get(after.tag)
             raise ConflictError(stored, maybe_ours=sdk_retried(error)) from error
 
-    def delete(self, tag: str, request_id: str | None = None) -> None:
-        """Delete a chain; raise TagNotFound if there is none.
+    def delete(self, tag: str, request_id: str | None = None, *, force: bool = False) -> None:
+        """Delete a chain; raise TagNotFound if there is none, StateError if a report is pending.
 
         An id makes the call safe to repeat: it deletes the chain that its first attempt found, and
-        no later one of the same tag.
+        no later one of the same tag. With ``force``, nobody may be told of the chain's end.
         """
         names = {"#key": self.table.partition_key}
         values: Item = {}
         condition = "attribute_exists(#key)"
+        if not force:
+            names |= {f"#{name}": name for name in _PENDING}
+            condition += "".join(f" AND attribute_not_exists(#{name})" for name in _PENDING)
         if request_id is not None:
             generation = self._generation_to_delete(tag, request_id)
             condition += _generation_condition(generation, names, values)
@@ -124,11 +133,19 @@ class DynamoDBStore(MarkBuckets):
                 Key=self.table.key(tag),
                 ConditionExpression=condition,
                 ExpressionAttributeNames=names,
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 **({"ExpressionAttributeValues": values} if values else {}),
             )
         except ClientError as error:
             if not condition_failed(error):
                 raise
+            stored = error.response.get("Item") or next(self.table.read([tag]), {})
+            ours = request_id is None or _generation_of(stored) == generation
+            if not force and ours and any(name in stored for name in _PENDING):
+                raise StateError(
+                    f"tag: {shown(tag)} has ended and its event is not published: nothing was "
+                    "deleted. The sweeper publishes it within a minute or two: delete it then"
+                ) from error
             if request_id is None and not sdk_retried(error):
                 raise TagNotFound(tag) from error
 
@@ -184,6 +201,40 @@ class DynamoDBStore(MarkBuckets):
             **conditions,
         )
         return _generation_of(response["Attributes"])
+
+    def earlier_retentions(self, *, record: bool = False) -> tuple[Retentions, bool]:
+        """Return `Limits.earlier_retentions`, and True if the table knows the present one.
+
+        With ``record``, it is written down if the table does not know it.
+        """
+        values: Item = {":retention": {"N": str(self.retention_ms)}}
+        condition = "attribute_not_exists(#retention)"
+        earlier: Retentions = ()
+        if item := next(self.table.read([_RETENTION]), None):
+            before = int(item["retention"]["N"])
+            earlier = tuple((until, ms) for until, ms in json.loads(item["earlier"]["S"]))
+            if before == self.retention_ms:
+                return earlier, True
+            # What is sent within its time may repeat what ended under it.
+            earlier = (*earlier, (milliseconds() + before, before))
+            condition, values[":before"] = "#retention = :before", item["retention"]
+        if not record:
+            return earlier, False
+        values[":earlier"] = {"S": json.dumps(earlier)}
+        try:
+            self.table.call(
+                "update_item",
+                Key=self.table.key(_RETENTION),
+                UpdateExpression="SET #retention = :retention, #earlier = :earlier",
+                ConditionExpression=condition,
+                ExpressionAttributeNames={"#retention": "retention", "#earlier": "earlier"},
+                ExpressionAttributeValues=values,
+            )
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            return self.earlier_retentions(record=True)  # another instance was quicker
+        return earlier, True
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
         """Yield pages: see `xorack.core.ports.ChainStore.due_pages`.
