@@ -135,12 +135,14 @@ class Oracle:
                 self.world.current.ended[model] = False
 
     def _was_sent_before_the_end(self, one: Submission) -> bool:
-        """Tell if a request was first sent before the chain that TTL removed had ended.
+        """Tell if a request was first sent before the tombstone that TTL removed was half over.
 
-        A tombstone outlives these. What is first sent to a chain that ended long ago starts anew.
+        What is first sent to a chain that ended long ago starts anew. Each message that came late
+        began the tombstone's time again.
         """
-        ended = number(self.generations[one.tag][-2].final, "ended_at") or 0
-        return self._first_sent.get(one.text, 0) < ended - 2 * MAX_SKEW
+        item = self.generations[one.tag][-2].item
+        last = max(number(item, "ended_at") or 0, number(item, "last_late_at") or 0)
+        return self._first_sent.get(one.text, 0) < last + RETENTION - 2 * MAX_SKEW
 
     def _end_generation(self, tag: str, by: str) -> None:
         """Check the messages of a generation whose item was removed."""
