@@ -265,7 +265,8 @@ class Invocation:
             from xorack.aws.sqs import send_rejected  # few batches hold any
 
             policy = RetryPolicy(attempts=5, cap_seconds=1.0)
-            return send_rejected(queue_url, self.client("sqs"), rejected, policy)
+            call_all = self._services.workers.map
+            return send_rejected(queue_url, self.client("sqs"), rejected, policy, call_all)
 
         return send
 

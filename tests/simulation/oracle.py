@@ -116,7 +116,9 @@ class Oracle:
                 machine.counted[key] = [
                     sum(both) for both in zip(counted, machine.counted[key], strict=True)
                 ]
-                most = self._after_the_end(machine, model)
+                # Marks in buckets are kept for the retention: then a repeat counts as late.
+                kept = self.world.now - (number(model.final, "ended_at") or 0) < RETENTION
+                most = self._after_the_end(machine, model) if kept else None
                 self.check(key, invariants.of_counted(machine.counted[key], None, most))
             write = invariants.Write(model, before, after, new, self.world.now, by, [])
             self.check(key, invariants.of_finished(write))

@@ -110,14 +110,15 @@ class Senders:
 
         It is dead-lettered meanwhile, and no consumer sees it before; or a consumer sees a copy.
         """
-        ended = number(self.oracle.model(one.tag).final, "ended_at")
-        if ended is None:
+        model = self.oracle.model(one.tag)
+        ended, sent_at = number(model.final, "ended_at"), self.world.now
+        if ended is None and model.item:
             self.world.later(DAY_SECONDS * 1000, lambda: self._repeat_late(one))
             return
-        sent_at, body = self.world.now, message_body([one.sent(self.random).to_json()])
-        if sent_at - ended > 1.97 * RETENTION:  # the tombstone may be gone: a new chain
-            self.copies -= 1
+        if ended is None or sent_at - ended > 1.97 * RETENTION:
+            self.copies -= 1  # the tombstone may be gone: a new chain
             return
+        body = message_body([one.sent(self.random).to_json()])
         self.oracle.queued(body)
 
         def redrive() -> None:

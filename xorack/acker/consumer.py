@@ -160,6 +160,7 @@ class Consumer:
         positions of those that it could not send.
         """
         self.writer = writer
+        self.writer.ends = set()
         self.outbox = outbox
         self.workers = outbox.workers
         self.send_rejected = send_rejected
@@ -255,7 +256,7 @@ class Consumer:
                     result.outcomes["reused"] += isinstance(error, RequestIdReused)
                     batch.rejected_requests[id].append((request, str(error)))
         chain = applied.chain
-        if kinds["applied"] and chain is not None and chain.final:
+        if chain is not None and self.writer.ended(chain):
             result.ended[chain.status] += 1
             created_at, ended_at = chain.created_at, chain.ended_at
             if chain.status == "acked" and created_at is not None and ended_at is not None:
