@@ -22,6 +22,7 @@ from xorack.aws.sqs import group_id
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.message import parse
 from xorack.core.request import Request
+from xorack.ops.dead_letters import DeadMessage
 
 
 @pytest.fixture
@@ -113,6 +114,35 @@ def test_a_unit_that_comes_again_with_other_children_is_rejected(tracker, functi
     # The chain counts what was applied first.
     run(tracker.step(child))
     assert finished(functions) == {"t": 4}
+
+
+@pytest.mark.parametrize("done", [(), ("a",), ("a", "new"), ("new", "other")])
+def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(
+    tracker, functions, done
+):
+    def children(*names):
+        step = tracker.step(root)
+        with step:
+            found = {name: step.child(name) for name in names}
+        functions.deliver()
+        return found
+
+    root = tracker.start("t")
+    tokens = children("a", "b") | children("a", "b", "new", "other", "third", "fourth")
+    for name in done:
+        run(tracker.step(tokens[name]))
+    functions.deliver()
+    children("b", "new", "other")
+    *_, letter = functions.aws.dead_letters()
+    new, other = (f"{tokens[name].unit:016x}" for name in ("new", "other"))
+    unit = f"step-{root.unit:016x}"
+    ran = f"id: {unit!r}, expected a unique id: this unit's step ran before with other children"
+    assert letter["MessageAttributes"]["error"]["StringValue"] == (
+        f"{ran}; '{new} and {other}' were started by the rejected request only"
+    )
+    assert DeadMessage.read(letter | {"ReceiptHandle": "r"}).reason == (
+        f"{ran}; '…' were started by the rejected request only".replace(repr(unit), "'…'")
+    )
 
 
 def test_a_step_sends_one_request_for_each_finished_unit_and_chain():

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from xorack.acker.chain_writer import CachedChain, ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
+from xorack.acker.reused import in_words
 from xorack.aws.log import LOG, log_chain, log_failures
 from xorack.core.chain import Chain
 from xorack.core.errors import ArgumentError, RequestIdReused
@@ -35,6 +36,8 @@ from xorack.core.transitions import Applied
 _READ_ATTEMPTS = 3
 _SLICE = 100
 """Chains that are read together: one call reads as many."""
+_IN_WORDS = 100
+"""Used ids of a batch whose requests are explained: each takes some milliseconds."""
 
 
 class Message(NamedTuple):
@@ -236,7 +239,7 @@ class Consumer:
             return applied._replace(chain=self.writer.count_late(chain, repeated, late))
         except Exception as error:  # noqa: BLE001 - a count is not worth another delivery
             reason = f"{type(error).__name__}: {error}"
-            if sent_at > kept_from + self.writer.limits.retention_ms:
+            if sent_at - kept_from > self.writer.now() - self.writer.oldest():
                 return reason  # the tombstone may be gone before the message
             batch.not_counted[tag] = reason
             return applied
@@ -254,7 +257,9 @@ class Consumer:
             ):
                 if error is not None:
                     result.outcomes["reused"] += isinstance(error, RequestIdReused)
-                    batch.rejected_requests[id].append((request, str(error)))
+                    few = result.outcomes["reused"] <= _IN_WORDS
+                    reason = in_words(error, request, applied.chain) if few else str(error)
+                    batch.rejected_requests[id].append((request, reason))
         chain = applied.chain
         if chain is not None and self.writer.ended(chain):
             result.ended[chain.status] += 1

@@ -36,7 +36,9 @@ _FAILED = "failed at every attempt: the consumer's log says why"
 _MAX_AGAIN = MAX_BODY_BYTES - 64
 """Limit of a body that is sent again: the attribute ``sent_at`` counts, too."""
 _MAX_UNPACKED = 8 * MAX_BODY_BYTES
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'(?:\.\.\.)?|"(?:[^"\\]|\\.)*"(?:\.\.\.)?""")
+_QUOTED = re.compile(
+    r"""(?<![a-z][a-z])'(?:[^'\\]|\\.)*'(?:\.\.\.)?|"(?:[^"\\]|\\.)*"(?:\.\.\.)?"""
+)
 _CUT = re.compile(r"""(?<=: )b?(?:'[^']{70,}|"[^"]{70,})\.\.\.(?=,)""")
 """A long value in an error message: it is cut, and so has no quote at its end."""
 _INDEX = re.compile(r"^requests\[\d+\]")
