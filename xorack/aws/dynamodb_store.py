@@ -3,14 +3,13 @@
 One item a chain. Each write is one conditional ``UpdateItem`` that sets what changed and leaves
 every other attribute alone. `xorack.aws.item` is the codec.
 
-The table also holds buckets of spilled marks and records of deletions. Their keys begin with a
-chain's tag and a NUL; no tag holds a NUL.
+The table also holds buckets of spilled marks. Their keys begin with a chain's tag and a NUL; no tag
+holds a NUL.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -22,10 +21,9 @@ from xorack.aws.clock import milliseconds
 from xorack.aws.item import decode, encode
 from xorack.aws.mark_buckets import MarkBuckets
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.table import Item, Table, condition_failed, projection, sdk_retried, ttl
+from xorack.aws.table import Item, Table, condition_failed, projection, sdk_retried
 from xorack.core.chain import Chain
 from xorack.core.errors import ConflictError, NotAChainError, StateError, TagNotFound, shown
-from xorack.core.marks import mark_key
 from xorack.core.ports import DEFAULT_RETENTION_MS, OnInvalid
 from xorack.core.transitions import Retentions
 
@@ -112,95 +110,36 @@ class DynamoDBStore(MarkBuckets):
             stored = self._decode(item) if item else self.read([after.tag]).get(after.tag)
             raise ConflictError(stored, maybe_ours=sdk_retried(error)) from error
 
-    def delete(self, tag: str, request_id: str | None = None, *, force: bool = False) -> None:
+    def delete(self, tag: str, *, force: bool = False) -> None:
         """Delete a chain; raise TagNotFound if there is none, StateError if a report is pending.
 
-        An id makes the call safe to repeat: it deletes the chain that its first attempt found, and
-        no later one of the same tag. With ``force``, nobody may be told of the chain's end.
+        With ``force``, nobody may be told of the chain's end.
         """
         names = {"#key": self.table.partition_key}
-        values: Item = {}
         condition = "attribute_exists(#key)"
         if not force:
             names |= {f"#{name}": name for name in _PENDING}
             condition += "".join(f" AND attribute_not_exists(#{name})" for name in _PENDING)
-        if request_id is not None:
-            generation = self._generation_to_delete(tag, request_id)
-            condition += _generation_condition(generation, names, values)
         try:
             self.table.call(
                 "delete_item",
                 Key=self.table.key(tag),
                 ConditionExpression=condition,
                 ExpressionAttributeNames=names,
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                **({"ExpressionAttributeValues": values} if values else {}),
             )
         except ClientError as error:
             if not condition_failed(error):
                 raise
-            stored = error.response.get("Item") or next(self.table.read([tag]), {})
-            ours = request_id is None or _generation_of(stored) == generation
-            if not force and ours and any(name in stored for name in _PENDING):
+            stored = next(self.table.read([tag]), {})
+            if not force and any(name in stored for name in _PENDING):
                 raise StateError(
                     f"tag: {shown(tag)} has ended and its event is not published: nothing was "
                     "deleted. The sweeper publishes it within a minute or two: delete it then"
                 ) from error
-            if request_id is None and not sdk_retried(error):
+            if stored and not sdk_retried(error):
+                return self.delete(tag, force=force)  # it was published meanwhile
+            if not sdk_retried(error):
                 raise TagNotFound(tag) from error
-
-    def _generation_to_delete(self, tag: str, request_id: str) -> Item:
-        """Return the generation that a deletion is about, as recorded at its first attempt."""
-        record = f"{tag}\0delete\0{mark_key(request_id).hex()}"
-        stored = {self.table.key_of(item): item for item in self.table.read([tag, record])}
-        if record not in stored:
-            if tag not in stored:
-                raise TagNotFound(tag)
-            generation = _generation_of(stored[tag]) or self._give_generation(tag)
-            until = ttl(milliseconds() + self.retention_ms)
-            return self._set_once(record, generation, until=until)
-        return _generation_of(stored[record])
-
-    def _give_generation(self, tag: str) -> Item:
-        """Set the generation of an item of xor-ack-dynamodb, unless another writer has."""
-        numbers = (milliseconds(), secrets.randbits(32))
-        generation = {n: {"N": str(v)} for n, v in zip(_GENERATION, numbers, strict=True)}
-        try:
-            return self._set_once(tag, generation, condition="attribute_exists(#key)")
-        except ClientError as error:
-            if condition_failed(error):
-                raise TagNotFound(tag) from error
-            raise
-
-    def _set_once(
-        self,
-        key: str,
-        generation: Item,
-        *,
-        until: dict[str, str] | None = None,
-        condition: str | None = None,
-    ) -> Item:
-        """Set the generation of an item unless it has one; return the one that it has."""
-        names = {f"#{name}": name for name in generation}
-        values = {f":{name}": value for name, value in generation.items()}
-        update = ", ".join(f"#{name} = if_not_exists(#{name}, :{name})" for name in generation)
-        conditions = {}
-        if until is not None:
-            names["#until"], values[":until"] = schema.EXPIRES_AT, until
-            update += ", #until = :until"
-        if condition is not None:
-            names["#key"] = self.table.partition_key
-            conditions["ConditionExpression"] = condition
-        response = self.table.call(
-            "update_item",
-            Key=self.table.key(key),
-            UpdateExpression=f"SET {update}",
-            ExpressionAttributeNames=names,
-            ExpressionAttributeValues=values,
-            ReturnValues="ALL_NEW",
-            **conditions,
-        )
-        return _generation_of(response["Attributes"])
 
     def earlier_retentions(self, *, record: bool = False) -> tuple[Retentions, bool]:
         """Return `Limits.earlier_retentions`, and True if the table knows the present one.
@@ -393,11 +332,6 @@ def _condition_expression(before: Chain | None, names: dict[str, str], values: I
         names["#stamp"] = schema.STAMP
         values[":old_stamp"] = {"B": before.stamp}
     return condition
-
-
-def _generation_of(item: Item) -> Item:
-    """Return the attributes of an item that tell its generation; none of xor-ack-dynamodb's."""
-    return {name: item[name] for name in _GENERATION if name in item}
 
 
 def _generation_condition(generation: Item, names: dict[str, str], values: Item) -> str:

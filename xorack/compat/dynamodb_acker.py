@@ -144,7 +144,7 @@ class DynamoDBAcker:
         """
         return self._apply("stamp", tag, stamp, request_id, started=started, finished=finished)
 
-    def delete(self, tag: str, *, request_id: str | None = None, force: bool = False) -> None:
+    def delete(self, tag: str, *, force: bool = False) -> None:
         """Delete a chain or a tombstone.
 
         The tag can be used again at once. Requests of the deleted chain that are still in a queue
@@ -152,8 +152,6 @@ class DynamoDBAcker:
 
         Args:
             tag: The chain's name.
-            request_id: Makes the call safe to repeat. Calls with the same id delete the chain that
-                the first of them found, and no later one of the tag.
             force: Delete a chain that has ended though its event is not published: nobody is told
                 then. For tables without a sweeper.
 
@@ -162,13 +160,11 @@ class DynamoDBAcker:
             StateError: The chain has ended, and the sweeper has not published its event yet.
         """
         validate_tag(tag)
-        if request_id is not None:
-            Request.fail(tag, request_id)  # checks the id
         self._remember(tag, None)
         retry = self.policy.start()
         while True:
             try:
-                return self.store.delete(tag, request_id, force=force)
+                return self.store.delete(tag, force=force)
             except UnavailableError as unavailable:
                 if not retry.again():
                     raise unavailable.cause from None
