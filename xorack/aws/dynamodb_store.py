@@ -126,11 +126,12 @@ class DynamoDBStore(MarkBuckets):
                 Key=self.table.key(tag),
                 ConditionExpression=condition,
                 ExpressionAttributeNames=names,
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except ClientError as error:
             if not condition_failed(error):
                 raise
-            stored = next(self.table.read([tag]), {})
+            stored = error.response.get("Item") or next(self.table.read([tag]), {})
             if not force and any(name in stored for name in _PENDING):
                 raise StateError(
                     f"tag: {shown(tag)} has ended and its event is not published: nothing was "
