@@ -24,7 +24,7 @@ from xorack.core.marks import (
     INLINE_MARKS,
     MANY_INLINE_MARKS,
     MARK_BYTES,
-    MARK_KEY_BYTES,
+    keys_of,
     mark_of,
     split_marks,
 )
@@ -88,6 +88,7 @@ class Part(NamedTuple):
     positions: list[int]
     requests: list[Request]
     marks: list[bytes]
+    sent_at: list[int | None] | None
 
 
 class Application:
@@ -107,8 +108,10 @@ class Application:
         *,
         must_exist: bool = False,
         fresh_ids: bool = False,
+        sent_at: Sequence[int | None] | None = None,
     ) -> None:
         """Take the arguments of `ChainWriter.apply`."""
+        self.sent_at = sent_at
         self.tag, self.requests, self.cached = tag, requests, cached
         self.must_exist, self.fresh_ids = must_exist, fresh_ids
         self.left = order_of(requests)
@@ -119,9 +122,18 @@ class Application:
         self._outcomes: dict[int, Outcome] = {}
 
     def next_part(self) -> Part:
-        positions = self.left[:MAX_FOLD]
+        """Return the next request, or more with `MAX_FOLD` marks."""
+        positions: list[int] = []
+        marks = 0
+        for position in self.left:
+            marks += 1 + len(self.requests[position].finishes_once)
+            if positions and marks > MAX_FOLD:
+                break
+            positions.append(position)
         requests = [self.requests[position] for position in positions]
-        return Part(positions, requests, [mark_of(request) for request in requests])
+        times = self.sent_at
+        sent_at = None if times is None else [times[position] for position in positions]
+        return Part(positions, requests, [mark_of(one) for one in requests], sent_at)
 
     def add(self, part: Part, outcomes: Sequence[Outcome]) -> None:
         self.left = self.left[len(part.positions) :]
@@ -153,6 +165,7 @@ class ChainWriter:
         self._budget = budget
         self.limits = limits or Limits()
         self.stats = WriteStats()
+        self.ends: set[tuple[object, ...]] | None = None
 
     def has_time(self) -> bool:
         return self._budget.left() > 0
@@ -175,15 +188,23 @@ class ChainWriter:
         """Write a chain in one attempt, and count it: see `xorack.core.ports.ChainStore.write`."""
         assert after.version == (before.version if before else 0) + 1, "each write is counted"
         self.stats.add(writes=1)
+        if self.ends is not None and after.final and not (before and before.final):
+            self.ends.add(_end_of(after))  # its response may be lost
         try:
             self.store.write(before, after)
-        except ConflictError:
+        except ConflictError as conflict:
             self.stats.add(conflicts=1)
+            if self.ends and not conflict.maybe_ours:
+                self.ends.discard(_end_of(after))
             raise
+
+    def ended(self, chain: Chain) -> bool:
+        """Tell if a write of this writer ended a chain, once it keeps its `ends`."""
+        return _end_of(chain) in (self.ends or ())
 
     def oldest(self) -> int:
         """Return the time before which a chain may have ended whose tombstone is gone."""
-        return self.now() - self.limits.retention_ms
+        return self.limits.oldest(self.now())
 
     def apply(
         self,
@@ -193,16 +214,18 @@ class ChainWriter:
         *,
         must_exist: bool = False,
         fresh_ids: bool = False,
+        sent_at: Sequence[int | None] | None = None,
     ) -> Applied:
         """Apply requests to one chain.
 
         Args:
             tag: The chain.
-            requests: Any number, all of this tag; up to `MAX_FOLD` share a write.
+            requests: Any number, all of this tag; those with `MAX_FOLD` marks share a write.
             cached: None: the chain is read first.
             must_exist: Raise TagNotFound instead of starting a chain.
             fresh_ids: The requests' ids were made for this call, so only a write of this call can
                 have applied one. Saves the lookup of spilled marks.
+            sent_at: When each was sent, see `xorack.core.transitions.apply`.
 
         Returns:
             The chain as it was last read or written, and an outcome for each request, in order. A
@@ -214,7 +237,9 @@ class ChainWriter:
                 requests need several writes, some of them may have been applied.
             Exception: What the store's last call raised, if that was the reason.
         """
-        work = Application(tag, requests, cached, must_exist=must_exist, fresh_ids=fresh_ids)
+        work = Application(
+            tag, requests, cached, must_exist=must_exist, fresh_ids=fresh_ids, sent_at=sent_at
+        )
         while work.left:
             if problem := self.advance(work):
                 raise problem
@@ -282,6 +307,7 @@ class ChainWriter:
                 spilled_marks=self._spilled_marks(work, part, chain),
                 limits=self.limits,
                 marks=part.marks,
+                sent_at=part.sent_at,
             )
             if applied.chain is chain:
                 return _credited(work, part, applied) if verified else None
@@ -329,16 +355,18 @@ class ChainWriter:
             return found  # what was spilled since was in the item
         ours = {position for position, _ in work.unknown}
         inline = split_marks(chain.marks)
+        all_of = zip(part.positions, part.requests, part.marks, strict=True)
         keys = dict.fromkeys(
-            mark[:MARK_KEY_BYTES]
-            for position, mark in zip(part.positions, part.marks, strict=True)
+            key
+            for position, request, mark in all_of
             if position in ours or not work.fresh_ids
+            for key in keys_of(request, mark)
         )
         missing = [key for key in keys if key not in inline]
         found = self.store.get_spilled_marks(chain, missing) if missing else {}
         found |= {key: inline[key] for key in keys if key in inline}
         if not work.fresh_ids:
-            work.searched = chain.generation, chain.spilled + len(inline), found
+            work.searched = chain.generation, chain.spilled + len(chain.marks) // MARK_BYTES, found
         return found
 
     def expire(self, chain: Chain) -> Chain | None:
@@ -475,10 +503,14 @@ def _credited(work: Application, part: Part, applied: Applied) -> Applied:
     return applied._replace(outcomes=outcomes)
 
 
+def _end_of(chain: Chain) -> tuple[object, ...]:
+    return chain.tag, chain.generation, chain.ended_at
+
+
 def _check_write(before: Chain | None, after: Chain, applied: int) -> None:
-    """Stop a write of ours that would break the chain: a request is a mark, in one generation."""
+    """Stop a write of ours that would break the chain: what is applied is marked, in one chain."""
     old = before or Chain(after.tag)
     added = len(after.marks) + MARK_BYTES * after.spilled
     added -= len(old.marks) + MARK_BYTES * old.spilled
-    assert added == MARK_BYTES * applied > 0, "each request that takes effect adds its mark"
+    assert added >= MARK_BYTES * max(1, applied), "each request that takes effect adds its mark"
     assert old.first_seen_at is None or after.generation == old.generation
