@@ -63,7 +63,7 @@ def line_of(rows: Names, given: Output | None = None) -> Line:
     if rows.batch_id is not None:
         if given is None:
             raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
-        return source_of(given, open_output(rows.tracking.spark, given, "rows"))
+        return source_of(rows, given, open_output(rows.tracking.spark, given, "rows"))
     _, line = rows.record.read()
     if line is None:
         raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")

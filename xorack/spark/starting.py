@@ -14,6 +14,7 @@ from xorack.core.request import Request
 from xorack.core.stamp import plain
 from xorack.spark.evidence import open_output, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, of_units, summarize
+from xorack.spark.inputs import files_started
 from xorack.spark.messages import readable
 from xorack.spark.record import summary_in
 from xorack.spark.units import chain_columns, check_frame, column_named, has_columns, with_tag
@@ -83,7 +84,8 @@ def keep_record(
     if tracking.keep_units:
         units = frame.select(*chain_columns(frame, rows.chain), unit.alias("unit"))
     source = {
-        **source_of(written, frame),
+        **source_of(rows, written, frame),
+        "files": files_started(frame),
         "run": tracking.run_id,
         "keeps_units": tracking.keep_units,
         "unit": list(rows.unit),
