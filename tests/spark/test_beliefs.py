@@ -121,9 +121,9 @@ def test_an_output_of_another_run(run):
     for given in (snapshot, run.read("snapshot"), [snapshot, run.write(run.read().limit(0), "no")]):
         with pytest.raises(ArgumentError, match=expected):
             today.finish(given)
-    with pytest.raises(OutputDiffersError, match="those of the run '2026-01-31'"):
+    with pytest.raises(OutputDiffersError):
         today.finish(units)
-    assert run.queue.bodies == []
+    assert "stamp" not in {request.op for request in requests_in(run.sent())}
     assert today.finish(run.write(run.read(), "snapshot")).proof == "written"
 
 
@@ -313,7 +313,7 @@ def test_a_unit_that_is_gone_and_equal_to_one_of_another_chain(run):
     left = lines_of(run.spark).where("NOT (order = 3 AND line < 3)")
     billed = run.write(run.bill(left, "order", rows=lines), "left")
     run.sent()
-    assert lines.finish(billed, rows=left).missing == 2
+    assert lines.finish(billed, rows=left, allow_missing=True).missing == 2
     (note,) = (request for request in requests_in(run.sent()) if request.op == "note")
     assert len(note.missing) == 2
 

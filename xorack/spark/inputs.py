@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xorack.core.errors import OutputDiffersError
+from xorack.spark.record import summary_in
 from xorack.spark.storage import MOST, files_of, files_read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from xorack.spark.record import Line
+    from xorack.spark.run import Names
     from xorack.spark.storage import Files
 
 _EXAMPLES = 3
@@ -36,3 +39,15 @@ def changed_files(spark: SparkSession, line: Line) -> str:
             some = ", ".join(names[:_EXAMPLES]) + (", ..." if len(names) > _EXAMPLES else "")
             told.append(f"{len(names):,} of {len(before):,} files are {what} since: {some}")
     return "; ".join(told)
+
+
+def input_lacks(rows: Names, line: Line, missing: int) -> OutputDiffersError:
+    """Make the error of an output that has all that its job read, which was not all."""
+    started = summary_in(line).count
+    why = f"the job's input lacks {missing:,} rows that were started"
+    if changed := changed_files(rows.tracking.spark, line):
+        why = f"{why}: {changed}"
+    report = [why, "bring them back and repeat the job; allow_missing=True returns the report"]
+    error = OutputDiffersError(rows.name, started, started - missing, (), "", report)
+    error.why = why
+    return error
