@@ -24,6 +24,7 @@ from xorack.spark.storage import (
     lies_in,
     reads_plainly,
 )
+from xorack.spark.types import unmarked_files
 from xorack.spark.units import (
     check_frame,
     column_named,
@@ -223,6 +224,7 @@ def evidence_of(rows: Names, frame: DataFrame) -> list[Column]:
         raise ColumnsError(
             f"the output has neither the evidence of {rows.name!r} "
             f"({', '.join(rows.evidence_names)}) nor its units: {error}"
+            f"{unmarked_files(rows, frame)}"
         ) from None
 
 
@@ -231,7 +233,8 @@ def total(rows: Names, outputs: Sequence[DataFrame]) -> Totals:
     totals = Totals()
     for frame in outputs:
         sums = frame.select(*named(evidence_of(rows, frame)))
-        with readable("written", "the output cannot be read"):
+        problem = "the output cannot be read, or its evidence is in other columns"
+        with readable("written", problem):
             first = sums.agg(*together()).first()
         totals += Totals(*(value or 0 for value in first or ()))
     return totals
