@@ -136,13 +136,13 @@ class Windows(Rows):
         """
         if self.batch_id is None:
             raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
-        store = self._store
+        store, number = self._store, self.batch_id
         try:
             return self._finish(store, (written, observed), rows, checkpoint)
         except Exception:
             # If the error is swallowed, the next batch does not begin where this one should end.
             with suppress(Exception):
-                store.keep_losses(self.stream, store.losses(self.stream) | {self.batch_id})
+                store.keep_losses(self.stream, store.losses(self.stream) | {number})
             raise
 
     def _finish(
@@ -152,17 +152,14 @@ class Windows(Rows):
         rows: Output,
         checkpoint: str | None,
     ) -> Report:
-        number = self.batch_id or 0
+        number, (written, observed) = self.batch_id or 0, output
         bounds = self._bounds(store, checkpoint)
         frame = open_output(self.tracking.spark, rows, "rows")
-        written, observed = output
         line = {} if written is None else source_of(self, rows, frame)
         proof = proof_of(self, line, written, observed)
         if proof.kind == "read":
-            expected = (
-                "what was written, or what observe returned: a window is not proved by reading"
-            )
-            raise ArgumentError("written", problem=f"it was only read, expected {expected}")
+            text = "what was written, or what observe returned: a window is not proved by reading"
+            raise ArgumentError("written", problem=f"it was only read, expected {text}")
         expected, seen = of_all_positions(self, frame, bounds, proof.totals.count)
         if proof.totals != expected:
             if observed is not None:  # which rows it lacks is known if it is computed again
@@ -331,7 +328,7 @@ class _Folder:
         found = self._read(f"{folder_part('stream', stream).translate(GLOB)}/losses", frozenset)
         return found[0] if found else frozenset()
 
-    def keep_losses(self, stream: str, batches: Iterable[int | None]) -> None:
+    def keep_losses(self, stream: str, batches: Iterable[int]) -> None:
         self._write(f"{folder_part('stream', stream)}/losses", sorted(batches)[-_MOST_LOSSES:])
 
     def _read(self, pattern: str, of: Callable[[Any], Any]) -> list[Any]:
