@@ -10,7 +10,8 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, ColumnsError, StateError
+from xorack.core.errors import ArgumentError, StateError
+from xorack.spark.errors import ColumnsError
 from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, named, of_units, together
 from xorack.spark.messages import one_line, readable
 from xorack.spark.reading import WHOLE, check_reading

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, OutputDiffersError, StateError, XorAckError
+from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.spark.differing import find_missing, named_units, output_differs, with_ids
+from xorack.spark.errors import OutputDiffersError
 from xorack.spark.evidence import open_output, per_chain, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.grouping import compare_chains, tells_chains

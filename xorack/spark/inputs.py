@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xorack.core.errors import OutputDiffersError
+from xorack.spark.errors import OutputDiffersError
 from xorack.spark.record import summary_in
 from xorack.spark.storage import MOST, files_of, files_read
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckError
+from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.core.message import SendReport
 from xorack.spark.auditing import Audit, audit
 from xorack.spark.differing import notes
+from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of
 from xorack.spark.finishing import advance, check_last, finish, line_of, settle
 from xorack.spark.folding import together
