@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+import pyspark
 import pytest
+from pyspark.sql import functions as F
 
 from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import LINES, lines_of, part_files
@@ -46,11 +50,13 @@ def test_each_has_a_case():
 @pytest.mark.parametrize(("name", "value"), cases(SETTINGS))
 def test_a_setting_is_refused_for_a_frame(run, configure, name, value):
     path = run.write_lines()
+    if name == "spark.sql.hive.verifyPartitionPath" and not pyspark.__version__.startswith("3"):
+        pytest.skip("Spark 4 has no such setting")
     # Spark takes some at its start alone, which tests cannot repeat.
     configure("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
     configure(name, value)
     with pytest.raises(
-        ArgumentError, match=f"^written: {name} is {value}: Spark may leave rows out"
+        ArgumentError, match=re.escape(f"written: {name} is {value}: Spark may leave rows out")
     ):
         run.rows.start(run.spark.read.parquet(path))
     assert run.queue.bodies == []
@@ -140,8 +146,6 @@ def test_rows_that_line_breaks_divide_are_told(run):
     """Of CSV without multiLine: what follows the break is another row, and evidence is lost."""
     run.rows.start(run.write_lines())
     run.sent()
-    from pyspark.sql import functions as F
-
     bills = run.bill(run.read().withColumn("sku", F.expr("concat(sku, chr(10), 'x')")))
     path = str(run.root / "broken")
     bills.write.csv(path, header=True)

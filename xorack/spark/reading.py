@@ -63,8 +63,7 @@ def check_reading(frame: Any, argument: str) -> None:
 def _options(frame: Any) -> Iterator[Mapping[str, str]]:
     """Yield the options of each source of a frame, and none for what has no options."""
     if not hasattr(frame, "_jdf"):
-        yield {}
-        yield from _options_in(frame._plan.to_proto(frame.sparkSession.client))
+        yield from [*_options_in(frame._plan.to_proto(frame.sparkSession.client))] or [{}]
         return
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
     for leaf in map(leaves.apply, range(leaves.size())):
