@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import pyspark
 import pytest
@@ -154,3 +155,19 @@ def test_rows_that_line_breaks_divide_are_told(run):
         run.rows.finish(frame)
     whole = run.spark.read.schema(bills.schema).csv(path, header=True, multiLine=True)
     assert run.rows.finish(whole).units == len(LINES)
+
+
+def test_units_that_are_no_good_are_warned_of(run):
+    path = run.write(lines_of(run.spark, [keys for keys in LINES if keys[0] in (4, 5)]), "odd")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.rows.start(path)
+    by_order = run.tracking.rows("pairs", chain="order", unit="order", label="pairs")
+    with pytest.warns(
+        UserWarning, match="pairs: the unit columns order name no row: of 26 rows, 2 u"
+    ):
+        by_order.start(path)
+    random = run.read("odd").withColumn("nr", F.expr("bigint(rand() * 1e18)"))
+    by_number = run.tracking.rows("random", chain="order", unit="nr", label="random")
+    with pytest.warns(UserWarning, match="random: the frame that was started is not determini"):
+        by_number.start(random)

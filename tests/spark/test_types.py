@@ -104,6 +104,23 @@ def test_keys_of_another_type_or_form(run, name, configure):
 
 
 @pytest.mark.slow
+def test_a_chain_of_another_type(run):
+    """Where its text is another one, it is told before chains are compared; else they are."""
+    rows = run.tracking.rows("lines", chain="code", unit=["order", "line"], label="of a type")
+    rows.start(str(run.root / "lines"))
+    run.sent()
+    lost = run.read().where("line <> 7")
+    number = run.bill(lost.withColumn("code", F.expr("int(code)")), "code", rows=rows)
+    with pytest.raises(OutputDiffersError, match=f"\ncode is string {IN} int in the output: "):
+        rows.finish(run.write(number, "number"))
+    assert run.sent() == []
+    as_it_was = run.bill(lost, "code", rows=rows)
+    with pytest.raises(OutputDiffersError, match="1 of 120 chains differ"):
+        rows.finish(run.write(as_it_was, "as_it_was"))
+    run.sent()
+
+
+@pytest.mark.slow
 def test_padding_of_the_output(run):
     rows = lines(run, "sku")
     with pytest.raises(

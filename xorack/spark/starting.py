@@ -20,6 +20,7 @@ from xorack.spark.inputs import files_started
 from xorack.spark.messages import readable
 from xorack.spark.record import summary_in
 from xorack.spark.storage import reads_plainly
+from xorack.spark.types import types_of
 from xorack.spark.units import chain_columns, check_frame, column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ def keep_record(
         "run": tracking.run_id,
         "keeps_units": tracking.keep_units,
         "unit": list(rows.unit),
-        "types": [column_named(frame, name)[1].simpleString() for name in rows.unit],
+        "types": [*types_of(frame, rows.unit).values()],
+        "chain_types": types_of(frame, rows.chain),
     }
     kept = rows.record.write(folded, units, {**line, **source})
     _warn_of_units(rows, frame, unit)

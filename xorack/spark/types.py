@@ -15,7 +15,14 @@ from pyspark.sql import functions as F
 
 from xorack.spark.folding import Totals, of_units
 from xorack.spark.messages import plain_errors
-from xorack.spark.units import column_named, has_columns, quoted, unit_column
+from xorack.spark.units import (
+    chain_columns,
+    column_named,
+    has_columns,
+    quoted,
+    unit_column,
+    with_tag,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,6 +94,11 @@ def other_keys(
         for name, type_ in types_of(frame, rows.unit).items():
             if not _have_equal_units(type_, before[name]):
                 return _told(name, before[name], type_, before[name])
+    for frame in outputs:
+        for name in rows.chain if has_columns(frame, rows.chain) else ():
+            type_, due = types_of(frame, [name])[name], line["chain_types"][name]
+            if type_ != due and _has_other_chains(rows, line, frame):
+                return _told(name, due, type_, due)
     told = misplaced(rows, outputs, started)
     if totals.count != started.count:  # rows are lost or doubled, whatever their form
         return told
@@ -95,6 +107,16 @@ def other_keys(
     if not told and len(outputs) == len(plain) == 1:
         told = _form(rows, plain[0], started, "the output", "what was started")
     return told
+
+
+def _has_other_chains(rows: Names, line: Line, frame: DataFrame) -> bool:
+    """Tell whether an output has chains that were not started."""
+    with suppress(Exception):  # nulls, or types that tell no chains apart
+        chains = chain_columns(frame, rows.chain)
+        keys = [f"c{i}" for i in range(len(chains))]
+        tags = with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
+        return bool(tags.join(rows.record.chains(line), "tag", "left_anti").take(1))
+    return False
 
 
 def _have_equal_units(one: str, other: str) -> bool:
