@@ -54,15 +54,13 @@ class Observed(NamedTuple):
 
     Attributes:
         frame: The frame without the columns of the evidence.
-        observation: Spark's observation of the first action on it.
+        observation: Spark's observation of the write that returned.
         source: The frame with these columns.
-        is_written: Whether `TrackedRows.observe` ran that action, a write that returned.
     """
 
     frame: DataFrame
     observation: Observation
     source: DataFrame
-    is_written: bool = False
 
     @classmethod
     def of(cls, frame: DataFrame, names: Sequence[str]) -> Observed:
@@ -84,7 +82,7 @@ class Observed(NamedTuple):
         write(handed)
         if not handed.writes:
             raise ArgumentError("write", problem="it did not write the frame that it was given")
-        return next(iter(handed.writes.values()))._replace(is_written=True)
+        return next(iter(handed.writes.values()))
 
     def totals(self) -> Totals:
         """Return what the tasks received.
@@ -277,7 +275,7 @@ def proof_of(
     if observed is not None:
         if not isinstance(observed, Observed):
             raise ArgumentError("observed", observed, "what observe returned")
-        return Proof("observed" if observed.is_written else "read", observed.totals())
+        return Proof("observed", observed.totals())
     output = read if written is None else written
     outputs = as_list(output, "written")
     frames = [open_output(rows.tracking.spark, one) for one in outputs]
@@ -381,6 +379,14 @@ class _Read(NamedTuple):
                 "written",
                 problem=f"it reads what was started, {self.place}: give what this job wrote, or "
                 "read= to prove the reading alone",
+            )
+        count = F.col(rows.evidence_names[1])
+        is_csv = any(".csv" in name.rpartition("/")[2] for name in self.names)
+        if is_csv and has_evidence(rows, self.frame) and self.frame.where(count.isNull()).take(1):
+            return ArgumentError(
+                "written",
+                problem=f"rows of {self.place} have no evidence: a line break in a value divides a "
+                "row of CSV, so read it with multiLine; or leave out what a join has added",
             )
         # Some storage tells whole seconds: such a time may be any in its second.
         old = [name for name, (_, time) in self.files.items()

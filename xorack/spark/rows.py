@@ -129,7 +129,7 @@ class Rows(Names):
         upper = F.sum(F.shiftright(unit, 32)).alias(names[2])
         return F.bit_xor(unit).alias(names[0]), F.count(unit).alias(names[1]), upper
 
-    def observe(self, frame: DataFrame, write: Callable[[Any], object] | None = None) -> Observed:
+    def observe(self, frame: DataFrame, write: Callable[[Any], object]) -> Observed:
         """Write a frame, and observe its evidence in the tasks that write.
 
         It proves what a write was handed that returned, and needs no columns in the output and no
@@ -138,8 +138,7 @@ class Rows(Names):
         Args:
             frame: A frame with the columns of `evidence`.
             write: A function that writes the frame it is given, which lacks these columns:
-                ``lambda bills: bills.write.jdbc(url, "bills")``. Without it, run one action on
-                ``frame`` of the result: that proves no more than reading.
+                ``lambda bills: bills.write.jdbc(url, "bills")``.
 
         Returns:
             What to give to `finish`.
@@ -148,8 +147,7 @@ class Rows(Names):
             ArgumentError: The function did not write, or wrote twice, or tried again with a writer
                 that had failed: take ``.write`` of the frame once more.
         """
-        observed = Observed.of(check_frame("frame", frame), self.evidence_names)
-        return observed if write is None else observed.write(write)
+        return Observed.of(check_frame("frame", frame), self.evidence_names).write(write)
 
     def rows_of(self, frame: DataFrame, ids: Iterable[int | str]) -> FoundRows:
         """Find the rows that ids stand for, such as the outstanding ids of a failed chain.
@@ -255,9 +253,9 @@ class TrackedRows(Rows):
         proof = proof_of(self, line, written, observed, read)
         with settle(self, line, proof, rows) as settled:
             report = self._send(proof, settled, finish(self, settled))
-            if settled.missing and not allow_missing:
-                raise input_lacks(self, line, settled.missing)
-            return report
+        if report.missing and not allow_missing:
+            raise input_lacks(self, line, report.missing)
+        return report
 
     def _send(self, proof: Proof, settled: Settled, stamps: DataFrame) -> Report:
         """Send the requests that finish chains, and the notes for those that do not."""
