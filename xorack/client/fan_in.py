@@ -169,8 +169,8 @@ def fan_in(
     the handler returns. If the acker's queue does not accept it, all messages with tokens fail, so
     they are delivered again. Whatever comes again counts once.
 
-    The event source mapping must report batch item failures. Needs Powertools:
-    ``pip install 'xorack[fan-in]'``.
+    The event source mapping must report batch item failures. Needs Powertools: the extra
+    ``fan-in``.
 
     Args:
         tracker: The tracker.
@@ -235,7 +235,7 @@ def _batch_processor() -> Any:
         from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "fan_in needs Powertools: pip install 'xorack[fan-in]'", name=error.name
+            "fan_in needs Powertools: install xorack with the extra fan-in", name=error.name
         ) from error
     return BatchProcessor(event_type=EventType.SQS)
 
