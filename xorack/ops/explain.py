@@ -107,7 +107,8 @@ def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
 class Cause:
     """Failed chains of one run with one reason, and what they have in common.
 
-    The prefix is the run and a slash; empty for tags without one.
+    The prefix is the run and a slash; empty for tags without one. The sentence is empty if nothing
+    tells them from the others.
     """
 
     prefix: str
@@ -132,7 +133,8 @@ def causes(chains: Sequence[ChainStatus]) -> list[Cause]:
     for (prefix, reason), some in largest:
         if (count := len(some)) >= _LEAST:
             why = explain(some, runs[prefix], count, len(runs[prefix]), "failed chain")
-            found.append(Cause(prefix, reason, count, why.sentence))
+            told = why.sentence if why.findings or count == len(runs[prefix]) else ""
+            found.append(Cause(prefix, reason, count, told))
     return found
 
 
@@ -174,6 +176,14 @@ def names_in(units: Sequence[int], candidates: Iterable[Candidate], tag: str) ->
     }
     own = unit_id(tag)
     return {**names, own: ROOT} if own in names else names
+
+
+def name_text(name: str) -> str:
+    """Return a name of `names_in` for people: ``line 3``, or ``page 2 / line 3`` of a path."""
+    if not name.startswith("["):
+        return name
+    steps = (step if isinstance(step, list) else [step] for step in json.loads(name))
+    return " / ".join(" ".join(map(str, step)) for step in steps)
 
 
 def candidates_in(lines: Iterable[str]) -> Iterator[Candidate]:
