@@ -62,6 +62,10 @@ class MemoryStore:
         for at in range(0, len(due), 100):
             yield [tag for _, tag in due[at : at + 100]]
 
+    def earlier_retentions(self, *, record: bool = False) -> tuple[tuple[()], bool]:
+        """Return that there was no other retention."""
+        return (), True
+
 
 def _identity(chain: Chain | None) -> tuple[object, ...] | None:
     return None if chain is None else (chain.generation, chain.version, chain.stamp)
