@@ -107,6 +107,11 @@ class Sweeper:
         for _ in judging:
             if self.writer.seconds_left() < half:
                 break
+        # What waits for another channel is known before the first call of a bus that may be slow.
+        for _ in self._pages(
+            self.reporter, schema.DUE_SHARDS, lambda tags: self._look(tags, waiting, result), result
+        ):
+            pass
         turns = [self._report(channel, waiting[channel], result) for channel in waiting]
         turns.append(
             self._pages(
@@ -199,6 +204,15 @@ class Sweeper:
             result.problems += len(problems)
         log_failures(logging.ERROR, "chains not ended", problems)
         return True
+
+    def _look(self, tags: list[str], waiting: dict[str, Ranks], result: SweepResult) -> bool:
+        """Let the callbacks of a shard's first page wait for their turn."""
+        chains = self._read(self.reporter, tags, result)
+        with self._lock:
+            for chain in chains:
+                due = chain.due_channels(self.reporter.now())
+                _add(chain, [one for one in due if one != EVENT], waiting, result)
+        return False
 
     def _announce(self, tags: list[str], waiting: dict[str, Ranks], result: SweepResult) -> bool:
         """Publish the events of a page's acked chains; let all other reports wait.
