@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from xorack.core.windows_ledger import WindowStatus as WindowStatus
     from xorack.spark._diff.difference import Difference as Difference
     from xorack.spark._diff.difference import diff as diff
-    from xorack.spark.auditing import Audit as Audit
     from xorack.spark.evidence import Observed as Observed
-    from xorack.spark.missing import MissingRows as MissingRows
+    from xorack.spark.missing.auditing import Audit as Audit
+    from xorack.spark.missing.found import MissingRows as MissingRows
     from xorack.spark.rows import FoundRows as FoundRows
     from xorack.spark.rows import Report as Report
     from xorack.spark.rows import TrackedRows as TrackedRows
@@ -37,9 +37,9 @@ __getattr__, __dir__, _NAMES = lazy_names(
         "compare.report": "Counts",
         "core.windows_ledger": "Window WindowStatus",
         "spark._diff.difference": "Difference diff",
-        "spark.auditing": "Audit",
+        "spark.missing.auditing": "Audit",
         "spark.evidence": "Observed",
-        "spark.missing": "MissingRows",
+        "spark.missing.found": "MissingRows",
         "spark.rows": "FoundRows Report TrackedRows",
         "spark.shipping": "ship",
         "spark.tracking": "Tracking",

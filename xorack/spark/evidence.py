@@ -43,6 +43,35 @@ Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
 
 _INEXACT = ("double", "float")
+_MOST_NAMES, _MOST_FRAMES = 1_000, 4
+_ASKED: dict[tuple[str, str], list[DataFrame | None]] = {}
+_ENDED: set[tuple[str, str]] = set()
+"""The frames that `evidence` was given, by records and salt: None where it was given none; and
+whose jobs have ended, so that the next frame is of another one."""
+
+
+def remember(rows: Names, frame: DataFrame | None) -> None:
+    """Keep a frame whose rows go into an output, until the job after this one."""
+    key = (rows.tracking.records, rows.salt)
+    if key in _ENDED:
+        _ENDED.discard(key)
+        _ASKED.pop(key, None)
+    if len(_ASKED) >= _MOST_NAMES:
+        _ASKED.clear()
+    frames = [one for one in _ASKED.get(key, []) if one is not frame]
+    _ASKED[key] = [*frames, frame][-_MOST_FRAMES:]
+
+
+def job_ends(rows: Names) -> None:
+    """Note that the job has written, and calls finish."""
+    _ENDED.add((rows.tracking.records, rows.salt))
+
+
+def remembered(rows: Names) -> list[DataFrame]:
+    """Return the frames of a job, the last one first; none if its last one is not known."""
+    frames = _ASKED.get((rows.tracking.records, rows.salt), [])
+    known = frames if None not in frames else frames[len(frames) - frames[::-1].index(None) :]
+    return [frame for frame in reversed(known) if frame is not None]
 
 
 class Observed(NamedTuple):
@@ -265,6 +294,7 @@ def proof_of(
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none of them"
         raise ArgumentError("written", problem=f"{found} given, expected one of {', '.join(given)}")
+    job_ends(rows)
     if observed is not None:
         if not isinstance(observed, Observed):
             raise ArgumentError("observed", observed, "what observe returned")

@@ -1,0 +1,109 @@
+"""The rows that jobs lose: all named and proved by the frame that was aggregated, else none wrong."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.orders import Run
+from tests.support.queue_server import QueueServer, requests_in
+from xorack import unit_id
+from xorack.errors import OutputDiffersError
+
+pytestmark = pytest.mark.spark
+
+ORDERS, SIZE = 60, 6
+
+
+def lines_of(spark):
+    """Return lines of orders; a twentieth of them was sent twice, under other numbers."""
+    return (
+        spark.range(0, ORDERS * SIZE, 1, 3)
+        .withColumn("order", F.expr("int(id div 6)"))
+        .withColumn("line", F.expr("int(id % 6)"))
+        .withColumn("customer", F.expr("concat('c', order % 20)"))
+        .withColumn("city", F.expr("element_at(array('Rome', 'Oslo ', 'Oslo', 'Bern', NULL), "
+                                   "1 + (order * 5 + line * 3) % 5)"))
+        .withColumn("carrier", F.expr("concat('carrier ', (order * 7 + line) % 11)"))
+        .withColumn("tags", F.expr("if(order % 10 = 3, array(), array('a', 'b'))"))
+        .withColumn("user", F.expr("concat('u', pmod(hash(id div 2), 30))"))
+        .withColumn("amount", F.expr("int(pmod(hash(id), 100))"))
+        .drop("id")
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(spark, tmp_path_factory):
+    with QueueServer() as queue:
+        run = Run(spark, queue, tmp_path_factory.mktemp("run"))
+        run.rows.start(run.write(lines_of(spark), "lines"))
+        by_customer(run).start(str(run.root / "lines"))
+        run.sent()
+        yield run
+
+
+def by_customer(run):
+    """Return the same lines in chains of customers."""
+    return run.tracking.rows("sales", chain="customer", unit=["order", "line"])
+
+
+def carriers(run):
+    return run.read().select("carrier").distinct().where("carrier <> 'carrier 3'")
+
+
+MERGED = "if(customer IN ('c3', 'c7'), 'c1', customer)"
+JOBS = {
+    "a filter": lambda run, rows: rows.where("amount > 20"),
+    "an inner join": lambda run, rows: rows.join(carriers(run), "carrier"),
+    "explode": lambda run, rows: rows.withColumn("tag", F.explode("tags")).where("tag = 'a'"),
+    "fillna and a filter": lambda run, rows: rows.fillna("unknown", ["city"]).where("amount > 20"),
+    "a key trimmed and a filter": lambda run, rows: rows.withColumn("city", F.trim("city")).where(
+        "order % 8 > 0"
+    ),
+    "dropDuplicates": lambda run, rows: rows.coalesce(1).dropDuplicates(["user", "carrier"]),
+    "codes mapped and a filter": lambda run, rows: rows.replace(
+        {"Rome": "Bern", "Oslo ": "Paris"}, subset=["city"]
+    ).where("line <> 2"),
+    "customers merged and a filter": lambda run, rows: rows.withColumn(
+        "customer", F.expr(MERGED)
+    ).where("amount > 20"),
+    "a join that multiplies, and a filter": lambda run, rows: rows.join(
+        F.broadcast(run.spark.range(3)), F.expr("id = 0 OR carrier = 'carrier 5'")
+    ).where("line > 0"),
+}
+KEYS = {"small groups": ["order", "city", "customer"], "large groups": ["city"]}
+
+
+def keys_of(frame):
+    return {(row["order"], row["line"]) for row in frame.select("order", "line").collect()}
+
+
+@pytest.mark.parametrize("lines", ["lines", "sales"])
+@pytest.mark.parametrize("size", KEYS)
+@pytest.mark.parametrize("name", JOBS)
+def test_the_frame_names_every_lost_row_and_none_is_wrong_without(run, name, size, lines):
+    lines = run.rows if lines == "lines" else by_customer(run)
+    job = JOBS[name](run, run.read().transform(lines.with_unit))
+    truth = keys_of(run.read()) - keys_of(job)
+    units = {unit_id(f"2026-01-31/{lines.name}", *keys): keys for keys in truth}
+    for given in (job, None):
+        bills = job.groupBy(*KEYS[size]).agg(F.sum("amount").alias("sum"), *lines.evidence(given))
+        out = run.write(bills, "bills")
+        with pytest.raises(OutputDiffersError) as caught:
+            lines.finish(out)
+        found, told = caught.value.found, str(caught.value)
+        named = keys_of(found.rows)
+        noted = [request for request in requests_in(run.sent()) if request.op == "note"]
+        assert {id for one in noted for id in one.missing or ()} <= units.keys()
+        if given is None:
+            assert named in (set(), truth)
+            assert {*caught.value.missing} <= named
+            assert found.is_exact == (named == truth)
+            assert found.missing <= len(truth)
+            assert named or "give evidence the frame" in told.splitlines()[-1]
+            continue
+        assert (found.missing, found.named, named) == (len(truth), len(truth), truth)
+        assert found.rows.count() == len(truth)
+        assert "are those of the output, by XOR, count and sum" in told
+        print(name, size, "|", caught.value.why)
+        found.unpersist()

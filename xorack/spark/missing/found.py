@@ -1,0 +1,356 @@
+"""The rows that an output lacks: how many, which ones, by what proof, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from xorack.ops.reasons import CHARACTERS, Explanation, explain
+from xorack.spark.evidence import remembered, unit_in, unit_of
+from xorack.spark.messages import plain_errors
+from xorack.spark.missing.asking import Asked, ask
+from xorack.spark.missing.comparing import (
+    Differing,
+    compare_groups,
+    compare_units,
+    sums_of,
+    with_units,
+)
+from xorack.spark.storage import reads_plainly
+from xorack.spark.units import comparable, has_columns, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from xorack.spark.evidence import Proof
+    from xorack.spark.run import Names
+
+_SAMPLE = 10_000
+"""Missing rows, and others, that are compared."""
+_COLUMNS = 60
+"""Columns of the source that are looked at."""
+_FILE, _TASK = "input file", "shuffle partition"
+_ROWS = "the rows that evidence was given, computed again,"
+_UNSTABLE = "dropDuplicates without an order, rand, a source that has changed"
+_DEDUPED = re.compile(r"(?:Deduplicate|Aggregate|Window \[.*?\],) \[([^\]]*)\]")
+"""The columns of a plan's operators that keep a row of each group."""
+
+
+@dataclass(frozen=True, eq=False)
+class MissingRows:
+    """The rows of a source that an output lacks. It has the methods of `rows`, such as ``show``.
+
+    Attributes:
+        name: The name of the rows.
+        absent: Units that were started and that the source lacks.
+        added: Rows that the source has more than were started.
+        total: The rows of the source.
+        missing: How many rows of the source the output lacks; at least so many if not `is_exact`.
+        named: How many of them are in `rows`: all, or none without a proof.
+        surplus: How many units the output has more than once, or without a row of the source.
+        is_exact: Whether these numbers are proved, and no net of rows lost and doubled.
+        proof: What the names rest on, or what is known without names.
+    """
+
+    name: str
+    absent: int
+    added: int
+    total: int
+    missing: int
+    named: int
+    surplus: int
+    is_exact: bool
+    proof: str
+    _rows: Names = field(repr=False)
+    _frame: DataFrame = field(repr=False)
+    _source: DataFrame = field(repr=False)
+    _found: Differing = field(repr=False)
+    _asked: Asked = field(repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.rows, name)
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The columns by which both sides were compared; none if that was unit by unit."""
+        return self._found.by
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The missing rows that are named, with the columns of the source."""
+        return self._plain(self.lost)
+
+    @cached_property
+    def lost(self) -> DataFrame:
+        """The missing rows that are named, with ``xorack_unit_`` and ``xorack_tag_``."""
+        if self._found.lacks is None:
+            return self._source.limit(0)
+        lacks = self._found.lacks.where("lack > 0 AND is_known").drop("is_known")
+        keys = [name for name in lacks.columns if name != "lack"]
+        place = F.row_number().over(Window.partitionBy(*keys).orderBy(F.lit(0)))
+        found = self._source.join(lacks, keys).withColumn("_place", place)
+        return found.where("_place <= lack").drop("_place", "lack")
+
+    @cached_property
+    def doubled(self) -> DataFrame:
+        """The rows that the output has too often, as far as they are named, as `lost` has them."""
+        if self._found.lacks is None:
+            return self._source.limit(0)
+        lacks = self._found.lacks.where("lack < 0").select("xorack_unit_")
+        return self._source.join(lacks, "xorack_unit_", "left_semi")
+
+    @cached_property
+    def candidates(self) -> DataFrame:
+        """The rows among which those are that have no names: ``xorack_lacks`` says how many."""
+        lacks, found = F.col("lack").alias("xorack_lacks"), self._found
+        if found.lacks is not None:
+            unknown = found.lacks.where("lack > 0 AND NOT is_known")
+        elif found.groups is not None:
+            unknown = found.groups.where("n > 0 AND lack >= 0").join(self._members, "xorack_key_")
+        else:
+            unknown = self._source.selectExpr("xorack_unit_", "bigint(NULL) AS lack")
+        some = unknown.select("xorack_unit_", lacks).dropDuplicates(["xorack_unit_"])
+        return self._plain(self._source.join(some, "xorack_unit_"), "xorack_lacks")
+
+    @property
+    def _members(self) -> DataFrame:
+        assert self._found.keyed is not None
+        return self._found.keyed.select("xorack_key_", "xorack_unit_")
+
+    def explain(self) -> Explanation:
+        """Say why these rows are missing: what they have in common, and the others do not.
+
+        If none is missing, it explains rows that the output has twice, or groups that have as many
+        rows as the source, but others. It says nothing of rows that have no names.
+        """
+        return self._explained
+
+    @cached_property
+    def _explained(self) -> Explanation:
+        found = self._found
+        if self.missing and self.named < self.missing:
+            return Explanation("")
+        if self.missing:
+            if key := self._deduplicated():
+                return Explanation(
+                    f"Each of the {self.missing:,} missing rows has a row with the same "
+                    f"{', '.join(key)} that is in the output"
+                )
+            return self._compare(self.lost, self.missing, "missing row")
+        if self.surplus and found.lacks is not None:
+            return self._compare(self.doubled, sums_of(self.doubled, "count(1)")[0], "doubled row")
+        if not found.replaced or found.groups is None:
+            return Explanation("")
+        members = self._members.join(found.groups, "xorack_key_", "left_semi")
+        other = self._source.join(members, "xorack_unit_", "left_semi")
+        return self._compare(other, found.replaced, "replaced row")
+
+    def _compare(self, some: DataFrame, count: int, word: str) -> Explanation:
+        """Compare a sample of some rows with one of the others."""
+        if not count or count >= self.total:
+            return explain((), (), count, self.total, word)
+        rest = self._source.join(some.select("xorack_unit_"), "xorack_unit_", "left_anti")
+        shown = self._shown()
+
+        def sample() -> list[list[dict[str, Any]]]:
+            sides = ((some, count), (rest, self.total - count))
+            return [_sample(frame, number, shown) for frame, number in sides]
+
+        try:
+            missing, others = sample()
+        except (OverflowError, ValueError):  # Python lacks some times
+            for name, type_ in self._frame.dtypes:
+                if name in shown and type_.startswith(("date", "timestamp")):
+                    shown[name] = shown[name].cast("string")
+            missing, others = sample()
+        return explain(missing, others, count, self.total, word, {_TASK: 0.5, _FILE: 10})
+
+    def _shown(self) -> dict[str, Column]:
+        """Return the columns to look at, with a row's file and, behind evidence, its task."""
+        shown = dict([*comparable(self._frame).items()][:_COLUMNS])
+        for name, type_ in self._frame.dtypes:
+            if type_ == "string" and name in shown:
+                shown[name] = F.left(shown[name], F.lit(CHARACTERS))
+        # Only what was lost behind these rows was lost with a task.
+        if self.by and self._asked.frames and has_columns(self._source, self.by):
+            tasks = int(self._frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+            hashed = F.hash(*map(F.col, map(quoted, self.by)))
+            shown[_TASK] = F.pmod(hashed, F.lit(tasks))
+        if has_columns(self._source, ["xorack_file_"]):
+            shown[_FILE] = F.col("xorack_file_")
+        return shown or {"unit": F.col("xorack_unit_")}
+
+    def _deduplicated(self) -> list[str]:
+        """Return the columns of which the output has one row each, and one for each missing row."""
+        if self.by or self.surplus or not self._asked.frames:
+            return []
+        rest = self._source.join(self.lost.select("xorack_unit_"), "xorack_unit_", "left_anti")
+        for names in _kept_one_of(self._asked.frames):
+            if not has_columns(self._source, names):
+                continue
+            key = [F.col(quoted(name)) for name in names]
+            sides = self.lost.select(*key, F.lit(0).alias("_kept")).union(
+                rest.select(*key, F.lit(1))
+            )
+            counts = sides.groupBy(*map(quoted, names)).agg(F.sum("_kept").alias("kept"))
+            if not counts.where("kept <> 1").take(1):
+                return names
+        return []
+
+    def reasons(self) -> DataFrame:
+        """Return the findings of `explain` as a frame, the best first."""
+        findings = [(f.what, f.missing, f.all, f.lift) for f in self.explain().findings]
+        schema = "what string, missing double, all double, lift double"
+        return self._frame.sparkSession.createDataFrame(findings, schema)
+
+    def __str__(self) -> str:
+        least = "" if self.is_exact else "at least "
+        by = f", by {', '.join(self.by)}" if self.by else ""
+        parts = [f"{self.named:,} of {least}{self.missing:,} missing rows can be named{by}"]
+        if self.missing > self.named:
+            parts.append("the others are among .candidates")
+        if self.absent > 0:
+            parts.append(f"the source lacks {self.absent:,} that were started")
+        if self.surplus:
+            parts.append(f"the output has {least}{self.surplus:,} rows too many")
+        if self._found.replaced:
+            parts.append(
+                f"{self._found.replaced:,} rows are in groups that have as many rows as the "
+                "source, but others: see .candidates"
+            )
+        return "; ".join(parts)
+
+    def unpersist(self) -> None:
+        """Free what was cached."""
+        for frame in (*self._found.cached, *self._asked.cached):
+            frame.unpersist()
+
+    def _plain(self, frame: DataFrame, *more: str) -> DataFrame:
+        return frame.select(*map(quoted, self._frame.columns), *more)
+
+
+def _sample(frame: DataFrame, count: int, shown: dict[str, Column]) -> list[dict[str, Any]]:
+    columns = F.struct(*(column.alias(name) for name, column in shown.items()))
+    chosen = frame.where(F.rand(1) < _SAMPLE / count) if count > _SAMPLE else frame
+    with plain_errors():
+        return [row[0].asDict() for row in chosen.select(columns).collect()]
+
+
+def _kept_one_of(frames: Sequence[Any]) -> list[list[str]]:
+    """Return the columns by which the plans of frames keep one row of each group."""
+    found = list[list[str]]()
+    for frame in frames:
+        if hasattr(frame, "_jdf"):
+            text = str(frame._jdf.queryExecution().analyzed().toString())
+        else:
+            text = frame._explain_string("extended").partition("== Optimized")[0]
+        for columns in _DEDUPED.findall(text):
+            found.append([re.sub(r"#\d+L?$", "", name) for name in columns.split(", ") if name])
+    return [names for i, names in enumerate(found) if names and names not in found[:i]]
+
+
+def resolve(
+    rows: Names,
+    source: DataFrame,
+    proof: Proof,
+    started: int,
+    by: str | Sequence[str] | None = None,
+    frames: Sequence[DataFrame] | None = None,
+) -> MissingRows:
+    """Find the rows of a source that an output lacks.
+
+    Args:
+        rows: The rows' names.
+        source: A frame with the columns of the unit: what was started.
+        proof: What the output has: its frames with evidence or units, and what they add up to.
+        started: How many units were started.
+        by: The columns to compare by, where groups are.
+        frames: The frames that were aggregated, the last one first; by default those that
+            `evidence` was given.
+
+    Raises:
+        ColumnsError: A column is not in the source and in all outputs.
+    """
+    keyed = source
+    if reads_plainly(source):  # a frame of several sources has no such file
+        file = F.element_at(F.split(F.input_file_name(), "/"), -1)
+        keyed = source.withColumn("xorack_file_", file)
+    keyed, total, strange = _started(rows, with_units(rows, keyed, unit_in(rows, source)))
+    written = proof.totals.count
+    asked = ask(rows, proof, remembered(rows) if frames is None else frames)
+    found, said = _look(rows, keyed, proof, asked, [by] if isinstance(by, str) else by)
+    numbers = max(total - written, 0), 0, max(written - total, 0)
+    if found.lacks is not None:
+        sums = ("sum(if(lack > 0, lack, 0))", "sum(if(lack > 0 AND is_known, lack, 0))")
+        missing, named, surplus = sums_of(found.lacks, *sums, "sum(if(lack < 0, -lack, 0))")
+        numbers = missing, named, surplus
+    changed = max(started - total, 0), max(total + strange - started, 0)
+    exact = found.lacks is not None, said
+    return MissingRows(
+        rows.name, *changed, total, *numbers, *exact, rows, source, keyed, found, asked
+    )
+
+
+def _look(
+    rows: Names, source: DataFrame, proof: Proof, asked: Asked, by: Sequence[str] | None
+) -> tuple[Differing, str]:
+    """Return how the output differs, and what proves it."""
+    outputs = [one for one in proof.outputs if has_columns(one, rows.evidence_names)]
+    failed = f"{_ROWS} cannot be: {asked.problem}; " if asked.problem else ""
+    if asked.units is None:
+        found = compare_groups(rows, source, outputs, by) if outputs else Differing()
+        if found.lacks is not None:
+            return found, f"{failed}the rows that are named explain the sums of every group"
+        return found, f"{failed}no set of rows explains the sums of every group"
+    lost = compare_units(source, asked.units)
+    assert lost.lacks is not None
+    if asked.is_output and not asked.frames:
+        return lost, "the output has the units of rows: each is compared"
+    if asked.is_output:
+        return lost, f"{_ROWS} are those of the output, by XOR, count and sum"
+    missing, surplus = sums_of(lost.lacks, "sum(greatest(lack, 0))", "sum(greatest(-lack, 0))")
+    is_started = missing == surplus == 0
+    said = f"{_ROWS} are all that were started: what differs was lost after them, or since"
+    if not is_started:
+        said = (
+            f"{_ROWS} are neither those that were started nor those of the output: this time they "
+            f"lack {missing:,} and have {surplus:,} too many. They are other rows each time "
+            f"({_UNSTABLE}), or some were lost after them, too"
+        )
+    if not outputs or len(asked.frames) > 1 or len(outputs) < len(proof.outputs):
+        return lost._replace(lacks=None), said
+    (frame,) = asked.frames
+    behind = frame.withColumns({"xorack_unit_": unit_of(rows, frame), "xorack_tag_": F.lit("")})
+    after = compare_groups(rows, behind.where("xorack_unit_ IS NOT NULL"), outputs, by)
+    if after.lacks is None:
+        return after._replace(cached=lost.cached + after.cached), said
+    is_apart = F.lit({*rows.chain} <= {*rows.unit}).alias("is_known")
+    both = after.lacks.select("xorack_unit_", "lack", is_apart).union(
+        lost.lacks.select("xorack_unit_", "lack", "is_known")
+    )
+    sums = ("sum(lack) AS lack", "bool_and(is_known) AS is_known")
+    lacks = both.groupBy("xorack_unit_").agg(*map(F.expr, sums)).where("lack <> 0")
+    if not is_started:
+        said = (
+            f"{_ROWS} lack {missing:,} of those that were started, and have {surplus:,} too many; "
+            "the sums of every group tell which of them the output lacks"
+        )
+    return after._replace(lacks=lacks, cached=lost.cached + after.cached), said
+
+
+def _started(rows: Names, source: DataFrame) -> tuple[DataFrame, int, int]:
+    """Return the rows of started chains and their number, and that of rows of unknown chains."""
+    if rows.batch_id is not None or not has_columns(source, rows.chain):
+        return source, sums_of(source, "count(1)")[0], 0
+    chains = rows.record.chains().selectExpr("tag AS xorack_tag_", "count > 0 AS _started")
+    known = source.join(chains, "xorack_tag_", "left")
+    total, strange = sums_of(known, "count_if(_started)", "count_if(_started IS NULL)")
+    return known.where("_started").drop("_started"), total, strange
