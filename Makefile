@@ -24,14 +24,11 @@ SAME_PYTHON := $(if $(filter command line environment,$(origin PYTHON)),--same-p
 export DIR
 export LOSE
 export STACK
-export LEFT
-export RIGHT
-export KEY
 GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy clean distclean measure docs diff
+.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy clean distclean measure docs
 
 help: ## List the targets
 	@"$(PYTHON)" -c 'import re, sys; targets = re.findall("^([a-z0-9-]+):.*?## (.*)", open(sys.argv[1]).read(), re.M); \
@@ -58,11 +55,6 @@ demo: venv-demo ## Run the demo on this machine: DIR=folder of your own files, L
 
 measure: venv ## Load a deployed stack and judge it: STACK=name, ARGS="--chains 1000 --lose 0.05"
 	@$(PY) -m measure $(if $(call GIVEN,STACK),--stack "$$STACK") $(ARGS)
-
-diff: venv ## Compare two datasets: LEFT=one RIGHT=other KEY=order,line, ARGS="--json"
-	@$(if $(and $(call GIVEN,LEFT),$(call GIVEN,RIGHT),$(call GIVEN,KEY)),,echo \
-	  "error: give LEFT, RIGHT and KEY: make diff LEFT=orders.csv RIGHT=copy.csv KEY=order,line" >&2; exit 2)
-	@$(PY) -m xorack.cli diff "$$LEFT" "$$RIGHT" --key "$$KEY" $(ARGS)
 
 # Four workers: one has the Spark tests, one those of the embedded AWS and the CDK; they often wait.
 PYTEST := $(PY) -m pytest -n 4 --max-worker-restart=3

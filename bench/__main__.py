@@ -1,16 +1,14 @@
 """Run the benchmarks and renew the tables of docs/benchmarks.md: ``python -m bench [SECTION ...]``.
 
     --quick             few and short runs, to check that it works; prints, and writes nothing
-    --cases CASE ...    some cases of the section spark or diff; prints, and writes nothing
-    --render            measure nothing; renew the tables from the figures that exist
+    --cases CASE ...    some cases of the section spark; prints, and writes nothing
 
-The text of docs/benchmarks.md is written by hand. A section that is not run keeps its figures.
+The text of docs/benchmarks.md is written by hand. A section that is not run keeps its tables.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import re
@@ -28,11 +26,10 @@ SECTIONS = {
     "consumer": "The consumer's processor time",
     "cold_start": "Cold start",
     "spark": "On Spark",
-    "diff": "Comparing frames",
     "windows": "A stream with windows",
 }
 """Modules of this package, each with ``measure(quick)`` and ``tables(figures)``, and headings."""
-PAGE, RAW = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "benchmarks.json"
+PAGE = ROOT / "docs" / "benchmarks.md"
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 _MACHINE = re.compile(r"^\*[\d,]+ s on .*\*$", re.MULTILINE)
 
@@ -52,22 +49,20 @@ def render(name: str, run: dict[str, Any]) -> list[str]:
     return [table.markdown() for table in import_module(f"bench.{name}").tables(run["figures"])]
 
 
-def renew(page: str, runs: dict[str, dict[str, Any]]) -> str:
-    """Replace the tables of the sections of a page in their order, and the lines about machines.
+def renew(page: str, name: str, run: dict[str, Any]) -> str:
+    """Replace the tables of a section of the page, in their order, and the line about the machine.
 
     Raises:
-        ValueError: A section of the page has another number of tables.
+        ValueError: The section has another number of tables.
     """
-    for name, run in runs.items():
-        before, heading, rest = page.partition(f"## {SECTIONS[name]}\n")
-        section, following, after = rest.partition("\n## ")
-        texts, tables = _TABLE.split(section), render(name, run)
-        if len(texts) != len(tables) + 1:
-            raise ValueError(f"docs/benchmarks.md, {SECTIONS[name]}: expected {len(tables)} tables")
-        section = "".join(text + table for text, table in zip(texts, [*tables, ""], strict=True))
-        section = _MACHINE.sub(f"*{run['seconds']:,.0f} s on {run['machine']}.*", section)
-        page = before + heading + section + following + after
-    return page
+    before, heading, rest = page.partition(f"## {SECTIONS[name]}\n")
+    section, following, after = rest.partition("\n## ")
+    texts, tables = _TABLE.split(section), render(name, run)
+    if len(texts) != len(tables) + 1:
+        raise ValueError(f"docs/benchmarks.md, {SECTIONS[name]}: expected {len(tables)} tables")
+    section = "".join(text + table for text, table in zip(texts, [*tables, ""], strict=True))
+    section = _MACHINE.sub(f"*{run['seconds']:,.0f} s on {run['machine']}.*", section)
+    return before + heading + section + following + after
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -76,22 +71,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
-    for option in ("--quick", "--render"):
-        parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--cases", nargs="+", default=[], help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if unknown := set(options.sections) - set(SECTIONS):
         parser.error(f"unknown {', '.join(unknown)}: expected some of {', '.join(SECTIONS)}")
-    keep, runs = not (options.quick or options.cases), json.loads(RAW.read_text())["sections"]
-    for name in () if options.render else options.sections or SECTIONS:
+    for name in options.sections or SECTIONS:
         print(f"{name} ...", file=sys.stderr, flush=True)
         run = measure(name, options.quick, options.cases)
         print(*render(name, run), sep="\n", flush=True)
-        if keep:  # an interrupted run keeps what it measured
-            runs[name] = run
-            RAW.write_text(json.dumps({"sections": runs}, indent=1) + "\n")
-    if keep:
-        PAGE.write_text(renew(PAGE.read_text(encoding="utf-8"), runs), encoding="utf-8")
+        if not (options.quick or options.cases):  # an interrupted run keeps what it measured
+            PAGE.write_text(renew(PAGE.read_text(encoding="utf-8"), name, run), encoding="utf-8")
 
 
 if __name__ == "__main__":

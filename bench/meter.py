@@ -1,4 +1,4 @@
-"""Measures Spark jobs in this process: CPU of all processes, memory of workers, bytes; the data."""
+"""Measures Spark jobs in this process: CPU of all processes, memory of workers; the data."""
 
 from __future__ import annotations
 
@@ -95,7 +95,6 @@ class Meter:
         self._wall = 0.0
         spark._jvm.System.gc()
         self._processes = ProcessTree(spark.sparkContext._gateway.proc.pid)
-        self._first_stage = 1 + max((stage.stageId() for stage in self._stages()), default=-1)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -118,35 +117,25 @@ class Meter:
         self._cpu[name] = round(self._processes.cpu_seconds() - cpu, 2)
 
     def figures(self) -> Figures:
-        """Return what was measured, with the bytes that were shuffled."""
-        stages = [stage for stage in self._stages() if stage.stageId() >= self._first_stage]
+        """Return what was measured."""
         return {
             "cpu": self._cpu,
             "wall": round(self._wall, 2),
             "driver_mb": round(self._processes.driver_mb),
             "worker_mb": round(self._processes.worker_mb),
-            "shuffle_mb": round(sum(stage.shuffleWriteBytes() for stage in stages) / 1e6, 3),
-            "spilled_mb": round(sum(stage.memoryBytesSpilled() for stage in stages) / 1e6),
         }
-
-    def _stages(self) -> list[Any]:
-        context = self.spark.sparkContext._jsc.sc()
-        context.listenerBus().waitUntilEmpty()
-        no_quantiles = self.spark.sparkContext._gateway.new_array(self.spark._jvm.double, 0)
-        found = context.statusStore().stageList(None, False, False, no_quantiles, None)
-        return [found.apply(number) for number in range(found.size())]
 
 
 def run_variants(
     variants: Sequence[str], run: Callable[[str], tuple[Hashable, Figures]], turns: int
 ) -> dict[str, list[Figures]]:
-    """Run all variants of a case, turn after turn; each returns its result, or None, and figures.
+    """Run all variants of a case, turn after turn; each returns its result and figures.
 
     Raises:
         RuntimeError: The variants have different results.
     """
     runs = interleaved({name: partial(run, name) for name in variants}, turns)
-    results = {result for of in runs.values() for result, _ in of} - {None}
+    results = {result for of in runs.values() for result, _ in of}
     if len(results) != 1:
         raise RuntimeError(f"the variants have different results: {results}")
     return {name: [figures for _, figures in of] for name, of in runs.items()}

@@ -28,8 +28,8 @@ LOCAL = [("local", name) for name in ("start", "status", "env", "events", "stop"
 
 def test_every_command_is_tested():
     paths = {path for path, command in commands_of(cli) if not hasattr(command, "commands")}
-    # `local` needs a running AWS, `diff` Spark: tests/e2e and tests/spark run them.
-    assert {path for path in paths if path[0] != "local"} == {*ARGUMENTS, ("diff",)}
+    # `local` needs a running AWS: tests/e2e run it.
+    assert {path for path in paths if path[0] != "local"} == {*ARGUMENTS}
     assert {path for path in paths if path[0] == "local"} == {*LOCAL}
 
 

@@ -140,7 +140,7 @@ def test_the_metadata_names_every_extra_and_python(site):
     metadata = BytesParser().parsebytes(path.read_bytes())
     needs = [Requirement(line) for line in metadata.get_all("Requires-Dist")]
     assert {one.name for one in needs if one.marker is None} == {"boto3"}
-    extras = {"cdk", "cli", "diff", "fan-in", "fast", "lambda", "local", "memory", "spark"}
+    extras = {"cdk", "cli", "fan-in", "fast", "lambda", "local", "memory", "spark"}
     assert {*metadata.get_all("Provides-Extra")} == extras
     pythons = [line for line in metadata.get_all("Classifier") if " :: 3." in line]
     assert pythons == [f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 15)]

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 FLOORS = [
     ["xorack/core"],
     ["xorack/aws"],
-    ["xorack/client", "xorack/cdk", "xorack/compare"],
+    ["xorack/client", "xorack/cdk"],
     ["xorack/acker"],
     ["xorack/ops"],
     ["xorack/spark", "xorack/local", "xorack/compat"],
@@ -92,17 +92,6 @@ def test_the_modules_of_a_folder_import_each_other_in_no_circle(folder):
             names = {one for one in imports(paths[module]) if one.rpartition(".")[0] == package}
             graph[module] -= set() if names - paths.keys() else {package}
     TopologicalSorter(graph).prepare()
-
-
-def test_comparing_frames_is_a_room_of_its_own_in_spark():
-    """Tracking takes nothing of it; it takes of tracking only helpers with columns and texts."""
-    diff = "xorack.spark._diff"
-    helpers = ("xorack.spark._diff", "xorack.spark.messages", "xorack.spark.units")
-    taken = [one for one in imported_by("xorack/spark/_diff") if one.startswith("xorack.spark.")]
-    assert [one for one in taken if not one.startswith(helpers)] == []
-    tracking = {module: path for module, path in modules_in("xorack/spark").items()
-                if not module.startswith(diff) and module != "xorack.spark"}  # fmt: skip
-    assert [one for one, path in tracking.items() if any(diff in m for m in imports(path))] == []
 
 
 def test_every_folder_has_a_floor():

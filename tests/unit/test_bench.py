@@ -1,6 +1,6 @@
 """The benchmarks' report, formulas and CPU counter, without timings."""
 
-import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,13 +12,28 @@ from bench import spark
 from bench.harness import Goal
 from bench.meter import ProcessTree
 
-RUNS = json.loads(bench.RAW.read_text())["sections"]
 
-
-def test_the_report_has_the_stored_figures():
+def test_a_run_renews_the_tables_of_its_section_alone():
     page = bench.PAGE.read_text(encoding="utf-8")
-    assert list(RUNS) == list(bench.SECTIONS)
-    assert bench.renew(page, RUNS) == page
+    assert re.findall("^## (.+)", page, re.MULTILINE) == [*bench.SECTIONS.values()]
+    figures = {"milliseconds": {"boto3": 100.0, "lambda_src.widget, compiled": 125.0}}
+    run = {"machine": "a clay tablet", "seconds": 12.3, "figures": figures}
+    start, end = page.index("## Cold start"), page.index("## On Spark")
+    renewed = bench.renew(page, "cold_start", run)
+    assert renewed.startswith(page[:start])
+    assert renewed.endswith(page[end:])
+    section = renewed[start : len(renewed) - len(page[end:])]
+    assert re.findall(r"^(?:\| (?!---).*|\*[\d,]+ s on .*)", section, re.MULTILINE) == [
+        "| import | ms | times `import boto3` |",
+        "| boto3 | 100 | 1.00 |",
+        "| lambda_src.widget, compiled | 125 | 1.25 |",
+        "| goal | bound | measured |  |",
+        "| lambda_src.widget, compiled: times `import boto3` | ≤ 1.3 | 1.25 | met, 1.04 times |",
+        "*12 s on a clay tablet.*",
+    ]
+    assert "*compiled*: every module has its bytecode." in section
+    with pytest.raises(ValueError, match="Cold start: expected 2 tables"):
+        bench.renew("## Cold start\n", "cold_start", run)
 
 
 @pytest.mark.parametrize(

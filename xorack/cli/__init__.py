@@ -5,22 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from xorack.cli.failure import failure_status
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with these arguments, by default the process's.
 
     Returns:
         The exit status: 0; 1 for a failure; 2 for invalid arguments; 3 for a time-out of ``wait``;
-        130 when interrupted. Of ``diff``: 0; 1 if the inputs differ; 2 for a failure.
+        130 when interrupted.
     """
     try:
         import click  # noqa: F401
         import rich  # noqa: F401
     except ImportError as error:
         print(f"error: {error}: pip install 'xorack[cli]'", file=sys.stderr)
-        return failure_status(arguments)
+        return 1
     try:
         from xorack.cli.commands import run
     except KeyboardInterrupt:  # the imports take a second

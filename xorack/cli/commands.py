@@ -11,9 +11,7 @@ import click
 
 from xorack import __version__
 from xorack.cli import changes, dead_letters, listing, screen, show
-from xorack.cli.diff import diff
 from xorack.cli.error_messages import EXPECTED, error_text
-from xorack.cli.failure import failure_status
 from xorack.cli.local import local, local_environ, local_option
 from xorack.cli.wait import wait
 from xorack.cli.watch import watch
@@ -22,8 +20,6 @@ from xorack.core.errors import ArgumentError
 from xorack.ops.text import printable
 
 _INTERRUPTED = 130
-_NOT_LOCAL = ("local", "diff")
-"""Commands that do not use the embedded AWS of another process."""
 _CANNOT_WRITE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -52,7 +48,7 @@ def run(arguments: Sequence[str] | None = None, command: click.Command | None = 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno != errno.EPIPE:  # the reader of a closed pipe has read enough
             _print_error(f"cannot write: {error.strerror}")
-        return failure_status(arguments)
+        return 1
 
 
 def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
@@ -106,10 +102,9 @@ def _print_error(message: str) -> None:
   xorack watch --stack orders order/17 order/18 && echo all done
   xorack wait --stack orders --run 2026-01-31 --chains 5000 --timeout 3600
   xorack dead-letters list --stack orders
-  xorack diff orders.csv copy.csv --key order,line
 
 Exit status: 0; 1 for a failure; 2 for invalid arguments; 3 for a time-out of wait; 130 when
-interrupted. Of diff: 0 if the inputs are equal; 1 if they differ; 2 for a failure.
+interrupted.
 The environment variables XORACK_STACK and XORACK_TABLE are the defaults of --stack and --table;
 XORACK_LOCAL=1 does as --local.""",
 )
@@ -118,7 +113,7 @@ XORACK_LOCAL=1 does as --local.""",
 @click.pass_context
 def cli(context: click.Context, is_local: bool) -> None:
     """Know when everything that came out of a file has been processed."""
-    if is_local and context.invoked_subcommand not in _NOT_LOCAL:
+    if is_local and context.invoked_subcommand != "local":
         context.with_resource(local_environ())
 
 
@@ -134,7 +129,6 @@ for _command in (
     dead_letters.dead_letters,
     dead_letters.redrive,
     web,
-    diff,
     local,
 ):
     cli.add_command(_command)

@@ -24,8 +24,6 @@ _MOST_PAIRED = 12
 _CHANCE = 0.01
 """Most probability with which chance alone makes a finding, over all that were looked at."""
 _MOST_CHARACTERS = 100
-CHARACTERS = 300
-"""Characters of a text that are compared; the caller cuts it, so that samples are small."""
 _GAIN = 1.1
 """How much more evidence two conditions must have than one."""
 

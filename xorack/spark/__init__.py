@@ -15,11 +15,8 @@ from typing import TYPE_CHECKING
 from xorack._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from xorack.compare.report import Counts as Counts
     from xorack.core.windows_ledger import Window as Window
     from xorack.core.windows_ledger import WindowStatus as WindowStatus
-    from xorack.spark._diff.difference import Difference as Difference
-    from xorack.spark._diff.difference import diff as diff
     from xorack.spark.evidence import Observed as Observed
     from xorack.spark.missing.auditing import Audit as Audit
     from xorack.spark.missing.found import MissingRows as MissingRows
@@ -34,9 +31,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, _NAMES = lazy_names(
     __name__,
     {
-        "compare.report": "Counts",
         "core.windows_ledger": "Window WindowStatus",
-        "spark._diff.difference": "Difference diff",
         "spark.missing.auditing": "Audit",
         "spark.evidence": "Observed",
         "spark.missing.found": "MissingRows",

@@ -13,8 +13,6 @@ _THROWN = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+\.\w+: )?(.+)", re.MULTILINE
 _TASK = re.compile(r"^Job aborted due to stage failure: .*?\): (?:[\w.$]+: )?")
 """The words of Spark 3 before the error of a task."""
 _FRAME = re.compile(r"^(?:\[[A-Z][\w.]*\] )|\s*(?:; line \d+ pos \d+)?;?$|\s*SQLSTATE: \w+.*")
-_HEADER = re.compile(r"^ *(Expected: .+ but found: .+|Header length: .+)$", re.MULTILINE)
-"""A line of Spark's error on the header of CSV."""
 _MAX = 400
 _OURS = re.compile(
     r"^(?:[\w.]*xorack[\w.]*\.(?P<error>\w+): |.*?\bxorack: )(?P<text>.*?)"
@@ -32,8 +30,6 @@ def one_line(error: BaseException) -> str:
         thrown.insert(0, text.partition("\n")[0])
     first, last = _plain(thrown[0]), _plain(thrown[-1])
     line = first if last in first else f"{first.rstrip('.')}: {last}"
-    if header := _HEADER.search(text):
-        line = f"{line.rstrip('.:')}: {header[1].strip()}"
     line = line or type(error).__name__
     return line if len(line) <= _MAX else line[:_MAX] + "..."
 

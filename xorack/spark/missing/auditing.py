@@ -103,8 +103,7 @@ class Audit:
         frame = open_output(self._rows.tracking.spark, source, "source")
         frames: list[DataFrame] | None = None
         if rows is not None:
-            given = rows if isinstance(rows, (list, tuple)) else [rows]
-            frames = [check_frame("rows", one) for one in given]
+            frames = [check_frame("rows", one) for one in as_list(rows, "rows")]  # type: ignore[misc]
         proof = Proof("read", total(self._rows, self._outputs), self._outputs)
         return resolve(self._rows, frame, proof, self.started, by, frames)
 

@@ -1,1 +1,0 @@
-"""Comparison of two datasets: the report of both engines, and the engine for files, on DuckDB."""

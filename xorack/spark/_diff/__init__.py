@@ -1,1 +1,0 @@
-"""Differences of two datasets; `xorack.spark.diff` is the one name for users."""
