@@ -247,7 +247,7 @@ def _named(error: OutputDiffersError) -> DataFrame | None:
     found = error.found
     if found is None or found.named < found.missing or not found.missing:
         return None
-    return named_units(found.lost)
+    return named_units(found._lost)
 
 
 def _nothing(error: OutputDiffersError, started: DataFrame) -> Nothing:

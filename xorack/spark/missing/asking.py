@@ -52,7 +52,8 @@ def ask(rows: Names, proof: Proof, frames: Sequence[DataFrame]) -> Asked:
     cached: list[DataFrame] = []
     try:
         for number, frame in enumerate(frames, 1):
-            cached.append(_units_of(rows, frame).persist())
+            units = with_unit_of(rows, frame).selectExpr("xorack_unit_ AS unit")
+            cached.append(units.persist())
             found += _totals(cached[-1])
             if number <= needed or found == proof.totals:
                 units = _together([*parts, *cached])
@@ -68,12 +69,12 @@ def _together(parts: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.union(other), parts)
 
 
-def _units_of(rows: Names, frame: DataFrame) -> DataFrame:
-    """Return the units that evidence counts: a row without one, of an outer join, has none."""
+def with_unit_of(rows: Names, frame: DataFrame) -> DataFrame:
+    """Add ``xorack_unit_``; leave out rows without a unit, which evidence does not count."""
     if not has_columns(frame, [rows.unit_name]):
-        return frame.select(unit_in(rows, frame).alias("unit"))
-    unit = column_named(frame, rows.unit_name)[0].cast("long").alias("unit")
-    return frame.select(unit).where("unit IS NOT NULL")
+        return frame.withColumn("xorack_unit_", unit_in(rows, frame))
+    unit = column_named(frame, rows.unit_name)[0].cast("long")
+    return frame.withColumn("xorack_unit_", unit).where("xorack_unit_ IS NOT NULL")
 
 
 def _totals(units: DataFrame) -> Totals:

@@ -175,7 +175,7 @@ def _by_groups(
         return result
     parts = members.join(solved, ["xorack_key_", "xorack_unit_"], "left_semi")
     some = members.where("is_whole").union(parts).groupBy("xorack_unit_", "xorack_tag_")
-    lacks = some.agg(F.expr("sum(sign(lack)) AS lack"), F.lit(True).alias("is_known"))
+    lacks = some.agg(F.expr("bigint(sum(sign(lack))) AS lack"), F.lit(True).alias("is_known"))
     return result._replace(lacks=lacks)
 
 

@@ -12,9 +12,9 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from xorack.ops.reasons import CHARACTERS, Explanation, explain
-from xorack.spark.evidence import remembered, unit_in, unit_of
+from xorack.spark.evidence import remembered, unit_in
 from xorack.spark.messages import plain_errors
-from xorack.spark.missing.asking import Asked, ask
+from xorack.spark.missing.asking import Asked, ask, with_unit_of
 from xorack.spark.missing.comparing import (
     Differing,
     compare_groups,
@@ -35,7 +35,7 @@ _SAMPLE = 10_000
 """Missing rows, and others, that are compared."""
 _COLUMNS = 60
 """Columns of the source that are looked at."""
-_FILE, _TASK = "input file", "shuffle partition"
+_FILE = "input file"
 _ROWS = "the rows that evidence was given, computed again,"
 _UNSTABLE = "dropDuplicates without an order, rand, a source that has changed"
 _DEDUPED = re.compile(r"(?:Deduplicate|Aggregate|Window \[.*?\],) \[([^\]]*)\]")
@@ -86,10 +86,10 @@ class MissingRows:
     @cached_property
     def rows(self) -> DataFrame:
         """The missing rows that are named, with the columns of the source."""
-        return self._plain(self.lost)
+        return self._plain(self._lost)
 
     @cached_property
-    def lost(self) -> DataFrame:
+    def _lost(self) -> DataFrame:
         """The missing rows that are named, with ``xorack_unit_`` and ``xorack_tag_``."""
         if self._found.lacks is None:
             return self._source.limit(0)
@@ -100,8 +100,8 @@ class MissingRows:
         return found.where("_place <= lack").drop("_place", "lack")
 
     @cached_property
-    def doubled(self) -> DataFrame:
-        """The rows that the output has too often, as far as they are named, as `lost` has them."""
+    def _doubled(self) -> DataFrame:
+        """The rows that the output has too often, as far as they are named, as `_lost` has them."""
         if self._found.lacks is None:
             return self._source.limit(0)
         lacks = self._found.lacks.where("lack < 0").select("xorack_unit_")
@@ -144,9 +144,10 @@ class MissingRows:
                     f"Each of the {self.missing:,} missing rows has a row with the same "
                     f"{', '.join(key)} that is in the output"
                 )
-            return self._compare(self.lost, self.missing, "missing row")
+            return self._compare(self._lost, self.missing, "missing row")
         if self.surplus and found.lacks is not None:
-            return self._compare(self.doubled, sums_of(self.doubled, "count(1)")[0], "doubled row")
+            count = sums_of(self._doubled, "count(1)")[0]
+            return self._compare(self._doubled, count, "doubled row")
         if not found.replaced or found.groups is None:
             return Explanation("")
         members = self._members.join(found.groups, "xorack_key_", "left_semi")
@@ -171,7 +172,11 @@ class MissingRows:
                 if name in shown and type_.startswith(("date", "timestamp")):
                     shown[name] = shown[name].cast("string")
             missing, others = sample()
-        return explain(missing, others, count, self.total, word, {_TASK: 0.5, _FILE: 10})
+        return explain(missing, others, count, self.total, word, {self._task: 0.5, _FILE: 10})
+
+    @property
+    def _task(self) -> str:
+        return f"shuffle partition by {', '.join(self.by)}"
 
     def _shown(self) -> dict[str, Column]:
         """Return the columns to look at, with a row's file and, behind evidence, its task."""
@@ -183,7 +188,7 @@ class MissingRows:
         if self.by and self._asked.frames and has_columns(self._source, self.by):
             tasks = int(self._frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
             hashed = F.hash(*map(F.col, map(quoted, self.by)))
-            shown[_TASK] = F.pmod(hashed, F.lit(tasks))
+            shown[self._task] = F.pmod(hashed, F.lit(tasks))
         if has_columns(self._source, ["xorack_file_"]):
             shown[_FILE] = F.col("xorack_file_")
         return shown or {"unit": F.col("xorack_unit_")}
@@ -192,12 +197,12 @@ class MissingRows:
         """Return the columns of which the output has one row each, and one for each missing row."""
         if self.by or self.surplus or not self._asked.frames:
             return []
-        rest = self._source.join(self.lost.select("xorack_unit_"), "xorack_unit_", "left_anti")
+        rest = self._source.join(self._lost.select("xorack_unit_"), "xorack_unit_", "left_anti")
         for names in _kept_one_of(self._asked.frames):
             if not has_columns(self._source, names):
                 continue
             key = [F.col(quoted(name)) for name in names]
-            sides = self.lost.select(*key, F.lit(0).alias("_kept")).union(
+            sides = self._lost.select(*key, F.lit(0).alias("_kept")).union(
                 rest.select(*key, F.lit(1))
             )
             counts = sides.groupBy(*map(quoted, names)).agg(F.sum("_kept").alias("kept"))
@@ -292,6 +297,9 @@ def resolve(
         sums = ("sum(if(lack > 0, lack, 0))", "sum(if(lack > 0 AND is_known, lack, 0))")
         missing, named, surplus = sums_of(found.lacks, *sums, "sum(if(lack < 0, -lack, 0))")
         numbers = missing, named, surplus
+        if missing == total and surplus == written > 0:  # of another type, run or name
+            found, numbers = found._replace(lacks=None), (max(total - written, 0), 0, 0)
+            said = "none of the units of the output was started"
     changed = max(started - total, 0), max(total + strange - started, 0)
     exact = found.lacks is not None, said
     return MissingRows(
@@ -304,46 +312,51 @@ def _look(
 ) -> tuple[Differing, str]:
     """Return how the output differs, and what proves it."""
     outputs = [one for one in proof.outputs if has_columns(one, rows.evidence_names)]
-    failed = f"{_ROWS} cannot be: {asked.problem}; " if asked.problem else ""
-    if asked.units is None:
-        found = compare_groups(rows, source, outputs, by) if outputs else Differing()
-        if found.lacks is not None:
-            return found, f"{failed}the rows that are named explain the sums of every group"
-        return found, f"{failed}no set of rows explains the sums of every group"
-    lost = compare_units(source, asked.units)
-    assert lost.lacks is not None
-    if asked.is_output and not asked.frames:
-        return lost, "the output has the units of rows: each is compared"
-    if asked.is_output:
-        return lost, f"{_ROWS} are those of the output, by XOR, count and sum"
-    missing, surplus = sums_of(lost.lacks, "sum(greatest(lack, 0))", "sum(greatest(-lack, 0))")
-    is_started = missing == surplus == 0
-    said = f"{_ROWS} are all that were started: what differs was lost after them, or since"
-    if not is_started:
-        said = (
-            f"{_ROWS} are neither those that were started nor those of the output: this time they "
-            f"lack {missing:,} and have {surplus:,} too many. They are other rows each time "
-            f"({_UNSTABLE}), or some were lost after them, too"
-        )
-    if not outputs or len(asked.frames) > 1 or len(outputs) < len(proof.outputs):
-        return lost._replace(lacks=None), said
-    (frame,) = asked.frames
-    behind = frame.withColumns({"xorack_unit_": unit_of(rows, frame), "xorack_tag_": F.lit("")})
-    after = compare_groups(rows, behind.where("xorack_unit_ IS NOT NULL"), outputs, by)
-    if after.lacks is None:
-        return after._replace(cached=lost.cached + after.cached), said
-    is_apart = F.lit({*rows.chain} <= {*rows.unit}).alias("is_known")
-    both = after.lacks.select("xorack_unit_", "lack", is_apart).union(
-        lost.lacks.select("xorack_unit_", "lack", "is_known")
+    said, lost = "", Differing()
+    if asked.problem:
+        said = f"{_ROWS} cannot be: {asked.problem}; "
+    if asked.units is not None:
+        lost = compare_units(source, asked.units)
+        if asked.is_output and not asked.frames:
+            return lost, "the output has the units of rows: each is compared"
+        if asked.is_output:
+            return lost, f"{_ROWS} are those of the output, by XOR, count and sum"
+        assert lost.lacks is not None
+        sums = ("sum(greatest(lack, 0))", "sum(greatest(-lack, 0))")
+        missing, surplus = sums_of(lost.lacks, *sums)
+        said = f"{_ROWS} are all that were started: what differs was lost after them; "
+        if missing or surplus:
+            said = (
+                f"{_ROWS} are neither those that were started nor those of the output: this time "
+                f"they lack {missing:,} and have {surplus:,} too many. They are others each time "
+                f"({_UNSTABLE}), or rows were lost after them, too; "
+            )
+    if not outputs or len(outputs) < len(proof.outputs):
+        return lost._replace(lacks=None), said + "nothing tells which rows the output has"
+    if lost.lacks is not None and len(asked.frames) == 1:
+        # The job may have changed the chain columns: its frame has no tags.
+        frame = with_unit_of(rows, asked.frames[0]).withColumn("xorack_tag_", F.lit(""))
+        after = compare_groups(rows, frame, outputs, by)
+        cached = lost.cached + after.cached
+        if after.lacks is not None:
+            lacks = _both(rows, lost.lacks, after.lacks)
+            said += "the rows that are named explain the sums of every group"
+            return after._replace(lacks=lacks, cached=cached), said
+        after.unpersist()
+    found = compare_groups(rows, source, outputs, by)
+    explain_ = "no rows" if found.lacks is None else "the rows that are named"
+    return found._replace(cached=lost.cached + found.cached), (
+        f"{said}{explain_} explain the sums of every group"
     )
+
+
+def _both(rows: Names, lost: DataFrame, after: DataFrame) -> DataFrame:
+    """Add up what a frame lacks and what was lost after it."""
+    is_apart = F.lit({*rows.chain} <= {*rows.unit}).alias("is_known")
+    some = after.select("xorack_unit_", "lack", is_apart)
+    both = some.union(lost.select("xorack_unit_", "lack", "is_known"))
     sums = ("sum(lack) AS lack", "bool_and(is_known) AS is_known")
-    lacks = both.groupBy("xorack_unit_").agg(*map(F.expr, sums)).where("lack <> 0")
-    if not is_started:
-        said = (
-            f"{_ROWS} lack {missing:,} of those that were started, and have {surplus:,} too many; "
-            "the sums of every group tell which of them the output lacks"
-        )
-    return after._replace(lacks=lacks, cached=lost.cached + after.cached), said
+    return both.groupBy("xorack_unit_").agg(*map(F.expr, sums)).where("lack <> 0")
 
 
 def _started(rows: Names, source: DataFrame) -> tuple[DataFrame, int, int]:

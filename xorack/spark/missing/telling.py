@@ -64,8 +64,8 @@ def output_differs(
     first = rows.name, started, proof.totals.count, *chains
     given, found = source
     try:
-        names = _first(rows, found.lost) if found.named else []
-        doubled = _first(rows, found.doubled) if found.surplus else []
+        names = _first(rows, found._lost) if found.named else []
+        doubled = _first(rows, found._doubled) if found.surplus else []
         why = found.explain().sentence
         report = [*filter(None, [*_causes(rows, proof, found), why]), str(found), found.proof]
         for some, word in ((names, "missing"), (doubled, "doubled")):
