@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 import pytest
 from pyspark.sql import functions as F
 
@@ -13,6 +16,7 @@ from xorack.errors import OutputDiffersError
 pytestmark = pytest.mark.spark
 
 ORDERS, SIZE = 60, 6
+LINES = [(order, line) for order in range(ORDERS) for line in range(SIZE)]
 
 
 def lines_of(spark):
@@ -127,4 +131,70 @@ def test_the_frame_names_every_lost_row_and_none_is_wrong_without(run, name, siz
         assert found.rows.count() == len(truth)
         assert "are those of the output, by XOR, count and sum" in told
         assert REASONS[name] in caught.value.why
+        found.unpersist()
+
+
+def random_job(draw, run, rows):
+    """Return a frame of up to four steps that lose, double, move or change rows, and group keys."""
+    steps = [
+        lambda rows: rows.where(f"amount > {draw.randrange(60)}"),
+        lambda rows: rows.where(f"line <> {draw.randrange(6)}"),
+        lambda rows: rows.where(f"pmod(hash(order), {draw.randrange(2, 40)}) > 0"),
+        lambda rows: rows.where("city IS NOT NULL"),
+        lambda rows: rows.where(f"NOT (order = {draw.randrange(ORDERS)} AND line = 3)"),
+        lambda rows: rows.join(carriers(run), "carrier"),
+        lambda rows: rows.join(carriers(run).withColumn("c", F.lit(1)), "carrier", "left").drop(
+            "c"
+        ),
+        lambda rows: rows.join(F.broadcast(run.spark.range(2)), F.expr("id = 0 OR line = 5")).drop(
+            "id"
+        ),
+        lambda rows: rows.unionAll(rows.where(f"order % {draw.randrange(2, 30)} = 1")),
+        lambda rows: rows.unionAll(rows.where("order = 7")).where("order <> 8"),
+        lambda rows: rows.fillna(draw.choice(["unknown", "Rome"]), ["city"]),
+        lambda rows: rows.withColumn("city", F.trim(F.upper("city"))),
+        lambda rows: rows.replace({"Rome": "Bern"}, subset=["city"]),
+        lambda rows: rows.withColumn("customer", F.expr(MERGED)),
+        lambda rows: rows.withColumn("customer", F.expr("right(customer, 1)")),
+        lambda rows: rows.withColumn("order", F.expr("order div 2")),
+        lambda rows: rows.withColumn("order", F.col("order").cast("string")),
+        lambda rows: rows.coalesce(1).dropDuplicates(draw.sample(["user", "city", "order"], 2)),
+        lambda rows: rows.withColumn("tag", F.explode("tags")).drop("tag"),
+        lambda rows: rows.withColumn("line", F.expr("line div 2")),
+    ]
+    for step in draw.sample(steps, draw.randrange(1, 5)):
+        rows = step(rows)
+    return rows, draw.sample(["order", "city", "customer", "carrier", "line"], draw.randrange(1, 4))
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.slow] * (n >= 2)) for n in range(40)]
+)
+def test_random_jobs(run, seed):
+    """With the frame, all that is lost or doubled is told, exactly; without it, none is wrong."""
+    draw = random.Random(seed)
+    lines = draw.choice([run.rows, by_customer(run)])
+    job, keys = random_job(draw, run, run.read().transform(lines.with_unit))
+    units = {unit_id(f"2026-01-31/{lines.name}", *keys): keys for keys in LINES}
+    unit = f"xorack_{lines.name}"
+    there = Counter(units[row[0] % 2**64] for row in job.select(unit).collect())
+    lost = {keys for keys in LINES if not there[keys]}
+    surplus = there.total() - len(there)
+    for given in (job, None):
+        bills = job.groupBy(*keys).agg(F.sum("amount").alias("sum"), *lines.evidence(given))
+        out = run.write(bills, "bills")
+        if not lost and not surplus:
+            assert lines.finish(out).units == len(LINES)
+            continue
+        with pytest.raises(OutputDiffersError) as caught:
+            lines.finish(out)
+        found = caught.value.found
+        named = keys_of(found.rows)
+        ids = {id for one in requests_in(run.sent()) for id in one.missing or ()}
+        assert {units[id] for id in ids} <= lost
+        assert named in ([lost] if given is not None or found.is_exact else [set()])
+        if given is not None or found.is_exact:
+            assert (found.missing, found.surplus) == (len(lost), surplus)
+        else:
+            assert (found.missing <= len(lost), found.surplus <= surplus) == (True, True)
         found.unpersist()

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 _CHANCE = 0.01
@@ -31,10 +32,10 @@ _MOST_CHARACTERS = 100
 CHARACTERS = 300
 """Characters of a text that are compared; the caller cuts it, so that samples are small."""
 
-_NO_ONE: Mapping[str, float] = {}
-
 Row = Mapping[str, Any]
-Met = tuple[list[bool], list[bool]]
+_Test = tuple[str, Callable[[Any], bool], float, float, bool]
+"""A condition in words, and its test; the logarithm of how many like it there are; how complex it
+is; whether it is a range."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +46,31 @@ class Finding:
         what: The condition, such as ``l_linenumber = 7``.
         missing: Share of the missing rows that meet it, 0 to 1.
         all: Share of all rows that meet it.
+        only: Whether all that meet it are missing; a sample may miss it by a little.
     """
 
     what: str
     missing: float
     all: float
-    only: bool = field(repr=False, default=False)
+    only: bool
+    name: str = field(repr=False)
+    met: tuple[list[bool], list[bool]] = field(repr=False)
+    ways: float = field(repr=False)
+    complexity: float = field(repr=False)
+    is_range: bool = field(repr=False)
 
     @property
     def lift(self) -> float:
         """The first share by the second."""
         return self.missing / self.all
 
+    @property
+    def gain(self) -> float:
+        return self.missing - sum(self.met[1]) / len(self.met[1])
+
     def to_json(self) -> dict[str, Any]:
-        return {"what": self.what, "share": self.missing, "share_of_all": self.all,
-                "lift": self.lift}  # fmt: skip
+        shares = {"share": self.missing, "share_of_all": self.all, "lift": self.lift}
+        return {"what": self.what, **shares}
 
 
 @dataclass(frozen=True)
@@ -76,25 +87,13 @@ class Explanation:
         return "\n".join([self.sentence, *head, *lines])
 
 
-@dataclass(frozen=True)
-class _Condition:
-    """A test of the values of a column; `ways` is the logarithm of how many like it there are."""
-
-    name: str
-    what: str
-    test: Callable[[Any], bool]
-    ways: float
-    complexity: float
-    is_range: bool = False
-
-
 def explain(
     missing: Sequence[Row],
     others: Sequence[Row],
     count: int,
     total: int,
     word: str = "missing row",
-    late: Mapping[str, float] = _NO_ONE,
+    late: Mapping[str, float] = MappingProxyType({}),
 ) -> Explanation:
     """Find the conditions that tell missing rows from others.
 
@@ -132,173 +131,147 @@ def explain(
         who = f"{_percent(best.missing)} of the {rows} have"
     rest = f"{_percent(best.all)} of all {noun}s"
     if best.only:
-        nearly = "" if looked == count and looked + len(others) == total else "nearly "
+        nearly = "" if looked + len(others) == total else "nearly "
         rest += f", {nearly}all of which {'' if state == 'failed' else 'are '}{state}"
     return Explanation(f"{who} {best.what} ({rest})", tuple(found))
 
 
+@dataclass(frozen=True)
 class _Samples:
-    """Missing rows and others, or samples of both."""
+    """Missing rows and others, or samples of both; see `explain`."""
 
-    def __init__(
-        self, missing: Sequence[Row], others: Sequence[Row], count: int, total: int,
-        late: Mapping[str, float],
-    ) -> None:  # fmt: skip
-        self.missing, self.others, self.late = missing, others, late
-        self.count, self.total = count, total
-        names = dict.fromkeys(name for row in missing for name in row)
-        self.columns = {
-            name: tuple([_known(row.get(name)) for row in some] for some in (missing, others))
-            for name in names
-        }
+    missing: Sequence[Row]
+    others: Sequence[Row]
+    count: int
+    total: int
+    late: Mapping[str, float]
 
-    def findings(self, *, inner: bool = True) -> list[Finding]:
-        """Return what stands out, the best first."""
-        given = [(one, self._met(one)) for name in self.columns for one in self._conditions(name)]
-        strong = [(one, met) for one, met in given if self._is_strong(met)]
-        wholes = {
-            one.name: met
-            for one, met in strong
-            if not self._is_strict(one) and self._share(met) >= _NEARLY
+    def findings(self, without: str | None = None) -> list[Finding]:
+        """Return what stands out, the best first; of one column alone nothing, if so asked."""
+        names = dict.fromkeys(name for row in self.missing for name in row if name != without)
+        columns = {
+            name: (self._of(name, self.missing), self._of(name, self.others)) for name in names
         }
-        kept = [(one, met) for one, met in strong if self._stands_out(one, met, wholes)]
-        kept.sort(
-            key=lambda pair: (
-                -(self._is_all(pair[1]) and self._share(pair[1]) >= _NEARLY),
-                -round(self._gain(pair[1]), 2),
-                pair[0].complexity,
-            )
+        strong = [
+            finding
+            for name, values in columns.items()
+            for test in self._tests(name, *map(Counter, values))
+            if (finding := self._finding(name, test, values)) is not None
+        ]
+        wholes = [f for f in strong if not self._is_strict(f) and f.missing >= _NEARLY]
+        found = [one for one in strong if self._stands_out(one, wholes, columns)]
+        found.sort(
+            key=lambda f: (-(f.only and f.missing >= _NEARLY), -round(f.gain, 2), f.complexity)
         )
-        found = [self._finding(one.what, met) for one, met in kept[:_MOST_FINDINGS]]
-        if inner and kept and not found[0].only and found[0].missing >= _NEARLY:
-            found[:0] = self._both(*kept[0])
-        return found
+        if without is None and found and not found[0].only and found[0].missing >= _NEARLY:
+            found[:0] = self._with_second(found[0])
+        return found[:_MOST_FINDINGS]
 
-    def _both(self, first: _Condition, met: Met) -> list[Finding]:
+    @staticmethod
+    def _of(name: str, rows: Sequence[Row]) -> list[Any]:
+        return [_known(row.get(name)) for row in rows]
+
+    def _with_second(self, first: Finding) -> list[Finding]:
         """Return what a second condition tells of the rows that meet a first one, if all."""
-        some, rest = (
-            [row for row, is_met in zip(rows, flags, strict=True) if is_met]
-            for rows, flags in zip((self.missing, self.others), met, strict=True)
-        )
-        if not some or not rest:
-            return []
-        of = len(some) / len(self.missing), len(rest) / len(self.others)
-        count = max(1, round(self.count * of[0]))
-        whole = count + max(1, round((self.total - self.count) * of[1]))
-        less = [{k: v for k, v in row.items() if k != first.name} for row in some]
-        inner = _Samples(less, rest, count, whole, self.late).findings(inner=False)
+        sides = zip((self.missing, self.others), first.met, strict=True)
+        some, rest = ([r for r, met in zip(rows, mets, strict=True) if met] for rows, mets in sides)
+        count = max(1, round(self.count * first.missing))
+        whole = max(count + 1, round(self.total * first.all))
+        inner = _Samples(some, rest, count, whole, self.late).findings(first.name) if rest else []
         return [
             replace(
                 one,
                 what=f"{first.what} and {one.what}",
-                missing=one.missing * of[0],
+                missing=one.missing * first.missing,
                 all=one.all * whole / self.total,
             )
             for one in inner[:1]
             if one.only and one.missing >= _NEARLY
         ]
 
-    def _conditions(self, name: str) -> Iterator[_Condition]:
+    def _tests(self, name: str, own: Counter[Any], other: Counter[Any]) -> Iterator[_Test]:
         """Yield conditions on the values of a column that missing rows meet."""
-        own, other = (Counter(values) for values in self.columns[name])
-        late = self.late.get(name, 0.0)
-        everything = own.keys() | other.keys()
-        known = _ordered(own)
-        if len(known) > 1 and len(known) == len(own):
-            ends = _ordered(everything)
-            low, high = min(known), max(known)
+        late, every = self.late.get(name, 0.0), own.keys() | other.keys()
+        if len(own) > 1 and all(map(_is_ordered, own)):
+            ends = [value for value in every if _is_ordered(value)]
+            low, high = min(own), max(own)
             first, last = low == min(ends), high == max(ends)
-            if not first or not last:
-                what = f"from {_text(low)} to {_text(high)}"
-                what = f"<= {_text(high)}" if first else f">= {_text(low)}" if last else what
-                ways, sides = math.log(len(ends)), 2 - first - last
-                test = _between(low, high)
-                yield _Condition(name, f"{name} {what}", test, ways * sides, 1 + sides + late, True)
-        size, rows = len(self.missing), max(len(self.others), 1)
+            what = f"from {_text(low)} to {_text(high)}"
+            what = f"<= {_text(high)}" if first else f">= {_text(low)}" if last else what
+            sides = 2 - first - last
+            if sides:
+                inside = {value for value in ends if low <= value <= high}
+                ways = math.log(len(ends)) * sides
+                yield f"{name} {what}", inside.__contains__, ways, 1 + sides + late, True
+        size, rows = len(self.missing), len(self.others)
         often = [v for v, n in own.most_common() if n > 1 and n / size > 3 * other[v] / rows]
-        pure = not own.keys() & other.keys()
         for number in sorted({1, min(len(often), _MOST_LISTED)} if often else ()):
-            some = often[:number]
-            texts = [_text(v) for v in sorted(some, key=lambda v: (v is None, v))]
-            what = f"{name} = {texts[0]}" if number == 1 else f"{name} in ({', '.join(texts)})"
-            ways = _log_choices(len(everything), number)
-            yield _Condition(
-                name, what, frozenset(some).__contains__, ways, number + (number > 1) + late
+            some = sorted(
+                often[:number], key=lambda value: (value is None, str(type(value)), value)
             )
-        if pure and len(own) > _MOST_LISTED and size >= _FEW_ROWS * len(own):
-            what = f"one of {len(own):,} of {len(everything):,} values of {name}"
-            ways = _log_choices(len(everything), len(own))
-            yield _Condition(name, what, own.keys().__contains__, ways, 20 + late)
+            texts = ", ".join(map(_text, some))
+            what = f"{name} = {texts}" if number == 1 else f"{name} in ({texts})"
+            complexity = number + (number > 1) + late
+            ways = _log_choices(len(every), number)
+            yield what, frozenset(some).__contains__, ways, complexity, False
+        is_pure = not own.keys() & other.keys()
+        if is_pure and len(own) > _MOST_LISTED and size >= _FEW_ROWS * len(own):
+            what = f"one of {len(own):,} of {len(every):,} values of {name}"
+            yield what, own.__contains__, _log_choices(len(every), len(own)), 20 + late, False
 
-    def _is_strict(self, one: _Condition) -> bool:
+    def _finding(
+        self, name: str, test: _Test, values: tuple[list[Any], list[Any]]
+    ) -> Finding | None:
+        """Return what a test finds, if that is a strong reason."""
+        what, is_met, ways, complexity, is_range = test
+        met = [*map(is_met, values[0])], [*map(is_met, values[1])]
+        share, other = (sum(flags) / len(flags) for flags in met)
+        times = share * self.count
+        of_all = (times + other * (self.total - self.count)) / self.total
+        is_only = times >= 0.99 * of_all * self.total
+        is_strong = other <= _MOST_OTHERS if share >= _NEARLY else is_only and share >= _LEAST_SHARE
+        if not is_strong:
+            return None
+        return Finding(what, share, of_all, is_only, name, met, ways, complexity, is_range)
+
+    def _is_strict(self, one: Finding) -> bool:
         return one.is_range or one.name in self.late
 
-    def _met(self, one: _Condition) -> Met:
-        own, other = self.columns[one.name]
-        return [*map(one.test, own)], [*map(one.test, other)]
-
-    def _share(self, met: Met) -> float:
-        return sum(met[0]) / len(self.missing)
-
-    def _others_share(self, met: Met) -> float:
-        return sum(met[1]) / len(self.others)
-
-    def _gain(self, met: Met) -> float:
-        return self._share(met) - self._others_share(met)
-
-    def _finding(self, what: str, met: Met) -> Finding:
-        share, of_all = self._share(met), self._share_of_all(met)
-        return Finding(what, share, of_all, self._is_all(met))
-
-    def _share_of_all(self, met: Met) -> float:
-        rest = self._others_share(met) * (self.total - self.count)
-        return (self._share(met) * self.count + rest) / self.total
-
-    def _is_all(self, met: Met) -> bool:
-        """Tell whether all that meet a condition are missing; a sample may miss it by a little."""
-        return self._share(met) * self.count >= 0.99 * self._share_of_all(met) * self.total
-
-    def _is_strong(self, met: Met) -> bool:
-        if not any(met[0]):
-            return False
-        share, rest = self._share(met), self._others_share(met)
-        if share >= _NEARLY:
-            return rest <= _MOST_OTHERS
-        return share >= _LEAST_SHARE and self._is_all(met)
-
-    def _stands_out(self, one: _Condition, met: Met, wholes: Mapping[str, Met]) -> bool:
+    def _stands_out(
+        self, one: Finding, wholes: Sequence[Finding], columns: Mapping[str, Sequence[list[Any]]]
+    ) -> bool:
         """Tell if chance does not explain a condition, by rows nor by values of columns.
 
         Args:
             one: The condition.
-            met: The rows that meet it.
-            wholes: By column, the rows of a few values that nearly all missing rows have.
+            wholes: The conditions that nearly all missing rows meet, by a few values of a column.
+            columns: The values of missing rows and of others, by column.
         """
-        # It gives way to whole values of another column that tell more; a range to as much.
-        gain, slack = self._gain(met), 0.001 if self._is_strict(one) else -0.001
-        names = [
-            name
-            for name, other in wholes.items()
-            if name != one.name
-            and self._gain(other) > gain - slack * (10 if self._is_all(other) and slack > 0 else 1)
-        ]
-        names += [one.name] if one.is_range else []
-        tables = [(sum(met[0]), len(met[0]), sum(met[1]), len(met[1]))]
-        tables += [self._by_values(name, met, wholes.get(name)) for name in names]
-        tried = math.log(len(self.columns))
-        return all(tried + one.ways + _log_chance(*table) < math.log(_CHANCE) for table in tables)
 
-    def _by_values(self, name: str, met: Met, whole: Met | None) -> tuple[int, int, int, int]:
-        """Count values in place of rows: those of missing rows, and those of others alone."""
-        flags: list[dict[Hashable, bool]] = [{}, {}]
-        for place, values in enumerate(self.columns[name]):
-            for value, is_met in zip(values, met[place], strict=True):
-                flags[place][value] = flags[place].get(value, False) or is_met
-        own, other = flags
-        rest = {value: is_met for value, is_met in other.items() if value not in own}
-        if whole is None and not rest:
-            rest = other
-        return sum(own.values()), len(own), sum(rest.values()), len(rest)
+        def tells_more(other: Finding) -> bool:
+            # A range, or a file, gives way to values of another column that tell as much.
+            slack = (0.01 if other.only else 0.001) if self._is_strict(one) else -0.001
+            return other.name != one.name and other.gain > one.gain - slack
+
+        names = {other.name for other in wholes if tells_more(other)}
+        tables = [(sum(one.met[0]), len(one.met[0]), sum(one.met[1]), len(one.met[1]))]
+        tables += [_by_values(columns[name], one.met) for name in names]
+        if one.is_range:
+            tables.append(_by_values(columns[one.name], one.met))
+        tried = math.log(len(columns)) + one.ways
+        return all(tried + _log_chance(*table) < math.log(_CHANCE) for table in tables)
+
+
+def _by_values(
+    columns: Sequence[list[Any]], met: Sequence[list[bool]]
+) -> tuple[int, int, int, int]:
+    """Count values in place of rows, and those that meet: of missing rows, and of others alone."""
+    own, other = dict[Hashable, bool](), dict[Hashable, bool]()
+    for flags, values, mets in zip((own, other), columns, met, strict=True):
+        for value, is_met in zip(values, mets, strict=True):
+            flags[value] = flags.get(value, False) or is_met
+    rest = [is_met for value, is_met in other.items() if value not in own]
+    return sum(own.values()), len(own), sum(rest), len(rest)
 
 
 def _log_chance(met: int, missing: int, others_met: int, others: int) -> float:
@@ -319,23 +292,12 @@ def _log_choices(of: int, some: int) -> float:
 
 
 def _known(value: Any) -> Any:
-    """Return one NaN for all: as a key, it equals itself."""
-    return math.nan if _is_nan(value) else value
+    """Return NaN as a text: it equals itself then."""
+    return "NaN" if isinstance(value, (float, Decimal)) and math.isnan(value) else value
 
 
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, (float, Decimal)) and math.isnan(value)
-
-
-def _between(low: Any, high: Any) -> Callable[[Any], bool]:
-    return lambda value: value is not None and not _is_nan(value) and bool(low <= value <= high)
-
-
-def _ordered(values: Iterable[Any]) -> list[Any]:
-    """Return the values, without null and NaN, if ranges of them are of use: numbers and times."""
-    known = [value for value in values if value is not None and not _is_nan(value)]
-    is_ordered = bool(known) and isinstance(known[0], (int, float, Decimal, date))
-    return known if is_ordered and not isinstance(known[0], bool) else []
+def _is_ordered(value: Any) -> bool:
+    return isinstance(value, (int, float, Decimal, date)) and not isinstance(value, bool)
 
 
 def _text(value: Any) -> str:
