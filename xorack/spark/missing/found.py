@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from xorack.ops.reasons import CHARACTERS, Explanation, explain
+from xorack.ops.reasons import Explanation
 from xorack.spark.evidence import remembered, unit_in
-from xorack.spark.messages import plain_errors
 from xorack.spark.missing.asking import Asked, ask, with_unit_of
 from xorack.spark.missing.comparing import (
     Differing,
@@ -22,24 +20,18 @@ from xorack.spark.missing.comparing import (
     sums_of,
     with_units,
 )
+from xorack.spark.missing.explaining import compare, deduplicated
 from xorack.spark.storage import reads_plainly
-from xorack.spark.units import comparable, has_columns, quoted
+from xorack.spark.units import has_columns, quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Proof
     from xorack.spark.run import Names
 
-_SAMPLE = 10_000
-"""Missing rows, and others, that are compared."""
-_COLUMNS = 60
-"""Columns of the source that are looked at."""
-_FILE = "input file"
-_ROWS = "the rows that evidence was given, computed again,"
+_ROWS = "the job's rows, computed again,"
 _UNSTABLE = "dropDuplicates without an order, rand, a source that has changed"
-_DEDUPED = re.compile(r"(?:Deduplicate|Aggregate|Window \[.*?\],) \[([^\]]*)\]")
-"""The columns of a plan's operators that keep a row of each group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +74,11 @@ class MissingRows:
     def by(self) -> tuple[str, ...]:
         """The columns by which both sides were compared; none if that was unit by unit."""
         return self._found.by
+
+    @property
+    def replaced(self) -> int:
+        """How many rows are in groups that have as many rows as the source, but others."""
+        return self._found.replaced
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -135,80 +132,24 @@ class MissingRows:
 
     @cached_property
     def _explained(self) -> Explanation:
-        found = self._found
-        if self.missing and self.named < self.missing:
+        found, count, word = self._found, self.missing, "missing row"
+        some, is_named = self._lost, found.lacks is not None and self.named == self.missing
+        frames = () if self.by or self.surplus or not is_named else self._asked.frames
+        if count and (key := deduplicated(frames, self._source, some)):
+            same = f"has a row with the same {', '.join(key)} that is in the output"
+            return Explanation(f"Each of the {count:,} missing rows {same}")
+        if not count and self.surplus:
+            some, word = self._doubled, "doubled row"
+            count = sums_of(some, "count(1)")[0]
+        elif not count and found.groups is not None:
+            members = self._members.join(found.groups, "xorack_key_", "left_semi")
+            some, word = self._source.join(members, "xorack_unit_", "left_semi"), "replaced row"
+            count, is_named = found.replaced, True
+        if not count or not is_named:
             return Explanation("")
-        if self.missing:
-            if key := self._deduplicated():
-                return Explanation(
-                    f"Each of the {self.missing:,} missing rows has a row with the same "
-                    f"{', '.join(key)} that is in the output"
-                )
-            return self._compare(self._lost, self.missing, "missing row")
-        if self.surplus and found.lacks is not None:
-            count = sums_of(self._doubled, "count(1)")[0]
-            return self._compare(self._doubled, count, "doubled row")
-        if not found.replaced or found.groups is None:
-            return Explanation("")
-        members = self._members.join(found.groups, "xorack_key_", "left_semi")
-        other = self._source.join(members, "xorack_unit_", "left_semi")
-        return self._compare(other, found.replaced, "replaced row")
-
-    def _compare(self, some: DataFrame, count: int, word: str) -> Explanation:
-        """Compare a sample of some rows with one of the others."""
-        if not count or count >= self.total:
-            return explain((), (), count, self.total, word)
-        rest = self._source.join(some.select("xorack_unit_"), "xorack_unit_", "left_anti")
-        shown = self._shown()
-
-        def sample() -> list[list[dict[str, Any]]]:
-            sides = ((some, count), (rest, self.total - count))
-            return [_sample(frame, number, shown) for frame, number in sides]
-
-        try:
-            missing, others = sample()
-        except (OverflowError, ValueError):  # Python lacks some times
-            for name, type_ in self._frame.dtypes:
-                if name in shown and type_.startswith(("date", "timestamp")):
-                    shown[name] = shown[name].cast("string")
-            missing, others = sample()
-        return explain(missing, others, count, self.total, word, {self._task: 0.5, _FILE: 10})
-
-    @property
-    def _task(self) -> str:
-        return f"shuffle partition by {', '.join(self.by)}"
-
-    def _shown(self) -> dict[str, Column]:
-        """Return the columns to look at, with a row's file and, behind evidence, its task."""
-        shown = dict([*comparable(self._frame).items()][:_COLUMNS])
-        for name, type_ in self._frame.dtypes:
-            if type_ == "string" and name in shown:
-                shown[name] = F.left(shown[name], F.lit(CHARACTERS))
-        # Only what was lost behind these rows was lost with a task.
-        if self.by and self._asked.frames and has_columns(self._source, self.by):
-            tasks = int(self._frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
-            hashed = F.hash(*map(F.col, map(quoted, self.by)))
-            shown[self._task] = F.pmod(hashed, F.lit(tasks))
-        if has_columns(self._source, ["xorack_file_"]):
-            shown[_FILE] = F.col("xorack_file_")
-        return shown or {"unit": F.col("xorack_unit_")}
-
-    def _deduplicated(self) -> list[str]:
-        """Return the columns of which the output has one row each, and one for each missing row."""
-        if self.by or self.surplus or not self._asked.frames:
-            return []
-        rest = self._source.join(self._lost.select("xorack_unit_"), "xorack_unit_", "left_anti")
-        for names in _kept_one_of(self._asked.frames):
-            if not has_columns(self._source, names):
-                continue
-            key = [F.col(quoted(name)) for name in names]
-            sides = self._lost.select(*key, F.lit(0).alias("_kept")).union(
-                rest.select(*key, F.lit(1))
-            )
-            counts = sides.groupBy(*map(quoted, names)).agg(F.sum("_kept").alias("kept"))
-            if not counts.where("kept <> 1").take(1):
-                return names
-        return []
+        # Only what was lost behind the job's rows was lost with a task.
+        tasks = self.by if self._asked.frames and has_columns(self._source, self.by) else ()
+        return compare(self._frame, (self._source, self.total), (some, count), word, tasks)
 
     def reasons(self) -> DataFrame:
         """Return the findings of `explain` as a frame, the best first."""
@@ -226,11 +167,9 @@ class MissingRows:
             parts.append(f"the source lacks {self.absent:,} that were started")
         if self.surplus:
             parts.append(f"the output has {least}{self.surplus:,} rows too many")
-        if self._found.replaced:
-            parts.append(
-                f"{self._found.replaced:,} rows are in groups that have as many rows as the "
-                "source, but others: see .candidates"
-            )
+        if self.replaced and self.by:
+            have = "rows are in groups that have as many rows as the source, but others"
+            parts.append(f"{self.replaced:,} {have}: see .candidates")
         return "; ".join(parts)
 
     def unpersist(self) -> None:
@@ -240,26 +179,6 @@ class MissingRows:
 
     def _plain(self, frame: DataFrame, *more: str) -> DataFrame:
         return frame.select(*map(quoted, self._frame.columns), *more)
-
-
-def _sample(frame: DataFrame, count: int, shown: dict[str, Column]) -> list[dict[str, Any]]:
-    columns = F.struct(*(column.alias(name) for name, column in shown.items()))
-    chosen = frame.where(F.rand(1) < _SAMPLE / count) if count > _SAMPLE else frame
-    with plain_errors():
-        return [row[0].asDict() for row in chosen.select(columns).collect()]
-
-
-def _kept_one_of(frames: Sequence[Any]) -> list[list[str]]:
-    """Return the columns by which the plans of frames keep one row of each group."""
-    found = list[list[str]]()
-    for frame in frames:
-        if hasattr(frame, "_jdf"):
-            text = str(frame._jdf.queryExecution().analyzed().toString())
-        else:
-            text = frame._explain_string("extended").partition("== Optimized")[0]
-        for columns in _DEDUPED.findall(text):
-            found.append([re.sub(r"#\d+L?$", "", name) for name in columns.split(", ") if name])
-    return [names for i, names in enumerate(found) if names and names not in found[:i]]
 
 
 def resolve(
@@ -298,7 +217,8 @@ def resolve(
         missing, named, surplus = sums_of(found.lacks, *sums, "sum(if(lack < 0, -lack, 0))")
         numbers = missing, named, surplus
         if missing == total and surplus == written > 0:  # of another type, run or name
-            found, numbers = found._replace(lacks=None), (max(total - written, 0), 0, 0)
+            found = found._replace(lacks=None, replaced=total)
+            numbers = max(total - written, 0), 0, max(written - total, 0)
             said = "none of the units of the output was started"
     changed = max(started - total, 0), max(total + strange - started, 0)
     exact = found.lacks is not None, said
@@ -314,17 +234,21 @@ def _look(
     outputs = [one for one in proof.outputs if has_columns(one, rows.evidence_names)]
     said, lost = "", Differing()
     if asked.problem:
-        said = f"{_ROWS} cannot be: {asked.problem}; "
+        said = f"the job's rows cannot be computed again: {asked.problem}; "
     if asked.units is not None:
         lost = compare_units(source, asked.units)
         if asked.is_output and not asked.frames:
             return lost, "the output has the units of rows: each is compared"
         if asked.is_output:
-            return lost, f"{_ROWS} are those of the output, by XOR, count and sum"
+            equal = "are those of the output, by XOR, count and sum"
+            return lost, f"{_ROWS} {equal}: the rows that they lack are missing"
         assert lost.lacks is not None
         sums = ("sum(greatest(lack, 0))", "sum(greatest(-lack, 0))")
         missing, surplus = sums_of(lost.lacks, *sums)
-        said = f"{_ROWS} are all that were started: what differs was lost after them; "
+        said = (
+            f"{_ROWS} are all that were started: what differs came after them, in the aggregation, "
+            "its write, or since; "
+        )
         if missing or surplus:
             said = (
                 f"{_ROWS} are neither those that were started nor those of the output: this time "
