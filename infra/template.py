@@ -31,7 +31,7 @@ _TOPIC_PARAMETER: Final = {
     "AllowedPattern": "|arn:aws[a-z-]*:sns:.+",
     "Description": "ARN of the SNS topic for alarms; nobody is told without one",
 }
-_FIXED: Final = {"rollout": "all_at_once", "stack_name": "xorack", "alarm_topic_arn": None}
+_FIXED: Final = {"stack_name": "xorack", "alarm_topic_arn": None}
 """Settings that the template does not take: a parameter, or the deployment, decides."""
 
 

@@ -23,7 +23,6 @@ from xorack.core.errors import ArgumentError
 from xorack.core.transitions import Limits
 
 if TYPE_CHECKING:
-    from lambda_src.tracing import Tracer
     from xorack.acker.breaker import CircuitBreaker
     from xorack.acker.chain_writer import ChainWriter
     from xorack.acker.outbox import Outbox
@@ -49,8 +48,6 @@ _VARIABLES = (
     "AWS_ENDPOINT_URL",
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
-    "TRACING",
-    "AWS_XRAY_DAEMON_ADDRESS",
 )
 _DAY_SECONDS = 86_400
 _UNKNOWN_SECONDS = 60.0
@@ -155,19 +152,7 @@ class Services:
         with self._connecting:
             if service not in self.clients:
                 self.clients[service] = make_client(service, config=config_of(time_outs))
-                if self.tracer is not None:
-                    self.tracer.trace(self.clients[service])
             return self.clients[service]
-
-    @cached_property
-    def tracer(self) -> Tracer | None:
-        """Traces the clients' calls; None unless the stack has `tracing`."""
-        daemon = self._variables["AWS_XRAY_DAEMON_ADDRESS"]  # set by Lambda
-        if not self._variables["TRACING"] or not daemon:
-            return None
-        from lambda_src.tracing import Tracer
-
-        return Tracer(daemon)
 
     def store(self, client: Any) -> DynamoDBStore:
         return DynamoDBStore(

@@ -3,8 +3,8 @@
 import json
 
 from tests.support.cli import apply
-from xorack.core import windows
 from xorack.core.request import Request
+from xorack.spark.windows import requests as windows
 
 TAG = "shop/orders/2026-09-14T14"
 KEYS = ["orders/9", "orders/10", "orders/11", "eu"]

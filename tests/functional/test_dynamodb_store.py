@@ -187,7 +187,7 @@ def test_every_partition_of_the_index_is_read(store, aws, monkeypatch):
 
 def test_a_scan_and_a_read_report_items_that_are_not_chains(store, aws):
     store.put_spilled_marks(Chain("t0"), bytes(16), 0)
-    store.delete("t1", request_id="d")
+    store.delete("t1")
     evil = {"tag": {"S": "evil"}, "stamp": {"S": "text"}}
     store.table.client.put_item(TableName=aws.table_name, Item=evil)
     invalid = []

@@ -2,7 +2,6 @@
 
 import time
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -85,24 +84,6 @@ def test_a_call_of_unknown_outcome_can_be_repeated(make_acker, aws):
     assert aws.item("t")["started"] == {"N": "1"}
     with pytest.raises(errors.ArgumentError, match="id: ''"):
         acker.stamp("t", B, request_id="")
-
-
-def test_a_repeated_delete_is_about_one_item_of_the_npm_package(make_acker, aws):
-    """Such an item has no generation."""
-    acker, other = make_acker(), make_acker()
-    client = aws.client("dynamodb", config=CONFIG)
-    item = {"tag": {"S": "t"}, "stamp": {"B": A}}
-    client.put_item(TableName=aws.table_name, Item=item)
-    with interposed(acker, "delete_item", lambda: other.stamp("t", B)):
-        acker.delete("t", request_id="d")
-    assert aws.item("t") is None
-    client.put_item(TableName=aws.table_name, Item=item)
-    acker.delete("t", request_id="d")
-    assert aws.item("t") == item
-    delete = partial(client.delete_item, TableName=aws.table_name, Key={"tag": {"S": "t"}})
-    with interposed(acker, "update_item", delete), pytest.raises(errors.TagNotFound):
-        acker.delete("t", request_id="e")
-    assert aws.item("t") is None
 
 
 @contextmanager

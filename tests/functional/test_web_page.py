@@ -17,8 +17,8 @@ from tests.support.web import running, serving
 from xorack import traced
 from xorack.core.request import Request
 from xorack.core.stamp import xor
-from xorack.core.windows import finish as finish_window
 from xorack.ops import redrive
+from xorack.spark.windows.requests import finish as finish_window
 
 expect.set_options(timeout=30_000)
 

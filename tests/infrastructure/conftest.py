@@ -21,8 +21,7 @@ VARIED = {
     "stack_name": "other", "partition_key": "file", "default_timeout_seconds": "60",
     "function_timeout_seconds": "100", "memory_mb": "512", "architecture": "x86_64",
     "batch_size": "250", "batch_window_seconds": "5", "min_pollers": "3", "max_pollers": "30",
-    "sweeper_reserved_concurrency": "2", "warm_read_units": "13000", "warm_write_units": "5000",
-    "max_read_units": "30000", "max_write_units": "20000",
+    "sweeper_reserved_concurrency": "2",
     "max_receive_count": "3", "queue_retention_days": "13", "retention_days": "40",
     "deletion_protection": "false", "removal_policy": "destroy", "tracing": "true",
     "log_retention_days": "90", "log_level": "DEBUG",
@@ -69,7 +68,6 @@ def synthesised(**settings: Any) -> Any:
 template = synthesised()
 varied = synthesised(**VARIED)
 """A stack in which nearly every setting differs from its default."""
-canary = synthesised(rollout="canary")
 adopted = synthesised(table_name="chains")
 minimal = synthesised(
     monitoring="minimal", batch_size=10, tracing="true", architecture="x86_64",

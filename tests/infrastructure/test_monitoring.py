@@ -18,14 +18,30 @@ from xorack.cdk.settings import Settings
 from xorack.core.request import Request
 from xorack.core.stamp import plain
 
-from .cloudwatch import Composite, alarms_of, short
 from .conftest import consume
 from .templates import Template, target
+
+ALONE = {"ChainsFailed", "DeadLettersNew", "DeliveriesRefused"}
+"""Alarms on single events: they notify by themselves."""
 
 
 def alarms(template: Template) -> dict[str, dict[str, Any]]:
     """All alarms, by construct id."""
-    return {short(name): alarm for name, alarm in alarms_of(template).items()}
+    kinds = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
+    return {short(name): alarm for kind in kinds for name, alarm in template.of(kind).items()}
+
+
+def short(name: str) -> str:
+    """The construct id of an alarm's logical id, which ends in eight characters of a hash."""
+    return name.removeprefix("AckerMonitoring")[:-8]
+
+
+def members(composite: dict[str, Any]) -> set[str]:
+    """The alarms any of which sets a composite alarm off, by construct id."""
+    rule = "".join(map(target, composite["AlarmRule"]["Fn::Join"][1]))
+    one = r'ALARM\("(\w+)"\)'
+    assert re.fullmatch(rf"\({one}( OR {one})*\)", rule)
+    return set(map(short, re.findall(one, rule)))
 
 
 def measured(alarm: dict[str, Any]) -> list[dict[str, Any]]:
@@ -66,8 +82,7 @@ def test_ends_notify_where_they_are_asked_for():
     assert list(acker.alarms)[:2] == [PAGE, TICKET]
     assert {*acker.alarms} == {*made}
     ends = {name: one["OKActions"] for name, one in made.items() if "OKActions" in one}
-    notifying = (PAGE, TICKET, "ChainsFailed", "DeadLettersNew", "DeliveriesRefused")
-    assert ends == {name: made[name]["AlarmActions"] for name in notifying}
+    assert ends == {name: made[name]["AlarmActions"] for name in (PAGE, TICKET, *ALONE)}
     assert made["QueueBehind"]["Threshold"] == 7200
 
 
@@ -81,13 +96,54 @@ def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template, min
         severities[found[1]].add(name)
     assert set(made) == set(re.findall(r"^### `(\w+)`$", handbook, re.MULTILINE))
     for composite, names in zip((PAGE, TICKET), severities.values(), strict=True):
-        members = set(map(short, Composite.of(made[composite]).members))
-        alone = {"ChainsFailed", "DeadLettersNew", "DeliveriesRefused"} & names
-        assert {*members, composite, *alone} == names
-        assert not alone.intersection(members)
+        assert {*members(made[composite]), composite} == names - ALONE
         assert f"`{composite}`" in handbook
     minimum = {"ConsumerFailing", "QueueBehind", "SweeperSilent", "DeadLettersNew"}
     assert set(alarms(minimal)) == minimum
+
+
+THRESHOLDS = [
+    # alarm, of the defaults, with the settings of `varied`
+    ("ConsumerFailing", 50, 50),
+    ("QueueBehind", 572, 960),
+    ("SweeperSilent", 1, 1),
+    ("EventsPending", 600, 600),
+    ("DeliveriesRefused", 0, 0),
+    ("SweepProblems", 0, 0),
+    ("SweeperNearTimeout", 41_000, 41_000),
+    ("DeadLettersNew", 0, 0),
+    ("DeadLettersOld", 432_000, 43_200),
+    ("ChainsFailed", 0, 25),
+    ("ConsumerErrors", 0, 0),
+    ("ConsumerNearTimeout", 41_000, 81_000),
+    ("TableThrottled", 0, 0),
+    ("ConcurrencyThrottled", 0, 0),
+]
+
+
+@pytest.mark.parametrize(("name", "default", "with_settings"), THRESHOLDS)
+def test_the_thresholds_follow_from_the_settings(template, varied, name, default, with_settings):
+    of = alarms(template)[name]
+    assert (of["Threshold"], alarms(varied)[name]["Threshold"]) == (default, with_settings)
+    low_is_bad = name == "SweeperSilent"
+    assert of["ComparisonOperator"].startswith("LessThan" if low_is_bad else "GreaterThan")
+    assert of["TreatMissingData"] == "notBreaching"  # a first deployment sends no message
+
+
+def test_the_composite_alarms_and_single_events_notify_and_nothing_else(varied):
+    made = alarms(varied)
+    notifying = {name for name, one in made.items() if "AlarmActions" in one}
+    assert notifying == {PAGE, TICKET, *ALONE}
+    # A series of single events would keep a composite alarm on, and hide all else.
+    assert not ALONE & (members(made[PAGE]) | members(made[TICKET]))
+
+
+def test_a_page_suppresses_the_ticket_of_its_outage(template):
+    ticket = alarms(template)[TICKET]
+    assert short(target(ticket["ActionsSuppressor"])) == PAGE
+    # It waits for a page, and then until the alarms of the outage have ended.
+    assert ticket["ActionsSuppressorWaitPeriod"] == 15 * 60
+    assert ticket["ActionsSuppressorExtensionPeriod"] == 35 * 60
 
 
 def test_what_an_alarm_tells_to_look_for_exists(template):

@@ -17,7 +17,7 @@ import pytest
 from .templates import Template
 
 SNAPSHOT = Path(__file__).with_name("snapshot.txt")
-VARIANTS = ("varied", "canary", "adopted", "minimal")
+VARIANTS = ("varied", "adopted", "minimal")
 WIDTH = 160
 """A longer value is split into its parts."""
 PROSE = ("Description", "AlarmDescription", "DashboardBody", "Metadata")

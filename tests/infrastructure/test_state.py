@@ -26,23 +26,21 @@ def test_settings_do_not_move_stateful_resources(template, varied, minimal):
         assert minimal.of(kind) == template.of(kind)
 
 
-def test_only_bus_dashboard_and_saved_queries_have_physical_names(template, varied, canary):
+def test_only_bus_and_dashboard_have_physical_names(template, varied):
     names = {
         (resource["Type"], key)
-        for resource in (*template.resources.values(), *canary.resources.values())
+        for resource in template.resources.values()
         for key in resource["Properties"]
         if key in {
             "TableName", "QueueName", "DashboardName", "LogGroupName", "RoleName", "Name",
-            "AlarmName", "ManagedPolicyName", "DeploymentGroupName", "GroupName",
+            "AlarmName", "ManagedPolicyName", "GroupName",
         } or (key == "FunctionName" and resource["Type"] == "AWS::Lambda::Function")
-        or (key == "ApplicationName" and resource["Type"] == "AWS::CodeDeploy::Application")
     }  # fmt: skip
     # An alias is named within its function, whose name is generated.
     names.remove(("AWS::Lambda::Alias", "Name"))
     assert names == {
         ("AWS::Events::EventBus", "Name"),
         ("AWS::CloudWatch::Dashboard", "DashboardName"),
-        ("AWS::Logs::QueryDefinition", "Name"),
     }
     # The CDK builds the bus's name from the stack's: two stacks have two buses.
     assert template.bus()[1]["Name"].startswith("xorackAcker")

@@ -111,9 +111,7 @@ def test_cfn_lint_finds_no_error_and_nothing_to_warn_of(made, tmp_path):
     assert (found.stdout, found.returncode) == ("", 0)
 
 
-@pytest.mark.parametrize(
-    "setting", ["rollout=canary", "stack_name=other", f"alarm_topic_arn={TOPIC}"]
-)
+@pytest.mark.parametrize("setting", ["stack_name=other", f"alarm_topic_arn={TOPIC}"])
 def test_what_the_deployment_decides_is_no_setting(setting, tmp_path, capsys):
     assert main(["--out", str(tmp_path), "-c", setting], make=write) == 2
     name = setting.partition("=")[0]

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xorack import xor
-from xorack.core import windows as requests
-from xorack.core import windows_ledger as ledger
 from xorack.core.errors import ArgumentError, StateError
-from xorack.core.windows_ledger import Range
+from xorack.spark.windows import ledger, requests
+from xorack.spark.windows.ledger import Range
 
 
 class Crash(Exception):

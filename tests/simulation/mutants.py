@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -308,7 +307,6 @@ _BY_REQUEST_ALONE = tuple(
     one._replace(trigger="request") if one.trigger == "both" else one
     for one in transitions.TRANSITIONS
 )
-_VERSIONS = count()
 _SERVICE = SERVICES["step_functions"]
 _Row = tuple[Any, ...]
 _BY_DAY: tuple[_Row, ...] = (
@@ -338,8 +336,6 @@ _BY_DAY: tuple[_Row, ...] = (
     ("another request under a used id is taken for a duplicate", transitions._duplicate,
      lambda duplicate, request, _: duplicate(request, True)),
     ("a message is deleted though its chain was not written", _Batch.fail, lambda *_: None),
-    ("a deletion takes whatever generation there is", DynamoDBStore.delete,
-     lambda delete, store, tag, request_id=None: delete(store, tag)),
     ("a zero chain is acked though its counts differ", transitions._is_complete,
      lambda _, chain, now: transitions._is_zero(chain)),
     ("a time-out at zero does not name the counts", transitions._is_overdue_at_zero,
@@ -434,8 +430,6 @@ _AT_NIGHT: tuple[_Row, ...] = (
      _Part._after_conflict, _conflict_is_another),
     ("the write's condition leaves the generation out",
      dynamodb_store._condition_expression, _leave_out("first_seen_at", "nonce")),
-    ("a repeated deletion reads the generation anew", DynamoDBStore._generation_to_delete,
-     lambda read, store, tag, id: read(store, tag, f"{id} {next(_VERSIONS)}")),
     ("a wrong request to an ended chain is only late", transitions.apply, _changed_errors(
         BufferLengthsUnequal, lambda one: one._replace(kind="late", error=None), only_ended=True)),
     ("requests of a batch that needs two writes are applied in any order",

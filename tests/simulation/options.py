@@ -62,7 +62,6 @@ class Options:
     same_ids = 0.5
     steady = 0.7
     impatient = 0.3
-    delete_again = 0.5
     future = 0.05
     outage = 0.25
     outages: Weights = (("queues", 1), ("table", 1), ("bus", 1), ("tasks", 0.5))

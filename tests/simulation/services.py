@@ -17,7 +17,6 @@ from xorack.acker.consumer import Consumer
 from xorack.acker.consumer import Message as ConsumedMessage
 from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper
-from xorack.aws import dynamodb_store
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import send
 from xorack.compat import dynamodb_acker
@@ -119,7 +118,6 @@ def simulated_clock_and_ids(world: World, bucket_marks: int) -> Iterator[None]:
     level = logging.root.manager.disable
     with (
         patch.object(dynamodb_acker, "uuid", ids),
-        patch.object(dynamodb_store, "milliseconds", now),
         patch.multiple(redrive, milliseconds=now, _WORKERS=Workers(), _CALLS=1, _POLICY=policy),
         patch.dict(ChainWriter.__init__.__kwdefaults__, clock=now),
         patch.object(initialize, "__defaults__", defaults),

@@ -12,7 +12,7 @@ from tests.spark.acker import Acker
 from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import as_set
 from tests.support.threads import in_threads
-from xorack.core.windows import partition_names
+from xorack.acker.partition_names import partition_names
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 from xorack.spark import Tracking, storage
 from xorack.spark.storage import Texts

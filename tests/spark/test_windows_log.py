@@ -29,7 +29,7 @@ from pipeline.session import session
 from tests.spark.test_windows_stream import snippets
 from tests.support.cluster_job import once
 from tests.support.log_source import BrokerSource
-from xorack.spark import windows
+from xorack.spark.windows import windows
 root, queue_url, servers, lossy = sys.argv[1:]
 passed = Counter()
 def dying(owner, name, step):

@@ -11,7 +11,7 @@ from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import as_set
 from tests.spark.test_windows import Log
 from xorack.errors import OutputDiffersError, StateError
-from xorack.spark import windows
+from xorack.spark.windows import windows
 
 pytestmark = pytest.mark.spark
 

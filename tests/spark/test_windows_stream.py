@@ -56,7 +56,7 @@ from pathlib import Path
 from pipeline.session import session
 from tests.spark.test_windows_stream import snippets
 from tests.support.cluster_job import kill_executor, once
-from xorack.spark import windows
+from xorack.spark.windows import windows
 root, queue_url = sys.argv[1:]
 def kills(name):
     def task(batches):

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 SERVICES = {
-    "table": ("update_item", "delete_item", "get_item", "batch_get_item", "query"),
+    "table": ("update_item", "get_item", "batch_get_item", "query"),
     "queues": (
         *("send_message_batch", "receive_message", "delete_message_batch"),
         *("change_message_visibility_batch", "get_queue_attributes"),

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from tests.support.http_server import Handler, Server
 
 ROOT = Path(__file__).resolve().parents[2]
 DENIED = b'{"__type": "com.amazon.coral.service#AccessDeniedException", "message": "denied"}'
-TRACE = "Root=1-58406520-a006649127e371903a2de979;Parent=53995c3f42cd8ad8;Sampled=1"
 JSON = {"Content-Type": "application/json"}
 _INVOCATION = "/2018-06-01/runtime/invocation/"
 
@@ -44,7 +43,6 @@ def run_function(
     *events: Any,
     service: str = "xorack",
     level: str = "INFO",
-    environment: Mapping[str, str] | None = None,
 ) -> Run:
     """Invoke a function of `lambda_src` with events, one after the other, in a process of its own.
 
@@ -75,7 +73,6 @@ def run_function(
                 "EVENT_BUS_NAME": "bus",
                 "DEAD_LETTER_QUEUE_URL": f"{endpoint}/123456789012/dead",
                 "POWERTOOLS_SERVICE_NAME": service,
-                **(environment or {}),
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -118,7 +115,6 @@ class _Handler(Handler):
             "Lambda-Runtime-Aws-Request-Id": f"request-{number}",
             "Lambda-Runtime-Deadline-Ms": str(int(time.time() * 1000) + 30_000),
             "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:eu-west-1:1:function:f",
-            "Lambda-Runtime-Trace-Id": TRACE,
         }
         self.respond(200, json.dumps(event).encode(), {**JSON, **headers})
 

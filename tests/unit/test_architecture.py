@@ -12,29 +12,41 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-FLOORS = [
-    ["xorack/core"],
-    ["xorack/aws"],
-    ["xorack/client", "xorack/cdk"],
-    ["xorack/acker"],
-    ["xorack/ops"],
-    ["xorack/spark", "xorack/local", "xorack/compat"],
-    ["xorack/web", "infra"],
-    ["xorack/cli", "lambda_src", "pipeline", "examples"],
-    ["demo", "measure"],
-    ["tests/support"],
-    ["bench", "tools", "tests/simulation"],
-    ["tests/engines"],
-    [
-        "tests/e2e", "tests/functional", "tests/infrastructure", "tests/property", "tests/spark",
-        "tests/unit",
-    ],
-]  # fmt: skip
-"""The folders, lowest floor first. A folder imports only from lower floors, and from itself."""
+HOUSE = [
+    "tests/unit",
+    "tests/spark",
+    "tests/property",
+    "tests/infrastructure",
+    "tests/functional",
+    "tests/e2e",
+    "tests/engines",
+    "tests/simulation",
+    "tools",
+    "bench",
+    "tests/support",
+    "demo",
+    "measure",
+    "examples",
+    "pipeline",
+    "lambda_src",
+    "infra",
+    "xorack/cli",
+    "xorack/web",
+    "xorack/compat",
+    "xorack/spark",
+    "xorack/local",
+    "xorack/ops",
+    "xorack/cdk",
+    "xorack/acker",
+    "xorack/client",
+    "xorack/aws",
+    "xorack/core",
+]
+"""The folders, the highest first. A folder imports only from folders further down, and itself."""
 
-FLOOR = {folder: number for number, folders in enumerate(FLOORS, 1) for folder in folders}
-PACKAGE_FLOOR = 7
-"""Names of the package itself, such as ``xorack.traced``, come from the floor of its classes."""
+FLOOR = {folder: number for number, folder in enumerate(reversed(HOUSE))}
+PACKAGE_FLOOR = FLOOR["xorack/compat"]
+"""Names of the package itself, such as ``xorack.traced``, come from the highest of its classes."""
 
 
 def folder_of(module):
@@ -64,7 +76,7 @@ def imported_by(folder):
 
 
 @pytest.mark.parametrize("folder", FLOOR)
-def test_a_folder_imports_only_from_floors_below(folder):
+def test_a_folder_imports_only_from_folders_below(folder):
     upwards = [
         module
         for module in imported_by(folder)
@@ -92,6 +104,15 @@ def test_the_modules_of_a_folder_import_each_other_in_no_circle(folder):
             names = {one for one in imports(paths[module]) if one.rpartition(".")[0] == package}
             graph[module] -= set() if names - paths.keys() else {package}
     TopologicalSorter(graph).prepare()
+
+
+def test_the_ledger_of_windows_is_pure():
+    """It lies in the room of windows on Spark, and knows nothing of Spark."""
+    folder = ROOT / "xorack/spark/windows"
+    taken = set.union(*(imports(folder / f"{name}.py") for name in ("ledger", "requests")))
+    tops = {one.split(".")[0] for one in taken} - {*sys.stdlib_module_names}
+    assert tops == {"xorack"}
+    assert {folder_of(one) for one in taken} <= {None, "xorack/acker", "xorack/core"}
 
 
 def test_every_folder_has_a_floor():

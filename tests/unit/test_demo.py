@@ -21,7 +21,7 @@ from demo.database import (
 )
 from demo.run import SETTINGS, java_options, work_folder
 from tests.support.events import eventually
-from xorack.cdk.code import CHECKOUT
+from xorack.cdk.code import handlers_closure
 from xorack.cli import commands
 from xorack.errors import LocalError
 from xorack.local import assembly
@@ -119,7 +119,7 @@ def test_a_changed_source_needs_a_new_synthesis(synthesised, changed, cached):
 
 
 def test_a_change_of_any_code_of_the_functions_needs_a_new_synthesis():
-    deployed = {part for pattern in CHECKOUT for part in pattern.split("/")}
+    deployed = {part for path in handlers_closure(ROOT) for part in path.relative_to(ROOT).parts}
     assert not deployed & assembly._NOT_DEPLOYED
 
 

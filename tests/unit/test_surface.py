@@ -33,14 +33,12 @@ def imported(module):
 
 def exported(package):
     """Return the public names of a package, each with the module that defines it."""
-    if package == "xorack.errors":
-        return {
-            node.name: ("xorack.core.errors", node.name)
-            for node in tree("xorack.core.errors").body
-            if isinstance(node, ast.ClassDef)
-        }
-    private = ("xorack._lazy", package)
-    return {name: home for name, home in imported(package).items() if home[0] not in private}
+    private = ("xorack._lazy", "xorack.core", package)
+    found = {name: home for name, home in imported(package).items() if home[0] not in private}
+    if found.pop("*", None):
+        classes = (one for one in tree("xorack.core.errors").body if isinstance(one, ast.ClassDef))
+        found |= {one.name: ("xorack.core.errors", one.name) for one in classes}
+    return found
 
 
 def definition(module, name):

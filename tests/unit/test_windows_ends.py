@@ -7,14 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from xorack import unit_id
-from xorack.core import windows
-from xorack.core.windows_ledger import Range, StreamProof, find_window, open_window
 from xorack.errors import ArgumentError, StateError
-from xorack.spark import kafka_ends, windows_ends
-from xorack.spark.folding import Totals
-from xorack.spark.units import signed
-from xorack.spark.windows_ends import positions_of
+from xorack.spark import kafka_ends
+from xorack.spark.windows import requests as windows
+from xorack.spark.windows.ends import positions_of
+from xorack.spark.windows.ledger import Range, StreamProof, find_window, open_window
 
 
 class Partition:
@@ -88,15 +85,6 @@ def test_a_partition_without_a_leader_has_no_end():
 def test_an_end_that_is_given_twice_is_refused(given):
     with pytest.raises(ArgumentError, match="ends: t/0 is there twice, expected each once"):
         positions_of(given, ["topic", "partition", "offset"], "ends")
-
-
-@pytest.mark.parametrize("begin", [0, 10**12, 2**63 - 60])
-def test_the_units_of_positions_are_those_of_their_rows(begin, monkeypatch):
-    monkeypatch.setattr(windows_ends, "_AT_ONCE", 16)
-    units = [signed(unit_id("r/orders", "t", 3, begin + n)) for n in range(50)]
-    sums = sum((Totals(unit, 1, unit >> 32) for unit in units), Totals())
-    places = Range(begin, begin + 50, 50)
-    assert windows_ends._totals(unit_id("r/orders", "t", 3), places) == sums
 
 
 def test_names_of_partitions_leave_a_long_name_of_a_window_its_place():

@@ -3,13 +3,12 @@
 One item a chain. Each write is one conditional ``UpdateItem`` that sets what changed and leaves
 every other attribute alone. `xorack.aws.item` is the codec.
 
-The table also holds buckets of spilled marks and records of deletions. Their keys begin with a
-chain's tag and a NUL; no tag holds a NUL.
+The table also holds buckets of spilled marks. Their keys begin with a chain's tag and a NUL; no tag
+holds a NUL.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -17,14 +16,12 @@ from typing import Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from xorack.aws import schema
-from xorack.aws.clock import milliseconds
 from xorack.aws.item import decode, encode
 from xorack.aws.mark_buckets import MarkBuckets
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.table import Item, Table, condition_failed, projection, sdk_retried, ttl
+from xorack.aws.table import Item, Table, condition_failed, projection, sdk_retried
 from xorack.core.chain import Chain
 from xorack.core.errors import ConflictError, NotAChainError, TagNotFound
-from xorack.core.marks import mark_key
 from xorack.core.ports import DEFAULT_RETENTION_MS, OnInvalid
 
 _PAGE = 100
@@ -106,84 +103,20 @@ class DynamoDBStore(MarkBuckets):
             stored = self._decode(item) if item else self.read([after.tag]).get(after.tag)
             raise ConflictError(stored, maybe_ours=sdk_retried(error)) from error
 
-    def delete(self, tag: str, request_id: str | None = None) -> None:
-        """Delete a chain; raise TagNotFound if there is none.
-
-        An id makes the call safe to repeat: it deletes the chain that its first attempt found, and
-        no later one of the same tag.
-        """
-        names = {"#key": self.table.partition_key}
-        values: Item = {}
-        condition = "attribute_exists(#key)"
-        if request_id is not None:
-            generation = self._generation_to_delete(tag, request_id)
-            condition += _generation_condition(generation, names, values)
+    def delete(self, tag: str) -> None:
+        """Delete a chain; raise TagNotFound if there is none."""
         try:
             self.table.call(
                 "delete_item",
                 Key=self.table.key(tag),
-                ConditionExpression=condition,
-                ExpressionAttributeNames=names,
-                **({"ExpressionAttributeValues": values} if values else {}),
+                ConditionExpression="attribute_exists(#key)",
+                ExpressionAttributeNames={"#key": self.table.partition_key},
             )
         except ClientError as error:
             if not condition_failed(error):
                 raise
-            if request_id is None and not sdk_retried(error):
+            if not sdk_retried(error):
                 raise TagNotFound(tag) from error
-
-    def _generation_to_delete(self, tag: str, request_id: str) -> Item:
-        """Return the generation that a deletion is about, as recorded at its first attempt."""
-        record = f"{tag}\0delete\0{mark_key(request_id).hex()}"
-        stored = {self.table.key_of(item): item for item in self.table.read([tag, record])}
-        if record not in stored:
-            if tag not in stored:
-                raise TagNotFound(tag)
-            generation = _generation_of(stored[tag]) or self._give_generation(tag)
-            until = ttl(milliseconds() + self.retention_ms)
-            return self._set_once(record, generation, until=until)
-        return _generation_of(stored[record])
-
-    def _give_generation(self, tag: str) -> Item:
-        """Set the generation of an item of xor-ack-dynamodb, unless another writer has."""
-        numbers = (milliseconds(), secrets.randbits(32))
-        generation = {n: {"N": str(v)} for n, v in zip(_GENERATION, numbers, strict=True)}
-        try:
-            return self._set_once(tag, generation, condition="attribute_exists(#key)")
-        except ClientError as error:
-            if condition_failed(error):
-                raise TagNotFound(tag) from error
-            raise
-
-    def _set_once(
-        self,
-        key: str,
-        generation: Item,
-        *,
-        until: dict[str, str] | None = None,
-        condition: str | None = None,
-    ) -> Item:
-        """Set the generation of an item unless it has one; return the one that it has."""
-        names = {f"#{name}": name for name in generation}
-        values = {f":{name}": value for name, value in generation.items()}
-        update = ", ".join(f"#{name} = if_not_exists(#{name}, :{name})" for name in generation)
-        conditions = {}
-        if until is not None:
-            names["#until"], values[":until"] = schema.EXPIRES_AT, until
-            update += ", #until = :until"
-        if condition is not None:
-            names["#key"] = self.table.partition_key
-            conditions["ConditionExpression"] = condition
-        response = self.table.call(
-            "update_item",
-            Key=self.table.key(key),
-            UpdateExpression=f"SET {update}",
-            ExpressionAttributeNames=names,
-            ExpressionAttributeValues=values,
-            ReturnValues="ALL_NEW",
-            **conditions,
-        )
-        return _generation_of(response["Attributes"])
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
         """Yield pages: see `xorack.core.ports.ChainStore.due_pages`.
@@ -342,11 +275,6 @@ def _condition_expression(before: Chain | None, names: dict[str, str], values: I
         names["#stamp"] = schema.STAMP
         values[":old_stamp"] = {"B": before.stamp}
     return condition
-
-
-def _generation_of(item: Item) -> Item:
-    """Return the attributes of an item that tell its generation; none of xor-ack-dynamodb's."""
-    return {name: item[name] for name in _GENERATION if name in item}
 
 
 def _generation_condition(generation: Item, names: dict[str, str], values: Item) -> str:

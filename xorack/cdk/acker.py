@@ -14,7 +14,6 @@ from aws_cdk import (
     aws_iam,
     aws_kms,
     aws_lambda,
-    aws_logs,
     aws_sns,
     aws_sqs,
     aws_ssm,
@@ -41,17 +40,13 @@ from xorack.cdk.permissions import (
     allow_logs_to_use,
     for_account,
 )
-from xorack.cdk.queries import create_queries
 from xorack.cdk.queue import create_queues
 from xorack.cdk.resume import ResumeAccess
-from xorack.cdk.rollout import create_canaries
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import adopt_table, create_table, index_arn
 from xorack.cdk.validation import check_arguments, check_kind, describe, is_external
 
 _READ = ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan")
-# Faults of new code that are no errors of its invocations. Dead letters are not: senders err, too.
-_ROLLBACK_ALARMS = ("EventsPending", "SweepProblems")
 
 
 class AckerProps(TypedDict, total=False):
@@ -139,9 +134,8 @@ class Acker(Construct):
             encryption_key=key,
             network=props.get("network"),
         )
-        consumer = create_consumer(Construct(self, "Consumer"), resources)
-        sweeper = create_sweeper(Construct(self, "Sweeper"), resources)
-        self.consumer, self.sweeper = consumer.lambda_, sweeper.lambda_
+        self.consumer = create_consumer(Construct(self, "Consumer"), resources)
+        self.sweeper = create_sweeper(Construct(self, "Sweeper"), resources)
         monitoring = Construct(self, "Monitoring")
         functions = {"Consumer": self.consumer, "Sweeper": self.sweeper}
         topic = props.get("alarm_topic")
@@ -156,10 +150,6 @@ class Acker(Construct):
                 "acknowledge this if the alarms have actions of yours",
             )
         self.alarms = create_alarms(monitoring, resources, functions, topic)
-        if settings.rollout == "canary":
-            rollback = [self.alarms[name] for name in _ROLLBACK_ALARMS if name in self.alarms]
-            aliases = {"Consumer": consumer, "Sweeper": sweeper}
-            create_canaries(Construct(self, "Rollout"), resources, aliases, rollback)
         self.widget = self.dashboard = None
         if settings.monitoring == "full":
             widget = create_widget(Construct(self, "Widget"), resources)
@@ -167,8 +157,6 @@ class Acker(Construct):
             self.dashboard = create_dashboard(
                 monitoring, resources, functions, self.alarms.values(), widget
             )
-        logs = [one for one in self.node.find_all() if isinstance(one, aws_logs.LogGroup)]
-        create_queries(Construct(self, "Queries"), resources.service, logs)
 
     def grant_send(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
         """Allow a producer, such as a Spark job, to send requests.

@@ -1,15 +1,17 @@
 """The functions' code: handlers, library, and the packages that Lambda's runtime does not have.
 
-A wheel holds the code as it goes to Lambda. A checkout gathers it: the handlers, the folders that
+A wheel holds the code as it goes to Lambda. A checkout gathers it: the handlers, the modules that
 they import, and the packages from where they are installed. ADR 10 in docs/adr/ gives the reasons.
 """
 
 from __future__ import annotations
 
+import ast
 import atexit
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -19,12 +21,7 @@ from xorack.core.errors import StateError
 
 _LIBRARY: Final = Path(__file__).resolve().parents[1]
 _IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # see setup.py
-CHECKOUT: Final = (
-    "lambda_src/*.py", "xorack/*.py",
-    *(f"xorack/{folder}/*.py" for folder in ("acker", "aws", "core", "ops", "web")),
-)  # fmt: skip
-"""The handlers, and the folders of the library that they import. A change elsewhere, such as in the
-command line, is no new code for Lambda."""
+_HANDLERS: Final = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
 _PACKAGES: Final = {
     "aws-lambda-powertools": (
         "3.37.0",
@@ -56,14 +53,46 @@ def assemble_code() -> Path:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(shipped, folder, ignore=ignore, dirs_exist_ok=True)
         return folder
-    for pattern in CHECKOUT:
-        for source in _LIBRARY.parent.glob(pattern):
-            target = folder / source.relative_to(_LIBRARY.parent)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
+    for source in handlers_closure(_LIBRARY.parent):
+        target = folder / source.relative_to(_LIBRARY.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
     for name in _PACKAGES:
         _copy_package(name, folder)
     return folder
+
+
+def handlers_closure(root: Path) -> list[Path]:
+    """Return the files of a checkout that the handlers import, themselves or by others.
+
+    Imports in functions count; those for types alone do not. A change of any other file, such as
+    one of the command line, is no new code for Lambda.
+    """
+    found, todo = dict[str, Path](), [*_HANDLERS]
+    while todo:
+        module = todo.pop()
+        place = root / module.replace(".", "/")
+        paths = place.with_suffix(".py"), place / "__init__.py"
+        path = next(filter(Path.is_file, paths), None)
+        if module not in found and path is not None:  # a name in a module has no file
+            found[module] = path
+            package = module.rpartition(".")[0]  # Python imports it first
+            todo += [*_imports(ast.parse(path.read_bytes())), *filter(None, [package])]
+    return sorted(found.values())
+
+
+def _imports(node: ast.AST) -> Iterator[str]:
+    """Yield what code imports when it runs: the modules, and names that may be modules."""
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        children: Iterable[ast.AST] = node.orelse
+    else:
+        children = ast.iter_child_nodes(node)
+    if isinstance(node, ast.Import):
+        yield from (one.name for one in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        yield from (node.module, *(f"{node.module}.{one.name}" for one in node.names))
+    for child in children:
+        yield from _imports(child)
 
 
 def _copy_package(name: str, folder: Path) -> None:

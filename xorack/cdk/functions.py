@@ -48,7 +48,7 @@ _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
 _RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
 _WIDGET_TIMEOUT_SECONDS: Final = 15
 _ALIAS: Final = "live"
-"""The alias of each function's version that runs."""
+"""The alias of each function's version that runs: code and environment change in one step."""
 # Lambda joins the network with the function's role.
 _NETWORK_ACTIONS: Final = (
     "ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
@@ -191,7 +191,6 @@ def create_function(
             "RETENTION_SECONDS": str(settings.retention_seconds),
             "POWERTOOLS_SERVICE_NAME": resources.service,
             "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
-            **({"TRACING": "true"} if settings.tracing else {}),
             **quiet,
         },
         vpc=network.vpc if network else None,
@@ -200,7 +199,7 @@ def create_function(
     )
 
 
-def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Alias:
+def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Function:
     """Create the function that applies requests to chains, and the mapping from the queue to it.
 
     The mapping reports partial failures: SQS delivers only the failed messages of a batch again.
@@ -224,7 +223,6 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Alias:
         ],
     )
     _add_environment("consumer", function, resources)
-    alias = function.add_alias(_ALIAS)
     pollers = aws_lambda.ProvisionedPollerConfig(
         minimum_pollers=settings.min_pollers, maximum_pollers=settings.max_pollers
     )
@@ -232,7 +230,7 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Alias:
     aws_lambda.EventSourceMapping(
         scope,
         "Messages",
-        target=alias,
+        target=function.add_alias(_ALIAS),
         event_source_arn=queue.queue_arn,
         batch_size=settings.batch_size,
         max_batching_window=Duration.seconds(settings.batch_window_seconds),
@@ -240,10 +238,10 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Alias:
         provisioned_poller_config=pollers if settings.has_pollers else None,
         report_batch_item_failures=True,
     )
-    return alias
+    return function
 
 
-def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Alias:
+def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Function:
     """Create the function that times chains out, and the rule that runs it each minute.
 
     Two concurrent sweeps do no harm: each write is conditional.
@@ -275,7 +273,7 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Alias:
         schedule=aws_events.Schedule.rate(Duration.minutes(1)),
         targets=[aws_events_targets.LambdaFunction(alias, **retries)],
     )
-    return alias
+    return function
 
 
 def create_widget(scope: Construct, resources: Resources) -> aws_lambda.Alias:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -19,7 +19,6 @@ from xorack.core.errors import ArgumentError
 
 _DAY: Final = 86_400  # seconds
 _TEN_YEARS: Final = 3650  # days
-_MILLION: Final = 1_000_000
 # Lambda's advice: otherwise SQS delivers a batch again while Lambda retries it for throttling.
 _VISIBILITY_FACTOR: Final = 6
 # A new account may have ten executions for all functions: half of them for the consumer.
@@ -93,13 +92,6 @@ class Settings:
         max_pollers: Maximum number of provisioned pollers; by default Lambda's, 200.
         sweeper_reserved_concurrency: Concurrent executions that Lambda reserves for the sweeper. It
             leaves 100 unreserved, so an account needs more than that.
-        warm_read_units: Read units a second that the table takes at once; by default DynamoDB's,
-            12,000. AWS charges for a raise, which cannot be taken back.
-        warm_write_units: Write units a second that the table and the index of deadlines take at
-            once; by default DynamoDB's, 4,000.
-        max_read_units: Read units a second beyond which DynamoDB throttles the table.
-        max_write_units: Write units a second beyond which DynamoDB throttles the table. Messages
-            then wait in the queue.
         max_receive_count: Attempts before SQS moves a message to the dead-letter queue.
         queue_retention_days: Time for which the queue keeps a message.
         dead_letter_retention_days: Time for which the dead-letter queue keeps a message. For failed
@@ -120,9 +112,7 @@ class Settings:
         log_level: `DEBUG` or `INFO`, the lowest level that the functions log. A higher level would
             drop the metrics, which are log lines of level INFO.
         architecture: `arm64` or `x86_64`.
-        tracing: X-Ray traces the functions and their calls of the table, the bus and the queue.
-        rollout: `all_at_once`, or `canary`: new code gets a tenth of the work for 15 minutes, and
-            the rest if no alarm rings.
+        tracing: X-Ray traces the invocations of the functions.
         alarm_topic_arn: SNS topic for alarms; without one, they only show in CloudWatch.
         failed_chains_threshold: Number of chains that may fail in five minutes without an alarm.
         queue_age_threshold_seconds: Age of a message above which the queue is behind; by default
@@ -157,10 +147,6 @@ class Settings:
     min_pollers: int | None = _number(None, 2, 200, "pollers")
     max_pollers: int | None = _number(None, 2, 2_000, "pollers")
     sweeper_reserved_concurrency: int | None = _number(None, 1, 100, "concurrent executions")
-    warm_read_units: int | None = _number(None, 12_000, _MILLION, "units a second")
-    warm_write_units: int | None = _number(None, 4_000, _MILLION, "units a second")
-    max_read_units: int | None = _number(None, 100, _MILLION, "units a second")
-    max_write_units: int | None = _number(None, 100, _MILLION, "units a second")
     max_receive_count: int = _number(5, 1, 1_000, "receives")
     queue_retention_days: int = _number(4, 1, 13, "days")
     dead_letter_retention_days: int = _number(14, 2, 14, "days")
@@ -179,7 +165,6 @@ class Settings:
     log_level: str = _choice("INFO", "DEBUG", "INFO")
     architecture: str = _choice("arm64", "arm64", "x86_64")
     tracing: bool = flag(False)
-    rollout: str = _choice("all_at_once", "all_at_once", "canary")
     alarm_topic_arn: str | None = text(
         None, _TOPIC, "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
     )
@@ -204,6 +189,7 @@ class Settings:
     def _check_combinations(self) -> None:
         queue_days = self.queue_retention_days
         longest = queue_days + self.dead_letter_retention_days
+        low, high = self.min_pollers, self.max_pollers
         rules = (
             ("batch_window_seconds", self.batch_size > 10 and self.batch_window_seconds == 0,
              f"1 to 300 seconds, since batch_size is {self.batch_size} and Lambda gathers more "
@@ -216,25 +202,14 @@ class Settings:
              "finished chain has to outlive every message that may still come back"),
             ("removal_policy", self.deletion_protection and self.removal_policy == "destroy",
              "retain, or deletion_protection=false as well: a protected table cannot be destroyed"),
-            *self._capacity_rules(),
+            ("max_concurrency", self.has_pollers and self.max_concurrency is not None,
+             "none, since provisioned pollers replace it"),
+            ("max_pollers", low is not None and high is not None and high < low,
+             f"min_pollers ({low}) or more"),
         )  # fmt: skip
         for name, broken, expected in rules:
             if broken:
                 raise ArgumentError(f"setting {name}", getattr(self, name), expected)
-
-    def _capacity_rules(self) -> Iterator[tuple[str, bool, str]]:
-        low, high = self.min_pollers, self.max_pollers
-        both = self.has_pollers and self.max_concurrency is not None
-        yield "max_concurrency", both, "none, since provisioned pollers replace it"
-        too_few = low is not None and high is not None and high < low
-        yield "max_pollers", too_few, f"min_pollers ({low}) or more"
-        for units in ("read_units", "write_units"):
-            warm, most = getattr(self, f"warm_{units}"), getattr(self, f"max_{units}")
-            expected = f"warm_{units} ({warm}) or more: the table would never take what is paid for"
-            yield f"max_{units}", None not in (warm, most) and most < warm, expected
-            for name, value in ((f"warm_{units}", warm), (f"max_{units}", most)):
-                adopted = self.table_name is not None and value is not None
-                yield name, adopted, f"none, since the stack does not change {self.table_name}"
 
     @property
     def has_pollers(self) -> bool:

@@ -35,9 +35,6 @@ def create_table(
         encryption_key=encryption_key,
         time_to_live_attribute=EXPIRES_AT,
         deletion_protection=settings.deletion_protection,
-        warm_throughput=_warm(settings.warm_read_units, settings.warm_write_units),
-        max_read_request_units=settings.max_read_units,
-        max_write_request_units=settings.max_write_units,
         # A rollback cannot delete a protected table: it would fail, and block the next deployment.
         removal_policy=RemovalPolicy.RETAIN
         if settings.deletion_protection
@@ -48,16 +45,8 @@ def create_table(
         partition_key=_Attribute(name=DUE_SHARD, type=_Type.NUMBER),
         sort_key=_Attribute(name=DUE_AT, type=_Type.NUMBER),
         projection_type=aws_dynamodb.ProjectionType.KEYS_ONLY,
-        # An index that throttles also throttles its table. It has no maximum for the same reason.
-        warm_throughput=_warm(None, settings.warm_write_units),
     )
     return table
-
-
-def _warm(reads: int | None, writes: int | None) -> aws_dynamodb.WarmThroughput | None:
-    if reads is None and writes is None:
-        return None
-    return aws_dynamodb.WarmThroughput(read_units_per_second=reads, write_units_per_second=writes)
 
 
 def adopt_table(

@@ -143,7 +143,7 @@ class DynamoDBAcker:
         """
         return self._apply("stamp", tag, stamp, request_id, started=started, finished=finished)
 
-    def delete(self, tag: str, *, request_id: str | None = None) -> None:
+    def delete(self, tag: str) -> None:
         """Delete a chain or a tombstone.
 
         The tag can be used again at once. Requests of the deleted chain that are still in a queue
@@ -151,20 +151,16 @@ class DynamoDBAcker:
 
         Args:
             tag: The chain's name.
-            request_id: Makes the call safe to repeat. Calls with the same id delete the chain that
-                the first of them found, and no later one of the tag.
 
         Raises:
             TagNotFound: The chain does not exist.
         """
         validate_tag(tag)
-        if request_id is not None:
-            Request.fail(tag, request_id)  # checks the id
         self._remember(tag, None)
         retry = self.policy.start()
         while True:
             try:
-                return self.store.delete(tag, request_id)
+                return self.store.delete(tag)
             except UnavailableError as unavailable:
                 if not retry.again():
                     raise unavailable.cause from None

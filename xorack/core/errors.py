@@ -1,9 +1,10 @@
-"""All errors that xorack raises: one tree, split by whose fault it is.
+"""The errors that xorack raises: one tree, split by whose fault it is.
 
-- `ArgumentError`, `ColumnsError`: the caller's. What was given is invalid, wherever it is given.
+- `ArgumentError`: the caller's. What was given is invalid, wherever it is given.
 - `StateError`: of what is there. A chain, record, table or file is not as the call needs it.
-- `UnavailableError`, `SendError`, `BatchError`, `LocalError`: of AWS, or of a program on this
-  machine. The same call may succeed later.
+- `UnavailableError`, `SendError`, `BatchError`: of AWS. The same call may succeed later.
+
+Those of Spark jobs and of programs on this machine are in `xorack.spark` and `xorack.local`.
 
 The six errors of the npm packages ``ack`` and ``xor-ack-dynamodb`` keep their names, and so does
 `RequestIdReused` of the protocol. Each error carries a ``code`` equal to its name, as there.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xorack.core.chain import Chain
@@ -22,13 +23,9 @@ __all__ = [
     "ArgumentError",
     "BatchError",
     "BufferLengthsUnequal",
-    "ColumnsError",
     "ConflictError",
     "LessThanTwoBuffers",
-    "LocalError",
     "NotAChainError",
-    "NotRunningError",
-    "OutputDiffersError",
     "RequestIdReused",
     "SendError",
     "StaleLocalData",
@@ -140,10 +137,6 @@ class ZeroBufferNoOp(XorAckError, ValueError):
         super().__init__("Buffer is all zeros")
 
 
-class ColumnsError(XorAckError, ValueError):
-    """A frame lacks columns, or their types or values are unsuitable."""
-
-
 class StateError(XorAckError):
     """What is there does not permit the call: a chain, a run's record, a stack, a file."""
 
@@ -205,42 +198,6 @@ class NotAChainError(StateError, ValueError):
         self.reason = reason
 
 
-class OutputDiffersError(StateError):
-    """What was written is not what was started: the job lost rows, or has too many.
-
-    Attributes:
-        started: Units that were started.
-        written: Units that the output has.
-        chains: Some of the chains, as ``tag (written of started)``; empty if the output has no
-            columns that tell chains apart.
-        missing: The units of up to 100 rows that the output lacks: the values of the unit columns.
-        why: A sentence on what the missing rows have in common; empty if that is not known.
-        found: What tells more, in memory: `xorack.spark.MissingRows`; None without an output.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        started: int,
-        written: int,
-        chains: Sequence[str] = (),
-        differing: str = "",
-        report: Sequence[str] = (),
-    ) -> None:
-        count = f"{written:,} of {started:,} units of {name!r} are in the output"
-        if written == started:
-            count = f"the output has {written:,} units of {name!r}, but not those that were started"
-        which = f"; chains: {', '.join(chains)}" if chains else ""
-        first = f"{count}{differing}: what differs is not finished{which}"
-        super().__init__("\n".join([first, *report]))
-        self.started = started
-        self.written = written
-        self.chains = tuple(chains)
-        self.missing: list[tuple[Any, ...]] = []
-        self.why = ""
-        self.found: Any = None
-
-
 class UnavailableError(XorAckError):
     """A temporary failure: throttled, timed out, response lost. The call may have taken effect.
 
@@ -278,11 +235,3 @@ class BatchError(XorAckError):
     def __init__(self, messages: int, reason: str) -> None:
         super().__init__(f"all {messages} messages of the batch failed; the first: {reason}")
         self.messages = messages
-
-
-class LocalError(XorAckError):
-    """A program on this machine failed: Java, Spark, the CDK, or the embedded AWS."""
-
-
-class NotRunningError(LocalError):
-    """No embedded AWS runs in the background."""

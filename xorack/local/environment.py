@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from xorack.core.errors import LocalError
+from xorack.local.errors import LocalError
 
 REQUIREMENTS = Path(__file__).with_name("requirements.lock")
 """Exact versions and hashes of all packages; `make lock` makes it of requirements.txt."""

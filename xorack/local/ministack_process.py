@@ -13,8 +13,8 @@ Four changes to ministack, tested in tests/e2e:
   and their errors by function. They count calls as they arrive, so the demo's figures do not
   depend on the code under test.
 * Parameters are numbers in an event source mapping. ministack keeps their text, and never polls.
-* A template may hold saved queries and any alarms, which do nothing. ministack rejects a template
-  with queries, composite alarms or alarms on expressions.
+* A template may hold any alarms, which do nothing. ministack rejects a template with composite
+  alarms or alarms on expressions.
 
 `GET /_xorack/events/N` returns the events of all buses so far, without the first N. A request that
 a web page can cause is rejected: it could deploy a function, which runs as the user.
@@ -100,7 +100,7 @@ def _correct_batches(sqs: Ministack, functions: Ministack) -> None:
 
 
 def _accept_inert(provisioners: Ministack) -> None:
-    """Let CloudFormation create and delete what does nothing here: saved queries and alarms."""
+    """Let CloudFormation create and delete what does nothing here: alarms."""
 
     def made(name: str) -> tuple[str, Ministack]:
         return name, {"Arn": f"arn:aws:cloudwatch:us-east-1:123456789012:alarm:{name}"}
@@ -110,7 +110,7 @@ def _accept_inert(provisioners: Ministack) -> None:
         "update": lambda name, *_: made(name),
         "delete": lambda name, properties: None,
     }
-    for kind in ("Logs::QueryDefinition", "CloudWatch::Alarm", "CloudWatch::CompositeAlarm"):
+    for kind in ("CloudWatch::Alarm", "CloudWatch::CompositeAlarm"):
         provisioners._RESOURCE_HANDLERS[f"AWS::{kind}"] = handlers
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from xorack.acker.partition_names import partition_names
 from xorack.aws.clock import milliseconds
 from xorack.core.chain import Chain
 from xorack.core.errors import TagNotFound
@@ -14,7 +15,6 @@ from xorack.core.event import outstanding_of, outstanding_units, rfc3339
 from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_LENGTHS
-from xorack.core.windows import partition_names
 from xorack.ops.text import plural, span
 
 STATUSES = ("pending", "open", "acked", "failed")

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 from xorack._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from xorack.core.windows_ledger import Window as Window
-    from xorack.core.windows_ledger import WindowStatus as WindowStatus
     from xorack.spark.evidence import Observed as Observed
     from xorack.spark.missing.auditing import Audit as Audit
     from xorack.spark.missing.found import MissingRows as MissingRows
@@ -25,21 +23,23 @@ if TYPE_CHECKING:
     from xorack.spark.rows import TrackedRows as TrackedRows
     from xorack.spark.shipping import ship as ship
     from xorack.spark.tracking import Tracking as Tracking
-    from xorack.spark.windows import Windows as Windows
-    from xorack.spark.windows_ends import kafka_ends as kafka_ends
+    from xorack.spark.windows.ends import kafka_ends as kafka_ends
+    from xorack.spark.windows.ledger import Window as Window
+    from xorack.spark.windows.ledger import WindowStatus as WindowStatus
+    from xorack.spark.windows.windows import Windows as Windows
 
 __getattr__, __dir__, _NAMES = lazy_names(
     __name__,
     {
-        "core.windows_ledger": "Window WindowStatus",
+        "spark.windows.ledger": "Window WindowStatus",
         "spark.missing.auditing": "Audit",
         "spark.evidence": "Observed",
         "spark.missing.found": "MissingRows",
         "spark.rows": "FoundRows Report TrackedRows",
         "spark.shipping": "ship",
         "spark.tracking": "Tracking",
-        "spark.windows": "Windows",
-        "spark.windows_ends": "kafka_ends",
+        "spark.windows.windows": "Windows",
+        "spark.windows.ends": "kafka_ends",
     },
 )
 __all__ = [*_NAMES]  # noqa: PLE0604

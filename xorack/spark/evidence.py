@@ -9,7 +9,8 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, ColumnsError, StateError
+from xorack.core.errors import ArgumentError, StateError
+from xorack.spark.errors import ColumnsError
 from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, named, of_units, together
 from xorack.spark.messages import one_line, readable
 from xorack.spark.storage import (
@@ -21,7 +22,6 @@ from xorack.spark.storage import (
     hides_files,
     reads_plainly,
     tables_read,
-    writes_in,
 )
 from xorack.spark.units import (
     check_frame,
@@ -307,11 +307,9 @@ def proof_of(
     reads = [*map(_Read.of, outputs, frames)]
     files = {name: facts for one in reads for name, facts in one.files.items()}
     stored = [one.stored() for one in reads]
-    copies = [one.copies(line) for one in reads]
-    unproved = line["hidden"] or None in stored or any(copies)
+    unproved = line["hidden"] or None in stored
     kept = tuple(one for one in stored if one is not None)
-    problems = (one.started(line, some) for one, some in zip(reads, copies, strict=True))
-    problem = next(filter(None, problems), None)
+    problem = next(filter(None, (one.started(line) for one in reads)), None)
     kind = "read" if unproved else "written"
     return Proof(kind, total(rows, frames), frames, output, files, kept, problem)
 
@@ -330,7 +328,6 @@ def source_of(given: Output, frame: DataFrame) -> Line:
     return {
         "source": given if isinstance(given, str) else None,
         "folders": folders(names, given)[:MOST] or tables_read(frame),
-        "writes": writes_in(frame.sparkSession, names),
         "hidden": hides_files(frame),
     }
 
@@ -361,21 +358,15 @@ class _Read(NamedTuple):
         place = (*folders(self.names, self.output), str(self.output))[0]
         return Stored(place, len(self.names), sum(size for size, _ in self.files.values()))
 
-    def copies(self, line: Line) -> set[str]:
-        """Return the files, or writes of Spark, that it has in common with what was started."""
-        spark = self.frame.sparkSession
-        return {*writes_in(spark, self.names, self.files)} & {*line["writes"]}
-
-    def started(self, line: Line, copies: set[str]) -> ArgumentError | None:
-        """Return an error if it is what was started, of which it has these copies."""
+    def started(self, line: Line) -> ArgumentError | None:
+        """Return an error if it is what was started, or lies in a folder of that."""
         places = folders(self.names, self.output)
         tables = tables_read(self.frame) if self.is_table and not places else []
-        is_copy = any("/" not in one for one in copies)  # of a file that Spark wrote
-        if not is_copy and not {*places, *tables} & {*line["folders"]}:
+        if not {*places, *tables} & {*line["folders"]}:
             return None
         return ArgumentError(
             "written",
-            problem=f"it reads what was started or a copy of it, {(*places, self.output)[0]}: give "
+            problem=f"it reads what was started, {(*places, self.output)[0]}: give "
             "what this job wrote, or read= to prove the reading alone",
         )
 

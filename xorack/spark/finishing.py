@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, OutputDiffersError, StateError
+from xorack.core.errors import ArgumentError, StateError
+from xorack.spark.errors import OutputDiffersError
 from xorack.spark.evidence import open_output, per_chain, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.messages import plain_errors

@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from xorack.core.errors import LocalError
+from xorack.local.errors import LocalError
 
 __all__ = ["LEAST_VERSION", "java_home", "spark_environ"]
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from xorack.core.errors import ArgumentError, ColumnsError, XorAckError
+from xorack.core.errors import ArgumentError, XorAckError
+from xorack.spark.errors import ColumnsError
 
 _THROWN = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+\.\w+: )?(.+)", re.MULTILINE)
 """The message of a Java exception, or of one of its causes, in what Spark's clients raise."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, ColumnsError, StateError, XorAckError
+from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.core.message import SendReport
+from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import (
     Observed,
     Output,

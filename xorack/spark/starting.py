@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ColumnsError, StateError
+from xorack.core.errors import StateError
 from xorack.core.request import Request
 from xorack.core.stamp import plain
+from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import open_output, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, of_units, summarize
 from xorack.spark.messages import readable

@@ -40,9 +40,8 @@ _HIDING = ("LogicalRDD", "InMemoryRelation")
 """Micro-batches and caches: a plan does not name the files behind them."""
 _RELATION = re.compile(r"\bRelation(?:V2)?\b.*")
 _SCANNED = re.compile(r"^path: (.+), range: \d+-", re.MULTILINE)
-_PART = re.compile(r".*/part-\d+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[^/]*")
 MOST = 1_000
-"""How many folders and writes a record names."""
+"""How many folders a record names."""
 _VANISHED = ("AccessDeniedException", "IOException")
 """What Hadoop raises while it lists a local folder that goes: which one depends on the moment."""
 
@@ -124,16 +123,6 @@ def tables_read(frame: Any) -> list[str]:
     else:
         text = frame._explain_string("extended").partition("\n== Optimized")[0]
     return sorted({re.sub(r"\[.*?\]", "", one).lower() for one in _RELATION.findall(text)})
-
-
-def writes_in(spark: SparkSession, names: Sequence[str], files: Files | None = None) -> list[str]:
-    """Return what copies of files keep: the id of Spark's write in a name, or name and size."""
-    ids = {name: match[1] for name in names if (match := _PART.fullmatch(name))}
-    others = [name for name in names if name not in ids]
-    if files is None:
-        files = files_of(spark, others) if others else {}
-    sized = {f"{one.rpartition('/')[2]}/{files[one][0]}" for one in others if one in files}
-    return sorted({*ids.values(), *sized})[:MOST]
 
 
 def files_of(spark: SparkSession, names: Sequence[str]) -> Files:

@@ -11,7 +11,7 @@ from xorack.spark.rows import TrackedRows
 from xorack.spark.run import Run, check_text
 from xorack.spark.sending import check_queue
 from xorack.spark.units import encoded
-from xorack.spark.windows import Windows
+from xorack.spark.windows.windows import Windows
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import functions as F
 
 from xorack.core.checks import MAX_TAG_BYTES
-from xorack.core.errors import ArgumentError, ColumnsError
+from xorack.core.errors import ArgumentError
+from xorack.spark.errors import ColumnsError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

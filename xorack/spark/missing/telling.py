@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ColumnsError, OutputDiffersError
+from xorack.spark.errors import ColumnsError, OutputDiffersError
 from xorack.spark.messages import one_line
 from xorack.spark.missing.found import MissingRows, resolve
 from xorack.spark.record import Record, summary_in

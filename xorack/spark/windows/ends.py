@@ -8,26 +8,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import IntegralType, StringType
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegralType, StringType, StructField, StructType
 
 from xorack.core.errors import ArgumentError, StateError
-from xorack.core.hashing import MASK, P1, P2, P3, P4, P5, unit_id
-from xorack.core.windows_ledger import Range, moment
-from xorack.spark.folding import Totals
+from xorack.spark.evidence import unit_in
+from xorack.spark.folding import Totals, folding, named, of_units, together
 from xorack.spark.units import encoded, field_named
+from xorack.spark.windows.ledger import Range, moment
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-    from xorack.core.windows_ledger import Ends
     from xorack.spark.run import Names
     from xorack.spark.storage import Texts
+    from xorack.spark.windows.ledger import Ends
 
 __all__ = ["kafka_ends", "key_of", "of_all_positions", "offsets_of", "positions_of"]
 
-_AT_ONCE = 1 << 14
-"""Positions whose units are computed at once: a step takes 128 KB."""
+_AT_ONCE = 1 << 20
+"""Positions of a row that Spark expands: they take 8 MB."""
 
 
 def key_of(values: Sequence[object]) -> str:
@@ -103,13 +104,33 @@ def of_all_positions(
     kinds = [field_named(frame, name).dataType for name in rows.unit]
     if min(counts) < 0 or sum(counts) != count or not isinstance(kinds[-1], IntegralType):
         return None, {}
-    totals = Totals()
+    pieces = list[tuple[Any, ...]]()
     for key, one in ranges.items():
         values = [_value(*pair) for pair in zip(key.split("/"), kinds[:-1], strict=True)]
         if None in values:
             return None, {}
-        totals += _totals(unit_id(rows.salt, *values), one)
+        steps = range(one.begin, one.end, _AT_ONCE)
+        pieces += ((*values, begin, min(begin + _AT_ONCE, one.end) - 1) for begin in steps)
+    totals = _units_of(rows, frame.sparkSession, pieces, kinds)
     return totals, {key: one for key, one in ranges.items() if one.rows}
+
+
+def _units_of(
+    rows: Names, spark: SparkSession, pieces: Sequence[tuple[Any, ...]], kinds: Sequence[DataType]
+) -> Totals:
+    """Add up the units of pieces of partitions: values, the first position and the last one."""
+    if not pieces:
+        return Totals()
+    fields = [StructField(f"c{i}", kind) for i, kind in enumerate(kinds[:-1])]
+    ends = [StructField(name, kinds[-1]) for name in ("first", "last")]
+    frame = spark.createDataFrame([*pieces], StructType([*fields, *ends]))
+    columns = [F.col(one.name) for one in fields]
+    columns.append(F.explode(F.sequence("first", "last")))
+    pairs = zip(columns, rows.unit, strict=True)
+    positions = frame.select(*(column.alias(name) for column, name in pairs))
+    with folding(spark):
+        sums = positions.select(*named(of_units(unit_in(rows, positions)))).agg(*together())
+        return Totals(*sums.collect()[0])
 
 
 def _value(text: str, kind: DataType) -> Any:
@@ -118,39 +139,6 @@ def _value(text: str, kind: DataType) -> Any:
     if isinstance(kind, StringType):
         return plain
     return int(plain) if isinstance(kind, IntegralType) and plain.isdecimal() else None
-
-
-def _totals(seed: int, places: Range) -> Totals:
-    """Add up the units of a partition's positions: `unit_id`, of many numbers at once."""
-    import numpy as np
-
-    totals = Totals()
-    for begin in range(places.begin, places.end, _AT_ONCE):
-        h: Any = np.arange(begin, min(begin + _AT_ONCE, places.end), dtype=np.uint64)
-        other = np.empty_like(h)  # each step in place, in the processor's cache
-        h *= P2
-        _rotate(h, 31, other)
-        h *= P1
-        h ^= seed + P5 + 8 & MASK
-        _rotate(h, 27, other)
-        h *= P1
-        h += P4
-        for bits, factor in (33, P2), (29, P3), (32, 1):
-            h ^= np.right_shift(h, bits, out=other)
-            h *= factor
-        h[h == 0] = 1
-        units = h.view(np.int64)
-        totals += Totals(int(np.bitwise_xor.reduce(units)), len(units), int((units >> 32).sum()))
-    return totals
-
-
-def _rotate(h: Any, bits: int, other: Any) -> None:
-    """Rotate numbers to the left, in place."""
-    import numpy as np
-
-    np.right_shift(h, 64 - bits, out=other)
-    h <<= bits
-    h |= other
 
 
 def kafka_ends(

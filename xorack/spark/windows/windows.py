@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType
 
-from xorack.core import windows as requests
-from xorack.core import windows_ledger as ledger
-from xorack.core.errors import ArgumentError, ColumnsError, StateError
+from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
-from xorack.core.windows_ledger import Range, Window, WindowStatus, moment
+from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
 from xorack.spark.missing.comparing import INTEGERS
@@ -26,7 +24,9 @@ from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
 from xorack.spark.storage import Texts
 from xorack.spark.units import GLOB, column_named, encoded_columns
-from xorack.spark.windows_ends import key_of, of_all_positions, offsets_of, positions_of
+from xorack.spark.windows import ledger, requests
+from xorack.spark.windows.ends import key_of, of_all_positions, offsets_of, positions_of
+from xorack.spark.windows.ledger import Range, Window, WindowStatus, moment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -1,41 +1,21 @@
-"""The requests of windows over a log, and the names of their units: `xorack.spark` has the rest."""
+"""The names of a window's partitions in the detail of its chain: short when written, and read."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from itertools import groupby, islice
 from typing import Any
 
-from xorack.core.checks import MAX_DETAIL_BYTES
 from xorack.core.hashing import unit_id
-from xorack.core.request import Request
 
-_CELLS = 16
+__all__ = ["partition_names", "shortened"]
+
 _MOST_NAMED = 10_000
 _NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]{0,8})", re.DOTALL)
 
 
-def create(tag: str, detail: Mapping[str, Any], keys: Iterable[str], **times: Any) -> Request:
-    """Return the request that creates a window's chain, with a unit for each partition.
-
-    The detail has ``ranges``, a digest of the window's positions, which all units depend on.
-    """
-    units = [unit_id(tag, detail["ranges"], key) for key in keys]
-    named = {**detail, "partitions": _shortened(keys)}
-    if len(json.dumps(named)) <= MAX_DETAIL_BYTES:
-        detail = named
-    return Request.create(tag, "open", starts=units, cells=_CELLS, detail=detail, **times)
-
-
-def finish(tag: str, ranges: str, key: str) -> Request:
-    """Return the request that finishes a partition of a window: the same from every sender."""
-    unit = unit_id(tag, ranges, key)
-    return Request.stamp_(tag, f"pass/{unit:016x}", finishes=[unit], cells=_CELLS)
-
-
-def _shortened(keys: Iterable[str]) -> list[str]:
+def shortened(keys: Iterable[str]) -> list[str]:
     """Join names that end in consecutive numbers: ``orders/0-511``."""
     numbers: dict[str, list[int]] = {}
     for match in filter(None, map(_NUMBERED.fullmatch, keys)):

@@ -1,0 +1,50 @@
+"""The errors of Spark jobs; `xorack.errors` has them for users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xorack.core.errors import StateError, XorAckError
+
+__all__ = ["ColumnsError", "OutputDiffersError"]
+
+
+class ColumnsError(XorAckError, ValueError):
+    """A frame lacks columns, or their types or values are unsuitable."""
+
+
+class OutputDiffersError(StateError):
+    """What was written is not what was started: the job lost rows, or has too many.
+
+    Attributes:
+        started: Units that were started.
+        written: Units that the output has.
+        chains: Some of the chains, as ``tag (written of started)``; empty if the output has no
+            columns that tell chains apart.
+        missing: The units of up to 100 rows that the output lacks: the values of the unit columns.
+        why: A sentence on what the missing rows have in common; empty if that is not known.
+        found: What tells more, in memory: `xorack.spark.MissingRows`; None without an output.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        started: int,
+        written: int,
+        chains: Sequence[str] = (),
+        differing: str = "",
+        report: Sequence[str] = (),
+    ) -> None:
+        count = f"{written:,} of {started:,} units of {name!r} are in the output"
+        if written == started:
+            count = f"the output has {written:,} units of {name!r}, but not those that were started"
+        which = f"; chains: {', '.join(chains)}" if chains else ""
+        first = f"{count}{differing}: what differs is not finished{which}"
+        super().__init__("\n".join([first, *report]))
+        self.started = started
+        self.written = written
+        self.chains = tuple(chains)
+        self.missing: list[tuple[Any, ...]] = []
+        self.why = ""
+        self.found: Any = None
