@@ -44,34 +44,36 @@ Output = DataFrame | str
 
 _INEXACT = ("double", "float")
 _MOST_NAMES, _MOST_FRAMES = 1_000, 4
-_ASKED: dict[tuple[str, str], list[DataFrame | None]] = {}
-_ENDED: set[tuple[str, str]] = set()
-"""The frames that `evidence` was given, by records and salt: None where it was given none; and
-whose jobs have ended, so that the next frame is of another one."""
+_UNKNOWN, _END = "evidence without a frame", "finish"
+_ASKED: dict[tuple[str, str], list[DataFrame | str]] = {}
+"""By records and salt: the frames that `evidence` was given since the last job ended."""
 
 
 def remember(rows: Names, frame: DataFrame | None) -> None:
     """Keep a frame whose rows go into an output, until the job after this one."""
-    key = (rows.tracking.records, rows.salt)
-    if key in _ENDED:
-        _ENDED.discard(key)
-        _ASKED.pop(key, None)
     if len(_ASKED) >= _MOST_NAMES:
         _ASKED.clear()
-    frames = [one for one in _ASKED.get(key, []) if one is not frame]
-    _ASKED[key] = [*frames, frame][-_MOST_FRAMES:]
+    key = (rows.tracking.records, rows.salt)
+    before = _ASKED.get(key, [])
+    has_ended = any(one is _END for one in before)
+    kept = [] if has_ended else [one for one in before if one is not frame]
+    _ASKED[key] = [*kept, _UNKNOWN if frame is None else frame][-_MOST_FRAMES:]
 
 
 def job_ends(rows: Names) -> None:
-    """Note that the job has written, and calls finish."""
-    _ENDED.add((rows.tracking.records, rows.salt))
+    """Note that a job calls finish: the next frame is of another one."""
+    if (before := _ASKED.get((rows.tracking.records, rows.salt), [_END]))[-1] is not _END:
+        before.append(_END)
 
 
 def remembered(rows: Names) -> list[DataFrame]:
-    """Return the frames of a job, the last one first; none if its last one is not known."""
-    frames = _ASKED.get((rows.tracking.records, rows.salt), [])
-    known = frames if None not in frames else frames[len(frames) - frames[::-1].index(None) :]
-    return [frame for frame in reversed(known) if frame is not None]
+    """Return the frames of a job, the last one first, up to an output of unknown rows."""
+    frames: list[DataFrame] = []
+    for one in reversed(_ASKED.get((rows.tracking.records, rows.salt), [])):
+        if one is _UNKNOWN:
+            break
+        frames += [] if isinstance(one, str) else [one]
+    return frames
 
 
 class Observed(NamedTuple):
