@@ -223,10 +223,7 @@ def test_chains_that_differ_are_named(run, copied):
     )
     assert why == told.why
     assert counts == "26 of 26 missing rows can be named, by order, sku"
-    assert proof.startswith(
-        "the job's rows, computed again, are all that were started: what differs"
-    )
-    assert proof.endswith("; the rows that are named explain the sums of every group")
+    assert proof.endswith("the rows that are named explain the sums of every group")
     assert named.startswith("missing, by (order, line): (")
     lines = str(run.root / "lines")
     assert frame == f"as a frame: lines.audit({str(path)!r}).missing_rows({lines!r})"

@@ -268,10 +268,10 @@ def _look(
             return after._replace(lacks=lacks, cached=cached), said
         after.unpersist()
     found = compare_groups(rows, source, outputs, by)
-    explain_ = "no rows" if found.lacks is None else "the rows that are named"
-    return found._replace(cached=lost.cached + found.cached), (
-        f"{said}{explain_} explain the sums of every group"
-    )
+    found = found._replace(cached=lost.cached + found.cached)
+    if found.lacks is None:
+        return found, f"{said}no rows explain the sums of every group"
+    return found, "the rows that are named explain the sums of every group"
 
 
 def _both(rows: Names, lost: DataFrame, after: DataFrame) -> DataFrame:
