@@ -66,6 +66,11 @@ def job_ends(rows: Names) -> None:
         before.append(_END)
 
 
+def forget(rows: Names) -> None:
+    """Forget the frames of an output that is whole: what differs later is another one."""
+    _ASKED.pop((rows.tracking.records, rows.salt), None)
+
+
 def remembered(rows: Names) -> list[DataFrame]:
     """Return the frames of a job, the last one first, up to an output of unknown rows."""
     frames: list[DataFrame] = []

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
 from xorack.spark.errors import OutputDiffersError
-from xorack.spark.evidence import open_output, per_chain, source_of, unit_in
+from xorack.spark.evidence import forget, open_output, per_chain, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.comparing import compare_chains, tells_chains
@@ -23,7 +23,7 @@ from xorack.spark.units import chain_columns, has_columns, with_tag
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from xorack.spark.evidence import Output, Proof
+    from xorack.spark.evidence import Output, Proof, forget
     from xorack.spark.folding import Summary
     from xorack.spark.record import Line
     from xorack.spark.run import Names
@@ -130,6 +130,7 @@ def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Wh
     if not _agrees(rows, proof, summary, finished, given):
         found = find_missing(rows, proof, summary.count, frame)
         return Nothing(output_differs(rows, proof, summary.count, (given, found)))
+    forget(rows)
     return Whole(finished, summary.chains, summary.count)
 
 
@@ -179,6 +180,7 @@ def _settle_run(
     started = rows.record.chains(line).where("count > 0").select("tag", *SUMS)
     given = line["source"] if given is None else given
     if _agrees(rows, proof, summary, started, given):
+        forget(rows)
         return Whole(started, summary.chains, summary.count)
     if given is None:
         unknown = ["unknown, as no rows= says what this job read"]
