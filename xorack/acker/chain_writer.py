@@ -19,7 +19,7 @@ from xorack.aws.retry import Retry, RetryPolicy
 from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import END_OF_TIME, Chain
 from xorack.core.errors import ConflictError, StaleLocalData, TagNotFound, UnavailableError
-from xorack.core.marks import INLINE_MARKS, MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
+from xorack.core.marks import INLINE_MARKS, MARK_BYTES, keys_of, mark_of, split_marks
 from xorack.core.ports import ChainStore, OnInvalid
 from xorack.core.request import Request
 from xorack.core.transitions import (
@@ -92,6 +92,7 @@ class ChainWriter:
         self._budget = budget
         self.limits = limits or Limits()
         self.stats = WriteStats()
+        self.ends: set[tuple[object, ...]] | None = None
 
     def has_time(self) -> bool:
         return self._budget.left() > 0
@@ -111,11 +112,19 @@ class ChainWriter:
         """Write a chain in one attempt, and count it: see `xorack.core.ports.ChainStore.write`."""
         assert after.version == (before.version if before else 0) + 1, "each write is counted"
         self.stats.add(writes=1)
+        if self.ends is not None and after.final and not (before and before.final):
+            self.ends.add(_end_of(after))  # its response may be lost
         try:
             self.store.write(before, after)
-        except ConflictError:
+        except ConflictError as conflict:
             self.stats.add(conflicts=1)
+            if self.ends and not conflict.maybe_ours:
+                self.ends.discard(_end_of(after))
             raise
+
+    def ended(self, chain: Chain) -> bool:
+        """Tell if a write of this writer ended a chain, once it keeps its `ends`."""
+        return _end_of(chain) in (self.ends or ())
 
     def due_pages(self) -> Iterator[list[str]]:
         """Yield the tags of chains to look at now: see `xorack.core.ports.ChainStore.due_pages`."""
@@ -123,7 +132,7 @@ class ChainWriter:
 
     def oldest(self) -> int:
         """Return the time before which a chain may have ended whose tombstone is gone."""
-        return self.now() - self.limits.retention_ms
+        return self.limits.oldest(self.now())
 
     def apply(
         self,
@@ -133,16 +142,18 @@ class ChainWriter:
         *,
         must_exist: bool = False,
         fresh_ids: bool = False,
+        sent_at: Sequence[int | None] | None = None,
     ) -> Applied:
         """Apply requests to one chain.
 
         Args:
             tag: The chain.
-            requests: Any number, all of this tag; up to `MAX_FOLD` share a write.
+            requests: Any number, all of this tag; those with `MAX_FOLD` marks share a write.
             cached: None: the chain is read first.
             must_exist: Raise TagNotFound instead of starting a chain.
             fresh_ids: The requests' ids were made for this call, so only a write of this call can
                 have applied one. Saves the lookup of spilled marks.
+            sent_at: When each was sent, see `xorack.core.transitions.apply`.
 
         Returns:
             The chain as it was last read or written, and an outcome for each request, in order. A
@@ -154,12 +165,11 @@ class ChainWriter:
                 requests need several writes, some of them may have been applied.
             Exception: What the store's last call raised, if that was the reason.
         """
-        order = order_of(requests)
         outcomes: dict[int, Outcome] = {}
         chain = cached.chain if cached else None
-        for at in range(0, len(order), MAX_FOLD):
-            positions = order[at : at + MAX_FOLD]
-            part = _Part(self, tag, [requests[i] for i in positions], cached)
+        for positions in _writes(requests):
+            times = sent_at and [sent_at[i] for i in positions]
+            part = _Part(self, tag, [requests[i] for i in positions], cached, times)
             chain, part_outcomes = part.write(must_exist, fresh_ids)
             cached = CachedChain(chain, verified=True)
             outcomes.update(zip(positions, part_outcomes, strict=True))
@@ -282,6 +292,21 @@ class ChainWriter:
         )
 
 
+def _writes(requests: Sequence[Request]) -> Iterator[list[int]]:
+    """Yield the positions of requests by write: one request, or more with `MAX_FOLD` marks."""
+    part: list[int] = []
+    marks = 0
+    for position in order_of(requests):
+        count = 1 + len(requests[position].finishes_once)
+        if part and marks + count > MAX_FOLD:
+            yield part
+            part, marks = [], 0
+        part.append(position)
+        marks += count
+    if part:
+        yield part
+
+
 class _Part:
     """The requests of one write, across its attempts."""
 
@@ -291,11 +316,13 @@ class _Part:
         tag: str,
         requests: Sequence[Request],
         cached: CachedChain | None,
+        sent_at: Sequence[int | None] | None,
     ) -> None:
         self.writer = writer
         self.tag = tag
         self.requests = requests
         self.cached = cached
+        self.sent_at = sent_at
         self.marks = [mark_of(request) for request in requests]
         self.retry = writer.start_retry()
         # Positions and generations: of the current write, and of writes whose response was lost.
@@ -337,6 +364,7 @@ class _Part:
             spilled_marks=self._spilled_marks(chain, ours if fresh_ids else self.marks),
             limits=self.writer.limits,
             marks=self.marks,
+            sent_at=self.sent_at,
         )
         if applied.chain is chain:
             if not verified:
@@ -372,7 +400,8 @@ class _Part:
         if chain is None or not chain.spilled:
             return {}
         inline = split_marks(chain.marks)
-        keys = dict.fromkeys(mark[:MARK_KEY_BYTES] for mark in marks)
+        wanted, both = set(marks), zip(self.requests, self.marks, strict=True)
+        keys = dict.fromkeys(k for one, mark in both if mark in wanted for k in keys_of(one, mark))
         missing = [key for key in keys if key not in inline]
         return self.writer.store.get_spilled_marks(chain, missing) if missing else {}
 
@@ -391,10 +420,14 @@ class _Part:
         return applied._replace(outcomes=outcomes)
 
 
+def _end_of(chain: Chain) -> tuple[object, ...]:
+    return chain.tag, chain.generation, chain.ended_at
+
+
 def _check_write(before: Chain | None, after: Chain, applied: int) -> None:
-    """Stop a write of ours that would break the chain: a request is a mark, in one generation."""
+    """Stop a write of ours that would break the chain: what is applied is marked, in one chain."""
     old = before or Chain(after.tag)
     added = len(after.marks) + MARK_BYTES * after.spilled
     added -= len(old.marks) + MARK_BYTES * old.spilled
-    assert added == MARK_BYTES * applied > 0, "each request that takes effect adds its mark"
+    assert added >= MARK_BYTES * max(1, applied), "each request that takes effect adds its mark"
     assert old.first_seen_at is None or after.generation == old.generation

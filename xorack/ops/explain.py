@@ -107,7 +107,8 @@ def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
 class Cause:
     """Failed chains of one run with one reason, and what they have in common.
 
-    The prefix is the run and a slash; empty for tags without one.
+    The prefix is the run and a slash; empty for tags without one. The sentence is empty if nothing
+    tells them from the others.
     """
 
     prefix: str
@@ -134,7 +135,8 @@ def causes(chains: Sequence[ChainStatus]) -> list[Cause]:
         if (count := len(some)) >= _LEAST:
             others = [row for other, row in runs[prefix] if other != reason]
             why = explain(some, others, count, len(runs[prefix]), "failed chain")
-            found.append(Cause(prefix, reason, count, why.sentence))
+            told = why.sentence if why.findings or count == len(runs[prefix]) else ""
+            found.append(Cause(prefix, reason, count, told))
     return found
 
 
@@ -176,6 +178,14 @@ def names_in(units: Sequence[int], candidates: Iterable[Candidate], tag: str) ->
     }
     own = unit_id(tag)
     return {**names, own: ROOT} if own in names else names
+
+
+def name_text(name: str) -> str:
+    """Return a name of `names_in` for people: ``line 3``, or ``page 2 / line 3`` of a path."""
+    if not name.startswith("["):
+        return name
+    steps = (step if isinstance(step, list) else [step] for step in json.loads(name))
+    return " / ".join(" ".join(map(str, step)) for step in steps)
 
 
 def candidates_in(lines: Iterable[str]) -> Iterator[Candidate]:

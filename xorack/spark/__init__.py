@@ -41,5 +41,6 @@ __getattr__, __dir__, _NAMES = lazy_names(
         "spark.windows.windows": "Windows",
         "spark.windows.ends": "kafka_ends",
     },
+    extra="spark",
 )
 __all__ = [*_NAMES]  # noqa: PLE0604
