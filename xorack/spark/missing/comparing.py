@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _KEYS = (*INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
+_MOST_DROPPED = 4
+"""Columns that are left out, one at a time, where no rows explain all groups by all of them."""
 _DIFFER = "lack <> 0 OR difference <> 0 OR s <> 0"
 
 
@@ -130,14 +132,24 @@ def compare_groups(
         ColumnsError: A column is not in the source and in all outputs.
     """
     shared = _shared(rows, source, outputs) if by is None else [*by]
-    chain = {*map(str.lower, rows.chain)}
-    without = [name for name in shared if name.lower() not in chain]  # the job may change them
-    candidates = [shared] if by is not None or without == shared else [shared, without]
-    for names in candidates:
-        found = _by_groups(rows, source, outputs, names)
-        if found.lacks is not None or names is candidates[-1]:
+    candidates = [shared]
+    if by is None:
+        # The job may change the chain columns, or name a sum or maximum as a column of the source.
+        chain = {*map(str.lower, rows.chain)}
+        candidates.append([name for name in shared if name.lower() not in chain])
+        candidates += [[name for name in shared if name != one] for one in shared[:_MOST_DROPPED]]
+    found = Differing()
+    for place, names in enumerate(candidates):
+        if names in candidates[:place] or (place and not names):
+            continue
+        tried = _by_groups(rows, source, outputs, names)
+        if tried.lacks is not None or not place:
+            found.unpersist()
+            found = tried
+        else:
+            tried.unpersist()
+        if tried.lacks is not None:
             break
-        found.unpersist()
     return found
 
 
