@@ -156,7 +156,9 @@ def run_words(data: Path, _: Case, tracking: Any, meter: Meter) -> Any:
     """Split a corpus into words and count them, as the pipeline does. Return the counts."""
     words: Any = tracking.rows("words", chain="file", unit=UNIT) if tracking else Untracked()
     places = {"database": str(data), "words": f"{meter.out}/words", "counts": f"{meter.out}/counts"}
-    given = Namespace(**places, run_id="bench", encoding=encoding_named("UTF-8"))
+    given = Namespace(
+        **places, run_id="bench", encoding=encoding_named("UTF-8"), allow_missing=False
+    )
     for name, job in {"job 1": split, "job 2": count_words}.items():
         with meter.step(name):
             job(meter.spark, words, given)

@@ -60,6 +60,10 @@ class MemoryStore:
         if tags := [tag for at, tag in sorted(due) if at <= now]:
             yield tags
 
+    def earlier_retentions(self, *, record: bool = False) -> tuple[tuple[()], bool]:
+        """Return that there was no other retention."""
+        return (), True
+
 
 def _identity(chain: Chain | None) -> tuple[object, ...] | None:
     return None if chain is None else (chain.generation, chain.version, chain.stamp)

@@ -83,7 +83,7 @@ def test_the_readme_is_short_and_begins_with_the_demo_and_the_tests():
 
 def test_links_out_of_the_docs_lead_to_the_repository():
     text = "[a](../../README.md#x) [b](0005.md#y) [c](..) [d](https://e.org/f) [e](#g)"
-    text = text.replace("0005.md", "0005-layers-and-shapes.md")
+    text = text.replace("0005.md", "0001-pure-core.md")
     url = "https://e.org"
     expected = text.replace("../../README.md", f"{url}/blob/main/README.md")
     expected = expected.replace("(..)", f"({url}/blob/main/docs)")

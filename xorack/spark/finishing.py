@@ -18,6 +18,7 @@ from xorack.spark.missing.comparing import compare_chains, tells_chains
 from xorack.spark.missing.telling import find_missing, hex_of, named_units, output_differs
 from xorack.spark.record import summary_in
 from xorack.spark.starting import NO_FACTS, keep_record, request_id
+from xorack.spark.types import other_keys
 from xorack.spark.units import chain_columns, has_columns, with_tag
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def line_of(rows: Names, given: Output | None = None) -> Line:
     if rows.batch_id is not None:
         if given is None:
             raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
-        return source_of(given, open_output(rows.tracking.spark, given, "rows"))
+        return source_of(rows, given, open_output(rows.tracking.spark, given, "rows"))
     _, line = rows.record.read()
     if line is None:
         raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
@@ -186,6 +187,8 @@ def _settle_run(
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given, "rows")
+    if told := other_keys(rows, line, (proof.totals, proof.outputs), source):
+        raise OutputDiffersError(rows.name, summary.count, proof.totals.count, (), "", [told])
     chains = _by_chain(rows, proof, source, started, cache)
     if chains is None:
         found = find_missing(rows, proof, summary.count, source)
