@@ -461,5 +461,5 @@ def check_unchanged(spark: SparkSession, proof: Proof) -> None:
 
 
 def per_chain(rows: Names, outputs: Sequence[DataFrame]) -> list[DataFrame]:
-    """Fold the evidence of each output by chain; see `xorack.spark.missing.comparing.tells_chains`."""
+    """Fold the evidence of each output by chain, where `tells_chains` says that it has chains."""
     return [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]
