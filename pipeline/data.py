@@ -81,8 +81,8 @@ def chains_in(spark: SparkSession, place: str) -> DataFrame:
 
 def counts_of(rows: DataFrame, words: TrackedRows) -> DataFrame:
     """Count words: word, count and the evidence of the words that were counted."""
-    groups = rows.transform(words.with_unit).groupBy("word")
-    return groups.agg(F.count("word").alias("count"), *words.evidence())
+    units = rows.transform(words.with_unit)
+    return units.groupBy("word").agg(F.count("word").alias("count"), *words.evidence(units))
 
 
 def totals(counts: DataFrame) -> dict[str, Any]:

@@ -487,9 +487,6 @@ def test_a_lost_row_is_named_whatever_is_started(run, odd, configure):
     ended = {"failed": len(failed)} if failed else {}
     assert acker.statuses() == {"acked": ORDERS - 1 - len(failed), "open": 1, **ended}
     by_sku = run.rows.audit(run.bill(left.where("line <> 1"))).missing_rows(run.read())
-    found = by_sku.looked.rows
-    assert {(row["order"], row["line"]) for row in found} >= {(6, 7)}
-    assert "input file" in found[0]
     assert "line = 1" in by_sku.explain().sentence
 
 

@@ -46,6 +46,44 @@ Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
 
 _INEXACT = ("double", "float")
+_MOST_NAMES, _MOST_FRAMES = 1_000, 4
+_UNKNOWN, _END = "evidence without a frame", "finish"
+_ASKED: dict[tuple[str, str], list[DataFrame | str]] = {}
+"""By records and salt: the frames that `evidence` was given since the last job ended."""
+
+
+def remember(rows: Names, frame: DataFrame | None) -> None:
+    """Keep a frame whose rows go into an output, until the job after this one."""
+    if len(_ASKED) >= _MOST_NAMES:
+        _ASKED.clear()
+    key = (rows.tracking.records, rows.salt)
+    before = _ASKED.get(key, [])
+    has_ended = any(one is _END for one in before)
+    kept = [] if has_ended else [one for one in before if one is not frame]
+    _ASKED[key] = [*kept, _UNKNOWN if frame is None else frame][-_MOST_FRAMES:]
+
+
+def job_ends(rows: Names) -> None:
+    """Note that a job calls finish: the next frame is of another one."""
+    if (before := _ASKED.get((rows.tracking.records, rows.salt), [_END]))[-1] is not _END:
+        before.append(_END)
+
+
+def forget(rows: Names) -> None:
+    """Forget the frames of an output that is whole: what differs later is another one."""
+    _ASKED.pop((rows.tracking.records, rows.salt), None)
+
+
+def remembered(rows: Names) -> list[DataFrame]:
+    """Return the frames of a job, the last one first, up to an output of unknown rows."""
+    frames: list[DataFrame] = []
+    for one in reversed(_ASKED.get((rows.tracking.records, rows.salt), [])):
+        if one is _UNKNOWN:
+            break
+        frames += [] if isinstance(one, str) else [one]
+    return frames
+
+
 _SECOND = 1_000  # in milliseconds
 
 
@@ -272,6 +310,7 @@ def proof_of(
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none of them"
         raise ArgumentError("written", problem=f"{found} given, expected one of {', '.join(given)}")
+    job_ends(rows)
     if observed is not None:
         if not isinstance(observed, Observed):
             raise ArgumentError("observed", observed, "what observe returned")
@@ -422,5 +461,5 @@ def check_unchanged(spark: SparkSession, proof: Proof) -> None:
 
 
 def per_chain(rows: Names, outputs: Sequence[DataFrame]) -> list[DataFrame]:
-    """Fold the evidence of each output by chain; see `xorack.spark.grouping.tells_chains`."""
+    """Fold the evidence of each output by chain, where `tells_chains` says that it has chains."""
     return [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]

@@ -15,14 +15,30 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.core.message import SendReport
-from xorack.spark.auditing import Audit, audit
-from xorack.spark.differing import notes
 from xorack.spark.errors import ColumnsError
-from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of
-from xorack.spark.finishing import advance, check_last, finish, line_of, settle
+from xorack.spark.evidence import (
+    Observed,
+    Output,
+    check_unchanged,
+    has_evidence,
+    proof_of,
+    remember,
+)
+from xorack.spark.finishing import (
+    Nothing,
+    Partly,
+    Whole,
+    advance,
+    check_last,
+    finish,
+    line_of,
+    settle,
+)
 from xorack.spark.folding import together
 from xorack.spark.inputs import input_lacks
 from xorack.spark.messages import plain_errors
+from xorack.spark.missing.auditing import Audit, audit
+from xorack.spark.missing.telling import notes
 from xorack.spark.record import summary_in
 from xorack.spark.run import Names
 from xorack.spark.sending import send
@@ -122,6 +138,7 @@ class Rows(Names):
                     "with .transform(rows.with_unit)"
                 )
             field_named(frame, self.unit_name)  # once
+        remember(self, frame)
         return made_once(self.tracking.spark, self.unit_name, self._evidence)
 
     def _evidence(self) -> tuple[Column, Column, Column]:
@@ -252,30 +269,33 @@ class TrackedRows(Rows):
         check_last(self)
         proof = proof_of(self, line, written, observed, read)
         with settle(self, line, proof, rows) as settled:
-            report = self._send(proof, settled, finish(self, settled))
+            report = self._send(proof, settled, lambda whole: finish(self, whole))
         if report.missing and not allow_missing:
             raise input_lacks(self, line, report.missing)
         return report
 
-    def _send(self, proof: Proof, settled: Settled, stamps: DataFrame) -> Report:
+    def _send(
+        self, proof: Proof, settled: Settled, stamps: Callable[[Whole | Partly], DataFrame]
+    ) -> Report:
         """Send the requests that finish chains, and the notes for those that do not."""
         queue, sent = self.tracking.queue, SendReport()
+        error = None if isinstance(settled, Whole) else settled.error
         try:
             check_unchanged(self.tracking.spark, proof)
         except XorAckError as problem:
-            raise settled.error or problem from None
-        if settled.chains:
-            sent = send(stamps, queue, settled.chains)
+            raise error or problem from None
+        if not isinstance(settled, Nothing) and settled.chains:
+            sent = send(stamps(settled), queue, settled.chains)
             if sent.requests < settled.chains:
                 raise StateError(f"{settled.chains - sent.requests:,} chains are gone meanwhile")
-        if settled.notes is not None and settled.noted:
-            why = getattr(settled.error, "why", "")
+        if not isinstance(settled, Whole) and settled.notes is not None:
+            why = "" if error is None else error.why
             noted = send(notes(self, settled.notes, why), queue, settled.noted)
             sent = SendReport(*map(add, sent, noted))
-        if settled.error is not None:
-            raise settled.error
-        chains, units = settled.chains, settled.units
-        return Report(proof.kind, chains, units, settled.missing, *sent, proof.stored)
+        if error is not None or isinstance(settled, Nothing):
+            raise error or StateError("nothing is finished")
+        missing = settled.missing if isinstance(settled, Partly) else 0
+        return Report(proof.kind, settled.chains, settled.units, missing, *sent, proof.stored)
 
     def advance(
         self,
@@ -311,12 +331,14 @@ class TrackedRows(Rows):
         check_last(self, following.name)
         proof = proof_of(self, line, written)
         with settle(self, line, proof, rows) as settled:
-            if settled.error is not None:
+            if not isinstance(settled, Whole) and settled.error is not None:
                 raise settled.error
-            if settled.missing and not allow_missing:
+            if isinstance(settled, Partly) and settled.missing and not allow_missing:
                 raise input_lacks(self, line, settled.missing)
             check_unchanged(self.tracking.spark, proof)  # before a record is kept
-            return self._send(proof, settled, advance(self, line, following, settled, written))
+            return self._send(
+                proof, settled, lambda whole: advance(self, line, following, whole, written)
+            )
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:
         """Compare what was started with what a table holds: a second opinion on an ack.

@@ -14,11 +14,11 @@ from pyspark.sql.types import IntegralType, StringType
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
-from xorack.spark.differing import find_missing, output_differs
 from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
-from xorack.spark.grouping import INTEGERS
+from xorack.spark.missing.comparing import INTEGERS
+from xorack.spark.missing.telling import find_missing, output_differs
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
