@@ -197,7 +197,8 @@ def badge(status: ChainStatus) -> str:
     if chain.status == "failed":
         badges.append(f'<span class="badge late">failed: {escaped(chain.reason or "", 80)}</span>')
     if chain.status == "acked":
-        badges.append('<span class="badge done">acked</span>')
+        text = escaped(status.tolerance if chain.tolerated else "acked")
+        badges.append(f'<span class="badge done">{text}</span>')
     return " ".join(badges)
 
 
@@ -232,7 +233,7 @@ def _deadline(status: ChainStatus) -> str:
 
 def _outstanding(status: ChainStatus, names: Mapping[int, str]) -> str:
     """Render the outstanding units of a chain, those with a name by it; most are collapsed."""
-    if status.chain.status == "acked":
+    if status.chain.status == "acked" and not status.chain.tolerated:
         return '<span class="faint">none</span>'
     ids = [_unit(unit, names.get(unit)) for unit in named_first(status, names)]
     shown = len(ids) if len(ids) <= _IDS_SHOWN + 1 else _IDS_SHOWN
