@@ -24,10 +24,15 @@ from xorack.cdk.settings import Settings
 if TYPE_CHECKING:
     from xorack.cdk.acker import Acker, AckerProps
     from xorack.cdk.functions import Network
+    from xorack.cdk.grants import IAcker
 
-__all__ = ["Acker", "AckerProps", "Network", "Settings"]
+__all__ = ["Acker", "AckerProps", "IAcker", "Network", "Settings"]
 
-_HOMES = {"cdk.acker": "Acker AckerProps", "cdk.functions": "Network"}
+_HOMES = {
+    "cdk.acker": "Acker AckerProps",
+    "cdk.functions": "Network",
+    "cdk.grants": "IAcker",
+}
 _load, __dir__, _ = lazy_names(__name__, _HOMES)
 
 
