@@ -40,7 +40,7 @@ from xorack.cdk.settings import Settings
 from xorack.cdk.table import index_arn, is_imported, removal_policy
 from xorack.cdk.validation import check_kind
 
-_RUNTIME: Final = aws_lambda.Runtime.PYTHON_3_13
+_RUNTIME: Final = getattr(aws_lambda.Runtime, "PYTHON_{}_{}".format(*code.LAMBDA_PYTHON))
 _ARCHITECTURES: Final = {
     "arm64": aws_lambda.Architecture.ARM_64,
     "x86_64": aws_lambda.Architecture.X86_64,
