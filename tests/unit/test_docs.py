@@ -95,6 +95,14 @@ def test_a_link_to_nothing_stops_the_site():
         site.with_repository("[a](none.md)", "", "https://e.org")
 
 
+def test_the_faults_of_the_handbook_name_tests_that_exist():
+    section = text_of("docs/operations.md").partition("## Faults")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(test_\w+)`", section))
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(named) > 7
+    assert [name for name in named if not any(f"def {name}(" in one for one in sources)] == []
+
+
 # -- the `xorack` commands that the pages name: each exists, with its options; none is run ---------
 
 IN_LINE = re.compile(r"(?<!`)`(xorack [a-z-][^`]*)`(?!`)")
