@@ -33,15 +33,16 @@ _TIMES = ("_at", "deadline", "_until")
 """The ends of the names of times."""
 
 
-def due_shard(tag: str) -> int:
-    """Return the partition of the index that holds a chain: 0 to ``DUE_SHARDS`` - 1."""
-    return zlib.crc32(tag.encode()) % schema.DUE_SHARDS
+def due_shard(chain: Chain) -> int:
+    """Return the partition of the index that holds a chain: see `schema.DUE_SHARDS`."""
+    return zlib.crc32(chain.tag.encode()) % schema.DUE_SHARDS + schema.DUE_SHARDS * chain.final
 
 
 def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
     """Encode a chain as an item, without attributes that are None, empty or false.
 
-    The tombstone of a finished chain is kept for ``retention_ms``.
+    The tombstone of a finished chain is kept for twice ``retention_ms`` after what came last: what
+    is sent within the first half is taken for as long again. It outlives pending reports.
     """
     assert "\0" not in chain.tag, "keys with a NUL are not chains"
     assert len(chain.marks) % MARK_BYTES == 0, "an item has whole marks"
@@ -56,10 +57,11 @@ def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
             kind = _TYPES[type_][0]
             item[name] = {kind: str(value) if kind == "N" else value}
     if chain.due_at is not None:
-        item[schema.DUE_SHARD] = {"N": str(due_shard(chain.tag))}
+        item[schema.DUE_SHARD] = {"N": str(due_shard(chain))}
     if chain.ended_at is not None:
         # Seconds. Only a finished chain expires: an open chain that disappears is a loss.
-        item[schema.EXPIRES_AT] = ttl(chain.ended_at + retention_ms)
+        last = max(chain.ended_at, chain.last_late_at or 0)
+        item[schema.EXPIRES_AT] = ttl(END_OF_TIME if chain.undelivered else last + 2 * retention_ms)
     return item
 
 

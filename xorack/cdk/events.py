@@ -9,8 +9,8 @@ from aws_cdk import Duration, Stack, aws_dynamodb, aws_events
 from constructs import Construct
 
 from xorack.cdk.validation import is_known_to_differ
-from xorack.core.event import SOURCE
 
+SOURCE: Final = "xorack"
 STATUSES: Final = ("acked", "failed")
 
 

@@ -17,8 +17,7 @@ from aws_cdk import (
 )
 from constructs import Construct
 
-from xorack.cdk.events import STATUSES
-from xorack.core.event import SOURCE
+from xorack.cdk.events import SOURCE, STATUSES
 
 # Actions on a customer-managed key: to read a table or a queue, to send, to write.
 READ_WITH_KEY: Final = ("kms:Decrypt", "kms:DescribeKey")

@@ -96,7 +96,8 @@ class Settings:
             by default the profile's. Batches of more than ten messages need at least one second.
         max_concurrency: Maximum number of concurrent invocations of the consumer. Five leave room
             for the sweeper in an account of ten.
-        max_receive_count: Attempts before SQS moves a message to the dead-letter queue.
+        max_receive_count: Attempts before SQS moves a message to the dead-letter queue: by default
+            those of ten hours. Requests that are rejected go there at once.
         queue_retention_days: Time for which the queue keeps a message. A chain waits as long for
             its `create`. The dead-letter queue keeps messages for 14 days.
         resume: Who may wait for a chain's end: `none`; ARNs of state machines (tasks with a task
@@ -104,8 +105,8 @@ class Settings:
             and region: `step_functions`, `lambda` or `all`. It gives the functions the permission;
             a request with another kind is rejected. See also `Acker.grant_resume`.
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
-        retention_days: Time for which a finished chain stays, so that late or redriven messages do
-            not start it again.
+        retention_days: Longest age of a message that is applied. A finished chain stays for twice
+            as long, so that late or redriven messages do not start it again.
         deletion_protection: DynamoDB rejects deletion of the table.
         removal_policy: `retain` or `destroy`, or a `RemovalPolicy`: what happens to the table, the
             queues and the logs when the stack is deleted.
@@ -145,7 +146,7 @@ class Settings:
     batch_window_seconds: Time = _number(None, 0, 300, "seconds")
     # A new account may have ten executions for all functions: half of them for the consumer.
     max_concurrency: int = _number(5, 2, 1_000, "concurrent invocations")
-    max_receive_count: int = _number(5, 1, 1_000, "receives")
+    max_receive_count: int = _number(100, 1, 1_000, "receives")
     queue_retention_days: Time = _number(4, 1, 13, "days")
     resume: str = text(
         "none",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from xorack.core.errors import ArgumentError
+from xorack.core.hashing import unit_id
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells
 
@@ -43,7 +44,10 @@ class Token:
     mac: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the token as a JSON object, without what is at its default."""
+        """Return the token as a JSON object, for a JSON body; `str` gives its text.
+
+        What is at its default is left out.
+        """
         token = {
             "v": _VERSION,
             "unit": f"{self.unit:016x}",
@@ -82,7 +86,8 @@ class Token:
             try:
                 token = json.loads(token)
             except (ValueError, RecursionError):
-                raise ArgumentError("token text", token, "the JSON of a token") from None
+                expected = "the JSON text of a token, as str(token) gives it"
+                raise ArgumentError("token text", token, expected) from None
         if not isinstance(token, Mapping):
             raise ArgumentError("token value", token, "a token, its JSON object or its JSON text")
         version = token.get("v")
@@ -96,6 +101,17 @@ class Token:
 
 
 AnyToken: TypeAlias = Token | Mapping[str, Any] | str | bytes
+
+
+def group_id(tokens: Sequence[Token]) -> int:
+    """Return the id that stands for the units of a step: of one unit its own id.
+
+    Of several, it follows from the set of units and their chains.
+    """
+    if len(tokens) == 1:
+        return tokens[0].unit
+    units = sorted(f"{token.unit:016x} {tag}" for token in tokens for tag in token.tags)
+    return unit_id("\0".join(units))
 
 
 def _unit_of(text: object) -> int:

@@ -28,6 +28,10 @@ class Refusal(str):
     """The reason of a failure that is an answer about one chain: the service itself is well."""
 
 
+class NobodyWaits(Refusal):
+    """The final answer that nobody waits: any more, as after a lost response, or at all."""
+
+
 class ChainStore(Protocol):
     """A store of chains. Every method raises UnavailableError if a retry may help."""
 
@@ -55,8 +59,11 @@ class ChainStore(Protocol):
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
         """Keep all spilled marks of a chain at least until a time; safe to repeat."""
 
-    def due_pages(self, now: int) -> Iterator[list[str]]:
-        """Yield pages of tags whose `Chain.due_at` has passed; some may be handled or gone."""
+    def due_pages(self, now: int, shard: int) -> Iterator[list[str]]:
+        """Yield pages of tags of a shard whose `Chain.due_at` has passed, the earliest first.
+
+        Some may be handled or gone.
+        """
 
 
 class Publisher(Protocol):
