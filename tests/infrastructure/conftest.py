@@ -21,7 +21,6 @@ VARIED = {
     "stack_name": "other", "partition_key": "file", "default_timeout_seconds": "60",
     "function_timeout_seconds": "100", "memory_mb": "512", "architecture": "x86_64",
     "batch_size": "250", "batch_window_seconds": "5", "max_concurrency": "30",
-    "contributor_insights": "true",
     "max_receive_count": "3", "queue_retention_days": "13", "retention_days": "40",
     "deletion_protection": "false", "removal_policy": "destroy", "tracing": "true",
     "log_retention_days": "90",
@@ -70,7 +69,7 @@ varied = synthesised(**VARIED)
 """A stack in which nearly every setting differs from its default."""
 adopted = synthesised(table_name="chains")
 minimal = synthesised(
-    monitoring="minimal", profile="low-latency", tracing="true", architecture="x86_64",
+    monitoring="minimal", batch_size=10, tracing="true", architecture="x86_64",
     alarm_topic_arn=VARIED["alarm_topic_arn"],
 )  # fmt: skip
 """Little monitoring, and settings that change no stateful resource."""
