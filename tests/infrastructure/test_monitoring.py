@@ -160,7 +160,7 @@ def test_a_page_suppresses_the_ticket_of_its_outage(template):
 
 
 def test_what_an_alarm_tells_to_look_for_exists(template):
-    lines = (ROOT / "docs" / "logs.md").read_text()
+    lines = (ROOT / "docs" / "operations.md").read_text()
     handbook = (ROOT / "docs" / "operations.md").read_text()
     for alarm in alarms(template).values():
         for name in re.findall("`(.+?)`", alarm["AlarmDescription"]):

@@ -64,7 +64,7 @@ def test_the_page_of_logs_has_each_line_of_the_functions():
         if isinstance(node, ast.Call) and re.match(r"log_|_?(LOG|logger)\.", ast.unparse(node.func))
     ]
     given = [one.value for call in calls for one in call.args if isinstance(one, ast.Constant)]
-    lines = re.findall(r"^\| (`.+`) \| [A-Z]+ \|", text_of("docs/logs.md"), re.MULTILINE)
+    lines = re.findall(r"^\| (`.+`) \| [A-Z]+ \|", text_of("docs/operations.md"), re.MULTILINE)
     told = set(re.findall("`(.+?)`", "".join(lines)))
     assert set(given) <= told
     channels = ("step_functions: ", "lambda: ")

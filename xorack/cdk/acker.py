@@ -306,7 +306,7 @@ class Acker(IAcker):
     ) -> aws_iam.Grant:
         """Let chains resume tasks of a state machine, or callbacks of a durable function.
 
-        A `create` may then name who waits for its chain's end: docs/resume.md.
+        A `create` may then name who waits for its chain's end: docs/schedulers.md.
 
         Args:
             waiting: A state machine or a durable function of this account and region.
