@@ -64,7 +64,7 @@ def test_the_page_of_logs_has_each_line_of_the_functions():
         if isinstance(node, ast.Call) and re.match(r"log_|_?(LOG|logger)\.", ast.unparse(node.func))
     ]
     given = [one.value for call in calls for one in call.args if isinstance(one, ast.Constant)]
-    lines = re.findall(r"^\| (`.+`) \| [A-Z]+ \|", text_of("docs/logs.md"), re.MULTILINE)
+    lines = re.findall(r"^\| (`.+`) \| [A-Z]+ \|", text_of("docs/operations.md"), re.MULTILINE)
     told = set(re.findall("`(.+?)`", "".join(lines)))
     assert set(given) <= told
     channels = ("step_functions: ", "lambda: ")
@@ -83,7 +83,7 @@ def test_the_readme_is_short_and_begins_with_the_demo_and_the_tests():
 
 def test_links_out_of_the_docs_lead_to_the_repository():
     text = "[a](../../README.md#x) [b](0005.md#y) [c](..) [d](https://e.org/f) [e](#g)"
-    text = text.replace("0005.md", "0005-layers-and-shapes.md")
+    text = text.replace("0005.md", "0001-pure-core.md")
     url = "https://e.org"
     expected = text.replace("../../README.md", f"{url}/blob/main/README.md")
     expected = expected.replace("(..)", f"({url}/blob/main/docs)")
@@ -93,6 +93,14 @@ def test_links_out_of_the_docs_lead_to_the_repository():
 def test_a_link_to_nothing_stops_the_site():
     with pytest.raises(ValueError, match=r"the repository has no docs/none\.md"):
         site.with_repository("[a](none.md)", "", "https://e.org")
+
+
+def test_the_faults_of_the_handbook_name_tests_that_exist():
+    section = text_of("docs/operations.md").partition("## Faults")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(test_\w+)`", section))
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(named) > 7
+    assert [name for name in named if not any(f"def {name}(" in one for one in sources)] == []
 
 
 # -- the `xorack` commands that the pages name: each exists, with its options; none is run ---------
@@ -163,3 +171,26 @@ def test_the_page_of_the_protocol_shows_the_transitions_of_the_code():
 
 def test_no_transition_leaves_a_final_state():
     assert not [t for t in TRANSITIONS if Chain("t", status=t.source).final]
+
+
+PLACE = re.compile(r"`([\w/]+\.py)(?::([\w.]+))?`")
+
+
+def defined(path):
+    """Return the names that a file defines: functions, classes, their methods, and constants."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{one.name}" for one in node.body if hasattr(one, "name")}
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {one.id for one in targets if isinstance(one, ast.Name)}
+        names |= {node.name} if hasattr(node, "name") else set()
+    return names
+
+
+@pytest.mark.parametrize(("file", "name"), PLACE.findall(text_of("docs/code-tour.md")))
+def test_the_code_tour_leads_to_what_exists(file, name):
+    path = ROOT / file
+    assert path.is_file()
+    assert not name or name in defined(path)

@@ -1,7 +1,7 @@
 """The stack's cloud assembly for the embedded AWS: the wheel's, or a synthesised one.
 
 The wheel holds an assembly of the default settings, so that it needs neither the CDK nor node. A
-checkout synthesises, and so does the wheel for other settings (docs/adr/0045).
+checkout synthesises, and so does the wheel for other settings (docs/adr/0040).
 """
 
 from __future__ import annotations
