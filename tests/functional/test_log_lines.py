@@ -1,4 +1,4 @@
-"""The functions' logs: docs/operations.md; one line a record, one schema, no content of requests."""
+"""The functions' logs, as docs/operations.md lists them: one line a record, no content of requests."""
 
 import json
 import logging

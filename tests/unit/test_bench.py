@@ -31,7 +31,8 @@ def test_a_run_renews_the_tables_of_its_section_alone():
         "| boto3 | 100 | 1.00 |",
         "| lambda_src.widget, with bytecode | 125 | 1.25 |",
         "| goal | bound | measured |  |",
-        "| lambda_src.widget, with bytecode: times `import boto3` | ≤ 1.3 | 1.25 | met, 1.04 times |",
+        "| lambda_src.widget, with bytecode: times `import boto3` | ≤ 1.3 | 1.25 "
+        "| met, 1.04 times |",
         "*12 s on a clay tablet.*",
     ]
     assert "*With bytecode*: as a release deploys it." in section
