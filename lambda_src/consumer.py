@@ -44,6 +44,7 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
         return {"batchItemFailures": []}
     messages = [_message(record) for record in event["Records"]]
     result = consumer.consume(messages)
+    invocation.record_retention()
     counts = _emit_metrics(result)
     duration = round((time.monotonic() - began) * 1000)
     fields = {"messages": len(messages), "duration_ms": duration, "counts": counts}

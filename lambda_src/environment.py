@@ -6,8 +6,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
 
 from lambda_src.logs import set_up_logs
 from xorack.aws import schema
@@ -19,8 +22,8 @@ from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import EVENT
 from xorack.core.checks import MAX_TIMEOUT_SECONDS, RESUME_KINDS
-from xorack.core.errors import ArgumentError
-from xorack.core.transitions import Limits
+from xorack.core.errors import ArgumentError, UnavailableError
+from xorack.core.transitions import Limits, Retentions
 
 if TYPE_CHECKING:
     from xorack.acker.breaker import CircuitBreaker
@@ -72,6 +75,8 @@ class Services:
     Attributes:
         clients: The boto3 clients that exist already, by service.
         table_checked: True if the stack created the table, or a check has found no fault.
+        earlier_retentions: See `Limits`; None until they are read.
+        retention_recorded: True once the table knows the present one.
     """
 
     def __init__(self, variables: dict[str, str | None]) -> None:
@@ -81,6 +86,8 @@ class Services:
         self._time_outs: TimeOuts | None = None
         self._table_arn: str | None = None
         self.table_checked = variables.get("CHECK_TABLE") != "true"
+        self.earlier_retentions: Retentions | None = None
+        self.retention_recorded = False
 
     def text(self, name: str) -> str:
         value = self._variables[name]
@@ -189,7 +196,20 @@ class Invocation:
         """The first step: writes, after the check of a table that the stack did not create."""
         if not self._services.table_checked:
             self._services.table_checked = self.store(self._writes).table.check()
+        if self._services.earlier_retentions is None:
+            self._read_retentions(self._writes, record=False)
         return self._writer(self._writes)
+
+    def record_retention(self) -> None:
+        """Write down the retention for those after it, once: a batch does not wait for this."""
+        if not self._services.retention_recorded:
+            self._read_retentions(self._dead_letters, record=True)
+
+    def _read_retentions(self, budget: Budget, *, record: bool) -> None:
+        with suppress(UnavailableError, ClientError):  # a table that is down is down for all
+            earlier, recorded = self.store(budget).earlier_retentions(record=record)
+            self._services.earlier_retentions = earlier
+            self._services.retention_recorded = recorded
 
     @cached_property
     def outbox(self) -> Outbox:
@@ -230,7 +250,8 @@ class Invocation:
             from xorack.aws.sqs import send_rejected  # few batches hold any
 
             policy = RetryPolicy(attempts=5, cap_seconds=1.0)
-            return send_rejected(queue_url, self.client("sqs"), rejected, policy)
+            call_all = self._services.workers.map
+            return send_rejected(queue_url, self.client("sqs"), rejected, policy, call_all)
 
         return send
 
@@ -238,6 +259,7 @@ class Invocation:
         from xorack.acker.chain_writer import ChainWriter
 
         policy, limits = RetryPolicy(attempts=self._attempts), self._services.limits
+        limits = limits._replace(earlier_retentions=self._services.earlier_retentions or ())
         return ChainWriter(self.store(budget), policy=policy, budget=budget, limits=limits)
 
 

@@ -30,6 +30,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     began = time.monotonic()
     invocation = services().invocation(context, attempts=_ATTEMPTS)
     result = Sweeper(invocation.writer, invocation.outbox).sweep()
+    invocation.record_retention()
     now = invocation.writer.now()
     counts = {
         Metric.CHAINS_LOOKED_AT: result.chains,

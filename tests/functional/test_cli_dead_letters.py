@@ -278,8 +278,36 @@ def test_corrected_messages_are_sent(stack, xorack, sqs, tmp_path):
     letter["body"] = malformed({**INVALID, "started": 2})
     file.write_text(json.dumps(letter) + "\n" + letter["body"])
     assert xorack("dead-letters", "send", str(file)) == (0, ["2 requests sent"], [])
-    (sent,) = stack.receive_all(stack.queue_url)
-    assert (
-        json.loads(sent["Body"])["requests"]
-        == json.loads(malformed(*[{**INVALID, "started": 2}] * 2))["requests"]
+    # A corrected dead letter keeps its time; a bare body is a new message.
+    again, new = sorted(
+        stack.receive_all(stack.queue_url), key=lambda one: "MessageAttributes" not in one
     )
+    for sent in (again, new):
+        assert json.loads(sent["Body"])["requests"] == json.loads(letter["body"])["requests"]
+    time = int(again["MessageAttributes"]["sent_at"]["StringValue"])
+    assert rfc3339(time) == letter["sent_at"]
+    assert "MessageAttributes" not in new
+
+
+@pytest.mark.parametrize("stack", [{"RetentionSeconds": str(2 * 86_400)}], indirect=True)
+def test_a_letter_that_is_too_old_is_not_sent_as_a_new_one(stack, xorack, sqs, tmp_path):
+    put(stack, VALID, error="tag: 't' already exists", sent_at=str(milliseconds() - 3 * 86_400_000))
+    (letter,) = as_json(xorack)
+    assert letter["kind"] == "expired"
+    file = tmp_path / "letters.json"
+    for sent_at, problem in (
+        (letter["sent_at"], f"sent_at: {letter['sent_at']}: older than what is taken"),
+        ("soon", "sent_at: 'soon', expected a time such as"),
+        (5, "sent_at: 5, expected a time"),
+    ):
+        file.write_text(json.dumps({**letter, "sent_at": sent_at}))
+        status, _, err = xorack("dead-letters", "send", str(file))
+        assert (status, problem in err[0]) == (1, True)
+    assert stack.receive_all(stack.queue_url) == []
+
+
+def test_what_the_consumer_finds_too_old_is_expired_whatever_the_retention_is_now(
+    stack, xorack, sqs
+):
+    put(stack, VALID, error="sent_at: 5, expected a time", sent_at=str(milliseconds() - 1000))
+    assert [one["kind"] for one in as_json(xorack)] == ["expired"]

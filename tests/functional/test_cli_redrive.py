@@ -176,11 +176,11 @@ def test_a_stack_says_how_long_it_keeps_finished_chains(aws, stacks, xorack, sqs
 
 
 @pytest.mark.parametrize("stack", [{"RetentionSeconds": str(60 * 86_400)}], indirect=True)
-def test_a_chain_that_fails_here_is_kept_as_long_as_the_stack_keeps_chains(stack, xorack):
+def test_a_chain_that_fails_here_is_kept_for_twice_the_stacks_retention(stack, xorack):
     start(stack)
     assert xorack("fail", TAG, "--reason", "withdrawn")[0] == 0
     item = stack.item(TAG)
-    assert int(item["expires_at"]["N"]) == int(item["ended_at"]["N"]) // 1000 + 60 * 86_400 + 1
+    assert int(item["expires_at"]["N"]) == int(item["ended_at"]["N"]) // 1000 + 120 * 86_400 + 1
 
 
 @pytest.mark.parametrize("time", ["", "soon", "-5", "8", "1e999", "9" * 5000])
@@ -198,14 +198,15 @@ def test_a_message_at_the_limit_is_split_to_leave_room_for_its_time(stack, xorac
     body = json.dumps({"version": 1, "requests": raw}).ljust(MAX_BODY_BYTES)
     put(stack, body)
     put(stack, "x" * MAX_BODY_BYTES)
-    assert xorack("redrive", "--yes", "--force")[1][-1] == "2 messages sent back"
+    # What cannot be split stays: without its time it would be a new message.
+    assert xorack("redrive", "--yes", "--force")[1][-1] == "1 message sent back; 1 stay"
     parts = stack.receive_all(stack.queue_url)
-    assert sum("sent_at" in part.get("MessageAttributes", {}) for part in parts) == len(parts) - 1
+    assert all("sent_at" in part["MessageAttributes"] for part in parts)
     parsed = [parse(part["Body"]) for part in parts]
     sent = [one for requests, _ in parsed for one in requests]
     assert sorted(sent, key=lambda one: int(one.id[3:])) == requests
     reasons = sorted(entry.reason[:18] for _, rejected in parsed for entry in rejected)
-    assert reasons == ["body: 'xxxxxxxxxxx", "requests[0].op: 'i"]
+    assert reasons == ["requests[0].op: 'i"]
 
 
 def test_a_crash_before_the_delete_loses_nothing(stack, xorack, sqs):

@@ -39,7 +39,7 @@ def test_the_last_writer_decides_how_long_a_finished_chain_is_kept(aws, store):
     ended = Chain("t", b"\0", "acked", version=1, ended_at=DAY, event_pending=True)
     DynamoDBStore(aws.table_name, client=store.table.client, retention_ms=DAY).write(None, ended)
     store.write(ended, mark_delivered(ended, ["event"], now=1))
-    assert aws.item("t")["expires_at"] == {"N": str(31 * DAY // 1000 + 1)}
+    assert aws.item("t")["expires_at"] == {"N": str(61 * DAY // 1000 + 1)}
 
 
 def test_chains_are_read_in_batches(store):

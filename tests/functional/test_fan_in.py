@@ -1,5 +1,6 @@
 """Fan-in: a batch of messages finishes its units once, wherever its function is killed."""
 
+import functools
 from collections import Counter
 from contextlib import suppress
 from unittest.mock import Mock
@@ -189,6 +190,106 @@ def test_messages_whose_steps_cannot_be_sent_fail(work, functions):
     assert not acked(functions)
     handler(redelivered(mixed, response), Context())
     assert acked(functions) == 3
+
+
+def test_records_without_a_token_fail_if_their_requests_cannot_be_sent(work, functions):
+    """A notification that starts a chain is gone otherwise, with its create."""
+    work.start("tracked")
+    event = work.receive()
+    of_s3, silent, raises = (
+        {**event["Records"][0], "messageId": name, "messageAttributes": {}, "body": name}
+        for name in ("of S3", "silent", "raises")
+    )
+    mixed = {"Records": [of_s3, silent, *event["Records"], raises]}
+
+    def handle(record, step):
+        if step is None and record.message_id != "silent":
+            with work.tracker.step(work.tracker.start(record.message_id, timeout=60)):
+                pass
+        if record.message_id == "raises":
+            raise OSError
+
+    handler = handler_of(work, handle)
+    with failing("SendMessageBatch", "AccessDenied", status=403):
+        failed = failures(handler(mixed, Context()))
+    assert sorted(failed) == sorted(["of S3", event["Records"][0]["messageId"], "raises"])
+    assert failures(handler(mixed, Context())) == ["raises"]
+    functions.deliver()
+    assert functions.events().keys() == {"of S3", "t", "raises"}
+
+
+async def coroutine(record, step):
+    """Never runs."""
+
+
+def generator(record, step):
+    yield
+
+
+async def asynchronous_generator(record, step):
+    yield
+
+
+class CalledLater:
+    async def __call__(self, record, step):
+        """Never runs."""
+
+    async def method(self, record, step):
+        """Never runs."""
+
+
+def wrapped(function):
+    @functools.wraps(function)
+    def wrapper(*arguments):
+        return function(*arguments)
+
+    return wrapper
+
+
+@pytest.mark.parametrize("function", [coroutine, generator, asynchronous_generator])
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda one: one, functools.partial, wrapped, lambda one: functools.partial(wrapped(one))],
+)
+def test_a_handler_that_runs_later_is_refused_when_it_is_decorated(work, function, wrap):
+    with pytest.raises(ArgumentError, match=r"handler: .*expected a plain function"):
+        handler_of(work, wrap(function))
+
+
+@pytest.mark.parametrize(
+    "function", [CalledLater(), CalledLater().method, functools.partial(CalledLater())]
+)
+def test_a_callable_object_that_runs_later_is_refused_when_it_is_decorated(work, function):
+    with pytest.raises(ArgumentError, match=r"handler: .*expected a plain function"):
+        handler_of(work, function)
+
+
+@pytest.mark.parametrize(
+    "function", [nothing, functools.partial(nothing), Mock(), wrapped(nothing)]
+)
+def test_a_handler_that_runs_at_once_is_taken(work, function):
+    assert callable(handler_of(work, function))
+
+
+@pytest.mark.parametrize("function", [coroutine, generator, asynchronous_generator])
+def test_a_result_that_runs_later_fails_its_record_and_finishes_no_unit(work, functions, function):
+    work.start("a", "b")
+    event = work.receive()
+
+    def handle(record, step):
+        return function(record, step) if record.json_body["name"] == "a" else "done"
+
+    response = handler_of(work, handle)(event, Context())
+    assert failures(response) == [event["Records"][0]["messageId"]]
+    assert not acked(functions)
+    handler_of(work, nothing)(redelivered(event, response), Context())
+    assert acked(functions) == 3
+
+
+@pytest.mark.parametrize("messages", [["a"], "ab", None, [("a", 1, 2)], {"a"}])
+def test_messages_without_names_are_refused_in_words(work, messages):
+    with pytest.raises(ArgumentError, match=r"messages: .*expected .*pairs"):
+        fan_out(None, messages, work.url, work.sqs)
 
 
 def test_a_fifo_queue_keeps_its_order_when_steps_cannot_be_sent(work, functions):

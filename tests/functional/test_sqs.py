@@ -2,12 +2,15 @@
 
 import json
 import re
+from threading import Barrier
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
 from tests.support.faults import counted_calls, failing, lost_responses
 from tests.support.functions import receive_bodies
+from xorack.acker.parallel import Workers
 from xorack.aws.client import CONFIG, BoundedClient
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import group_id, make_message, send, send_messages, send_rejected
@@ -149,6 +152,23 @@ def test_dead_lettered_messages_carry_their_reason_and_their_origin(aws, client)
         assert reason.startswith(f"field{number}: bad \\xe9")
         assert reason.isascii()
         assert carried == ({n: str(value) for n, value in origin.items()} if number % 2 else {})
+
+
+def test_many_dead_lettered_messages_are_sent_side_by_side(aws, client):
+    """One after the other, those of 100,000 malformed requests would take minutes."""
+    rejected = [Rejected(f'{{"n":{n}}}', "bad") for n in range(55)]
+    rejected.append(Rejected("x" * 1_000_000, "large"))
+    together = Barrier(3)  # of the calls: each waits for two others
+    wait = MagicMock(wraps=client)
+
+    def send_together(**arguments):
+        together.wait(20)
+        return client.send_message_batch(**arguments)
+
+    wait.send_message_batch = send_together
+    call_all = Workers(3).map
+    assert send_rejected(aws.dead_letter_queue_url, wait, rejected, FAST, call_all) == []
+    assert len(aws.dead_letters()) == 56
 
 
 def test_rejected_requests_for_which_no_time_is_left_are_returned(aws, client):

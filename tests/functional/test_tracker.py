@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from functools import reduce
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from xorack.aws.sqs import group_id
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.message import parse
 from xorack.core.request import Request
+from xorack.ops.dead_letters import DeadMessage
 
 
 @pytest.fixture
@@ -114,6 +116,35 @@ def test_a_unit_that_comes_again_with_other_children_is_rejected(tracker, functi
     assert finished(functions) == {"t": 4}
 
 
+@pytest.mark.parametrize("done", [(), ("a",), ("a", "new"), ("new", "other")])
+def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(
+    tracker, functions, done
+):
+    def children(*names):
+        step = tracker.step(root)
+        with step:
+            found = {name: step.child(name) for name in names}
+        functions.deliver()
+        return found
+
+    root = tracker.start("t")
+    tokens = children("a", "b") | children("a", "b", "new", "other", "third", "fourth")
+    for name in done:
+        run(tracker.step(tokens[name]))
+    functions.deliver()
+    children("b", "new", "other")
+    *_, letter = functions.aws.dead_letters()
+    new, other = (f"{tokens[name].unit:016x}" for name in ("new", "other"))
+    unit = f"step-{root.unit:016x}"
+    ran = f"id: {unit!r}, expected a unique id: this unit's step ran before with other children"
+    assert letter["MessageAttributes"]["error"]["StringValue"] == (
+        f"{ran}; '{new} and {other}' were started by the rejected request only"
+    )
+    assert DeadMessage.read(letter | {"ReceiptHandle": "r"}).reason == (
+        f"{ran}; '…' were started by the rejected request only".replace(repr(unit), "'…'")
+    )
+
+
 def test_a_step_sends_one_request_for_each_finished_unit_and_chain():
     tokens = (Token(9, ("t", "u")), Token(5, ("t",)), Token(7, ("u",)))
     step = Tracker("queue").step(*tokens)
@@ -183,6 +214,38 @@ def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
     with pytest.raises(ZeroDivisionError):
         work()
     assert finished(functions) == {"one": 1}
+
+
+def test_a_batch_that_an_exception_interrupts_between_any_two_lines_takes_no_more(
+    tracker, functions
+):
+    code = Tracker.batch.__wrapped__.__code__
+    lines = sorted({line for _, _, line in code.co_lines() if line and line > code.co_firstlineno})
+
+    def interrupt_at(number):
+        def trace(frame, event, _):
+            if frame.f_code is not code:
+                return trace if event == "call" else None
+            if event == "line" and frame.f_lineno == number:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return trace
+
+        return trace
+
+    for number in lines:
+        before = sys.gettrace()
+        with suppress(KeyboardInterrupt):
+            sys.settrace(interrupt_at(number))
+            try:
+                with tracker.batch():
+                    tracker.start(f"in it {number}")
+            finally:
+                sys.settrace(before)
+        functions.deliver()
+        functions.events()
+        tracker.start(f"after it {number}")
+        assert functions.deliver(), f"a batch stays open: line {number}"
 
 
 def test_a_batch_may_end_in_another_context(tracker, functions):

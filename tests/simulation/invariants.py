@@ -311,11 +311,12 @@ def of_deletion(models: list[Model], one: Submission) -> Statements:
 
 def of_removal(model: Model, by: str, now: int, wanted: bool) -> Statements:
     """State what holds for a removal of a chain's item from the table."""
+    holds = model.final is None or model.event is not None
+    yield "Only chains whose event was published are removed.", holds
     if by == "TTL":
         ended = number(model.final, "ended_at")
         holds = ended is not None and now >= ended + RETENTION - MAX_SKEW
         yield "TTL removes only finished chains, after the retention.", holds
-        yield "TTL removes only chains whose event was published.", model.event is not None
     else:
         yield "A call of `delete` removes only the generation that its caller saw.", wanted
 

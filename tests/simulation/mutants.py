@@ -362,6 +362,17 @@ _BY_DAY: tuple[_Row, ...] = (
     ("messages older than the tombstones are taken", _Batch.__init__,
      lambda init, batch, messages, oldest: init(batch, messages, 0)),
 )  # fmt: skip
+_MONTHS: tuple[_Row, ...] = (
+    ("a tombstone is kept no longer than messages are taken", item.encode,
+     lambda encode, chain, key, retention_ms: encode(chain, key, retention_ms // 2)),
+    ("what comes late does not prolong the tombstone", item.encode,
+     lambda encode, chain, key, retention_ms: {
+         **encode(chain, key, retention_ms),
+         **{n: v for n, v in encode(replace(chain, last_late_at=None), key, retention_ms).items()
+            if n == schema.EXPIRES_AT}}),
+    ("a deletion takes a chain whose event is pending", DynamoDBStore.delete,
+     lambda delete, *call, **named: delete(*call, **{**named, "force": True})),
+)  # fmt: skip
 _AT_NIGHT: tuple[_Row, ...] = (
     ("a due chain is failed though its deadline moved", transitions._is_overdue,
      lambda _, chain, now: chain.effective_deadline is not None),
@@ -477,5 +488,5 @@ BY_DAY = {name for name, *_ in _BY_DAY}
 """One mutant of each law, among the soonest caught: `make test` runs these."""
 MUTANTS: dict[str, list[AbstractContextManager[Any]]] = {}
 """The effect of each mutant to its replacements."""
-for _name, *_row in _BY_DAY + _AT_NIGHT:
+for _name, *_row in _BY_DAY + _MONTHS + _AT_NIGHT:
     MUTANTS.setdefault(_name, []).append(Replaced(*_row) if len(_row) > 1 else _row[0])

@@ -116,7 +116,9 @@ class Oracle:
                 machine.counted[key] = [
                     sum(both) for both in zip(counted, machine.counted[key], strict=True)
                 ]
-                most = self._after_the_end(machine, model)
+                # Marks in buckets are kept for the retention: then a repeat counts as late.
+                kept = self.world.now - (number(model.final, "ended_at") or 0) < RETENTION
+                most = self._after_the_end(machine, model) if kept else None
                 self.check(key, invariants.of_counted(machine.counted[key], None, most))
             write = invariants.Write(model, before, after, new, self.world.now, by, [])
             self.check(key, invariants.of_finished(write))
@@ -135,12 +137,14 @@ class Oracle:
                 self.world.current.ended[model] = False
 
     def _was_sent_before_the_end(self, one: Submission) -> bool:
-        """Tell if a request was first sent before the chain that TTL removed had ended.
+        """Tell if a request was first sent before the tombstone that TTL removed was half over.
 
-        A tombstone outlives these. What is first sent to a chain that ended long ago starts anew.
+        What is first sent to a chain that ended long ago starts anew. Each message that came late
+        began the tombstone's time again.
         """
-        ended = number(self.generations[one.tag][-2].final, "ended_at") or 0
-        return self._first_sent.get(one.text, 0) < ended - 2 * MAX_SKEW
+        item = self.generations[one.tag][-2].item
+        last = max(number(item, "ended_at") or 0, number(item, "last_late_at") or 0)
+        return self._first_sent.get(one.text, 0) < last + RETENTION - 2 * MAX_SKEW
 
     def _end_generation(self, tag: str, by: str) -> None:
         """Check the messages of a generation whose item was removed."""

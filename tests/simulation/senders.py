@@ -1,12 +1,13 @@
 """Senders: producers of messages, and users of the direct API."""
 
 import json
+from functools import partial
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.simulation.aws import QUEUE, Client
 from tests.simulation.model import number, text
-from tests.simulation.options import DAY_SECONDS
+from tests.simulation.options import DAY_SECONDS, RETENTION
 from tests.simulation.services import Sender
 from tests.simulation.workload import Submission
 from tests.simulation.world import Crash, Machine
@@ -37,6 +38,9 @@ class Senders:
             for one in mine:
                 for at in one.copies:
                     self._later(at, [one])
+                for at in one.repeats:
+                    self.copies += 1
+                    self.world.later(at, partial(self._repeat_late, one))
             self._produce(sender, mine, begin)
             self._finish(round)
 
@@ -100,6 +104,30 @@ class Senders:
 
         self.copies += 1
         self.world.later(milliseconds, send)
+
+    def _repeat_late(self, one: Submission) -> None:
+        """Send a request again after its chain's end, and redrive that message weeks later.
+
+        It is dead-lettered meanwhile, and no consumer sees it before; or a consumer sees a copy.
+        """
+        model = self.oracle.model(one.tag)
+        ended, sent_at = number(model.final, "ended_at"), self.world.now
+        if ended is None and model.item:
+            self.world.later(DAY_SECONDS * 1000, lambda: self._repeat_late(one))
+            return
+        if ended is None or sent_at - ended > 1.97 * RETENTION:
+            self.copies -= 1  # the tombstone may be gone: a new chain
+            return
+        body = message_body([one.sent(self.random).to_json()])
+        self.oracle.queued(body)
+
+        def redrive() -> None:
+            self.copies -= 1
+            self.queue.send(body, sent_at)
+
+        if sent_at - ended > RETENTION:
+            self.queue.send(body, sent_at)  # seen: the tombstone is prolonged
+        self.world.later(int(self.random.uniform(0.8, 0.99) * RETENTION), redrive)
 
     def _is_forgotten(self, one: Submission) -> bool:
         """Tell if nobody sends a request any more: again, a day after its chain has ended."""

@@ -52,6 +52,7 @@ class Function:
         services = ("dynamodb", "events", "sqs", "stepfunctions")
         self._services.clients = dict.fromkeys(services, self.client)
         self._services.workers = Workers()
+        self._services.earlier_retentions = ()
         self._services.breakers = {
             channel: CircuitBreaker(clock=lambda: machine.now() / 1000)
             for channel in (EVENT, "step_functions")

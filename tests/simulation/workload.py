@@ -38,6 +38,7 @@ class Submission:
         has_id: True if the caller of the direct API gives the request's id.
         run: Number of the run: each but the first uses the tag again.
         copies: When it is sent again, milliseconds from the run's start.
+        repeats: The same, after the chain's end.
     """
 
     tag: str
@@ -51,6 +52,7 @@ class Submission:
     has_id: bool = False
     run: int = 0
     copies: tuple[int, ...] = ()
+    repeats: tuple[int, ...] = ()
     other: Request | None = None
 
     def sent(self, random: Random) -> Request:
@@ -232,6 +234,11 @@ class _ChainBuilder:
                 one.after = int(random.uniform(0, days[-1]) * DAY_SECONDS * 1000)
         last = random.choice(stamps)
         last.after, last.copies = days[-1] * DAY_SECONDS * 1000, ()
+        for one in self.submissions:
+            # A create would begin a chain that never ends: it is what a tombstone prevents.
+            if one.request and one.request.op in ("create", "stamp") and random.random() < 0.2:
+                day = days[-1] + random.choice((random.uniform(0, 29), random.uniform(31, 59)))
+                one.repeats = (int(day * DAY_SECONDS * 1000),)
 
     def _reuse(self, route: str) -> None:
         """Use the tag again: the same units, under the same request ids or others."""

@@ -6,6 +6,7 @@ import pytest
 
 from xorack.core.message import parse
 from xorack.ops.body import body_lines, read_json, value_line
+from xorack.ops.text import printable
 
 
 def test_json_is_indented_and_its_stamps_are_cut():
@@ -65,6 +66,19 @@ def test_any_body_has_printable_lines(body):
     lines = body_lines(body)
     assert lines
     assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize(
+    "hidden", "\u034f\u115f\u1160\u17b4\u180b\u2800\u3164\ufe0f\uffa0\U000e0100\u202e\x1b\u00ad"
+)
+def test_a_character_that_nobody_sees_is_escaped(hidden):
+    assert printable(f"a{hidden}b") == f"a{hidden.encode('unicode_escape').decode()}b"
+    assert body_lines(json.dumps({"tag": f"a{hidden}b"}))[1].isascii()
+
+
+def test_what_people_see_is_not_escaped():
+    text = "Σίσυφος, 日本語, naïve 👍 한글 – “x”"
+    assert printable(text) == text
 
 
 def test_a_value_is_one_line():

@@ -8,6 +8,7 @@ import pytest
 from tests.support.fakes import FakeBus
 from tests.support.functions import message
 from tests.support.services import DAY, NOW, Message, World, consume
+from xorack.acker import chain_writer
 from xorack.aws.client import BoundedClient
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
@@ -199,6 +200,42 @@ def test_dead_letters_know_the_origin_of_their_message(world):
     letters = world.dead_letters.letters
     sources = [(letter.sent_at, letter.message_id, letter.sender) for letter in letters]
     assert sources == [(NOW, "m0", "s0"), (NOW - 1, "m1", "s1")]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_write_that_ends_a_chain_counts_it_and_no_other(world, monkeypatch, lost):
+    """Two consumers have the same messages: each applies some requests, one of them the last."""
+    monkeypatch.setattr(chain_writer, "MAX_FOLD", 1)
+    body = message(create("a"), split("a", 1, 2), finish("a", 2))
+    results, real = [], world.store.write
+
+    def write(before, after):
+        world.store.write = real
+        if not lost:
+            real(before, after)
+        results.append(world.consume(body))  # another consumer goes on, to the end
+        if lost:
+            real(before, after)
+
+    world.store.write = write
+    results.append(world.consume(body))
+    other, first = results
+    assert (first.outcomes["applied"], other.outcomes["applied"]) == ((0, 3) if lost else (1, 2))
+    assert [one.ended["acked"] for one in results] == [1, 0]
+    assert [len(one.latencies_ms) for one in results] == [1, 0]
+
+
+def test_an_end_whose_response_is_lost_is_counted_by_its_writer(world):
+    world.consume(message(create("a")))
+    real = world.store.write
+
+    def write(before, after):
+        world.store.write = real
+        real(before, after)
+        raise UnavailableError(TimeoutError())
+
+    world.store.write = write
+    assert world.consume(message(finish("a"))).ended == {"acked": 1}
 
 
 def test_a_message_older_than_the_tombstones_is_rejected_whole(world):

@@ -1,5 +1,7 @@
 """The item codec: chains as DynamoDB items."""
 
+from dataclasses import replace
+
 import pytest
 
 from xorack.aws.item import decode, encode
@@ -25,7 +27,9 @@ def test_defaults_are_left_out_and_only_a_finished_chain_expires():
     assert encode(Chain("t"), "key", 1000).keys() == {
         "key", "status", "started", "finished", "version", "spilled"
     }  # fmt: skip
-    assert encode(FULL, "key", 1996)["expires_at"] == {"N": "3"}
+    reported = replace(FULL, ended_at=4, last_late_at=5, event_pending=False, resume_pending=False)
+    assert encode(reported, "key", 1000)["expires_at"] == {"N": "3"}
+    assert encode(replace(reported, last_late_at=None), "key", 997)["expires_at"] == {"N": "2"}
 
 
 def test_the_end_of_an_open_chain_is_not_reported_whatever_another_program_wrote():

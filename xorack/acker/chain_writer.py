@@ -92,6 +92,7 @@ class ChainWriter:
         self._budget = budget
         self.limits = limits or Limits()
         self.stats = WriteStats()
+        self.ends: set[tuple[object, ...]] | None = None
 
     def has_time(self) -> bool:
         return self._budget.left() > 0
@@ -111,11 +112,19 @@ class ChainWriter:
         """Write a chain in one attempt, and count it: see `xorack.core.ports.ChainStore.write`."""
         assert after.version == (before.version if before else 0) + 1, "each write is counted"
         self.stats.add(writes=1)
+        if self.ends is not None and after.final and not (before and before.final):
+            self.ends.add(_end_of(after))  # its response may be lost
         try:
             self.store.write(before, after)
-        except ConflictError:
+        except ConflictError as conflict:
             self.stats.add(conflicts=1)
+            if self.ends and not conflict.maybe_ours:
+                self.ends.discard(_end_of(after))
             raise
+
+    def ended(self, chain: Chain) -> bool:
+        """Tell if a write of this writer ended a chain, once it keeps its `ends`."""
+        return _end_of(chain) in (self.ends or ())
 
     def due_pages(self) -> Iterator[list[str]]:
         """Yield the tags of chains to look at now: see `xorack.core.ports.ChainStore.due_pages`."""
@@ -123,7 +132,7 @@ class ChainWriter:
 
     def oldest(self) -> int:
         """Return the time before which a chain may have ended whose tombstone is gone."""
-        return self.now() - self.limits.retention_ms
+        return self.limits.oldest(self.now())
 
     def apply(
         self,
@@ -389,6 +398,10 @@ class _Part:
             for index, outcome in enumerate(applied.outcomes)
         ]
         return applied._replace(outcomes=outcomes)
+
+
+def _end_of(chain: Chain) -> tuple[object, ...]:
+    return chain.tag, chain.generation, chain.ended_at
 
 
 def _check_write(before: Chain | None, after: Chain, applied: int) -> None:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from xorack.acker.chain_writer import CachedChain, ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
+from xorack.acker.reused import in_words
 from xorack.aws.log import LOG, log_chain, log_failures
 from xorack.core.chain import Chain
 from xorack.core.errors import ArgumentError, RequestIdReused
@@ -35,6 +36,8 @@ from xorack.core.transitions import Applied
 _READ_ATTEMPTS = 3
 _SLICE = 100
 """Chains that are read together: one call reads as many."""
+_IN_WORDS = 100
+"""Used ids of a batch whose requests are explained: each takes some milliseconds."""
 
 
 class Message(NamedTuple):
@@ -160,6 +163,7 @@ class Consumer:
         positions of those that it could not send.
         """
         self.writer = writer
+        self.writer.ends = set()
         self.outbox = outbox
         self.workers = outbox.workers
         self.send_rejected = send_rejected
@@ -221,15 +225,23 @@ class Consumer:
             return f"{type(error).__name__}: {error}"
         return self._counted(batch, tag, applied)
 
-    def _counted(self, batch: _Batch, tag: str, applied: Applied) -> Applied:
-        """Count what came after a chain's end, in one write at most."""
+    def _counted(self, batch: _Batch, tag: str, applied: Applied) -> Applied | str:
+        """Count what came after a chain's end, in one write at most; it prolongs the tombstone."""
+        chain = applied.chain
         repeated, late = _after_the_end(batch, tag, applied)
-        if applied.chain is None or not (late or repeated):
+        if chain is None or not chain.final:
+            return applied
+        kept_from = max(chain.ended_at or 0, chain.last_late_at or 0)
+        sent_at = max(one.sent_at or 0 for one in batch.sources(tag))
+        if not (late or repeated or sent_at > kept_from):
             return applied
         try:
-            return applied._replace(chain=self.writer.count_late(applied.chain, repeated, late))
+            return applied._replace(chain=self.writer.count_late(chain, repeated, late))
         except Exception as error:  # noqa: BLE001 - a count is not worth another delivery
-            batch.not_counted[tag] = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
+            if sent_at - kept_from > self.writer.now() - self.writer.oldest():
+                return reason  # the tombstone may be gone before the message
+            batch.not_counted[tag] = reason
             return applied
 
     def _account(self, batch: _Batch, tag: str, applied: Applied, result: BatchResult) -> None:
@@ -245,9 +257,11 @@ class Consumer:
             ):
                 if error is not None:
                     result.outcomes["reused"] += isinstance(error, RequestIdReused)
-                    batch.rejected_requests[id].append((request, str(error)))
+                    few = result.outcomes["reused"] <= _IN_WORDS
+                    reason = in_words(error, request, applied.chain) if few else str(error)
+                    batch.rejected_requests[id].append((request, reason))
         chain = applied.chain
-        if kinds["applied"] and chain is not None and chain.final:
+        if chain is not None and self.writer.ended(chain):
             result.ended[chain.status] += 1
             created_at, ended_at = chain.created_at, chain.ended_at
             if chain.status == "acked" and created_at is not None and ended_at is not None:

@@ -9,6 +9,7 @@ holds a NUL.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -16,13 +17,15 @@ from typing import Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from xorack.aws import schema
+from xorack.aws.clock import milliseconds
 from xorack.aws.item import decode, encode
 from xorack.aws.mark_buckets import MarkBuckets
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.table import Item, Table, condition_failed, projection, sdk_retried
 from xorack.core.chain import Chain
-from xorack.core.errors import ConflictError, NotAChainError, TagNotFound
+from xorack.core.errors import ConflictError, NotAChainError, StateError, TagNotFound, shown
 from xorack.core.ports import DEFAULT_RETENTION_MS, OnInvalid
+from xorack.core.transitions import Retentions
 
 _PAGE = 100
 _SEARCH_PAGE = 1000
@@ -30,6 +33,9 @@ _SEARCH_PAGE = 1000
 _READERS = 8
 """Partitions of the index that an operator's search reads at a time."""
 _GENERATION = ("first_seen_at", "nonce")
+_PENDING = ("event_pending", "resume_pending")
+_RETENTION = "\0retention"
+"""The key of the record of the acker's retentions."""
 
 
 class ScanPart(NamedTuple):
@@ -58,7 +64,8 @@ class DynamoDBStore(MarkBuckets):
     ) -> None:
         """Use a `Table`, which describes the arguments.
 
-        Finished chains expire after ``retention_ms``. ``attributes`` may be `schema.SHOWN`.
+        Finished chains expire after twice ``retention_ms``, see `xorack.aws.item.encode`.
+        ``attributes`` may be `schema.SHOWN`.
         """
         super().__init__(Table(table_name, partition_key, client, policy, attributes))
         self.retention_ms = retention_ms
@@ -103,20 +110,69 @@ class DynamoDBStore(MarkBuckets):
             stored = self._decode(item) if item else self.read([after.tag]).get(after.tag)
             raise ConflictError(stored, maybe_ours=sdk_retried(error)) from error
 
-    def delete(self, tag: str) -> None:
-        """Delete a chain; raise TagNotFound if there is none."""
+    def delete(self, tag: str, *, force: bool = False) -> None:
+        """Delete a chain; raise TagNotFound if there is none, StateError if a report is pending.
+
+        With ``force``, nobody may be told of the chain's end.
+        """
+        names = {"#key": self.table.partition_key}
+        condition = "attribute_exists(#key)"
+        if not force:
+            names |= {f"#{name}": name for name in _PENDING}
+            condition += "".join(f" AND attribute_not_exists(#{name})" for name in _PENDING)
         try:
             self.table.call(
                 "delete_item",
                 Key=self.table.key(tag),
-                ConditionExpression="attribute_exists(#key)",
-                ExpressionAttributeNames={"#key": self.table.partition_key},
+                ConditionExpression=condition,
+                ExpressionAttributeNames=names,
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except ClientError as error:
             if not condition_failed(error):
                 raise
+            stored = error.response.get("Item") or next(self.table.read([tag]), {})
+            if not force and any(name in stored for name in _PENDING):
+                raise StateError(
+                    f"tag: {shown(tag)} has ended and its event is not published: nothing was "
+                    "deleted. The sweeper publishes it within a minute or two: delete it then"
+                ) from error
             if not sdk_retried(error):
                 raise TagNotFound(tag) from error
+
+    def earlier_retentions(self, *, record: bool = False) -> tuple[Retentions, bool]:
+        """Return `Limits.earlier_retentions`, and True if the table knows the present one.
+
+        With ``record``, it is written down if the table does not know it.
+        """
+        values: Item = {":retention": {"N": str(self.retention_ms)}}
+        condition = "attribute_not_exists(#retention)"
+        earlier: Retentions = ()
+        if item := next(self.table.read([_RETENTION]), None):
+            before = int(item["retention"]["N"])
+            earlier = tuple((until, ms) for until, ms in json.loads(item["earlier"]["S"]))
+            if before == self.retention_ms:
+                return earlier, True
+            # What is sent within its time may repeat what ended under it.
+            earlier = (*earlier, (milliseconds() + before, before))
+            condition, values[":before"] = "#retention = :before", item["retention"]
+        if not record:
+            return earlier, False
+        values[":earlier"] = {"S": json.dumps(earlier)}
+        try:
+            self.table.call(
+                "update_item",
+                Key=self.table.key(_RETENTION),
+                UpdateExpression="SET #retention = :retention, #earlier = :earlier",
+                ConditionExpression=condition,
+                ExpressionAttributeNames={"#retention": "retention", "#earlier": "earlier"},
+                ExpressionAttributeValues=values,
+            )
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            return self.earlier_retentions(record=True)  # another instance was quicker
+        return earlier, True
 
     def due_pages(self, now: int) -> Iterator[list[str]]:
         """Yield pages: see `xorack.core.ports.ChainStore.due_pages`.

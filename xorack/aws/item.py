@@ -41,7 +41,8 @@ def due_shard(tag: str) -> int:
 def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
     """Encode a chain as an item, without attributes that are None, empty or false.
 
-    The tombstone of a finished chain is kept for ``retention_ms``.
+    The tombstone of a finished chain is kept for twice ``retention_ms`` after what came last: what
+    is sent within the first half is taken for as long again. It outlives pending reports.
     """
     assert "\0" not in chain.tag, "keys with a NUL are not chains"
     assert len(chain.marks) % MARK_BYTES == 0, "an item has whole marks"
@@ -59,7 +60,8 @@ def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
         item[schema.DUE_SHARD] = {"N": str(due_shard(chain.tag))}
     if chain.ended_at is not None:
         # Seconds. Only a finished chain expires: an open chain that disappears is a loss.
-        item[schema.EXPIRES_AT] = ttl(chain.ended_at + retention_ms)
+        last = max(chain.ended_at, chain.last_late_at or 0)
+        item[schema.EXPIRES_AT] = ttl(END_OF_TIME if chain.undelivered else last + 2 * retention_ms)
     return item
 
 

@@ -10,13 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from xorack.core.errors import printable
+
 LOG = logging.getLogger("xorack")
 
 
 def log_chain(level: int, message: str, tag: str, **fields: Any) -> None:
     # Line separators and control characters would disturb readers of the log in a terminal.
-    tag = tag if tag.isprintable() else tag.encode("unicode_escape").decode()
-    LOG.log(level, message, extra={"tag": tag, **fields})
+    LOG.log(level, message, extra={"tag": printable(tag), **fields})
 
 
 def log_failures(

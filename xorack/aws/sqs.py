@@ -9,6 +9,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -30,6 +31,8 @@ from xorack.core.request import Request
 
 Entry: TypeAlias = dict[str, Any]
 """An entry of SendMessageBatch without its id: the last shape of a message."""
+
+CallAll: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 
 _REGION_OF_URL = re.compile(r"https://sqs(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.|api\.aws)")
 _AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
@@ -226,17 +229,23 @@ def _send_batch(
 
 
 def send_rejected(
-    queue_url: str, client: Any, rejected: Sequence[Rejected], policy: RetryPolicy | None = None
+    queue_url: str,
+    client: Any,
+    rejected: Sequence[Rejected],
+    policy: RetryPolicy | None = None,
+    call_all: CallAll = map,
 ) -> list[int]:
     """Send rejected requests to the dead-letter queue; return the positions of those not sent.
 
-    Never raises for a failed call. What there is no time for is not sent.
+    Never raises for a failed call. What there is no time for is not sent. ``call_all`` makes the
+    calls, as ``map`` or side by side.
     """
     policy = policy or RetryPolicy(attempts=5)
     unsent: dict[int, str] = {}
     begin = 0
-    for batch in _batches(map(_dead_letter, rejected)):
-        failures = _send_batch(client, queue_url, batch, policy)
+    batches = [*_batches(map(_dead_letter, rejected))]
+    send = partial(_send_batch, client, queue_url, policy=policy)
+    for batch, failures in zip(batches, call_all(send, batches), strict=True):
         unsent |= {begin + number: reason for number, reason in failures.items()}
         begin += len(batch)
     if unsent:

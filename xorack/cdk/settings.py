@@ -103,8 +103,8 @@ class Settings:
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
         pending_timeout_seconds: Time for which a chain waits for its `create`; by default the
             retention of the queue, since the `create` can arrive until then.
-        retention_days: Time for which a finished chain stays, so that late or redriven messages do
-            not start it again.
+        retention_days: Longest age of a message that is applied. A finished chain stays for twice
+            as long, so that late or redriven messages do not start it again.
         deletion_protection: DynamoDB rejects deletion of the table.
         removal_policy: `retain` or `destroy`: what happens to the table, the queues and the logs
             when the stack is deleted.

@@ -8,7 +8,8 @@ from typing import Any, TextIO
 
 import click
 
-from xorack.aws.sqs import send as send_requests
+from xorack.aws.clock import milliseconds
+from xorack.aws.sqs import make_message, send_messages
 from xorack.cli import dead_letter_output as output
 from xorack.cli import screen
 from xorack.cli.options import (
@@ -23,6 +24,8 @@ from xorack.cli.options import (
     with_target,
     yes_option,
 )
+from xorack.core.message import pack
+from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.ops.dead_letters import KINDS, Kind, Selector, corrected
 from xorack.ops.redrive import MAX_READ
 from xorack.ops.text import plural
@@ -181,14 +184,23 @@ def send(file: TextIO, target: Target) -> None:
     """Send corrected messages, or say what is wrong with them.
 
     FILE has one JSON object a line; - is stdin. It is what `show --json` prints, with its ``body``
-    corrected, or a body. If a request is invalid, nothing is sent. Then delete the dead letters.
+    corrected, or a body. The messages keep their time, ``sent_at``. If a request is invalid, or a
+    message older than messages are taken, nothing is sent. Then delete the dead letters.
     """
-    read, problems = corrected(lines_of(file))
+    url, retention_ms = target.queue, DEFAULT_RETENTION_MS
+    if not url:
+        stack = target.find_stack(", or the queue with --queue")
+        url, retention_ms = stack.queue_url, stack.retention_ms
+    read, problems = corrected(lines_of(file), milliseconds() - retention_ms)
     if problems:
         raise click.ClickException(f"nothing was sent: {'; '.join(problems)}")
-    url = target.queue or target.find_stack(", or the queue with --queue").queue_url
-    report = send_requests(url, read, target.client("sqs"))
-    screen.say(f"{plural(report.requests, 'request')} sent")
+    messages = (
+        make_message(body, None, {"sent_at": sent_at})
+        for sent_at, requests in read.items()
+        for body in pack(requests)
+    )
+    send_messages(url, messages, target.client("sqs"))
+    screen.say(f"{plural(sum(map(len, read.values())), 'request')} sent")
 
 
 dead_letters.add_command(redrive)

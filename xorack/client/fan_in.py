@@ -8,6 +8,7 @@ that raises leaves the unit outstanding, and the message is delivered again.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import logging
 import sys
@@ -22,7 +23,7 @@ from xorack.aws.sqs import Entry, make_message, send_messages
 from xorack.client.event_tag import layers
 from xorack.client.names import Part
 from xorack.client.token import Keys, Token, TokenKey
-from xorack.client.tracker import Step, Tracker
+from xorack.client.tracker import Step, Tracker, collected
 from xorack.core.errors import ArgumentError, XorAckError
 
 NAME: Final = "xorack"
@@ -58,8 +59,9 @@ class _Reader:
 
     def log_untracked(self, count: int) -> None:
         """Log that messages had no token: one that is lost on the way must not pass silently."""
-        extra = {"failures": count, "why": f"no token in {self._place}"}
-        LOG.warning("messages not tracked", extra=extra)
+        why = f"no token in {self._place}"
+        extra = {"failures": count, "why": why}
+        LOG.warning(f"messages not tracked: {count:,} with {why}", extra=extra)
 
     @property
     def _place(self) -> str:
@@ -77,7 +79,8 @@ class _Reader:
                     raise ArgumentError("token tags", tag, "a tag that the function `tags` accepts")
             return self.keys.verified(token)
         except ArgumentError as error:
-            log_chain(logging.WARNING, "token refused", tag, why=str(error))
+            # The fields stand in the text, too: a logger of text prints nothing else.
+            log_chain(logging.WARNING, f"token refused: {error}", tag, why=str(error))
             raise
 
 
@@ -166,8 +169,11 @@ def fan_in(
     whose token is invalid or refused.
 
     One message to the acker ends the steps of a batch, for each group of chains. It is sent before
-    the handler returns. If the acker's queue does not accept it, all messages with tokens fail, so
-    they are delivered again. Whatever comes again counts once.
+    the handler returns. If the acker's queue does not accept it, all messages fail whose functions
+    made requests, so they are delivered again. Whatever comes again counts once.
+
+    The function runs to its end before it returns: a coroutine function or a generator is refused,
+    and so is a result that is awaitable or a generator.
 
     The event source mapping must report batch item failures. Needs Powertools:
     ``pip install 'xorack[fan-in]'``.
@@ -181,6 +187,10 @@ def fan_in(
         tags: As in `token_of`.
         required: As in `step_of`.
 
+    Raises:
+        ArgumentError: An argument is invalid. The function is a coroutine function or a generator,
+            also below a wrapper.
+
     Examples:
         >>> @fan_in(Tracker(queue_url), tags="order/")                  # doctest: +SKIP
         ... def handler(record, step):
@@ -193,16 +203,22 @@ def fan_in(
         raise ArgumentError("processor", processor, "a batch processor without a model")
 
     def decorate(function: Callable[[Any, Step | None], Any]) -> Handler:
+        _refuse_deferred(function)
+
         @functools.wraps(function)
         def handler(event: dict[str, Any], context: Any) -> Any:
-            tracked: list[Any] = []
-            untracked: list[Any] = []
+            sending: list[Any] = []
+            untracked = 0
 
             def handle(record: Any) -> Any:
+                nonlocal untracked
+                before = collected(tracker)
                 token = reader.read(record.raw_event, required)
                 with tracker.step(token) if token else nullcontext() as step:
-                    result = function(record, step)
-                (tracked if token else untracked).append(record)
+                    result = _finished(function(record, step))
+                untracked += not token
+                if collected(tracker) > before:
+                    sending.append(record)
                 return result
 
             with processor(_records(event), handle, context):
@@ -210,15 +226,44 @@ def fan_in(
                     with tracker.batch():
                         processor.process()
                 except XorAckError:
-                    for record in tracked:
+                    for record in sending:
                         processor.failure_handler(record, sys.exc_info())
             if untracked:
-                reader.log_untracked(len(untracked))
+                reader.log_untracked(untracked)
             return processor.response()
 
         return handler
 
     return decorate
+
+
+_DEFERRED: Final = (
+    inspect.iscoroutinefunction,
+    inspect.isgeneratorfunction,
+    inspect.isasyncgenfunction,
+)
+_NOT_DEFERRED: Final = "a plain function: nobody awaits a coroutine or iterates over a generator"
+
+
+def _refuse_deferred(function: Any) -> None:
+    """Raise ArgumentError if a call of a function does not run it, also below wrappers."""
+    if any(kind(function) for kind in _DEFERRED):
+        raise ArgumentError("handler", function, _NOT_DEFERRED)
+    if (inner := getattr(function, "__wrapped__", None)) is not None:
+        _refuse_deferred(inner)
+    if isinstance(function, functools.partial):
+        _refuse_deferred(function.func)
+    elif not inspect.isroutine(function):
+        _refuse_deferred(type(function).__call__)
+
+
+def _finished(result: Any) -> Any:
+    """Return the result of a function that has run."""
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if close := getattr(result, "close", None):
+            close()  # else Python warns that nobody awaited it
+        raise ArgumentError("handler", result, _NOT_DEFERRED)
+    return result
 
 
 def _records(event: Any) -> Any:
@@ -269,11 +314,17 @@ def fan_out(
     Raises:
         SendError: The queue did not accept some messages. Let the step raise, and run it again:
             those that were sent twice count once.
-        ArgumentError: Two messages have one name.
+        ArgumentError: Two messages have one name, or something is no pair.
     """
+    if isinstance(messages, (str, bytes)) or not isinstance(messages, Iterable):
+        raise ArgumentError("messages", messages, "a mapping of names to bodies, or pairs")
 
     def packed() -> Iterator[Entry]:
-        for child, body in messages.items() if isinstance(messages, Mapping) else messages:
+        for pair in messages.items() if isinstance(messages, Mapping) else messages:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                expected = "a mapping of names to bodies, or pairs of a name and a body"
+                raise ArgumentError("messages", pair, expected)
+            child, body = pair
             text = body if isinstance(body, str) else json.dumps(body)
             parts = child if isinstance(child, tuple) else (child,)
             token = None if step is None else str(step.child(*parts))

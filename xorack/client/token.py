@@ -43,7 +43,10 @@ class Token:
     mac: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the token as a JSON object, without what is at its default."""
+        """Return the token as a JSON object, for a JSON body; `str` gives its text.
+
+        What is at its default is left out.
+        """
         token = {
             "v": _VERSION,
             "unit": f"{self.unit:016x}",
@@ -82,7 +85,8 @@ class Token:
             try:
                 token = json.loads(token)
             except (ValueError, RecursionError):
-                raise ArgumentError("token text", token, "the JSON of a token") from None
+                expected = "the JSON text of a token, as str(token) gives it"
+                raise ArgumentError("token text", token, expected) from None
         if not isinstance(token, Mapping):
             raise ArgumentError("token value", token, "a token, its JSON object or its JSON text")
         version = token.get("v")

@@ -77,7 +77,8 @@ class _Collected:
     """The requests of a batch. Tasks and forks that were started in its block may outlive it."""
 
     def __init__(self) -> None:
-        self._requests: list[Request] | None = []
+        self.requests: list[Request] = []
+        self._open = True
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -86,20 +87,26 @@ class _Collected:
         if self._process != os.getpid():  # a fork's lock may be locked for ever
             return False
         with self._lock:
-            if self._requests is not None:
-                self._requests += requests
-            return self._requests is not None
+            if self._open:
+                self.requests += requests
+            return self._open
 
     def close(self) -> list[Request]:
-        """Return the requests of this process, and take no more."""
-        if not self.add([]):
+        """Return the requests of this process, and take no more; safe to repeat."""
+        if self._process != os.getpid():
             return []
         with self._lock:
-            requests, self._requests = self._requests, None
-        return requests or []
+            self._open = False
+        return self.requests
 
 
 _BATCHES: ContextVar[Mapping[Tracker, _Collected]] = ContextVar("batches", default={})  # noqa: B039
+
+
+def collected(tracker: Tracker) -> int:
+    """Return how many requests the innermost open batch of a tracker holds."""
+    batch = _BATCHES.get().get(tracker)
+    return 0 if batch is None else len(batch.requests)
 
 
 @dataclass(eq=False)
@@ -127,7 +134,7 @@ class Tracker:
         >>> token = tracker.start("order/17", timeout=3600)             # doctest: +SKIP
         >>> with tracker.step(token) as step:                           # doctest: +SKIP
         ...     for line in order.lines:
-        ...         publish(line, token=step.child(line.number).to_json())
+        ...         publish({"line": line, "token": step.child(line.number).to_json()})
 
         and the worker of a line, in another process:
 
@@ -326,14 +333,19 @@ class Tracker:
         if self in outer and outer[self].add([]):
             yield  # nested: the outer block sends
             return
-        collected = _Collected()
-        reset = _BATCHES.set({**outer, self: collected})
+        collected, reset = _Collected(), None
+        # A signal may raise between any two lines: what stays open would swallow later requests.
         try:
-            yield
+            try:
+                reset = _BATCHES.set({**outer, self: collected})
+                yield
+            finally:
+                collected.close()
         finally:
             requests = collected.close()
             with suppress(ValueError):  # a generator may be closed in another context
-                _BATCHES.reset(reset)
+                if reset is not None:
+                    _BATCHES.reset(reset)
             self._send(*requests)
 
     def _send(self, *requests: Request) -> None:
@@ -372,7 +384,8 @@ class Step:
             *parts: The name of the unit among the children of the step's first unit, the same each
                 time the step runs. By default its number, so the order of children must be the
                 same.
-            unit: The unit's id, signed or unsigned, instead of parts.
+            unit: The unit's id, signed or unsigned, instead of parts. Of one parent alone: two that
+                start the same unit cancel it out, and its chain fails at its deadline.
 
         Raises:
             ArgumentError: The step has a unit of this name already: they would cancel out. Or

@@ -82,7 +82,8 @@ class DynamoDBAcker:
             partition_key: The name of its partition key, a string attribute.
             client: A boto3 DynamoDB client; by default one of the default credential chain.
             policy: The limits of retries.
-            retention_ms: Milliseconds that the tombstone of a finished chain is kept.
+            retention_ms: Milliseconds, those of the stack if there is one: the tombstone of a
+                finished chain is kept for twice as long once its event is published.
         """
         self.store = DynamoDBStore(table_name, partition_key, client, retention_ms=retention_ms)
         self.policy = policy or RetryPolicy()
@@ -143,7 +144,7 @@ class DynamoDBAcker:
         """
         return self._apply("stamp", tag, stamp, request_id, started=started, finished=finished)
 
-    def delete(self, tag: str) -> None:
+    def delete(self, tag: str, *, force: bool = False) -> None:
         """Delete a chain or a tombstone.
 
         The tag can be used again at once. Requests of the deleted chain that are still in a queue
@@ -151,16 +152,19 @@ class DynamoDBAcker:
 
         Args:
             tag: The chain's name.
+            force: Delete a chain that has ended though its event is not published: nobody is told
+                then. For tables without a sweeper.
 
         Raises:
             TagNotFound: The chain does not exist.
+            StateError: The chain has ended, and the sweeper has not published its event yet.
         """
         validate_tag(tag)
         self._remember(tag, None)
         retry = self.policy.start()
         while True:
             try:
-                return self.store.delete(tag)
+                return self.store.delete(tag, force=force)
             except UnavailableError as unavailable:
                 if not retry.again():
                     raise unavailable.cause from None

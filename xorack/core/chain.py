@@ -47,7 +47,7 @@ class Chain:
         resume_failed: Reason of the last refusal, once a day of refusals has ended the attempts.
         extended: True if an ``extend`` was applied: it overrides the create's timeout.
         repeated, late: Creates of the same content, and late requests, that came after the end.
-        last_late_at: Time at which one of these was counted last.
+        last_late_at: Time at which something came after the end last: it prolongs the tombstone.
     """
 
     tag: str
@@ -143,7 +143,6 @@ class Chain:
     def with_late(self, repeated: int, late: int, now: int) -> Chain:
         assert self.final, "what comes before the end is applied, not counted"
         assert min(repeated, late) >= 0
-        assert repeated + late > 0, "a write counts something"
         return replace(
             self,
             version=self.version + 1,

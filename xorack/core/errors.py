@@ -75,6 +75,25 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
+_HIDDEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
+)
+"""What Python takes for printable and nobody sees: fillers, joiners, variation selectors."""
+
+
+def printable(text: str) -> str:
+    """Escape the characters of a text that steer a terminal, end its line or hide."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        c
+        if c.isprintable() and not _HIDDEN.match(c)
+        else c.encode("unicode_escape", "backslashreplace").decode()
+        for c in text
+    )
+
+
 class XorAckError(Exception):
     """The base class of all errors of this package."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from xorack.core.chain import Chain
 from xorack.core.checks import MAX_COUNT
+from xorack.core.errors import ArgumentError
 from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTHS
 
 VERSION = 1
@@ -33,6 +34,15 @@ def rfc3339(milliseconds: int | None) -> str | None:
     seconds, rest = divmod(milliseconds, 1000)
     time = datetime.fromtimestamp(seconds, timezone.utc)
     return f"{time:%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
+
+
+def milliseconds_of(time: Any) -> int:
+    """Read a time as `rfc3339` formats it, in milliseconds; raise ArgumentError for another."""
+    try:
+        moment = datetime.strptime(time, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+    except (TypeError, ValueError):
+        raise ArgumentError("sent_at", time, "a time such as 2026-01-31T12:00:00.000Z") from None
+    return round(moment.timestamp() * 1000)
 
 
 def event_id(chain: Chain) -> str:

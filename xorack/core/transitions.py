@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Status
 from xorack.core.checks import RESUME_KINDS
@@ -138,20 +138,34 @@ class Outcome(NamedTuple):
     error: Exception | None = None
 
 
+Retentions: TypeAlias = tuple[tuple[int, int], ...]
+"""Earlier retentions, in order: the time until which each counts, and its milliseconds."""
+
+
 class Limits(NamedTuple):
     """What all chains of an acker share. A time-out of None is never.
 
     Attributes:
         default_timeout_ms: Time until a chain fails whose create has no timeout.
         pending_timeout_ms: Time until a chain fails whose create does not come.
-        retention_ms: Time that spilled marks are kept after the chain's end.
+        retention_ms: Longest age of a message, and the time that spilled marks are kept after the
+            chain's end.
         resumes: The kinds of `Request.resume` that the acker can serve.
+        earlier_retentions: What ended under one of them is kept no longer.
     """
 
     default_timeout_ms: int | None = None
     pending_timeout_ms: int | None = None
     retention_ms: int = DEFAULT_RETENTION_MS
     resumes: frozenset[str] = frozenset(RESUME_KINDS)
+    earlier_retentions: Retentions = ()
+
+    def oldest(self, now: int) -> int:
+        """Return the time before which a chain may have ended whose tombstone is gone."""
+        bound = 0
+        for until, retention_ms in self.earlier_retentions:
+            bound = min(until, max(bound, now - retention_ms))
+        return max(bound, now - self.retention_ms)
 
 
 NO_LIMITS = Limits()

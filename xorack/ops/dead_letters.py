@@ -15,13 +15,14 @@ import binascii
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from xorack.core.event import rfc3339
-from xorack.core.message import MAX_BODY_BYTES, Rejected, pack, parse
+from xorack.core.errors import ArgumentError
+from xorack.core.event import milliseconds_of, rfc3339
+from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.core.request import Request
 from xorack.ops.body import read_json, value_line
 from xorack.ops.run import Run
@@ -35,12 +36,18 @@ _FAILED = "failed at every attempt: the consumer's log says why"
 _MAX_AGAIN = MAX_BODY_BYTES - 64
 """Limit of a body that is sent again: the attribute ``sent_at`` counts, too."""
 _MAX_UNPACKED = 8 * MAX_BODY_BYTES
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'(?:\.\.\.)?|"(?:[^"\\]|\\.)*"(?:\.\.\.)?""")
+_QUOTED = re.compile(
+    r"""(?<![a-z][a-z])'(?:[^'\\]|\\.)*'(?:\.\.\.)?|"(?:[^"\\]|\\.)*"(?:\.\.\.)?"""
+)
 _CUT = re.compile(r"""(?<=: )b?(?:'[^']{70,}|"[^"]{70,})\.\.\.(?=,)""")
 """A long value in an error message: it is cut, and so has no quote at its end."""
 _INDEX = re.compile(r"^requests\[\d+\]")
 _FIELD = re.compile(r"(?:requests\[\d+\]\.)?(\w+): ")
 _LENGTHS = "Buffer lengths "
+_TOO_OLD = (
+    "older than what is taken, since its chain may have ended and be gone; if the tags are new, "
+    "remove sent_at"
+)
 _MAX_TAGS = 5
 
 
@@ -87,46 +94,25 @@ class DeadMessage:
 
         A message that was first sent before the time `oldest` is expired.
         """
-        system = message.get("Attributes", {})
-        attributes = {
-            name: value.get("StringValue")
-            for name, value in message.get("MessageAttributes", {}).items()
-        }
-        if "DeadLetterQueueSourceArn" in system:
-            # SQS moved it: only what can do no harm is believed of what its sender wrote.
-            attributes = {"sent_at": attributes.get("sent_at")}
-        queued_at = int(system.get("SentTimestamp", 0))
-        # Senders may err, but not even the first send was later than SQS says.
-        valid = re.fullmatch("[0-9]{1,15}", attributes.get("sent_at") or "")
-        sent_at = min(int(valid[0]), queued_at) if valid else queued_at
-        error = attributes.get("error")
-        packed = attributes.get("encoding") == "gzip+base64"
-        body = _unpack(message["Body"]) if packed else message["Body"]
-        requests, invalid = ([], []) if body is None else parse(body)
-        kind, reason = _kind_and_reason(error, requests, invalid)
-        text = message["Body"] if body is None else body
-        bodies = [text]
-        if requests and len(text.encode("utf-8", "surrogatepass")) > _MAX_AGAIN:
-            bodies = [*pack(requests), *(entry.body for entry in invalid)]
-        tags = [request.tag for request in requests] + (_tags(text) if invalid else [])
+        envelope = _Envelope.of(message)
+        content = _Content.of(envelope, oldest)
         return cls(
             id=message["MessageId"],
             handle=message["ReceiptHandle"],
-            queued_at=queued_at,
-            sent_at=sent_at,
-            kind="expired" if sent_at < oldest else kind,
-            error=error if error is not None or requests else reason,
-            reason=_QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
-            tags=tuple(dict.fromkeys(tags)),
-            body=text,
-            bodies=tuple(bodies),
-            group=system.get("MessageGroupId"),
-            message_id=attributes.get("message_id") or message["MessageId"],
-            # SQS itself keeps the sender of a message that it moves.
-            sender=attributes.get("sender") or (system.get("SenderId") if error is None else None),
-            rejected_at=None if error is None else queued_at,
-            first_received_at=int(system.get("ApproximateFirstReceiveTimestamp", 0)) or None,
-            receives=int(system.get("ApproximateReceiveCount", 0)) or None,
+            kind=content.kind,
+            error=envelope.error if envelope.error is not None or content.valid else content.reason,
+            reason=_QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", content.reason))),
+            tags=content.tags,
+            body=envelope.text,
+            bodies=content.bodies,
+            queued_at=envelope.queued_at,
+            sent_at=envelope.sent_at,
+            group=envelope.system.get("MessageGroupId"),
+            message_id=envelope.attributes.get("message_id") or message["MessageId"],
+            sender=envelope.sender,
+            rejected_at=None if envelope.error is None else envelope.queued_at,
+            first_received_at=envelope.number("ApproximateFirstReceiveTimestamp") or None,
+            receives=envelope.number("ApproximateReceiveCount") or None,
         )
 
     @property
@@ -241,32 +227,108 @@ def add_to_groups(
     return sorted(groups.values(), key=lambda group: (-group.count, group.reason))
 
 
-def corrected(lines: Iterable[str]) -> tuple[list[Request], list[str]]:
+def corrected(
+    lines: Iterable[str], oldest: int
+) -> tuple[dict[int | None, list[Request]], list[str]]:
     """Read the requests of messages, one JSON object a line, and what is wrong with each line.
 
-    A line is a body, or an object with a ``body``, such as `DeadMessage.to_json` returns.
+    A line is a body, or an object with a ``body`` and maybe ``sent_at``, such as
+    `DeadMessage.to_json` returns. The requests are grouped by the time when they were first sent.
     """
-    requests: list[Request] = []
+    requests: dict[int | None, list[Request]] = {}
     problems: list[str] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         content = read_json(line)
-        body = content.get("body", line) if isinstance(content, dict) else line
+        letter = content if isinstance(content, dict) and "body" in content else {"body": line}
+        body, sent_at = letter["body"], letter.get("sent_at")
         valid, invalid = parse(body if isinstance(body, str) else json.dumps(body))
-        requests += valid
         problems += (f"line {number}: {one.reason}" for one in invalid)
+        time = None
+        if sent_at is not None:
+            try:
+                time = milliseconds_of(sent_at)
+            except ArgumentError as error:
+                problems.append(f"line {number}: {error}")
+            else:
+                if time < oldest:
+                    problems.append(f"line {number}: sent_at: {sent_at}: {_TOO_OLD}")
+        requests.setdefault(time, []).extend(valid)
     return requests, problems
 
 
-def _kind_and_reason(
-    error: str | None, requests: Sequence[Request], invalid: Sequence[Rejected]
-) -> tuple[Kind, str]:
-    """Return why a message is here, by the consumer's error, if it gave one, and its requests."""
-    if not requests:  # one valid request makes a message valid, for the consumer too
-        parsed = invalid[0].reason if invalid else _FAILED
-        return "malformed", parsed if error is None else error
-    return ("failed", _FAILED) if error is None else ("rejected", error)
+@dataclass(frozen=True)
+class _Envelope:
+    """What SQS and the consumer tell of a message, as far as it is believed, and its text."""
+
+    system: Mapping[str, str]
+    attributes: Mapping[str, str | None]
+    text: str
+    damaged: bool
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> _Envelope:
+        system = message.get("Attributes", {})
+        given = message.get("MessageAttributes", {})
+        attributes = {name: value.get("StringValue") for name, value in given.items()}
+        if "DeadLetterQueueSourceArn" in system:
+            # SQS moved it: only what can do no harm is believed of what its sender wrote.
+            attributes = {"sent_at": attributes.get("sent_at")}
+        packed = attributes.get("encoding") == "gzip+base64"
+        body = _unpack(message["Body"]) if packed else message["Body"]
+        return cls(system, attributes, message["Body"] if body is None else body, body is None)
+
+    def number(self, name: str) -> int:
+        return int(self.system.get(name, 0))
+
+    @property
+    def queued_at(self) -> int:
+        return self.number("SentTimestamp")
+
+    @property
+    def sent_at(self) -> int:
+        """When it was first sent. Senders may err, but that was not later than SQS says."""
+        valid = re.fullmatch("[0-9]{1,15}", self.attributes.get("sent_at") or "")
+        return min(int(valid[0]), self.queued_at) if valid else self.queued_at
+
+    @property
+    def error(self) -> str | None:
+        return self.attributes.get("error")
+
+    @property
+    def sender(self) -> str | None:
+        """The sender, which the consumer tells; SQS itself keeps that of what it moves."""
+        known = self.system.get("SenderId") if self.error is None else None
+        return self.attributes.get("sender") or known
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a message is, by its requests and the consumer's error; `valid` if some can be read."""
+
+    kind: Kind
+    reason: str
+    tags: tuple[str, ...]
+    bodies: tuple[str, ...]
+    valid: bool
+
+    @classmethod
+    def of(cls, envelope: _Envelope, oldest: int) -> _Content:
+        text, error = envelope.text, envelope.error
+        requests, invalid = ([], []) if envelope.damaged else parse(text)
+        kind: Kind = "failed" if error is None else "rejected"
+        reason = error or _FAILED
+        if not requests:  # one valid request makes a message valid, for the consumer too
+            kind = "malformed"
+            reason = error or (invalid[0].reason if invalid else _FAILED)
+        if envelope.sent_at < oldest or reason.startswith("sent_at: "):
+            kind = "expired"
+        bodies = [text]
+        if requests and len(text.encode("utf-8", "surrogatepass")) > _MAX_AGAIN:
+            bodies = [*pack(requests), *(entry.body for entry in invalid)]
+        tags = [request.tag for request in requests] + (_tags(text) if invalid else [])
+        return cls(kind, reason, tuple(dict.fromkeys(tags)), tuple(bodies), bool(requests))
 
 
 def _requests(content: Any) -> list[Any]:

@@ -185,7 +185,9 @@ class Redrive:
 
         def chosen(message: DeadMessage) -> bool:
             in_time = message.kind in kinds and message.queued_at <= until
-            return in_time and survey.selector.matches(message)
+            # A malformed body at SQS's limit cannot be split, and must not go without its time.
+            sizes = (size_of(_again(body, message)) for body in message.bodies)
+            return in_time and max(sizes) <= MAX_BODY_BYTES and survey.selector.matches(message)
 
         return self._pass(chosen, self._send, progress)
 
@@ -310,9 +312,7 @@ class Redrive:
 
 
 def _again(body: str, dead: DeadMessage) -> Entry:
-    message = make_message(body, dead.group, {"sent_at": dead.sent_at})
-    # A malformed body at SQS's limit cannot be split: it goes without its time.
-    return message if size_of(message) <= MAX_BODY_BYTES else make_message(body, dead.group)
+    return make_message(body, dead.group, {"sent_at": dead.sent_at})
 
 
 def _by_tens(work: Callable[[Sequence[_Item]], object], items: Sequence[_Item]) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
+from xorack.core.errors import printable
+
+__all__ = ["listed", "plural", "printable", "span"]
+
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
@@ -27,13 +31,3 @@ def plural(count: int, noun: str) -> str:
 def listed(name: str, values: Iterable[str]) -> list[tuple[str, str]]:
     """Return values with their name; further values have none."""
     return [("" if place else name, value) for place, value in enumerate(values)]
-
-
-def printable(text: str) -> str:
-    """Escape the characters of a text that steer a terminal, end its line or hide."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode()
-        for c in text
-    )

@@ -1,0 +1,173 @@
+"""Chains that have ended: nothing that can still be delivered starts them again."""
+
+import time
+
+import pytest
+
+from tests.support.functions import Context, acked, chain, message
+from xorack import DynamoDBAcker, errors
+from xorack.acker.chain_writer import ChainWriter
+from xorack.aws import dynamodb_store
+from xorack.core.request import Request
+
+DAY = 86_400_000
+NOW = int(time.time()) * 1000
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of the functions, in days from now."""
+
+    class Clock:
+        days = 0.0
+
+        def now(self):
+            return NOW + int(self.days * DAY)
+
+    clock = Clock()
+    monkeypatch.setitem(ChainWriter.__init__.__kwdefaults__, "clock", clock.now)
+    monkeypatch.setattr(dynamodb_store, "milliseconds", clock.now)
+    return clock
+
+
+@pytest.fixture
+def consumer(functions, clock, aws):
+    """Hand a message, sent some days from now, to the consumer, after TTL did its work."""
+    from lambda_src.consumer import handler
+
+    def consume(body, sent, receives=1):
+        client = aws.client("dynamodb")
+        for item in client.scan(TableName=aws.table_name)["Items"]:
+            if int(item.get("expires_at", {}).get("N", clock.now())) * 1000 < clock.now():
+                client.delete_item(TableName=aws.table_name, Key={"tag": item["tag"]})
+        attributes = {
+            "SentTimestamp": str(NOW + int(sent * DAY)),
+            "ApproximateReceiveCount": str(receives),
+        }
+        record = {"messageId": "m", "body": body, "attributes": attributes}
+        return handler({"Records": [record]}, Context())
+
+    return consume
+
+
+BODY = message(*chain("t", 2))
+
+
+def expiry(functions):
+    """Days from now until TTL removes the chain."""
+    return (int(functions.item("t")["expires_at"]["N"]) * 1000 - NOW) / DAY
+
+
+def test_what_comes_late_prolongs_the_tombstone(functions, consumer, clock):
+    consumer(BODY, sent=0)
+    ended = functions.item("t")
+    assert 60 <= expiry(functions) < 60.1
+    for days, body in ((20, BODY), (40, message([*chain("t", 2)][2])), (70, BODY)):
+        clock.days = days
+        consumer(body, sent=days - 1)
+        assert days + 60 <= expiry(functions) < days + 60.1
+    # What SQS delivers again writes nothing.
+    before = functions.item("t")
+    consumer(BODY, sent=69, receives=2)
+    assert functions.item("t") == before
+    assert before["marks"] == ended["marks"]
+    assert functions.events().keys() == {"t"}
+
+
+@pytest.mark.parametrize(("repeated", "redriven"), [(1, 30), (12, 41), (29, 58)])
+def test_a_repeat_that_no_consumer_saw_finds_the_tombstone(
+    functions, consumer, clock, repeated, redriven
+):
+    consumer(BODY, sent=0)
+    first = functions.events()["t"]
+    clock.days = redriven
+    consumer(BODY, sent=repeated)
+    assert functions.events() == {}
+    assert functions.item("t")["first_seen_at"] == {"N": str(NOW)}
+    assert first["status"] == "acked"
+
+
+def test_a_message_that_a_chain_rejects_prolongs_its_tombstone(functions, consumer, clock):
+    consumer(BODY, sent=0)
+    other = message(Request.create("t", "another", b"\1" * 648))
+    clock.days = 45
+    consumer(other, sent=44)
+    assert expiry(functions) >= 105
+    clock.days = 70
+    consumer(other, sent=44)
+    assert functions.item("t")["status"] == {"S": "acked"}
+
+
+def test_a_raised_retention_does_not_admit_what_the_older_one_forgot(
+    functions, consumer, clock, monkeypatch
+):
+    monkeypatch.setenv("RETENTION_SECONDS", str(2 * 86_400))
+    consumer(BODY, sent=0)
+    functions.events()
+    clock.days = 5  # the tombstone is gone
+    monkeypatch.setenv("RETENTION_SECONDS", str(30 * 86_400))
+    for sent in (0, 1, 2.9):
+        consumer(BODY, sent)
+        assert functions.item("t") is None
+    assert functions.aws.dead_letters()
+    # A repeat that is sent until the older retention has passed since the change.
+    clock.days = 9.1
+    consumer(BODY, sent=6.9)
+    assert functions.item("t") is None
+    consumer(BODY, sent=7.2)
+    assert functions.events().keys() == {"t"}
+    clock.days = 30
+    consumer(message(*acked("u")), sent=7.1)
+    assert functions.events().keys() == {"u"}
+
+
+def test_retentions_that_change_often_count_each_for_what_ended_under_it(clock, aws):
+    def earlier(days):
+        client = aws.client("dynamodb")
+        store = dynamodb_store.DynamoDBStore(aws.table_name, client=client, retention_ms=days * DAY)
+        found, known = store.earlier_retentions()
+        recorded = store.earlier_retentions(record=True)
+        assert store.earlier_retentions() == recorded == (found, True)
+        seen.append(known)
+        return [((until - NOW) / DAY, ms / DAY) for until, ms in found]
+
+    seen = []
+
+    assert earlier(10) == earlier(10) == []
+    clock.days = 1
+    assert earlier(3) == [(11, 10)]
+    clock.days = 2
+    assert earlier(40) == earlier(40) == [(11, 10), (5, 3)]
+    assert seen == [False, True, False, False, True]
+
+
+@pytest.fixture
+def acker(aws, clock):
+    return DynamoDBAcker(aws.table_name, client=aws.client("dynamodb"))
+
+
+def test_a_tombstone_outlives_its_pending_event(acker, functions, clock):
+    acker.create("t", b"\1")
+    acker.stamp("t", b"\1")
+    assert expiry(functions) > 365 * 1000
+    clock.days = 100
+    functions.sweep()
+    assert functions.events().keys() == {"t"}
+    assert 60 <= expiry(functions) < 60.1
+
+
+@pytest.mark.parametrize("request_id", [None, "d"])
+def test_a_deletion_loses_no_pending_event(acker, functions, clock, request_id):
+    acker.create("t", b"\1")
+    acker.stamp("t", b"\1")
+    with pytest.raises(errors.StateError, match="'t' has ended and its event is not published"):
+        acker.delete("t", request_id=request_id)
+    clock.days = 0.1
+    functions.sweep()
+    assert functions.events().keys() == {"t"}
+    acker.delete("t", request_id=request_id)
+    assert functions.item("t") is None
+    acker.create("t", b"\1")
+    acker.stamp("t", b"\1")
+    acker.delete("t", force=True)
+    assert functions.item("t") is None
