@@ -14,7 +14,7 @@ def names_of_page(work, monkeypatch, **given):
     """Run the page's blocks of Python in one namespace; return it."""
     monkeypatch.setenv("ACKER_QUEUE_URL", work.tracker.queue_url)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 9
+    assert len(blocks) == 10
     names = {"work_queue_url": work.url, **given}
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
@@ -39,6 +39,16 @@ def test_the_code_of_the_page(aws, functions, monkeypatch):
     names["handler"]({"Records": [*others, *work.receive()["Records"]]}, Context())
     assert len(processed) == 3
     assert acked(functions, "file/orders.csv") == 5
+
+    # One file of three messages.
+    published = []
+    names |= {"publish": lambda file, token: published.append(token), "make_file": len}
+    with work.tracker.step(work.tracker.start("files/1")) as step:
+        tokens = [step.child(n) for n in range(3)]
+    names["write"]([], tokens)
+    with work.tracker.step(*published):
+        pass
+    assert acked(functions, "files/1") == 5
 
     event = {"id": "1", "source": "shop", "detail-type": "order", "detail": {}}
     names["on_file"](event, Context())

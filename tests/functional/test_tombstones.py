@@ -156,16 +156,15 @@ def test_a_tombstone_outlives_its_pending_event(acker, functions, clock):
     assert 60 <= expiry(functions) < 60.1
 
 
-@pytest.mark.parametrize("request_id", [None, "d"])
-def test_a_deletion_loses_no_pending_event(acker, functions, clock, request_id):
+def test_a_deletion_loses_no_pending_event(acker, functions, clock):
     acker.create("t", b"\1")
     acker.stamp("t", b"\1")
     with pytest.raises(errors.StateError, match="'t' has ended and its event is not published"):
-        acker.delete("t", request_id=request_id)
+        acker.delete("t")
     clock.days = 0.1
     functions.sweep()
     assert functions.events().keys() == {"t"}
-    acker.delete("t", request_id=request_id)
+    acker.delete("t")
     assert functions.item("t") is None
     acker.create("t", b"\1")
     acker.stamp("t", b"\1")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from functools import reduce
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import group_id
 from xorack.core.errors import ArgumentError, XorAckError
+from xorack.core.hashing import child_id
 from xorack.core.message import parse
 from xorack.core.request import Request
 from xorack.ops.dead_letters import DeadMessage
@@ -88,31 +90,74 @@ def run_with_child(step, name):
         return step.child(name)
 
 
-def test_regrouped_units_of_several_chains_count_once(tracker, functions):
-    (a, b), (c,) = start_units(tracker, "one", "a", "b"), start_units(tracker, "two", "c")
-    for tokens in ((a, b, c), (a, c), (a, c, b)):
-        child = run_with_child(tracker.step(*tokens), "x")
-    assert finished(functions) == {}
-    assert child.tags == ("one", "two")
-    run(tracker.step(child.to_json()))
-    run(tracker.step(child, b))
-    assert finished(functions) == {"one": 4, "two": 3}
-    assert functions.aws.dead_letters() == []
-
-
-@pytest.mark.parametrize("regrouped", [False, True])
-def test_a_unit_that_comes_again_with_other_children_is_rejected(tracker, functions, regrouped):
-    a, b = start_units(tracker, "t", "a", "b")
-    child = run_with_child(tracker.step(a, b), "x")
-    functions.deliver()
-    run_with_child(tracker.step(b, a) if regrouped else tracker.step(a), "x" if regrouped else "y")
-    functions.deliver()
+def reasons_of(functions):
     letters = functions.aws.dead_letters()
-    reasons = [letter["MessageAttributes"]["error"]["StringValue"] for letter in letters]
-    assert len(reasons) == (2 if regrouped else 1)
-    assert all(reason.startswith("id: 'step-") for reason in reasons)
+    return [letter["MessageAttributes"]["error"]["StringValue"] for letter in letters]
+
+
+@pytest.mark.parametrize(
+    ("groups", "files"),
+    [
+        ("ab ab ba", 1),  # in any order, the same group has the same child
+        ("ab bc", 2),
+        ("ab ac abc", 3),
+        ("ab b", 2),
+        ("b ab b ab", 2),
+        ("a b ab", 3),
+    ],
+)
+@pytest.mark.parametrize("stamps", ["traced", "plain"])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_regrouped_units_count_once_and_each_group_has_its_child(
+    tracker, functions, groups, files, stamps, at_once
+):
+    tracker.stamps = stamps
+    units = dict(zip("abc", start_units(tracker, "t", *"abc"), strict=True))
+    started = []
+    for group in groups.split():
+        started.append(run_with_child(tracker.step(*(units[name] for name in group)), "file"))
+        if not at_once:
+            functions.deliver()
+    for name in {*"abc"}.difference(*groups.split()):
+        run(tracker.step(units[name]))
+    children = {child.unit: child for child in started}
+    assert len(children) == files
+    for child in children.values():
+        assert finished(functions) == {}  # no child may be left
+        run(tracker.step(child))
+        run(tracker.step(child, *units.values()))
+    assert finished(functions) == {"t": 4 + files}
+    assert reasons_of(functions) == []
+
+
+def test_a_step_of_units_of_several_chains_finishes_each_in_its_own(tracker, functions):
+    (a, b), (c,) = start_units(tracker, "one", "a", "b"), start_units(tracker, "two", "c")
+    first = run_with_child(tracker.step(a, b, c), "x")
+    assert first.tags == ("one", "two")
+    # Ids of units may be the same in another chain: such a group is another one.
+    d, e = replace(a, tags=("two",)), replace(c, tags=("one",))
+    assert tracker.step(d, e).child("x") != tracker.step(a, c).child("x")
+    second = run_with_child(tracker.step(c, a), "x")
+    run(tracker.step(first))
+    assert finished(functions) == {}
+    run(tracker.step(second, first, b))
+    assert finished(functions) == {"one": 5, "two": 4}
+    assert reasons_of(functions) == []
+
+
+@pytest.mark.parametrize("group", ["a", "ab"])
+def test_a_group_that_comes_again_with_other_children_is_rejected(tracker, functions, group):
+    units = dict(zip("ab", start_units(tracker, "t", "a", "b"), strict=True))
+    tokens = [units[name] for name in group]
+    child = run_with_child(tracker.step(*tokens), "x")
+    functions.deliver()
+    run_with_child(tracker.step(*tokens), "y")
+    functions.deliver()
+    (reason,) = reasons_of(functions)
+    assert reason.startswith("id: 'step")
     # The chain counts what was applied first.
     run(tracker.step(child))
+    run(tracker.step(units["a"], units["b"]))
     assert finished(functions) == {"t": 4}
 
 
@@ -145,17 +190,34 @@ def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(
     )
 
 
-def test_a_step_sends_one_request_for_each_finished_unit_and_chain():
+def test_a_step_of_several_units_sends_one_request_a_chain():
     tokens = (Token(9, ("t", "u")), Token(5, ("t",)), Token(7, ("u",)))
     step = Tracker("queue").step(*tokens)
     children = [step.child("x").unit, step.child("y").unit]
-    first = xor(*map(traced, (9, *children)))
+    units = [(5, "t"), (7, "u"), (9, "t"), (9, "u")]
+    group = unit_id("\0".join(f"{unit:016x} {tag}" for unit, tag in units))
+    assert children == [child_id(group, "x"), child_id(group, "y")]
+    id = f"steps-{group:016x}"
     assert step.requests() == [
-        Request.stamp_("t", f"step-{9:016x}", first, started=2, finished=1),
-        Request.stamp_("t", f"step-{5:016x}", traced(5), finished=1),
-        Request.stamp_("u", f"step-{9:016x}", first, started=2, finished=1),
-        Request.stamp_("u", f"step-{7:016x}", traced(7), finished=1),
+        Request.stamp_("t", id, starts=children, finishes_once=[9, 5]),
+        Request.stamp_("u", id, starts=children, finishes_once=[7, 9]),
     ]
+
+
+@pytest.mark.thorough
+def test_a_step_takes_a_batch_of_10_000_messages(tracker, functions):
+    root = tracker.start("t")
+    with tracker.step(root) as step:
+        units = [step.child(number) for number in range(10_000)]
+    child = run_with_child(tracker.step(*units), "file")
+    assert finished(functions) == {}
+    assert len(functions.aws.item("t")["marks"]["B"]) == 16 * 10_001
+    run(tracker.step(*units[5000:], units[0]))  # all their marks are spilled
+    run(tracker.step(units[9]))
+    run(tracker.step(child))
+    assert finished(functions) == {"t": 10_002}
+    with pytest.raises(ArgumentError, match="10001 tokens"):
+        tracker.step(*units, root)
 
 
 @pytest.mark.parametrize(("children", "with_ids"), [(3, True), (39, True), (40, False)])
@@ -412,7 +474,7 @@ def test_the_event_of_a_failed_chain_has_the_note(tracker, functions):
 
 PLAIN = Token(5, ("u",), "plain")
 INVALID_CALLS = {
-    "at least one token": lambda tracker, token: tracker.step(),
+    "1 to 10000 tokens": lambda tracker, token: tracker.step(),
     "each unit once": lambda tracker, token: tracker.step(token, str(token)),
     "one kind": lambda tracker, token: tracker.step(token, PLAIN),
     "tag": lambda tracker, token: tracker.start(""),

@@ -59,7 +59,7 @@ class Queue:
         id = f"m{self.sent}"
         delay = self.world.random.choice((0, 0, 0, 50, 2000))
         self.messages[id] = Message(id, body, self.world.now + delay, sent_at or self.world.now)
-        self.oracle.queued(body)
+        self.oracle.queued(body, sent_at or self.world.now)
         self.world.wake()
 
     def idle_time(self) -> float | None:
@@ -220,7 +220,7 @@ class AWS:
         return self._close_task("send_task_failure", taskToken, cause, "failed")
 
     def _close_task(self, operation: str, token: str, detail: str, status: str) -> dict:
-        if token in self.closed_tasks:
+        if token in self.closed_tasks or token in self.oracle.over:
             raise failure("TaskTimedOut", operation, 400)
         event = json.loads(detail)
         if self._refuses("step_functions", token, event, status):

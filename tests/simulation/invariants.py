@@ -24,6 +24,11 @@ _CHANGES_AFTER_THE_END = {
     *("event_pending", "resume", "resume_failed", "resume_pending", "resumed_at", "refused_at"),
     *(
         "refused",
+        # Who waits may change.
+        "resume_sent_at",
+        "marks",
+        "spilled",
+        "marks_until",
         "due_at",
         "due_shard",
         "repeated",
@@ -41,6 +46,7 @@ class Write(NamedTuple):
 
     Attributes:
         left: Requests to the chain in the writer's batch that have not taken effect.
+        added: Marks that it adds.
     """
 
     model: Model
@@ -50,6 +56,7 @@ class Write(NamedTuple):
     now: int
     by: str
     left: list[Submission]
+    added: int = 0
 
     @property
     def status(self) -> str:
@@ -102,8 +109,9 @@ def _requests(write: Write) -> Statements:
     yield f"{statement} while a note is.", names == [] or names
     yield (
         "A write of requests leaves at most INLINE_MARKS marks, or only its own, in the item.",
-        not new or len(marks(write.after)) <= max(INLINE_MARKS, len(new)),
+        not new or len(marks(write.after)) <= max(INLINE_MARKS, write.added),
     )
+    yield "A unit that a step of several finishes leaves its mark.", model.marked == model.shared
 
 
 def _sums(write: Write) -> Statements:
@@ -141,6 +149,11 @@ def _status(write: Write) -> Statements:
         by_time = write.expired and expected != "acked"
         holds = by_time or status == expected or f"{status}, expected {expected}"
     yield "The status follows from the applied requests, unless the chain ends by time.", holds
+    if status == "acked":
+        taken = [*model.applied.values(), *model.rejected]
+        left = {name for one in taken for name in one.started_work}
+        left -= {name for one in model.applied.values() for name in one.finished_work}
+        yield "A chain is acked only if all is done that its steps made.", not left or sorted(left)
 
 
 def _expiry(write: Write) -> Statements:
@@ -148,7 +161,7 @@ def _expiry(write: Write) -> Statements:
     started, finished = model.counts
     if model.create is None:
         holds = reason == "never created"
-    elif model.outstanding or started == finished:
+    elif model.outstanding or started == finished or model.adopted:
         holds = reason == "timed out"
     else:
         named = str(started) in reason and str(finished) in reason
@@ -170,7 +183,7 @@ def _times(write: Write) -> Statements:
     holds = ended or write.by == "future" or _deadline_is_right(write)
     yield "The deadline of an unfinished chain is the one that its create or an extend set.", holds
     time, before = (number(item, "last_stamp_at") for item in (write.after, write.before))
-    stamped = any(one.request.stamp for one in write.new)
+    stamped = any(one.request.stamp_length for one in write.new)
     yield (
         "A stamp sets `last_stamp_at` of an unfinished chain to the current time, else nothing.",
         ended or write.is_now(time) if stamped else time == before,
@@ -214,9 +227,17 @@ def of_finished(write: Write) -> Statements:
 def _refusals(write: Write) -> Statements:
     before, after = write.before, write.after
     old, new = refusals(before), refusals(after)
-    given_up = "resume_failed" in after and "resume_failed" not in before
+    failed = text(after, "resume_failed") or ""
+    given_up = failed and "resume_pending" in before and "resume_pending" not in after
+    token = json.loads(text(before, "resume") or "{}").get("step_functions")
+    told = token in write.model.tokens
+    if "resumed_at" in after and "resumed_at" not in before:
+        yield "Whoever is said to be resumed was resumed.", told
+    if token and failed.startswith("nobody waits"):
+        yield "Whoever waits is not said to wait no more.", told or token in write.model.over
+    given_up = given_up and not failed.startswith("nobody waits")
     first, _ = old.get("step_functions", (write.now, 0))
-    holds: object = not given_up or write.now - first >= 86_400_000 - 2 * MAX_SKEW
+    holds = not given_up or write.now - first >= 86_400_000 - 2 * MAX_SKEW
     yield "A callback is given up a day after its own first refusal.", holds
     for channel, (first, due) in new.items():
         if channel not in old:
@@ -230,7 +251,10 @@ def _refusals(write: Write) -> Statements:
     pending = {"event": "event_pending", "step_functions": "resume_pending"}
     at_once = (0, number(after, "ended_at") + PUBLISH_GRACE_MS)
     times = [new.get(one, at_once)[1] for one, name in pending.items() if name in after]
-    holds = number(after, "due_at") == min(times, default=None)
+    at, due_at = min(times, default=None), number(after, "due_at")
+    # Whoever waits anew is answered at once: the sweeper comes later.
+    latest = write.now + PUBLISH_GRACE_MS + MAX_SKEW if at and "resume_sent_at" in after else 0
+    holds = due_at == at or (due_at is not None and at - 2 * MAX_SKEW <= due_at <= latest)
     yield "The sweeper looks when the first of the pending reports is due.", holds or str(times)
 
 
@@ -357,19 +381,18 @@ def of_response(
 
 def of_resumption(model: Model, token: str) -> Statements:
     """State what holds for a result for whoever waits for a chain."""
-    resume = model.create and model.create.request.resume
-    holds = bool(resume and resume["step_functions"] == token) or str(resume)
-    yield "Only whoever the create names is resumed.", holds
+    named = [one.resume["step_functions"] for one in model.create.forms if one.resume]
+    yield "Only whoever the create names is resumed.", token in named or str(named)
 
 
-def of_end(model: Model, sent: list[Submission], prompt: bool, tokens: set[str]) -> Statements:
+def of_end(model: Model, sent: list[Submission], prompt: bool, last: str | None) -> Statements:
     """State what holds at the end: faults are over, queues are empty, deadlines have passed.
 
     Args:
         model: The chain.
         sent: What was sent to it.
         prompt: True if dead messages were redriven at once, not after weeks.
-        tokens: Whoever was resumed.
+        last: The token of the attempt that was sent last, if that is known.
     """
     item = model.item or {}
     endless = model.item and deadline_of(model.item) is None and model.status == "open"
@@ -382,8 +405,11 @@ def of_end(model: Model, sent: list[Submission], prompt: bool, tokens: set[str])
         yield "Each finished chain has its event on the bus, and none is pending.", published
         resume = model.create and model.create.request.resume
         if resume:
-            told = resume["step_functions"] in tokens or "resume_failed" in item
-            holds = told and "resume_pending" not in item
+            given_up = "resume_failed" in item and "nobody" not in text(item, "resume_failed")
+            told = model.tokens or "resume_failed" in item
+            if last and model.create.attempts:
+                told = last in model.tokens
+            holds = bool(told or given_up) and "resume_pending" not in item
             yield "Whoever waits is resumed or given up, and nothing is pending.", holds
     if prompt and _is_whole(model, sent):
         yield (
@@ -396,8 +422,10 @@ def _is_whole(model: Model, sent: list[Submission]) -> bool:
     """Tell if what was sent to a chain must make it acked."""
     requests = [one.request for one in sent if one.request]
     outstanding: frozenset[int] = frozenset()
+    work = {name for one in sent for name in one.started_work}
+    done = {name for one in sent for name in one.finished_work}
     for one in sent:
-        outstanding ^= one.units
+        outstanding ^= one.units if not one.finishes and not done else frozenset()
     strangers = model.applied.keys() - {request.id for request in requests}
     mistakes = any(one.name.endswith("?") or one.created_late for one in sent)
     limited = any(
@@ -407,4 +435,7 @@ def _is_whole(model: Model, sent: list[Submission]) -> bool:
         for request in requests
     )
     created = any(request.op == "create" for request in requests)
-    return created and not (outstanding or strangers or mistakes or limited)
+    # The root is started by the create.
+    orphans = done - work - {model.workload.tag}
+    whole = not (outstanding or orphans or work - done) and (not done or model.workload.tag in done)
+    return created and whole and not (strangers or mistakes or limited)

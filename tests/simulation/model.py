@@ -9,7 +9,7 @@ from tests.simulation.workload import ChainWorkload, Submission
 from xorack.core.checks import MAX_COUNT
 from xorack.core.event import rfc3339
 from xorack.core.marks import MARK_BYTES, mark_of
-from xorack.core.stamp import TRACED_LENGTHS
+from xorack.core.stamp import TRACED_LENGTHS, sum_of
 
 Item = dict[str, dict]
 UNMUTATED_MARK_OF = mark_of
@@ -59,9 +59,13 @@ class Model:
         applied: Requests that took effect, by id.
         repeated: Requests that took effect under an id that was used before.
         outstanding: Units started or finished an odd number of times.
+        done: Units that steps finished.
+        shared: How many of them a step of several did; `marked` is how many left a mark.
+        adopted: True if another program created the chain: it counts nothing.
+        tokens: Whoever was resumed; `over` are those who do not wait any more.
         lengths: Lengths of the stamps that took effect.
         note: The note that stands, as JSON text.
-        dead_lettered: Texts of requests that were dead-lettered.
+        dead_lettered: Texts of requests that were dead-lettered; `rejected` are the requests.
         item: The item as last written.
         refused_at: When an item with another refusal was last written.
         final: The item as it was when the chain ended.
@@ -75,12 +79,19 @@ class Model:
     stamp: int = 0
     counts: tuple[int, int] = (0, 0)
     outstanding: frozenset[int] = frozenset()
+    done: frozenset[int] = frozenset()
+    shared: int = 0
+    marked: int = 0
+    adopted: bool = False
+    tokens: set[str] = field(default_factory=set)
+    over: set[str] = field(default_factory=set)
     create: Submission | None = None
     fail_reasons: list[str] = field(default_factory=list)
     extended: bool = False
     note: str | None = None
     lengths: set[int] = field(default_factory=set)
     dead_lettered: set[str] = field(default_factory=set)
+    rejected: list[Submission] = field(default_factory=list)
     item: Item | None = None
     refused_at: int = 0
     final: Item | None = None
@@ -92,11 +103,17 @@ class Model:
         if request.id in self.applied:
             self.repeated.append(f"{one.name} after {self.applied[request.id].name}")
         self.applied[request.id] = one
-        if request.stamp is not None:
-            self.stamp ^= int.from_bytes(request.stamp, "little")
-            self.lengths.add(len(request.stamp))
-        self.counts = (self.counts[0] + request.started, self.counts[1] + request.finished)
-        self.outstanding ^= one.units
+        stamp, finished, units = request.stamp or b"", request.finished, one.units
+        if one.finishes:
+            new = one.finishes - self.done
+            self.done |= new
+            self.shared += len(new) if request.finishes_once else 0
+            finished, units = len(new), one.units ^ new
+            stamp = sum_of(units, TRACED_LENGTHS.get(request.stamp_length, 0))
+        self.stamp ^= int.from_bytes(stamp, "little")
+        self.lengths |= {request.stamp_length} - {None}
+        self.counts = (self.counts[0] + request.started, self.counts[1] + finished)
+        self.outstanding ^= units
         self.note = request.note or self.note
         if request.op == "create":
             self.create = one
@@ -104,6 +121,12 @@ class Model:
             self.fail_reasons.append(request.reason or "fail was asked")
         elif request.op == "extend":
             self.extended = True
+
+    def adopt(self, one: Submission, created: bool) -> None:
+        """Record what another program did: it counts nothing."""
+        counts, self.adopted = self.counts, self.adopted or created
+        self.apply(one)
+        self.counts = counts
 
     def has(self, one: Submission) -> bool:
         """Tell if a request, or a copy of it, took effect."""
@@ -114,7 +137,7 @@ class Model:
     def length(self) -> int | None:
         """The length of the item's stamp: that of the create, else of the only length."""
         if self.create is not None:
-            return len(self.create.request.stamp)
+            return self.create.request.stamp_length
         return min(self.lengths, default=None)
 
     @property
@@ -130,7 +153,8 @@ class Model:
         if self.fail_reasons or self.contradicted:
             return "failed"
         started, finished = self.counts
-        return "open" if self.outstanding or started != finished else "acked"
+        uncounted = started != finished and not self.adopted
+        return "open" if self.outstanding or uncounted else "acked"
 
     @property
     def end(self) -> str:
@@ -171,14 +195,13 @@ class Model:
         if request.op == "create":
             return "a second create" if self.create else "a late create" if self.final else ""
         length = self.length if self.final else min(self.lengths, default=None)
-        other_length = length and request.stamp and length != len(request.stamp)
+        other_length = length and request.stamp_length not in (None, length)
         return "another length of stamp" if other_length else ""
 
     def may_reject(self, one: Submission) -> bool:
         """Tell if the rejection of a request was right, now or a moment ago."""
-        stamp = one.request.stamp
         lengths = self.lengths if one.request.op == "stamp" else ()
-        other_length = stamp and any(length != len(stamp) for length in lengths)
+        other_length = any(length != one.request.stamp_length for length in lengths)
         return bool(self.conflicts_with(one) or other_length)
 
     def processed(self, one: Submission) -> str:

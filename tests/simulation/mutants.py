@@ -32,13 +32,15 @@ from xorack.aws.resume import SERVICES, Resumer
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import send_rejected
 from xorack.aws.table import Table
+from xorack.client.tracker import Step
 from xorack.core import event, marks, transitions
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import Chain
 from xorack.core.checks import MAX_COUNT, RESUME_KINDS
 from xorack.core.errors import BufferLengthsUnequal, TagExists
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
-from xorack.core.ports import NO_TIME
+from xorack.core.ports import NO_TIME, NobodyWaits
+from xorack.core.request import Request
 from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError
 from xorack.ops.dead_letters import DeadMessage
@@ -303,6 +305,34 @@ def _mark_form(mark_of, request):
     return mark if not (request.starts or request.finishes) else mark[:-1] + bytes([mark[-1] ^ 1])
 
 
+def _first_of_several(child, step, *parts, **named):
+    other = copy(step)
+    other.tokens = step.tokens[:1]
+    return child(other, *parts, **named)
+
+
+def _first_starts(requests, step):
+    """Return a request a unit, of which the first of a chain starts the children."""
+    if len(step.tokens) == 1:
+        return requests(step)
+    split, children = [], tuple(step._children)
+    for tag in step.tags:
+        starts = children
+        for token in step.tokens:
+            if tag in token.tags:
+                ids = {"starts": starts, "finishes": [token.unit], "cells": token.stamp_cells}
+                split.append(Request.stamp_(tag, marks.step_id(token.unit), **ids))
+                starts = ()
+    return split
+
+
+def _in_vain_is_delivered(mark, chain, delivered, *, now, refused=None):
+    refused = refused or {}
+    vain = {channel for channel, why in refused.items() if isinstance(why, NobodyWaits)}
+    left = {channel: why for channel, why in refused.items() if channel not in vain}
+    return mark(chain, [*delivered, *vain], now=now, refused=left)
+
+
 _BY_REQUEST_ALONE = tuple(
     one._replace(trigger="request") if one.trigger == "both" else one
     for one in transitions.TRANSITIONS
@@ -357,6 +387,11 @@ _BY_DAY: tuple[_Row, ...] = (
     ("a create that nobody can resume is applied", transitions._invalid,
      lambda invalid, request, length, limits: invalid(
          request, length, limits._replace(resumes=frozenset(RESUME_KINDS)))),
+    ("a child of several units is that of the first", Step.child, _first_of_several),
+    ("a unit is finished again in another group", transitions._new_units,
+     lambda new, request, mark, seen: new(request, mark, {})),
+    ("a retried task is not resumed", transitions._waits_anew, lambda *_: False),
+    ("an adopted chain ends only at equal counts", Chain.adopted.fget, lambda *_: False),
     ("messages older than the tombstones are taken", DeadMessage.read.__func__,
      lambda read, cls, message, oldest=0: read(cls, message)),
     ("messages older than the tombstones are taken", _Batch.__init__,
@@ -374,6 +409,19 @@ _MONTHS: tuple[_Row, ...] = (
      lambda delete, *call, **named: delete(*call, **{**named, "force": True})),
 )  # fmt: skip
 _AT_NIGHT: tuple[_Row, ...] = (
+    ("the first unit of a group starts its children", Step.requests, _first_starts),
+    ("a step of one unit finishes what one of several did", marks.unit_of_step, lambda *_: None),
+    ("a step of several units finishes what one of one did", transitions._new_units,
+     lambda new, request, mark, seen: new(
+         request, mark, {key: one for key, one in seen.items() if one == marks.NO_CONTENT})),
+    ("spilled marks of units are not looked up", marks.keys_of,
+     lambda keys, *call: keys(*call)[:1]),
+    ("an older attempt wins back", transitions._waits_anew,
+     lambda waits, request, _, state: waits(request, 1 << 60, state)),
+    ("who waits after the end is not answered", transitions._answering,
+     lambda _, chain, now: replace(chain, resume=None)),
+    ("a task that does not wait counts as resumed", transitions.mark_delivered,
+     _in_vain_is_delivered),
     ("a due chain is failed though its deadline moved", transitions._is_overdue,
      lambda _, chain, now: chain.effective_deadline is not None),
     ("a wrong length before the create takes the chain", transitions._invalid, _first_length),

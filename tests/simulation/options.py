@@ -47,6 +47,8 @@ class Options:
     fail = 0.06
     detail = 0.3
     resume = 0.25
+    retried = 0.5
+    regrouped = 0.15
     reused_id = 0.04
     wrong_length = 0.03
     second_create = 0.04

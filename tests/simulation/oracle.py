@@ -14,6 +14,7 @@ from tests.simulation.world import Machine, World
 from tests.support.fault_kinds import PUBLISHING
 from xorack.aws.schema import COUNTERS
 from xorack.core.event import rfc3339
+from xorack.core.marks import NO_CONTENT, mark_key, shared_key, step_id, waiter_key
 
 
 class Oracle:
@@ -22,6 +23,8 @@ class Oracle:
     Attributes:
         generations: The models of each tag, the current one last.
         sent: Texts of the requests that were sent for the current generations.
+        attempts: When the creates of tasks that may run again were sent, by tag and token.
+        over: Tokens of attempts that a later one has replaced: their tasks wait no more.
         expired: Texts of the requests that were sent before TTL removed their chain, by tag.
         to_delete: Models whose chains a user deletes.
         future_until: Time until which newer code held a chain.
@@ -36,6 +39,22 @@ class Oracle:
             }
             for workload in workloads
         }
+        # Marks of units and of who waits: what else a request leaves.
+        self.unit_marks = {
+            shared_key(mark_key(step_id(unit))) + NO_CONTENT
+            for workload in workloads
+            for one in workload.submissions
+            for unit in one.finishes
+        }
+        self.waiters = {
+            waiter_key(form) + NO_CONTENT
+            for workload in workloads
+            for one in workload.submissions
+            for form in one.forms
+            if form and form.resume
+        }
+        self.attempts: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        self.over: set[str] = set()
         self.generations: dict[str, list[Model]] = defaultdict(list)
         for tag in self.workloads:
             self._new_generation(tag)
@@ -47,12 +66,14 @@ class Oracle:
         self.expired: dict[str, set[str]] = {}
         self._first_sent: dict[str, int] = {}
         self.to_delete: list[Model] = []
-        self.tokens: set[str] = set()
         self.future_until = 0
         self._bodies: dict[str, list[Submission]] = {}
 
     def _new_generation(self, tag: str) -> None:
-        self.generations[tag].append(Model(self.workloads[tag], self.by_mark[tag]))
+        known = self.generations[tag][-1].tokens if self.generations[tag] else set()
+        self.generations[tag].append(
+            Model(self.workloads[tag], self.by_mark[tag], tokens=known, over=self.over)
+        )
 
     def model(self, tag: str) -> Model:
         """Return the model of the current generation."""
@@ -102,7 +123,10 @@ class Oracle:
         if text(before, "refused") != text(after, "refused"):
             model.refused_at = self.world.now
         known = set(marks(before))
-        new = [model.by_mark.get(mark) for mark in marks(after) if mark not in known]
+        added = [mark for mark in marks(after) if mark not in known]
+        model.marked += len(self.unit_marks.intersection(added))
+        others = self.unit_marks if model.final is None else set()
+        new = [model.by_mark.get(mark) for mark in added if mark not in others | self.waiters]
         if self.world.trace is not None:
             names = " ".join(f"+{one.name}" if one else "+?" for one in new)
             states = " -> ".join(text(item, "status") or "-" for item in (before, after))
@@ -130,6 +154,7 @@ class Oracle:
         batch = self.world.current.batch if self.world.current else []
         left = [one for one in batch if one.tag == key and one.request and not model.has(one)]
         write = invariants.Write(model, before, after, new, self.world.now, by, left)
+        write = write._replace(added=len(added))
         self.check(key, invariants.of_unfinished(write))
         if write.status in ("acked", "failed"):
             model.final = after
@@ -176,7 +201,7 @@ class Oracle:
         self.world.log(f"{detail['tag']}: {token} resumed: {status}")
         model = self.reported("step_functions", detail, status)
         self.check(detail["tag"], invariants.of_resumption(model, token))
-        self.tokens.add(token)
+        model.tokens.add(token)
 
     def reported(self, channel: str, detail: dict, status: str) -> Model:
         """Check a report of a chain's end, also a refused one; return the model of its chain."""
@@ -193,8 +218,14 @@ class Oracle:
             self.check(tag, statements)
         return model
 
-    def queued(self, body: str) -> None:
+    def queued(self, body: str, sent_at: int) -> None:
         """Observe a message that was sent to the queue."""
+        if any(one.attempts for one in self._submissions_in(body)):
+            for raw in json.loads(body)["requests"]:
+                if token := (raw.get("resume") or {}).get("step_functions"):
+                    attempts = self.attempts[raw["tag"]]
+                    self.over.update(attempts if token not in attempts else ())
+                    attempts[token].append(sent_at)
         for one in self._submissions_in(body):
             self.sent.add(one.text)
             self._first_sent.setdefault(one.text, self.world.now)
@@ -210,6 +241,7 @@ class Oracle:
             self.world.log(f"{one.tag} {one.name} rejected: {reason}")
             models = self._latest(one.tag)
             models[0].dead_lettered.add(one.text)
+            models[0].rejected.append(one)
             age = self.world.now - self._first_sent.get(one.text, 0)
             statements = invariants.of_rejection(models, one, reason, age)
             self.check(f"{one.tag} {one.name}", statements)
@@ -283,6 +315,14 @@ class Oracle:
         statements = invariants.of_response(model, one, stamp, error, existed)
         self.check(f"{one.tag} {one.name}", statements)
 
+    def _last(self, tag: str) -> str | None:
+        """Return the token of the attempt that was sent after all others; None if none was."""
+        sent = self.attempts[tag]
+        for token, times in sent.items():
+            if all(max(sent[other]) < min(times) for other in sent if other != token):
+                return token
+        return None
+
     def ended(self, prompt: bool) -> None:
         """Check all messages and the chains of the last runs at the end."""
         for key in sorted(self.sent):
@@ -290,4 +330,4 @@ class Oracle:
         for tag, workload in self.workloads.items():
             sent = [one for one in workload.run(-1) if one.text in self.sent]
             if any(one.request for one in sent):
-                self.check(tag, invariants.of_end(self.model(tag), sent, prompt, self.tokens))
+                self.check(tag, invariants.of_end(self.model(tag), sent, prompt, self._last(tag)))

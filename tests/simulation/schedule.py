@@ -16,6 +16,7 @@ from tests.simulation.aws import AWS
 from tests.simulation.operator import Operator
 from tests.simulation.options import MAX_SKEW, Options, draw_fault_rates
 from tests.simulation.oracle import Oracle
+from tests.simulation.regrouped import regrouped_workload
 from tests.simulation.senders import Senders
 from tests.simulation.services import Function, simulated_clock_and_ids
 from tests.simulation.workload import chain_workload
@@ -42,7 +43,10 @@ class Schedule(Senders, Operator):
         rates = draw_fault_rates(seed)
         self.world = world = World(f"{seed}/0", rates, trace)
         self.random = world.random
-        self.workloads = [chain_workload(seed, n, options) for n in range(options.chains)]
+        self.workloads = [
+            regrouped_workload(seed, n, options) or chain_workload(seed, n, options)
+            for n in range(options.chains)
+        ]
         self.oracle = Oracle(world, self.workloads)
         self.aws = AWS(world, options, self.oracle, refuses="refused" in rates)
         self.queue, self.table = self.aws.queue, self.aws.table

@@ -137,8 +137,9 @@ class Senders:
         return ended is not None and ended < self.world.now - 1000 * DAY_SECONDS
 
     def _is_known(self, one: Submission) -> bool:
-        """Tell if a copy comes in time: nobody sends copies after the chain's end."""
-        return one.tag not in self.oracle.expired and self.oracle.model(one.tag).final is None
+        """Tell if a copy comes in time: only a retried task sends copies after the chain's end."""
+        ended = self.oracle.model(one.tag).final is not None
+        return one.tag not in self.oracle.expired and (not ended or bool(one.attempts))
 
     # -- the direct API ------------------------------------------------------------------------
 
@@ -203,7 +204,7 @@ class Senders:
             stamp = bytes(a ^ b for a, b in zip(old, stamp, strict=True))
             if not any(stamp) and not swept:
                 return False
-        model.apply(one)
+        model.adopt(one, created=item is None)
         item = {"tag": {"S": one.tag}, **(item or {}), "stamp": {"B": stamp}}
         self.table.put(one.tag, item, "other tool")
         self.oracle.responded(one, None)

@@ -30,7 +30,11 @@ class Submission:
         name: For people: the request's id; a mistake ends with "?".
         request: The request; None if invalid.
         other: The same request with ids instead of a stamp.
-        units: Units that it starts or finishes; one that it starts and finishes is not there.
+        attempts: The create as retried tasks send it: another one waits.
+        units: Units that it starts or finishes; one that it starts and finishes is not there. Of a
+            step, the children.
+        finishes: Units that a step finishes, unless another one did.
+        started_work, finished_work: What a step makes, and what it is done with, by name.
         invalid: The raw request, or a whole body, that is invalid.
         invalid_field: The field that the rejection must name.
         after: Milliseconds from the run's start until it is sent.
@@ -54,10 +58,18 @@ class Submission:
     copies: tuple[int, ...] = ()
     repeats: tuple[int, ...] = ()
     other: Request | None = None
+    attempts: tuple[Request, ...] = ()
+    finishes: frozenset[int] = frozenset()
+    started_work: frozenset[str] = frozenset()
+    finished_work: frozenset[str] = frozenset()
+
+    @property
+    def forms(self) -> list[Request]:
+        return [self.request, *([self.other] if self.other else ()), *self.attempts]
 
     def sent(self, random: Random) -> Request:
         """Return the request in one of its forms, as a sender sends it."""
-        return random.choice((self.request, self.other)) if self.other else self.request
+        return random.choice(self.forms) if len(self.forms) > 1 else self.request
 
     @property
     def raw(self) -> Any:
@@ -66,7 +78,7 @@ class Submission:
     @cached_property
     def texts(self) -> list[str]:
         """Texts that identify the request in all its forms."""
-        return [self.text, *([canonical(self.other.to_json())] if self.other else ())]
+        return [self.text, *(canonical(one.to_json()) for one in self.forms[1:])]
 
     @property
     def created_late(self) -> bool:
@@ -113,6 +125,7 @@ class _ChainBuilder:
         self.stamp_of = stamps[kind]
         self.cells = {"plain": 0, "traced": 16, "large": 64}.get(kind)
         self.notes = Random(f"{seed}/notes/{number}")
+        self.retries = Random(f"{seed}/retries/{number}")
         self.submissions: list[Submission] = []
 
     def happens(self, probability: float) -> bool:
@@ -151,9 +164,7 @@ class _ChainBuilder:
         elif spilling:
             # The direct API looks up only the marks of its own attempts.
             route, size = random.choice(("mixed", "direct")), random.choice((100, 140, 260))
-        self._add_tree(
-            size, counted=route not in ("foreign", "handover") and self.happens(options.unit_counts)
-        )
+        self._add_tree(size, counted=route != "handover" and self.happens(options.unit_counts))
         if months:
             self._add_months()
         elif self.happens(options.missing_work):
@@ -169,6 +180,8 @@ class _ChainBuilder:
             self._add_invalid_request()
             if not spilling:  # marks in buckets do not tell which note was the last
                 self._add_notes()
+            if not reused:
+                self._retry()
         elif route not in ("queue", "handover"):
             self._send_directly(everything=route == "direct")
         if route == "handover":
@@ -189,6 +202,20 @@ class _ChainBuilder:
         if len(self.submissions) > 1:
             last = max(self.submissions[1:], key=lambda one: one.after)
             last.after, last.direct, last.has_id = self.options.span + 10_000, True, True
+
+    def _retry(self) -> None:
+        """Let the task that waits run again, with another token, also after the chain's end."""
+        create, random = self.submissions[0], self.retries
+        waits = create.request and create.request.op == "create" and create.request.resume
+        if not waits or random.random() >= self.options.retried:
+            return
+        tokens = [f"{waits['step_functions']} again {n}" for n in range(random.choice((1, 2)))]
+        create.attempts = tuple(
+            Request.from_json({**create.raw, "resume": {"step_functions": token}})
+            for token in tokens
+        )
+        latest = random.choice((self.options.span, 4 * self.options.span + 300_000))
+        create.copies = tuple(random.randrange(latest) for _ in range(random.choice((1, 2, 3))))
 
     def _add_notes(self) -> None:
         """Add notes, of units that are missing or not, before the create and after the end."""

@@ -49,7 +49,8 @@ def test_json_has_times_as_text_and_ids_as_hex():
         "created_at": "1970-01-01T00:00:02.000Z", "last_stamp_at": None, "ended_at": None,
         "age_seconds": 998.0, "deadline": "2023-11-14T22:13:20.000Z", "idle_timeout_seconds": 60.0,
         "note": None, "reason": "x", "detail": {"path": "/books"}, "event_pending": False,
-        "resume_pending": False, "resumed_at": None, "refused_at": None, "resume_failed": None,
+        "resume_sent_at": None, "resume_pending": False, "resumed_at": None, "refused_at": None,
+        "resume_failed": None,
         "outstanding": ["00000000000000ff"], "outstanding_complete": True, "repeated": 0, "late": 0,
         "last_late_at": None, "stamp_bytes": 648,
     }  # fmt: skip

@@ -1,5 +1,6 @@
 """The state machine of a chain, by docs/protocol.md, beyond the cases of docs/vectors.json."""
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -9,8 +10,9 @@ from xorack.core.chain import Chain
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import event_detail, rfc3339
 from xorack.core.marks import mark_of
+from xorack.core.ports import NobodyWaits
 from xorack.core.request import Request
-from xorack.core.stamp import traced, xor
+from xorack.core.stamp import plain, traced, xor
 from xorack.core.transitions import Limits, apply, expire, mark_delivered
 from xorack.ops.status import ChainStatus
 
@@ -412,12 +414,84 @@ def test_an_acker_without_the_permission_rejects_who_waits():
     assert applied.chain.status == "open"
 
 
-def test_the_token_is_part_of_a_request():
-    chain, _ = run([create(resume=RESUME)])
-    again = create(resume={"step_functions": "other"})
-    (outcome,) = apply(chain, [again], now=NOW).outcomes
-    assert isinstance(outcome.error, TagExists)
-    assert run([create(resume=RESUME)], chain=chain)[1] == [["duplicate"]]
+def attempt(token, **options):
+    return create(resume={"step_functions": token}, **options)
+
+
+def retried(*attempts, chain=None):
+    """Apply attempts, each a token and when it was sent, one a write; return the last chain."""
+    for token, sent_at in attempts:
+        applied = apply(chain, [attempt(token)], now=NOW + 100, sent_at=[sent_at])
+        chain, (outcome,) = applied
+        assert outcome.error is None
+    return chain
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations([("A", 1), ("B", 2), ("C", 3)])])
+def test_the_attempt_that_was_sent_last_waits(order):
+    chain = retried(*order, *order)
+    assert (chain.resume, chain.resume_sent_at) == ('{"step_functions":"C"}', 3)
+    # A repeat of the attempt that was sent later is no newer attempt.
+    assert apply(chain, [attempt("C")], now=NOW + DAY).chain is chain
+    repeats, times = [attempt(token) for token, _ in order], [sent_at for _, sent_at in order]
+    assert apply(None, repeats, now=NOW, sent_at=times).chain.resume == chain.resume
+    other = attempt("D", detail={"other": 1})
+    assert isinstance(apply(chain, [other], now=NOW).outcomes[0].error, TagExists)
+
+
+def test_an_ended_chain_answers_a_new_attempt_at_once():
+    chain, _ = run([FINISH], chain=retried(("A", 1)))
+    refused = {"step_functions": "no"}
+    chain = mark_delivered(chain, ["event"], now=NOW + 2000, refused=refused)
+    assert apply(chain, [attempt("A"), create()], now=NOW + 3000, sent_at=[9, 9]).chain is chain
+    again = retried(("B", 2), chain=chain)
+    assert (again.status, again.ended_at, again.stamp) == ("acked", chain.ended_at, chain.stamp)
+    assert again.due_channels(NOW + 3000) == ["step_functions"]
+    assert again.due_at <= NOW + 100 + 60_000
+    told = mark_delivered(again, ["step_functions"], now=NOW + 4000)
+    assert (told.resume, told.resumed_at, told.resume_pending) == (None, NOW + 4000, False)
+    assert retried(("A", 1), ("B", 2), ("C", 1), chain=told) is told
+    assert retried(("C", 3), chain=told).resumed_at is None
+
+
+def test_a_task_that_waits_no_more_is_not_resumed():
+    chain, _ = run([attempt("A")], [FINISH])
+    answer = {"step_functions": NobodyWaits("TaskTimedOut")}
+    told = mark_delivered(chain, ["event"], now=NOW + 2000, refused=answer)
+    assert (told.resume, told.resume_failed, told.resumed_at) == (None, "TaskTimedOut", None)
+    assert (told.refused_at, told.resume_pending, told.due_at) == (None, False, None)
+
+
+@pytest.mark.parametrize("by_ids", [True, False])
+def test_an_adopted_chain_ends_at_zero_whoever_stamps(by_ids):
+    """xor-ack-dynamodb has no counts: those of others are not equal."""
+    adopted = Chain("t", xor(traced(1), traced(2), traced(3)), "open")
+    chain, _ = run([Request.stamp_("t", "step-1", finishes=[1])], chain=adopted)
+    assert (chain.adopted, chain.status, chain.finished) == (True, "open", 1)
+    chain = replace(chain, stamp=xor(chain.stamp, traced(2)))  # as that program writes
+    if by_ids:
+        chain, _ = run([Request.stamp_("t", "step-3", finishes=[3])], chain=chain)
+    else:
+        chain = expire(replace(chain, stamp=bytes(648)), NOW + DAY)
+    assert (chain.status, chain.event_pending, chain.created_at) == ("acked", True, None)
+    created, _ = run([create(stamp=traced(1)), stamp("s", traced(1), finished=2)])
+    assert created.status == "open"
+
+
+def test_a_step_of_one_unit_after_one_of_several_finishes_nothing():
+    """Also if it carries a stamp, whose units cannot be told."""
+    root = Request.create("t", "c", starts=[1, 2], cells=0)
+    both = Request.stamp_("t", "steps-1", finishes_once=[2, 1], starts=[3], cells=0)
+    own = Request.stamp_("t", f"step-{1:016x}", xor(plain(1), plain(4)), started=1, finished=1)
+    for batches in ([[root], [both], [own, own]], [[own], [both, root]], [[both, own, root]]):
+        chain, _ = run(*batches, [both, own])
+        assert (chain.stamp, chain.started, chain.finished) == (xor(plain(3), plain(4)), 4, 2)
+    other = Request.stamp_("t", own.id, plain(1), finished=1)
+    assert isinstance(apply(chain, [other], now=NOW).outcomes[0].error, RequestIdReused)
+    # Another request whose id looks like a step's, but which does not finish the unit.
+    stranger = Request.stamp_("t", f"step-{2:016x}", starts=[9], cells=0)
+    after, _ = run([stranger], chain=chain)
+    assert after.stamp == xor(chain.stamp, plain(9))
 
 
 def note(id="n", **found):

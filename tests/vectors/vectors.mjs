@@ -54,7 +54,7 @@ const ids = (x) => Array.isArray(x) && x.every((id) => /^[0-9a-f]{16}$/.test(id)
 const FIELDS = {
   op: (x) => Object.hasOwn(FIELDS_OF, x), tag: text(1, 1024), id: text(1, 128), stamp, started: count,
   finished: count, timeout: seconds, idle_timeout: seconds,
-  starts: ids, finishes: ids, cells: (x) => [0, 16, 64, 256, 1024].includes(x),
+  starts: ids, finishes: ids, finishes_once: (x) => ids(x) && x.length > 0 && x.length <= 10_000, cells: (x) => [0, 16, 64, 256, 1024].includes(x),
   detail: (x) => isObject(x) && size(x) <= 4096, reason: text(0, 1024),
   text: text(1, 1024), missing: (x) => ids(x) && x.length > 0 && x.length <= 100, missing_count: count,
   resume: (x) => isObject(x) && Object.keys(x).length === 1 && (text(1, 2048)(x.step_functions) || text(1, 1024)(x.lambda)),
@@ -62,14 +62,22 @@ const FIELDS = {
 const NOTED = ["text", "missing", "missing_count"];
 const FIELDS_OF = {
   create: ["stamp", "started", "finished", "starts", "finishes", "cells", "timeout", "idle_timeout", "detail", "resume"],
-  stamp: ["stamp", "started", "finished", "starts", "finishes", "cells"], fail: ["reason", ...NOTED], extend: ["timeout"], note: NOTED,
+  stamp: ["stamp", "started", "finished", "starts", "finishes", "finishes_once", "cells"], fail: ["reason", ...NOTED], extend: ["timeout"], note: NOTED,
 };
-const hasIds = (request) => ["starts", "finishes", "cells"].some((name) => name in request);
+const hasIds = (request) =>
+  ["starts", "finishes"].some((name) => request[name]?.length) || (!request.finishes_once && ["starts", "finishes", "cells"].some((name) => name in request));
+const zeroHash = (list, cells) => cells && list.some((id) => !hash(number(id)));
+const lengthOf = (cells) => (cells ? 8 + 40 * cells : 8);
+
+function invalidOnce({ finishes_once: units, finishes = [], cells = 16, stamp }) {
+  if (zeroHash(units, cells) || units.some((unit) => finishes.includes(unit))) return "finishes_once";
+  if (stamp && bytes(stamp).length !== lengthOf(cells)) return "stamp";
+}
 
 function invalidIds(request) {
   const given = ["stamp", "started", "finished"].find((name) => name in request);
   const { starts = [], finishes = [], cells = 16 } = request;
-  const zero = (list) => cells && list.some((id) => !hash(number(id)));
+  const zero = (list) => zeroHash(list, cells);
   if (given || !(starts.length + finishes.length)) return given ?? "starts";
   if (zero(starts) || zero(finishes)) return zero(starts) ? "starts" : "finishes";
   return bytes(meaning(request).stamp).some(Boolean) ? undefined : "starts";
@@ -77,6 +85,7 @@ function invalidIds(request) {
 
 // The request with a stamp that one with ids stands for.
 function meaning({ starts = [], finishes = [], cells = 16, ...request }) {
+  if (request.finishes_once) Object.assign(request, { cells, finishes_once: request.finishes_once.toSorted() });
   if (!starts.length && !finishes.length) return request;
   const sum = stampOf([...starts, ...finishes].map(number), cells ? "traced" : "plain", cells);
   const counts = { started: starts.length, finished: finishes.length };
@@ -89,9 +98,12 @@ function invalidField(request) {
   const allowed = ["op", "tag", "id", ...FIELDS_OF[request.op]];
   const wrong = Object.keys(request).find((name) => !allowed.includes(name) || !FIELDS[name](request[name]));
   if (wrong) return wrong;
-  if (hasIds(request)) return invalidIds(request) ?? ["tag", "id"].find((name) => !(name in request));
+  const once = request.finishes_once && invalidOnce(request);
+  if (hasIds(request)) return invalidIds(request) ?? once ?? ["tag", "id"].find((name) => !(name in request));
+  const needsStamp = !request.finishes_once || "started" in request || "finished" in request;
+  if (once) return once;
   if ((request.op === "note" || "missing_count" in request) && !("text" in request || "missing" in request)) return "text";
-  return ["tag", "id", "stamp"].find((name) => allowed.includes(name) && !(name in request));
+  return ["tag", "id", ...(needsStamp ? ["stamp"] : [])].find((name) => allowed.includes(name) && !(name in request));
 }
 
 function parse(body) {
@@ -113,14 +125,28 @@ const time = (at, start) => new Date(1000 * (start + at)).toISOString();
 
 class Chain {
   constructor(limits) {
-    Object.assign(this, { limits, status: "absent", stamp: bytes(), started: 0, finished: 0, seen: new Map() });
+    Object.assign(this, { limits, status: "absent", stamp: bytes(), started: 0, finished: 0, seen: new Map(), shared: new Set() });
   }
-  outcome(request, length) {
+  // The request without the units that another one has finished.
+  once({ finishes_once: units = [], cells, ...request }) {
+    const own = request.finished && /^step-([0-9a-f]{16})$/.exec(request.id)?.[1];
+    const again = own && this.shared.has(own) ? [own] : [];
+    const fresh = units.filter((unit) => !this.shared.has(unit) && !this.seen.has(`step-${unit}`));
+    fresh.forEach((unit) => this.shared.add(unit));
+    if (!units.length && !again.length) return request;
+    const old = request.stamp ? bytes(request.stamp) : Buffer.alloc(lengthOf(cells));
+    const size = old.length === 8 ? 0 : (old.length / 8 - 1) / 5;
+    const changed = bytes(toBase64(stampOf([...fresh, ...again].map(number), size ? "traced" : "plain", size)));
+    const stamp = Buffer.from(old.map((byte, n) => byte ^ changed[n])).toString("base64");
+    return { ...request, stamp, finished: (request.finished ?? 0) + fresh.length - again.length };
+  }
+  outcome({ resume, ...request }, length) { // who waits is no content
+    const own = request.stamp ? bytes(request.stamp).length : request.finishes_once && lengthOf(request.cells);
     const content = JSON.stringify(Object.entries(request).sort());
+    const taken = request.op === "create" && (this.created || this.ended !== undefined);
+    if (taken && this.seen.get(request.id) !== content) return "TagExists";
     if (this.seen.has(request.id)) return this.seen.get(request.id) === content ? "duplicate" : "RequestIdReused";
-    if (request.op === "create" && this.created) return "TagExists";
-    if (request.op === "create" && this.ended !== undefined) return "TagExists";
-    if (request.op === "stamp" && length && bytes(request.stamp).length !== length) return "BufferLengthsUnequal";
+    if (request.op === "stamp" && length && own !== length) return "BufferLengthsUnequal";
     if (this.ended !== undefined) return "late";
     this.seen.set(request.id, content);
     if (request.op === "create") this.created = true;
@@ -133,6 +159,7 @@ class Chain {
     let length = this.stamp.length;
     for (const n of order) {
       outcomes[n] = this.outcome(requests[n], length);
+      if (outcomes[n] === "applied") requests[n] = this.once(requests[n]);
       if (outcomes[n] === "applied" && requests[n].stamp) length = bytes(requests[n].stamp).length;
     }
     for (const n of order) if (outcomes[n] === "applied") this.add(at, requests[n]);
@@ -219,6 +246,19 @@ const CHECKS = {
     const made = await tracker.step({ ...root, kind }, (child) => children.map((names) => child(...names.map(bytesOf))));
     assert.deepEqual([root, ...made].map((token) => ({ ...token, kind })), tokens);
     assert.deepEqual(sent.map((one) => (kind === "plain" ? meaning(one.op === "create" ? { ...one, cells: 0 } : one) : one)), requests);
+  },
+  groups: ({ tokens, children, ids: made, requests }) => {
+    const { kind, cells = 16 } = tokens[0], units = tokens.flatMap(({ unit, tags }) => tags.map((tag) => [unit, tag]));
+    const text = units.map(([unit, tag]) => Buffer.from(`${unit} ${tag}`)).sort(Buffer.compare).join("\0");
+    const group = tokens.length > 1 ? unitId(text) : number(tokens[0].unit);
+    const starts = children.map((parts, n) => hex(unitId(group, ...(parts.length ? parts.map(bytesOf) : [n]))));
+    assert.deepEqual(starts, made);
+    const sent = [...new Set(units.map(([, tag]) => tag))].map((tag) => {
+      const mine = units.filter(([, one]) => one === tag).map(([unit]) => unit).sort();
+      const ids = tokens.length > 1 ? { id: `steps-${hex(group)}`, finishes_once: mine } : { id: `step-${mine[0]}`, finishes: mine };
+      return meaning({ op: "stamp", tag, ...ids, starts, cells: kind === "plain" ? 0 : cells });
+    });
+    assert.deepEqual(requests.map(meaning), sent);
   },
   tokens: async ({ key, token }) => {
     assert.equal(macOf(key, token), token.mac);

@@ -19,7 +19,7 @@ from xorack.aws.retry import Retry, RetryPolicy
 from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import END_OF_TIME, Chain
 from xorack.core.errors import ConflictError, StaleLocalData, TagNotFound, UnavailableError
-from xorack.core.marks import INLINE_MARKS, MARK_BYTES, MARK_KEY_BYTES, mark_of, split_marks
+from xorack.core.marks import INLINE_MARKS, MARK_BYTES, keys_of, mark_of, split_marks
 from xorack.core.ports import ChainStore, OnInvalid
 from xorack.core.request import Request
 from xorack.core.transitions import (
@@ -142,16 +142,18 @@ class ChainWriter:
         *,
         must_exist: bool = False,
         fresh_ids: bool = False,
+        sent_at: Sequence[int | None] | None = None,
     ) -> Applied:
         """Apply requests to one chain.
 
         Args:
             tag: The chain.
-            requests: Any number, all of this tag; up to `MAX_FOLD` share a write.
+            requests: Any number, all of this tag; those with `MAX_FOLD` marks share a write.
             cached: None: the chain is read first.
             must_exist: Raise TagNotFound instead of starting a chain.
             fresh_ids: The requests' ids were made for this call, so only a write of this call can
                 have applied one. Saves the lookup of spilled marks.
+            sent_at: When each was sent, see `xorack.core.transitions.apply`.
 
         Returns:
             The chain as it was last read or written, and an outcome for each request, in order. A
@@ -163,12 +165,11 @@ class ChainWriter:
                 requests need several writes, some of them may have been applied.
             Exception: What the store's last call raised, if that was the reason.
         """
-        order = order_of(requests)
         outcomes: dict[int, Outcome] = {}
         chain = cached.chain if cached else None
-        for at in range(0, len(order), MAX_FOLD):
-            positions = order[at : at + MAX_FOLD]
-            part = _Part(self, tag, [requests[i] for i in positions], cached)
+        for positions in _writes(requests):
+            times = sent_at and [sent_at[i] for i in positions]
+            part = _Part(self, tag, [requests[i] for i in positions], cached, times)
             chain, part_outcomes = part.write(must_exist, fresh_ids)
             cached = CachedChain(chain, verified=True)
             outcomes.update(zip(positions, part_outcomes, strict=True))
@@ -291,6 +292,21 @@ class ChainWriter:
         )
 
 
+def _writes(requests: Sequence[Request]) -> Iterator[list[int]]:
+    """Yield the positions of requests by write: one request, or more with `MAX_FOLD` marks."""
+    part: list[int] = []
+    marks = 0
+    for position in order_of(requests):
+        count = 1 + len(requests[position].finishes_once)
+        if part and marks + count > MAX_FOLD:
+            yield part
+            part, marks = [], 0
+        part.append(position)
+        marks += count
+    if part:
+        yield part
+
+
 class _Part:
     """The requests of one write, across its attempts."""
 
@@ -300,12 +316,15 @@ class _Part:
         tag: str,
         requests: Sequence[Request],
         cached: CachedChain | None,
+        sent_at: Sequence[int | None] | None,
     ) -> None:
         self.writer = writer
         self.tag = tag
         self.requests = requests
         self.cached = cached
+        self.sent_at = sent_at
         self.marks = [mark_of(request) for request in requests]
+        self.keys = {m: keys_of(r, m) for r, m in zip(requests, self.marks, strict=True)}
         self.retry = writer.start_retry()
         # Positions and generations: of the current write, and of writes whose response was lost.
         self.in_flight: set[tuple[int, object]] = set()
@@ -346,6 +365,7 @@ class _Part:
             spilled_marks=self._spilled_marks(chain, ours if fresh_ids else self.marks),
             limits=self.writer.limits,
             marks=self.marks,
+            sent_at=self.sent_at,
         )
         if applied.chain is chain:
             if not verified:
@@ -381,7 +401,7 @@ class _Part:
         if chain is None or not chain.spilled:
             return {}
         inline = split_marks(chain.marks)
-        keys = dict.fromkeys(mark[:MARK_KEY_BYTES] for mark in marks)
+        keys = dict.fromkeys(key for mark in marks for key in self.keys[mark])
         missing = [key for key in keys if key not in inline]
         return self.writer.store.get_spilled_marks(chain, missing) if missing else {}
 
@@ -405,9 +425,9 @@ def _end_of(chain: Chain) -> tuple[object, ...]:
 
 
 def _check_write(before: Chain | None, after: Chain, applied: int) -> None:
-    """Stop a write of ours that would break the chain: a request is a mark, in one generation."""
+    """Stop a write of ours that would break the chain: what is applied is marked, in one chain."""
     old = before or Chain(after.tag)
     added = len(after.marks) + MARK_BYTES * after.spilled
     added -= len(old.marks) + MARK_BYTES * old.spilled
-    assert added == MARK_BYTES * applied > 0, "each request that takes effect adds its mark"
+    assert added >= MARK_BYTES * max(1, applied), "each request that takes effect adds its mark"
     assert old.first_seen_at is None or after.generation == old.generation

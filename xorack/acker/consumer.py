@@ -220,7 +220,8 @@ class Consumer:
             return NO_TIME
         try:
             requests = [request for request, _ in batch.requests[tag]]
-            applied = self.writer.apply(tag, requests, known.get(tag))
+            sent_at = [message.sent_at for message in batch.sources(tag)]
+            applied = self.writer.apply(tag, requests, known.get(tag), sent_at=sent_at)
         except Exception as error:  # noqa: BLE001 - a failure affects only this chain
             return f"{type(error).__name__}: {error}"
         return self._counted(batch, tag, applied)

@@ -5,7 +5,7 @@ first, with the deliveries still pending. Every reader of a pending delivery mak
 between loses none: docs/adr/0003-pending-events.md. So nothing here has to succeed: what is not
 delivered stays pending, and the sweeper delivers it.
 
-A refusal is another thing than an outage: the service is well, and the chain waits longer.
+A refusal is not an outage: the service is well, and the chain waits longer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
 from xorack.aws.log import log_failures
 from xorack.core.chain import EVENT, Chain
-from xorack.core.ports import NO_TIME, Publisher, Refusal
+from xorack.core.ports import NO_TIME, NobodyWaits, Publisher, Refusal
 
 
 @dataclass
@@ -99,8 +99,9 @@ class Outbox:
         failures = {}
         for failed in self.workers.map(self._publish_batch, batches):
             failures.update(failed)
-        refused = {tag: why for tag, why in failures.items() if isinstance(why, Refusal)}
-        others = {tag: why for tag, why in failures.items() if tag not in refused}
+        answered = {tag: why for tag, why in failures.items() if isinstance(why, Refusal)}
+        refused = {tag: why for tag, why in answered.items() if not isinstance(why, NobodyWaits)}
+        others = {tag: why for tag, why in failures.items() if tag not in answered}
         is_event = channel == EVENT
         what = "events not published" if is_event else f"{channel}: not resumed"
         log_failures(logging.ERROR, what, others)
@@ -147,8 +148,11 @@ class Outbox:
                 unmarked[before.tag] = after
                 continue
             reports.alerts += len(after.refusals.keys() - before.refusals.keys())
-            if before.resume_pending and not after.resume_pending and after.resume_failed:
+            answers = reports.refused.get(before.tag, {}).values()
+            in_vain = any(isinstance(answer, NobodyWaits) for answer in answers)
+            ended = before.resume_pending and not after.resume_pending
+            if ended and after.resume_failed and not in_vain:
                 given_up[before.tag] = after.resume_failed
         reports.alerts += len(given_up)
         log_failures(logging.WARNING, "events still marked as pending", unmarked)
-        log_failures(logging.ERROR, "nobody was resumed within a day", given_up)
+        log_failures(logging.ERROR, "the callback was abandoned after 24 hours", given_up)

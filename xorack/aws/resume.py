@@ -15,7 +15,7 @@ from xorack.aws.naming import Naming
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail
-from xorack.core.ports import NO_TIME, Refusal
+from xorack.core.ports import NO_TIME, NobodyWaits, Refusal
 
 _SECRET_CHARACTERS: Final = 8
 """First characters of a token: a message that has them is not shown."""
@@ -27,7 +27,8 @@ class _Service(NamedTuple):
     """A service with callbacks: boto3's name of it, and its calls at the two ends.
 
     They get the client, the token, of a failure the reason, and the detail of the event as JSON.
-    The codes in ``over`` say that nobody waits any more: also a second call, after a lost response.
+    The codes in ``over`` say that nobody waits (any more): a task that ended in another way, or one
+    that an earlier call has resumed whose response was lost.
     """
 
     client: str
@@ -102,10 +103,12 @@ class Resumer:
                 if is_transient(error):
                     raise
                 why = _reason(error, token)
-                if error_code(error) not in service.over:
-                    refused[tag] = NotAccepted(Refusal(why), permanent=True)
-                    continue
-                log_chain(logging.INFO, "nobody waits for the chain any more", tag, why=why)
+                over = error_code(error) in service.over
+                if over:
+                    log_chain(logging.INFO, "nobody waits for the chain any more", tag, why=why)
+                    why = f"nobody waits, or is resumed already: {why}"
+                answer = NobodyWaits(why) if over else Refusal(why)
+                refused[tag] = NotAccepted(answer, permanent=True)
             except BotoCoreError as error:
                 # Its text has the URL of the call, and that the callback's id.
                 refused[tag] = NotAccepted(error_code(error), not is_transient(error))

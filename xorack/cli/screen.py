@@ -130,13 +130,16 @@ def _properties(
         yield from listed("outstanding", [*ids, *note] or ["none"])
     if chain.final:
         yield "event", "pending" if chain.event_pending else "published"
-        if callback := _callback(chain):
-            yield "resume", callback
+    if callback := _callback(chain):
+        yield "resume", callback
     yield from listed("dead letters", letters)
 
 
 def _callback(chain: Chain) -> str:
-    """Return what became of a finished chain's callback; empty if nobody waits."""
+    """Return what becomes of a chain's callback; empty if nobody waits."""
+    if not chain.final:
+        sent_at = chain.resume_sent_at
+        return "" if sent_at is None else f"waits, by the create sent {rfc3339(sent_at)}"
     if chain.resume_failed is not None:
         return f"failed: {chain.resume_failed}"
     if chain.resumed_at is not None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from xorack.core.errors import ArgumentError
+from xorack.core.hashing import unit_id
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells
 
@@ -100,6 +101,17 @@ class Token:
 
 
 AnyToken: TypeAlias = Token | Mapping[str, Any] | str | bytes
+
+
+def group_id(tokens: Sequence[Token]) -> int:
+    """Return the id that stands for the units of a step: of one unit its own id.
+
+    Of several, it follows from the set of units and their chains.
+    """
+    if len(tokens) == 1:
+        return tokens[0].unit
+    units = sorted(f"{token.unit:016x} {tag}" for token in tokens for tag in token.tags)
+    return unit_id("\0".join(units))
 
 
 def _unit_of(text: object) -> int:

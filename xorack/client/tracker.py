@@ -15,6 +15,7 @@ import hashlib
 import os
 import threading
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -25,10 +26,19 @@ from typing import Any, get_args
 from xorack.aws.client import PerProcess, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send
-from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey
-from xorack.core.checks import MAX_REASON_BYTES, unknown_field
+from xorack.client.token import (
+    MAX_TAGS,
+    AnyToken,
+    Keys,
+    StampKind,
+    Token,
+    TokenKey,
+    group_id,
+)
+from xorack.core.checks import MAX_REASON_BYTES, MAX_STEP_UNITS, unknown_field
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import child_id, unit_id
+from xorack.core.marks import step_id
 from xorack.core.request import Op, Request, validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
 
@@ -227,22 +237,22 @@ class Tracker:
     def step(self, *tokens: AnyToken, fail_on_error: bool = False) -> Step:
         """Make a step, for use with ``with``: it finishes its units and starts their children.
 
-        When the block ends without an exception, one stamp is sent for each finished unit and
-        chain. When it raises, nothing is sent: the units stay outstanding until the event is
-        delivered again.
+        When the block ends without an exception, one request a chain is sent: it finishes the units
+        and starts the children, or does nothing. When it raises, nothing is sent: the units stay
+        outstanding until the event is delivered again.
 
-        Units may come again in other groups, and still count once. In each chain the first unit
-        starts the children. A unit that comes again with other children is rejected
-        (`RequestIdReused`) and dead-lettered, so keep the unit that starts them first.
+        Units may come again in other groups: each is finished once, and each group starts children
+        of its own. The same units that come again with other children are rejected
+        (`RequestIdReused`) and dead-lettered.
 
         Args:
-            *tokens: The units that the step finishes, one or more, of one or several chains.
-                Children belong to all of these chains (Storm's multi-anchoring).
+            *tokens: The units that the step finishes, 1 to 10,000, of one or several chains, in any
+                order. Children belong to all of these chains (Storm's multi-anchoring).
             fail_on_error: Fail the chains when the block raises, with the exception as the reason.
 
         Raises:
-            ArgumentError: There is no token, one is invalid or occurs twice, or the kinds of stamps
-                differ.
+            ArgumentError: There is no token or more than 10,000, one is invalid or occurs twice, or
+                the kinds of stamps differ.
         """
         return Step(self, tuple(map(self.keys.verified, tokens)), fail_on_error)
 
@@ -360,8 +370,8 @@ class Step:
     """A step of the work; made by `Tracker.step`."""
 
     def __init__(self, tracker: Tracker, tokens: tuple[Token, ...], fail_on_error: bool) -> None:
-        if not tokens:
-            raise ArgumentError("tokens", tokens, "at least one token")
+        if not 1 <= len(tokens) <= MAX_STEP_UNITS:
+            raise ArgumentError("tokens", f"{len(tokens)} tokens", f"1 to {MAX_STEP_UNITS} tokens")
         if len({(token.kind, token.cells) for token in tokens}) > 1:
             raise ArgumentError("tokens", tokens, "tokens of one kind and size of stamps")
         units = [(tag, token.unit) for token in tokens for tag in token.tags]
@@ -377,13 +387,11 @@ class Step:
     def child(self, *parts: str | bytes | int, unit: int | None = None) -> Token:
         """Start a child of this step's units, and return its token: send it with the event.
 
-        The child's id follows from the step's first unit and the parts, whatever units follow it.
-        So name children by parts where units come again in other groups.
+        The child's id follows from the parts and all units of the step, in any order.
 
         Args:
-            *parts: The name of the unit among the children of the step's first unit, the same each
-                time the step runs. By default its number, so the order of children must be the
-                same.
+            *parts: The name of the unit among the children of the step, the same each time the step
+                runs. By default its number, so the order of children must be the same.
             unit: The unit's id, signed or unsigned, instead of parts. Of one parent alone: two that
                 start the same unit cancel it out, and its chain fails at its deadline.
 
@@ -398,7 +406,7 @@ class Step:
             raise StateError("the step has ended: its stamp is sent, no child can be started")
         parents = [token.unit for token in self.tokens]
         if unit is None:
-            unit = child_id(parents[0], *(parts or (len(self._children),)))
+            unit = child_id(group_id(self.tokens), *(parts or (len(self._children),)))
         unit = check_unit(unit, self.tokens[0].stamp_cells)
         token = self._tracker.keys.sign(replace(self.tokens[0], unit=unit, tags=self.tags))
         if unit in self._children or unit in parents:
@@ -407,18 +415,18 @@ class Step:
         return token
 
     def requests(self) -> list[Request]:
-        """Return the stamps that end this step: one for each finished unit, in each of its chains.
-
-        In each chain the first unit's stamp starts the children.
-        """
-        requests = []
-        for tag in self.tags:
-            children = list(self._children)
-            for unit in (token.unit for token in self.tokens if tag in token.tags):
-                fields = _carried(self.tokens[0], children, [unit])
-                requests.append(Request.stamp_(tag, f"step-{unit:016x}", **fields))
-                children = []
-        return requests
+        """Return the requests that end this step, one in each chain."""
+        first, children, group = self.tokens[0], list(self._children), group_id(self.tokens)
+        if len(self.tokens) == 1:
+            fields = _carried(first, children, [group])
+            return [Request.stamp_(tag, step_id(group), **fields) for tag in self.tags]
+        units: dict[str, list[int]] = defaultdict(list)
+        for token in self.tokens:
+            for tag in token.tags:
+                units[tag].append(token.unit)
+        fields = {"cells": first.stamp_cells, **(_carried(first, children) if children else {})}
+        id = f"steps-{group:016x}"
+        return [Request.stamp_(tag, id, finishes_once=units[tag], **fields) for tag in self.tags]
 
     def __enter__(self) -> Step:
         return self

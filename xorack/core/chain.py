@@ -37,6 +37,7 @@ class Chain:
         detail: JSON text from the create, for the events.
         resume: JSON text from the create: the callback's kind and token. None once it was sent or
             given up: a token is a secret.
+        resume_sent_at: Time when the create that names who waits was sent.
         note: JSON text of what a sender found out: ``text``, ``missing``, ``missing_count``.
         failing: Reason of a ``fail`` that came before the create.
         marks: Marks of the latest applied requests, 16 bytes each, oldest first.
@@ -67,6 +68,7 @@ class Chain:
     due_at: int | None = None
     detail: str | None = None
     resume: str | None = field(default=None, repr=False)
+    resume_sent_at: int | None = None
     note: str | None = None
     failing: str | None = None
     reason: str | None = None
@@ -100,6 +102,11 @@ class Chain:
         if self.created_at is not None:
             return True
         return self.status != "pending" and self.reason != NEVER_CREATED
+
+    @property
+    def adopted(self) -> bool:
+        """True if xor-ack-dynamodb created the chain: its counts lack what that program did."""
+        return self.created and self.created_at is None
 
     @property
     def undelivered(self) -> tuple[str, ...]:

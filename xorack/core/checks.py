@@ -21,6 +21,8 @@ MIN_INTEGER, MAX_INTEGER = -(1 << 63), (1 << 64) - 1
 MAX_STAMP_BYTES = 64 * 1024
 MAX_COUNT = (1 << 63) - 1
 MAX_MISSING = 100
+MAX_STEP_UNITS = 10_000
+"""Most units of a step: a batch of a Lambda function. Their marks are 160 KB of an item's 400."""
 MAX_TIMEOUT_SECONDS = 10 * 366 * 86400
 RESUME_KINDS = {
     "step_functions": (2048, r"[\0-\x7f]+", "ASCII characters"),
@@ -81,11 +83,17 @@ def _ids(field: str, value: Any) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _few_ids(field: str, value: Any) -> tuple[int, ...]:
-    ids = _ids(field, value)
-    if not 1 <= len(ids) <= MAX_MISSING:
-        raise ArgumentError(field, f"{len(ids)} ids", f"1 to {MAX_MISSING} ids")
-    return ids
+def _few_ids(most: int) -> Check:
+    def check(field: str, value: Any) -> tuple[int, ...]:
+        ids = _ids(field, value)
+        if not 1 <= len(ids) <= most:
+            raise ArgumentError(field, f"{len(ids)} ids", f"1 to {most} ids")
+        return ids
+
+    return check
+
+
+_step_units = _few_ids(MAX_STEP_UNITS)
 
 
 def _cells(field: str, value: Any) -> int:
@@ -176,6 +184,8 @@ CHECKS: dict[str, Check] = {
     "finished": _count,
     "starts": _ids,
     "finishes": _ids,
+    # A set: in another order it is the same content.
+    "finishes_once": lambda field, value: tuple(sorted(_step_units(field, value))),
     "cells": _cells,
     "timeout": _seconds,
     "idle_timeout": _seconds,
@@ -183,7 +193,7 @@ CHECKS: dict[str, Check] = {
     "resume": _resume,
     "reason": _text(0, MAX_REASON_BYTES),
     "text": _text(1, MAX_REASON_BYTES),
-    "missing": _few_ids,
+    "missing": _few_ids(MAX_MISSING),
     "missing_count": _count,
 }
 
@@ -214,6 +224,7 @@ _FROM_JSON: dict[str, Check] = {
     "stamp": _bytes_of,
     "starts": _units_of,
     "finishes": _units_of,
+    "finishes_once": _units_of,
     "missing": _units_of,
 }
 

@@ -13,6 +13,7 @@ their TTL can be prolonged.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
@@ -26,6 +27,8 @@ MARK_KEY_BYTES = 12
 lost, with a probability of about 10**-19."""
 MARK_BYTES = 16
 """Bytes of a mark: the key, then a checksum of the request's content."""
+NO_CONTENT = bytes(MARK_BYTES - MARK_KEY_BYTES)
+"""The checksum in marks of units and of who waits: the key says all."""
 INLINE_MARKS = 64
 """Marks that a chain's item holds before they are spilled. A traced item then has about 2 KB."""
 
@@ -78,6 +81,49 @@ def mark_key(request_id: str) -> bytes:
     return blake2b(request_id.encode(), digest_size=MARK_KEY_BYTES).digest()
 
 
+_STEP = re.compile("step-((?!0{16})[0-9a-f]{16})")
+_SHARED = 1 << 4 * MARK_KEY_BYTES  # in the middle: the bucket stays the same
+
+
+def step_id(unit: int) -> str:
+    """Return the id of the request by which a step finishes this unit alone."""
+    return f"step-{unit:016x}"
+
+
+def unit_of_step(request: Request) -> int | None:
+    """Return the unit that a request finishes alone, by its id; None for other requests.
+
+    A stamp does not show its units: that it finishes this one is the meaning of the id.
+    """
+    found = _STEP.fullmatch(request.id) if request.op == "stamp" and request.finished else None
+    unit = int(found[1], 16) if found else None
+    has_ids = request.starts or request.finishes
+    return unit if not has_ids or unit in request.finishes else None
+
+
+def shared_key(key: bytes) -> bytes:
+    """Return the key of a unit that `Request.finishes_once` named, from that of its `step_id`."""
+    return (int.from_bytes(key, "big") ^ _SHARED).to_bytes(MARK_KEY_BYTES, "big")
+
+
+def waiter_key(request: Request) -> bytes:
+    """Return the key of the mark of who waits, of a create: no id of a request has a NUL."""
+    return mark_key(f"{request.id}\0{json.dumps(request.resume)}")
+
+
+def keys_of(request: Request, mark: bytes) -> list[bytes]:
+    """Return the keys of all marks that decide on a request with this mark."""
+    keys = [mark[:MARK_KEY_BYTES]]
+    if request.resume is not None:
+        keys.append(waiter_key(request))
+    if unit_of_step(request) is not None:
+        keys.append(shared_key(keys[0]))
+    for unit in request.finishes_once:
+        key = mark_key(step_id(unit))
+        keys += (key, shared_key(key))
+    return keys
+
+
 @lru_cache(maxsize=64)
 def _checksum_without_stamp(op: str, started: int, finished: int) -> int:
     """Compute a checksum, which is cached: most requests differ in id and stamp only."""
@@ -99,16 +145,18 @@ def _canonical(*values: object) -> bytes:
 def mark_of(request: Request) -> bytes:
     """Return a request's mark: the hash of its id, then a checksum of its content.
 
-    The checksum tells a reused id with other content from a true duplicate.
+    The checksum tells a reused id with other content from a true duplicate. Who waits is no part
+    of it: a create that runs again may bring another token.
     """
     checksum = _checksum_without_stamp(request.op, request.started, request.finished)
     if request.stamp is not None:
         checksum = crc32(request.stamp, checksum)
     if request.op != "stamp":  # a stamp has no other fields
         options = (request.timeout, request.idle_timeout, request.detail, request.reason)
-        later = (request.resume, request.note)  # what earlier versions did not have
-        given = (value for value in later if value is not None)
+        given = (request.note,) if request.note is not None else ()
         checksum = crc32(_canonical(*options, *given), checksum)
+    elif request.finishes_once:
+        checksum = crc32(_canonical(request.finishes_once), checksum)
     mark = mark_key(request.id) + checksum.to_bytes(MARK_BYTES - MARK_KEY_BYTES, "big")
     assert len(mark) == MARK_BYTES, "marks are cut out of an item by their length"
     return mark

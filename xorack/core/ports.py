@@ -28,6 +28,10 @@ class Refusal(str):
     """The reason of a failure that is an answer about one chain: the service itself is well."""
 
 
+class NobodyWaits(Refusal):
+    """The final answer that nobody waits: any more, as after a lost response, or at all."""
+
+
 class ChainStore(Protocol):
     """A store of chains. Every method raises UnavailableError if a retry may help."""
 

@@ -35,6 +35,7 @@ class Fields(TypedDict, total=False):
 
     starts: Iterable[int]
     finishes: Iterable[int]
+    finishes_once: Iterable[int]
     cells: int
     timeout: float | timedelta | None
     idle_timeout: float | timedelta | None
@@ -52,7 +53,7 @@ _STAMP = frozenset(("tag", "id", "stamp", "started", "finished", "starts", "fini
 _NOTE = frozenset(("tag", "id", "text", "missing", "missing_count"))
 _OPERATIONS: dict[str, frozenset[str]] = {
     "create": _STAMP | {"timeout", "idle_timeout", "detail", "resume"},
-    "stamp": _STAMP,
+    "stamp": _STAMP | {"finishes_once"},
     "fail": _NOTE | {"reason"},
     "extend": frozenset(("tag", "id", "timeout")),
     "note": _NOTE,
@@ -97,10 +98,14 @@ def _validated(op: object, fields: Mapping[str, Any], check: Check = _check) -> 
 def _complete(op: str, values: dict[str, Any]) -> None:
     """Add what the ids of a request mean; raise ArgumentError if a field is missing."""
     required = ["tag", "id"]
-    if not values.keys().isdisjoint((*IDS, "cells")):
+    once = "finishes_once" in values
+    named = [name for name in (*IDS, "cells") if name in values]
+    if any(values[name] for name in named if name in IDS) or (named and not once):
         _read_ids(values)
-    elif "stamp" in _OPERATIONS[op]:
+    elif "stamp" in _OPERATIONS[op] and (not once or {"started", "finished"} & values.keys()):
         required.append("stamp")
+    if once:
+        _check_once(values)
     noted = op == "note" or "missing_count" in values
     if noted and "text" not in values and "missing" not in values:
         raise ArgumentError("text", "missing", "a value: a note needs text or missing")
@@ -119,17 +124,37 @@ def _read_ids(values: dict[str, Any]) -> None:
     if not starts and not finishes:
         raise ArgumentError("starts", [], "at least one id in starts or finishes")
     for name in IDS:
-        for unit in values.get(name, ()):
-            try:
-                check_unit(unit, cells)
-            except ArgumentError as error:
-                raise ArgumentError(name, f"{unit:016x}", error.expected) from None
+        _check_units(name, values.get(name, ()), cells)
     stamp = sum_of(starts + finishes, cells)
     if not any(stamp):
         raise ArgumentError("starts", "a zero stamp", "ids whose stamps do not cancel out")
     values |= {"started": len(starts), "finished": len(finishes)}
     if len(stamp) <= TRACED_LENGTH:
         values["stamp"] = stamp
+
+
+def _check_units(name: str, units: Iterable[int], cells: int) -> None:
+    for unit in units:
+        try:
+            check_unit(unit, cells)
+        except ArgumentError as error:
+            raise ArgumentError(name, f"{unit:016x}", error.expected) from None
+
+
+def _check_once(values: dict[str, Any]) -> None:
+    """Check the units that a request finishes once against its other fields."""
+    cells = values.get("cells", TRACED_CELLS)
+    _check_units("finishes_once", values["finishes_once"], cells)
+    for unit in set(values["finishes_once"]).intersection(values.get("finishes", ())):
+        raise ArgumentError("finishes_once", f"{unit:016x}", "ids that are not in finishes")
+    found, length = len(values.get("stamp", b"")), _length_of(cells)
+    if found not in (0, length):
+        expected = f"{length} bytes, as stamps of {cells} cells have"
+        raise ArgumentError("stamp", f"{found} bytes", expected)
+
+
+def _length_of(cells: int) -> int:
+    return traced_length(cells) if cells else PLAIN_LENGTH
 
 
 class _SumOfIds:
@@ -169,6 +194,8 @@ class Request:
         starts: create and stamp: ids of units, instead of ``stamp``, which is the XOR of their
             stamps then, ``started`` and ``finished``.
         finishes: The same of units that this finishes.
+        finishes_once: stamp: ids of at most 10,000 units, in order, beside any other stamp or ids.
+            It finishes those that neither another such request nor the id ``step-<unit>`` did.
         cells: The size of the stamps of these units; 0 for plain ones.
         timeout: create and extend: seconds, or a timedelta, from the request's application to the
             deadline.
@@ -190,6 +217,7 @@ class Request:
     finished: int = 0
     starts: tuple[int, ...] = field(default=(), init=False, compare=False)
     finishes: tuple[int, ...] = field(default=(), init=False, compare=False)
+    finishes_once: tuple[int, ...] = ()
     cells: int = field(default=TRACED_CELLS, init=False, compare=False)
     timeout: float | None = None
     idle_timeout: float | None = None
@@ -280,7 +308,7 @@ class Request:
             for name, value in vars(self).items()
             if value != getattr(Request, name, None)
         }
-        for name in (*IDS, "missing"):
+        for name in (*IDS, "finishes_once", "missing"):
             if name in raw:
                 raw[name] = [f"{unit:016x}" for unit in raw[name]]
         if self.starts or self.finishes:
@@ -302,6 +330,6 @@ class Request:
     @property
     def stamp_length(self) -> int | None:
         """Bytes of the stamp, without making it; None without one."""
-        if self.starts or self.finishes:
-            return traced_length(self.cells) if self.cells else PLAIN_LENGTH
+        if self.starts or self.finishes or self.finishes_once:
+            return _length_of(self.cells)
         return None if self.stamp is None else len(self.stamp)

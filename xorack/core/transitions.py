@@ -10,16 +10,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Status
 from xorack.core.checks import RESUME_KINDS
 from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import rfc3339
-from xorack.core.marks import MARK_KEY_BYTES, mark_of, split_marks
-from xorack.core.ports import DEFAULT_RETENTION_MS
+from xorack.core.marks import (
+    MARK_KEY_BYTES,
+    NO_CONTENT,
+    mark_key,
+    mark_of,
+    shared_key,
+    split_marks,
+    step_id,
+    unit_of_step,
+    waiter_key,
+)
+from xorack.core.ports import DEFAULT_RETENTION_MS, NobodyWaits
 from xorack.core.request import Op, Request
+from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTHS, sum_of, xor
 
 MAX_FOLD = 128
 """Most requests that one write applies: this bounds the cost of a write."""
@@ -52,7 +63,7 @@ def _is_zero(chain: Chain, _: int = 0) -> bool:
 
 
 def _is_complete(chain: Chain, _: int) -> bool:
-    return _is_zero(chain) and chain.started == chain.finished
+    return _is_zero(chain) and (chain.started == chain.finished or chain.adopted)
 
 
 def _is_overdue(chain: Chain, now: int) -> bool:
@@ -143,7 +154,7 @@ Retentions: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Limits(NamedTuple):
-    """What all chains of an acker share. A time-out of None is never.
+    """Limits of all chains. None disables a time-out.
 
     Attributes:
         default_timeout_ms: Time until a chain fails whose create has no timeout.
@@ -178,6 +189,118 @@ class Applied(NamedTuple):
     outcomes: list[Outcome]
 
 
+class Effect(NamedTuple):
+    """What a request adds to its chain.
+
+    Attributes:
+        stamp, started, finished: Those of the request, without units that were finished before. A
+            create that only changes who waits has no stamp.
+        marks: The marks that it leaves.
+        sent_at: Time when the request was sent, milliseconds since the epoch.
+    """
+
+    request: Request
+    stamp: bytes | None
+    started: int
+    finished: int
+    marks: Sequence[bytes]
+    sent_at: int
+
+
+@dataclass
+class WriteState:
+    """What decides on a request: the chain, and what earlier requests of the write add to it.
+
+    Attributes:
+        seen: Marks of what took effect, key to checksum.
+        length: Bytes of the chain's stamps. A create decides it, before it the first stamp.
+        resume_sent_at: When the create that names who waits was sent.
+    """
+
+    chain: Chain | None
+    limits: Limits
+    seen: dict[bytes, bytes]
+    length: int | None
+    verdicts: Mapping[Op, Verdict]
+    resume_sent_at: int | None
+
+    @classmethod
+    def of(cls, chain: Chain | None, spilled: Mapping[bytes, bytes], limits: Limits) -> WriteState:
+        """Return the state before the first request."""
+        known = chain or Chain("")
+        seen = {**split_marks(known.marks), **spilled}
+        verdicts = VERDICTS[_state_of(chain)]
+        return cls(chain, limits, seen, len(known.stamp) or None, verdicts, known.resume_sent_at)
+
+    def add(self, effect: Effect) -> None:
+        """Add what a request changes for those after it. A rejected one does not use up its id."""
+        self.seen.update((mark[:MARK_KEY_BYTES], mark[MARK_KEY_BYTES:]) for mark in effect.marks)
+        if effect.stamp is not None:
+            self.length = len(effect.stamp)
+        if effect.request.resume is not None:
+            self.resume_sent_at = effect.sent_at
+        if effect.request.op == "create" and not (self.chain and self.chain.final):
+            self.verdicts = VERDICTS["open"]
+
+
+def judge(
+    request: Request, mark: bytes, sent_at: int, state: WriteState
+) -> tuple[Outcome, Effect | None]:
+    """Return the outcome of a request, and its effect if it has one. `mark` is `mark_of` it."""
+    before, checksum = state.seen.get(mark[:MARK_KEY_BYTES]), mark[MARK_KEY_BYTES:]
+    verdict = state.verdicts[request.op]
+    if verdict == "TagExists" and before != checksum:
+        return Outcome(request, "rejected", _tag_exists(request, state.chain)), None
+    waits_anew = before == checksum and _waits_anew(request, sent_at, state)
+    if before is not None and not waits_anew:
+        return _duplicate(request, before == checksum), None
+    if error := _invalid(request, state.length, state.limits):
+        return Outcome(request, "rejected", error), None
+    if verdict == "late":
+        return Outcome(request, "late"), None
+    waiter = [] if request.resume is None else [waiter_key(request) + NO_CONTENT]
+    if waits_anew:
+        return Outcome(request, "duplicate"), Effect(request, None, 0, 0, waiter, sent_at)
+    stamp, finished, shared = _new_units(request, mark, state.seen)
+    marks = (mark, *waiter, *shared)
+    return Outcome(request, "applied"), Effect(
+        request, stamp, request.started, finished, marks, sent_at
+    )
+
+
+def _waits_anew(request: Request, sent_at: int, state: WriteState) -> bool:
+    """Tell whether a copy of the create names another one who waits, and was sent last."""
+    if request.resume is None or waiter_key(request) in state.seen:
+        return False
+    return state.resume_sent_at is None or sent_at > state.resume_sent_at
+
+
+def _new_units(
+    request: Request, mark: bytes, seen: Mapping[bytes, bytes]
+) -> tuple[bytes | None, int, list[bytes]]:
+    """Return stamp and finished units of a request, so that no unit is finished twice, and marks.
+
+    A step of several units marks each that it finishes. A step of one is told by its id.
+    """
+    stamp, finished, changed, shared = request.stamp, request.finished, [], []
+    own = unit_of_step(request)
+    if own is not None and shared_key(mark[:MARK_KEY_BYTES]) in seen:
+        changed.append(own)
+        finished -= 1
+    for unit in request.finishes_once:
+        key = mark_key(step_id(unit))
+        if key not in seen and shared_key(key) not in seen:
+            changed.append(unit)
+            shared.append(shared_key(key) + NO_CONTENT)
+            finished += 1
+    length = request.stamp_length or 0
+    if changed and (length == PLAIN_LENGTH or length in TRACED_LENGTHS):
+        stamp = xor(stamp or bytes(length), sum_of(changed, TRACED_LENGTHS.get(length, 0)))
+    elif request.finishes_once and stamp is None:
+        stamp = bytes(length)
+    return stamp, finished, shared
+
+
 def apply(
     chain: Chain | None,
     requests: Sequence[Request],
@@ -186,51 +309,36 @@ def apply(
     spilled_marks: Mapping[bytes, bytes] | None = None,
     limits: Limits = NO_LIMITS,
     marks: Sequence[bytes] | None = None,
+    sent_at: Sequence[int | None] | None = None,
 ) -> Applied:
     """Apply requests to a chain at once: all new ones are folded in, then transitions run.
 
-    The requests are taken in `order_of`; the first create that is accepted wins. `now` is in
-    milliseconds since the epoch. `spilled_marks` are those of these requests, key to checksum.
-    `marks` are `mark_of` each request, if at hand.
+    The requests are taken in `order_of`; the first create that is accepted wins, and of its copies
+    the one sent last says who waits. `now` is in milliseconds since the epoch. `spilled_marks` are
+    those of `keys_of` these requests, key to checksum. `marks` are `mark_of` each request, if at
+    hand; `sent_at` when each was sent, by default now.
     """
     marks = marks or [mark_of(request) for request in requests]
-    seen = {**split_marks(chain.marks if chain else b""), **(spilled_marks or {})}
-    # A create decides the length of stamps, before it the first stamp.
-    length = len(chain.stamp) or None if chain else None
-    verdicts = VERDICTS[_state_of(chain)]
-    accepted: list[Request] = []
-    accepted_marks: list[bytes] = []
+    sent_at = sent_at or [None] * len(requests)
+    state = WriteState.of(chain, spilled_marks or {}, limits)
     outcomes: dict[int, Outcome] = {}
-    for position in order_of(requests):
-        request, mark = requests[position], marks[position]
-        key, checksum = mark[:MARK_KEY_BYTES], mark[MARK_KEY_BYTES:]
-        before = seen.get(key)
-        verdict = verdicts[request.op]
-        taken = verdict == "TagExists" and before != checksum
-        if before is not None and not taken:
-            outcomes[position] = _duplicate(request, before == checksum)
-            continue
-        error = _tag_exists(request, chain) if taken else _invalid(request, length, limits)
-        kind: OutcomeKind = "rejected" if error else "late" if verdict == "late" else "applied"
-        outcomes[position] = Outcome(request, kind, error)
-        if kind != "applied":
-            continue
-        seen[key] = checksum  # a rejected request does not use up its id
-        accepted.append(request)
-        accepted_marks.append(mark)
-        length = request.stamp_length or length
-        if request.op == "create":
-            verdicts = VERDICTS["open"]
-    in_order = [outcomes[position] for position in range(len(requests))]
-    if not accepted:
+    effects: list[Effect] = []
+    for at in order_of(requests):
+        sent = sent_at[at]
+        outcomes[at], effect = judge(requests[at], marks[at], now if sent is None else sent, state)
+        if effect is not None:
+            state.add(effect)
+            effects.append(effect)
+    in_order = [outcomes[at] for at in range(len(requests))]
+    if not effects:
         return Applied(chain, in_order)
-    assert chain is None or not chain.final, "no request takes effect after the end"
-    assert len({mark[:MARK_KEY_BYTES] for mark in accepted_marks}) == len(accepted), "once an id"
     if chain is None:
         chain = Chain(requests[0].tag, pending_deadline=_after(now, limits.pending_timeout_ms))
-    changes = _fold(chain, accepted, now, limits.default_timeout_ms)
-    changes["marks"] = chain.marks + b"".join(accepted_marks)
-    return Applied(_scheduled(_run(replace(chain, **changes), "request", now)), in_order)
+    after = replace(chain, **_fold(chain, effects, now, limits.default_timeout_ms))
+    if chain.final:
+        assert all(effect.stamp is None for effect in effects), "the end is final"
+        return Applied(_answering(after, now), in_order)
+    return Applied(_scheduled(_run(after, "request", now)), in_order)
 
 
 def order_of(requests: Sequence[Request]) -> list[int]:
@@ -275,7 +383,7 @@ def _duplicate(request: Request, same_content: bool) -> Outcome:
 
 
 def _fold(
-    old: Chain, requests: Sequence[Request], now: int, default_timeout_ms: int | None
+    old: Chain, effects: Sequence[Effect], now: int, default_timeout_ms: int | None
 ) -> dict[str, Any]:
     def deadline(request: Request) -> int | None:
         return _after(now, _milliseconds(request.timeout) or default_timeout_ms)
@@ -283,23 +391,27 @@ def _fold(
     changes: dict[str, Any] = {
         "version": old.version + 1,
         "first_seen_at": now if old.first_seen_at is None else old.first_seen_at,
-        "started": old.started + sum(request.started for request in requests),
-        "finished": old.finished + sum(request.finished for request in requests),
-        **_fold_stamps(old, [r.stamp for r in requests if r.stamp is not None], now),
+        "marks": old.marks + b"".join(mark for effect in effects for mark in effect.marks),
+        "started": old.started + sum(effect.started for effect in effects),
+        "finished": old.finished + sum(effect.finished for effect in effects),
+        **_fold_stamps(old, [one.stamp for one in effects if one.stamp is not None], now),
     }
     assert changes["started"] >= old.started, "counts only grow"
     assert changes["finished"] >= old.finished
-    for request in requests:
+    for effect in effects:
+        request = effect.request
         changes |= {"note": request.note} if request.note else {}
-        if request.op == "create":
+        if request.resume is not None:
+            changes["resume"] = json.dumps(request.resume, separators=(",", ":"))
+            changes["resume_sent_at"] = effect.sent_at
+        if request.op == "create" and effect.stamp is not None:
             changes["created_at"] = now
             changes["pending_deadline"] = None
             if not old.extended:
                 changes["deadline"] = deadline(request)
             changes["idle_timeout"] = _milliseconds(request.idle_timeout)
-            for name, value in (("detail", request.detail), ("resume", request.resume)):
-                if value is not None:
-                    changes[name] = json.dumps(value, separators=(",", ":"))
+            if request.detail is not None:
+                changes["detail"] = json.dumps(request.detail, separators=(",", ":"))
         elif request.op == "fail":
             reason = old.failing or changes.get("failing") or request.reason
             changes["failing"] = reason or "fail was asked"
@@ -341,6 +453,24 @@ def _milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else max(1, round(seconds * 1000))
 
 
+def _answering(chain: Chain, now: int) -> Chain:
+    """Return an ended chain that answers who waits now; what a service said before is void."""
+    refusals = {one: times for one, times in chain.refusals.items() if one == EVENT}
+    at = now + PUBLISH_GRACE_MS
+    return replace(
+        chain,
+        resume_pending=True,
+        resumed_at=None,
+        resume_failed=None,
+        refused=_refused(refusals),
+        due_at=at if chain.due_at is None else min(at, chain.due_at),
+    )
+
+
+def _refused(refusals: Mapping[str, tuple[int, int]]) -> str | None:
+    return json.dumps(refusals, separators=(",", ":")) if refusals else None
+
+
 def _scheduled(chain: Chain) -> Chain:
     """Set ``due_at`` to the deadline if that is nearer, or if one of them is unknown.
 
@@ -377,7 +507,8 @@ def mark_delivered(
     """Return a finished chain after its end was reported, or refused, on channels.
 
     What a channel refused is repeated after 1, 2, 4 … 60 minutes, whatever the others do. An event
-    is repeated until the bus accepts it; a refusal to resume is final a day after the first.
+    is repeated until the bus accepts it; a refusal to resume is final a day after the first, and at
+    once if nobody waits.
 
     `delivered` and, with reasons, `refused` are some of `Chain.undelivered`.
     """
@@ -387,11 +518,12 @@ def mark_delivered(
     left = [channel for channel in chain.undelivered if channel not in delivered]
     refusals = {one: times for one, times in chain.refusals.items() if one in left}
     changes: dict[str, Any] = {}
-    if refused and chain.refused_at is None:
-        changes["refused_at"] = now
     for channel, reason in refused.items():
         since, _ = refusals.pop(channel, (now, now))
-        if channel != EVENT and now - since >= _GIVE_UP_MS:
+        in_vain = isinstance(reason, NobodyWaits)
+        if chain.refused_at is None and not in_vain:
+            changes["refused_at"] = now
+        if in_vain or (channel != EVENT and now - since >= _GIVE_UP_MS):
             changes["resume_failed"] = reason
             left.remove(channel)
         else:
@@ -408,7 +540,7 @@ def mark_delivered(
         version=chain.version + 1,
         event_pending=EVENT in left,
         resume_pending=bool({*left} - {EVENT}),
-        refused=json.dumps(refusals, separators=(",", ":")) if refusals else None,
+        refused=_refused(refusals),
         due_at=min((refusals.get(one, at_once)[1] for one in left), default=None),
         **changes,
     )

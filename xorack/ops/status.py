@@ -177,6 +177,7 @@ class ChainStatus:
             "repeated": chain.repeated,
             "late": chain.late,
             "last_late_at": rfc3339(chain.last_late_at),
+            "resume_sent_at": rfc3339(chain.resume_sent_at),
             "resume_pending": chain.resume_pending,
             "resumed_at": rfc3339(chain.resumed_at),
             "refused_at": rfc3339(chain.refused_at),
