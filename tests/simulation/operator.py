@@ -10,7 +10,8 @@ from tests.simulation.options import DAY_SECONDS, MAX_INDEX_LAG, draw_outages
 from tests.simulation.services import Function, Sender
 from tests.simulation.world import Machine
 from xorack.aws.schema import FORMAT
-from xorack.core.errors import SendError, TagNotFound
+from xorack.compat.dynamodb_acker import DynamoDBAcker
+from xorack.core.errors import SendError, StateError, TagNotFound
 
 _HOUR = 3_700_000
 _DAY = DAY_SECONDS * 1000
@@ -142,7 +143,19 @@ class Operator:
         for workload in workloads:
             # No fault affects it: whoever repeats a deletion may remove the next chain of the tag.
             with suppress(TagNotFound):
-                acker.delete(workload.tag)
+                while not self._deleted(acker, workload.tag):
+                    machine.pause(600_000)
+
+    def _deleted(self, acker: DynamoDBAcker, tag: str) -> bool:
+        """Delete a chain; return False if its event is pending."""
+        try:
+            acker.delete(tag)
+        except TagNotFound:
+            raise
+        except StateError as error:
+            self.world.log(f"{tag} not deleted: {error}")
+            return False
+        return True
 
     # -- the end -------------------------------------------------------------------------------
 

@@ -126,17 +126,18 @@ class DynamoDBStore(MarkBuckets):
                 Key=self.table.key(tag),
                 ConditionExpression=condition,
                 ExpressionAttributeNames=names,
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except ClientError as error:
             if not condition_failed(error):
                 raise
-            stored = error.response.get("Item") or next(self.table.read([tag]), {})
+            stored = next(self.table.read([tag]), {})
             if not force and any(name in stored for name in _PENDING):
                 raise StateError(
                     f"tag: {shown(tag)} has ended and its event is not published: nothing was "
                     "deleted. The sweeper publishes it within a minute or two: delete it then"
                 ) from error
+            if stored and not sdk_retried(error):
+                return self.delete(tag, force=force)  # it was published meanwhile
             if not sdk_retried(error):
                 raise TagNotFound(tag) from error
 
