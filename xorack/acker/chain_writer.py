@@ -324,7 +324,6 @@ class _Part:
         self.cached = cached
         self.sent_at = sent_at
         self.marks = [mark_of(request) for request in requests]
-        self.keys = {m: keys_of(r, m) for r, m in zip(requests, self.marks, strict=True)}
         self.retry = writer.start_retry()
         # Positions and generations: of the current write, and of writes whose response was lost.
         self.in_flight: set[tuple[int, object]] = set()
@@ -401,7 +400,8 @@ class _Part:
         if chain is None or not chain.spilled:
             return {}
         inline = split_marks(chain.marks)
-        keys = dict.fromkeys(key for mark in marks for key in self.keys[mark])
+        wanted, both = set(marks), zip(self.requests, self.marks, strict=True)
+        keys = dict.fromkeys(k for one, mark in both if mark in wanted for k in keys_of(one, mark))
         missing = [key for key in keys if key not in inline]
         return self.writer.store.get_spilled_marks(chain, missing) if missing else {}
 

@@ -47,6 +47,7 @@ class Fields(TypedDict, total=False):
     missing_count: int | None
 
 
+_OF_IDS = (*IDS, "cells")
 _MOST_PROBLEMS = 7
 """Invalid fields that an error tells, besides the first."""
 _STAMP = frozenset(("tag", "id", "stamp", "started", "finished", "starts", "finishes", "cells"))
@@ -98,14 +99,12 @@ def _validated(op: object, fields: Mapping[str, Any], check: Check = _check) -> 
 def _complete(op: str, values: dict[str, Any]) -> None:
     """Add what the ids of a request mean; raise ArgumentError if a field is missing."""
     required = ["tag", "id"]
-    once = "finishes_once" in values
-    named = [name for name in (*IDS, "cells") if name in values]
-    if any(values[name] for name in named if name in IDS) or (named and not once):
+    if "finishes_once" in values:
+        required += _check_once(values)
+    elif not values.keys().isdisjoint(_OF_IDS):
         _read_ids(values)
-    elif "stamp" in _OPERATIONS[op] and (not once or {"started", "finished"} & values.keys()):
+    elif "stamp" in _OPERATIONS[op]:
         required.append("stamp")
-    if once:
-        _check_once(values)
     noted = op == "note" or "missing_count" in values
     if noted and "text" not in values and "missing" not in values:
         raise ArgumentError("text", "missing", "a value: a note needs text or missing")
@@ -141,8 +140,8 @@ def _check_units(name: str, units: Iterable[int], cells: int) -> None:
             raise ArgumentError(name, f"{unit:016x}", error.expected) from None
 
 
-def _check_once(values: dict[str, Any]) -> None:
-    """Check the units that a request finishes once against its other fields."""
+def _check_once(values: dict[str, Any]) -> list[str]:
+    """Check the fields of a request that finishes units once; return those that it requires."""
     cells = values.get("cells", TRACED_CELLS)
     _check_units("finishes_once", values["finishes_once"], cells)
     for unit in set(values["finishes_once"]).intersection(values.get("finishes", ())):
@@ -151,6 +150,10 @@ def _check_once(values: dict[str, Any]) -> None:
     if found not in (0, length):
         expected = f"{length} bytes, as stamps of {cells} cells have"
         raise ArgumentError("stamp", f"{found} bytes", expected)
+    if not values.get("starts") and not values.get("finishes"):
+        return ["stamp"] if {"started", "finished"} & values.keys() else []
+    _read_ids(values)
+    return []
 
 
 def _length_of(cells: int) -> int:

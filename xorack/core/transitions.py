@@ -213,6 +213,7 @@ class WriteState:
 
     Attributes:
         seen: Marks of what took effect, key to checksum.
+        shared: Whether some are of units that steps of several finished, or of who waits.
         length: Bytes of the chain's stamps. A create decides it, before it the first stamp.
         resume_sent_at: When the create that names who waits was sent.
     """
@@ -220,6 +221,7 @@ class WriteState:
     chain: Chain | None
     limits: Limits
     seen: dict[bytes, bytes]
+    shared: bool
     length: int | None
     verdicts: Mapping[Op, Verdict]
     resume_sent_at: int | None
@@ -229,12 +231,15 @@ class WriteState:
         """Return the state before the first request."""
         known = chain or Chain("")
         seen = {**split_marks(known.marks), **spilled}
-        verdicts = VERDICTS[_state_of(chain)]
-        return cls(chain, limits, seen, len(known.stamp) or None, verdicts, known.resume_sent_at)
+        verdicts, length = VERDICTS[_state_of(chain)], len(known.stamp) or None
+        shared = NO_CONTENT in seen.values()
+        return cls(chain, limits, seen, shared, length, verdicts, known.resume_sent_at)
 
     def add(self, effect: Effect) -> None:
         """Add what a request changes for those after it. A rejected one does not use up its id."""
-        self.seen.update((mark[:MARK_KEY_BYTES], mark[MARK_KEY_BYTES:]) for mark in effect.marks)
+        for mark in effect.marks:
+            self.seen[mark[:MARK_KEY_BYTES]] = mark[MARK_KEY_BYTES:]
+        self.shared = self.shared or len(effect.marks) > 1
         if effect.stamp is not None:
             self.length = len(effect.stamp)
         if effect.request.resume is not None:
@@ -247,25 +252,26 @@ def judge(
     request: Request, mark: bytes, sent_at: int, state: WriteState
 ) -> tuple[Outcome, Effect | None]:
     """Return the outcome of a request, and its effect if it has one. `mark` is `mark_of` it."""
-    before, checksum = state.seen.get(mark[:MARK_KEY_BYTES]), mark[MARK_KEY_BYTES:]
-    verdict = state.verdicts[request.op]
-    if verdict == "TagExists" and before != checksum:
+    before, verdict = state.seen.get(mark[:MARK_KEY_BYTES]), state.verdicts[request.op]
+    same = before == mark[MARK_KEY_BYTES:]
+    if verdict == "TagExists" and not same:
         return Outcome(request, "rejected", _tag_exists(request, state.chain)), None
-    waits_anew = before == checksum and _waits_anew(request, sent_at, state)
+    waits_anew = same and _waits_anew(request, sent_at, state)
     if before is not None and not waits_anew:
-        return _duplicate(request, before == checksum), None
+        return _duplicate(request, same), None
     if error := _invalid(request, state.length, state.limits):
         return Outcome(request, "rejected", error), None
     if verdict == "late":
         return Outcome(request, "late"), None
-    waiter = [] if request.resume is None else [waiter_key(request) + NO_CONTENT]
+    waiter = () if request.resume is None else (waiter_key(request) + NO_CONTENT,)
     if waits_anew:
         return Outcome(request, "duplicate"), Effect(request, None, 0, 0, waiter, sent_at)
-    stamp, finished, shared = _new_units(request, mark, state.seen)
-    marks = (mark, *waiter, *shared)
-    return Outcome(request, "applied"), Effect(
-        request, stamp, request.started, finished, marks, sent_at
-    )
+    stamp, finished, marks = request.stamp, request.finished, (mark, *waiter)
+    if request.finishes_once or state.shared:
+        stamp, finished, shared = _new_units(request, mark, state.seen)
+        marks += shared
+    effect = Effect(request, stamp, request.started, finished, marks, sent_at)
+    return Outcome(request, "applied"), effect
 
 
 def _waits_anew(request: Request, sent_at: int, state: WriteState) -> bool:
@@ -277,7 +283,7 @@ def _waits_anew(request: Request, sent_at: int, state: WriteState) -> bool:
 
 def _new_units(
     request: Request, mark: bytes, seen: Mapping[bytes, bytes]
-) -> tuple[bytes | None, int, list[bytes]]:
+) -> tuple[bytes | None, int, tuple[bytes, ...]]:
     """Return stamp and finished units of a request, so that no unit is finished twice, and marks.
 
     A step of several units marks each that it finishes. A step of one is told by its id.
@@ -298,7 +304,7 @@ def _new_units(
         stamp = xor(stamp or bytes(length), sum_of(changed, TRACED_LENGTHS.get(length, 0)))
     elif request.finishes_once and stamp is None:
         stamp = bytes(length)
-    return stamp, finished, shared
+    return stamp, finished, tuple(shared)
 
 
 def apply(
