@@ -136,9 +136,10 @@ def run_lines(data: Path, case: Case, tracking: Any, meter: Meter) -> Any:
     with meter.step("start"):
         lines.start(path)
     with meter.step("job 2"):
-        rows = spark.read.parquet(path).transform(lines.with_unit).groupBy("l_partkey")
+        rows = spark.read.parquet(path).transform(lines.with_unit)
         revenue = F.expr("sum(l_extendedprice * (1 - l_discount)) AS revenue")
-        rows.agg(revenue, *lines.evidence()).write.parquet(billed)
+        bills = rows.groupBy("l_partkey").agg(revenue, *lines.evidence(rows))
+        bills.write.parquet(billed)
     with meter.step("finish"):
         lines.finish(billed)
     return spark.read.parquet(billed).select("l_partkey", "revenue")
@@ -155,7 +156,9 @@ def run_words(data: Path, _: Case, tracking: Any, meter: Meter) -> Any:
     """Split a corpus into words and count them, as the pipeline does. Return the counts."""
     words: Any = tracking.rows("words", chain="file", unit=UNIT) if tracking else Untracked()
     places = {"database": str(data), "words": f"{meter.out}/words", "counts": f"{meter.out}/counts"}
-    given = Namespace(**places, run_id="bench", encoding=encoding_named("UTF-8"))
+    given = Namespace(
+        **places, run_id="bench", encoding=encoding_named("UTF-8"), allow_missing=False
+    )
     for name, job in {"job 1": split, "job 2": count_words}.items():
         with meter.step(name):
             job(meter.spark, words, given)

@@ -80,8 +80,9 @@ def run_stream(
         if not tracked:
             write(batch.groupBy("item").agg(amount))
             return
-        items = batch.transform(orders.with_unit).groupBy("item")
-        written = orders.observe(items.agg(amount, *orders.evidence()), write)
+        rows = batch.transform(orders.with_unit)
+        sums = rows.groupBy("item").agg(amount, *orders.evidence(rows))
+        written = orders.observe(sums, write)
         done = orders.batch(batch_id).finish(observed=written, rows=batch, checkpoint=str(log))
         reports.append(done)
 

@@ -172,8 +172,10 @@ class Demo:
 
     def _count(self, lost: int) -> dict[str, Any]:
         result = "{distinct:,} different words" + (", {missing:,} missing" if lost else "")
-        folders = self._folders("words", "counts")
-        summary = self._run_job("count", "words to counts", result, folders)
+        options: dict[str, Any] = self._folders("words", "counts")
+        if lost:
+            options["allow-missing"] = True
+        summary = self._run_job("count", "words to counts", result, options)
         if summary["missing"] != lost:
             missing = plural(summary["missing"], "missing word")
             raise DemoFailed(f"count reports {missing}, but {lost:,} were deleted")

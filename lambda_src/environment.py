@@ -258,8 +258,10 @@ class Invocation:
     def _writer(self, budget: Budget) -> ChainWriter:
         from xorack.acker.chain_writer import ChainWriter
 
-        policy, limits = RetryPolicy(attempts=self._attempts), self._services.limits
-        limits = limits._replace(earlier_retentions=self._services.earlier_retentions or ())
+        # Few consumers share a chain, and one that waits long is overtaken by each new one.
+        policy = RetryPolicy(attempts=self._attempts, cap_seconds=1.0)
+        earlier = self._services.earlier_retentions or ()
+        limits = self._services.limits._replace(earlier_retentions=earlier)
         return ChainWriter(self.store(budget), policy=policy, budget=budget, limits=limits)
 
 

@@ -20,6 +20,7 @@ from xorack.spark import TrackedRows
 _OPTIONS = {
     "words": {"required": True, "metavar": "DIR", "help": "the folder that split wrote"},
     "counts": {"required": True, "metavar": "OUT", "help": "the folder to write to"},
+    "allow-missing": {"action": "store_true", "help": "end well though words of split are gone"},
 }
 
 
@@ -30,7 +31,7 @@ def count(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict
     claim("--counts", place, arguments.run_id)
     counts.write.mode("append").parquet(place)
     written = read(spark, place, counts.schema)
-    report = words.finish(written, rows=rows)
+    report = words.finish(written, rows=rows, allow_missing=arguments.allow_missing)
     return {**vars(report), **totals(written)}
 
 

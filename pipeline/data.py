@@ -67,7 +67,8 @@ def words_in(spark: SparkSession, place: str) -> DataFrame:
     """Read the words of the files without an error in WORDS."""
     failed = files_in(spark, place).where("error IS NOT NULL").select("file")
     words = read(spark, f"{place}/words", WORDS).drop("error")
-    return words.join(F.broadcast(failed), "file", "left_anti")
+    # The join looks each word's file up: without it, counting does not even read the column.
+    return words if failed.isEmpty() else words.join(F.broadcast(failed), "file", "left_anti")
 
 
 def chains_in(spark: SparkSession, place: str) -> DataFrame:
@@ -80,8 +81,8 @@ def chains_in(spark: SparkSession, place: str) -> DataFrame:
 
 def counts_of(rows: DataFrame, words: TrackedRows) -> DataFrame:
     """Count words: word, count and the evidence of the words that were counted."""
-    groups = rows.transform(words.with_unit).groupBy("word")
-    return groups.agg(F.count("word").alias("count"), *words.evidence())
+    units = rows.transform(words.with_unit)
+    return units.groupBy("word").agg(F.count("word").alias("count"), *words.evidence(units))
 
 
 def totals(counts: DataFrame) -> dict[str, Any]:

@@ -151,11 +151,27 @@ def fetch(url):
 def test_a_second_start_does_nothing_and_contradictions_are_explained(running):
     assert background.start() == (running, False)
     assert background.start({"resume": "all"}, running.port) == (running, False)
-    with pytest.raises(LocalError, match=r"with other settings: xorack local stop ends it$"):
+    with pytest.raises(LocalError, match=r"with other settings: run `xorack local stop` first$"):
         background.start({"batch_size": "5"})
-    with pytest.raises(LocalError, match=rf"on port {running.port}: xorack local stop ends it$"):
+    with pytest.raises(
+        LocalError, match=rf"on port {running.port}: run `xorack local stop` first$"
+    ):
         background.start(port=running.port - 1)
     assert background.find() == running
+
+
+def test_another_name_is_another_stack_that_ends_alone(running):
+    steps = []
+    other, started = background.start(notify=steps.append, instance="orders")
+    try:
+        assert started
+        assert steps == [f"deploying the stack into {other.stack.aws.endpoint_url}"]
+        assert other.port != running.port
+        assert (background.find(), background.find("orders")) == (running, other)
+    finally:
+        assert background.stop(instance="orders")
+    assert not other.stack.aws.answers()
+    assert running.stack.aws.answers()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import re
 import sys
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.support.cli import (
     TAG,
@@ -17,6 +18,7 @@ from tests.support.cli import (
     start,
     store,
 )
+from tests.support.dead_letters import put_messages
 from tests.support.in_process import create_resources, locked_aws
 from xorack import Token, Tracker, traced, unit_id
 from xorack.aws.clock import milliseconds
@@ -68,7 +70,7 @@ def test_show_names_units_among_candidates(stack, xorack, order, tmp_path):
     paths = '[["line", 3]]\n["page 2", "line 1"]\n["page 3", "line 1"]\n'
     names.write_text(f"wick\noil\r\n\n7\n{paths}")
     text = "\n".join(xorack("show", "order/18", "--among", names)[1])
-    for name in ("oil", "7", '[["line", 3]]', '["page 2", "line 1"]'):
+    for name in ("oil", "7", "line 3", "page 2 / line 1"):
         assert re.search(rf" [0-9a-f]{{16}}  {re.escape(name)}$", text, re.MULTILINE), name
     (shown,) = map(json.loads, xorack("show", "order/18", "--json", "--among", names)[1])
     assert list(shown["outstanding_names"]) == shown["outstanding"]
@@ -92,7 +94,7 @@ def test_show_of_a_chain_of_the_npm_package(stack, xorack):
     )
     shown = fields(xorack("show", "theirs"))
     assert (shown["status"], shown["deadline"]) == ("open", "none")
-    assert shown["progress"].startswith("no counts")
+    assert shown["progress"] == "its senders report no counts"
     assert shown["outstanding"] == "some units, this stamp names none"
     assert "age" not in shown
 
@@ -269,6 +271,48 @@ def test_no_terminal_is_too_narrow_for_a_table(stack, xorack, monkeypatch, colum
     assert re.sub(r"\s", "", out).count("withdrawn") == 6
 
 
+def test_an_empty_column_takes_no_room_on_a_terminal(stack, xorack, monkeypatch):
+    tag = "a-folder-of-some-length/and-a-file-of-it"
+    start(stack, tag)
+    terminal = {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "80"}
+    for name, value in terminal.items():
+        monkeypatch.setenv(name, value)
+    finish(stack, tag)
+    head, line = ANSI.sub("", "\n".join(xorack("list")[1])).splitlines()
+    assert head.split() == ["TAG", "STATUS", "DONE", "UNITS", "AGE"]
+    assert line.startswith(f"{tag}  acked")
+
+
+@pytest.mark.parametrize("command", ["list", "list --json", "show gone", "watch",
+                                     "wait gone --timeout 0"])  # fmt: skip
+def test_messages_that_are_not_applied_are_told(stack, xorack, sqs, sleeps, command):
+    def said():
+        return [line for line in xorack(*command.split())[2] if line.startswith("in the queues")]
+
+    assert said() == []
+    stack.client("sqs").send_message(QueueUrl=stack.queue_url, MessageBody="{}")
+    put_messages(stack, failed=(1, 2))
+    letters = "2 dead letters: xorack dead-letters list"
+    assert {*said()} == {f"in the queues: 1 message not applied yet; {letters}"}
+
+    def forbidden(_):
+        raise ClientError({"Error": {"Code": "AccessDenied"}}, "GetQueueAttributes")
+
+    sqs.before["GetQueueAttributes"] = forbidden
+    assert said() == []
+    sqs.before.clear()
+    alone = (*command.split(), "--table", stack.table_name)
+    assert not any("in the queues" in line for line in xorack(*alone)[2])
+
+
+def test_finished_units_ahead_of_their_starts_are_no_progress(stack, xorack):
+    apply(stack, Request.create("early", "c", traced(1), 1))
+    apply(stack, Request.stamp_("early", "t", traced(2), finished=320))
+    assert fields(xorack("show", "early"))["progress"] == "320 finished, 1 started so far"
+    assert json.loads(xorack("show", "early", "--json")[1][0])["percent"] is None
+    assert xorack("list")[1][1].split()[1:4] == ["open", "?", "320/1"]
+
+
 def test_characters_outside_the_terminals_encoding(stack, monkeypatch):
     start(stack, "Bücher/☃")
     for arguments, shown in (
@@ -282,11 +326,12 @@ def test_characters_outside_the_terminals_encoding(stack, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("terminal", "shown"), [(True, rb"\u202ee\u009b2J"), (False, "\u202ee\x9b2J".encode())]
+    ("terminal", "shown"),
+    [(True, "ü\\u202ee\\u009b2J".encode()), (False, "ü\u202ee\x9b2J".encode())],
 )
-def test_json_for_a_terminal_is_ascii(stack, monkeypatch, terminal, shown):
+def test_json_for_a_terminal_does_not_steer_it(stack, monkeypatch, terminal, shown):
     """Some characters turn the direction of text, or are commands of a terminal."""
-    start(stack, "\u202ee\x9b2J")
+    start(stack, "ü\u202ee\x9b2J")
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     monkeypatch.setattr(printed, "isatty", lambda: terminal)
     monkeypatch.setattr(sys, "stdout", printed)

@@ -43,8 +43,10 @@ def test_failed_messages_go_back_and_the_others_stay(stack, xorack, sqs):
     assert out[0].split() == ["MESSAGES", "KIND", "REASON", "FOR", "EXAMPLE"]
     assert out[1].split()[:4] == ["3", "failed", "goes", "back"]
     assert re.match(r" +2  rejected +stays +tag: '…' already exists +books/", out[2])
-    assert out[4].startswith("2 messages are rejected: the chain was in the wrong state.")
-    assert ("--all" in out[4], "--force" in out[5]) == (True, True)
+    assert out[4].startswith(
+        "2 messages are rejected: their chain, as long as it exists, rejects them"
+    )
+    assert ("--all" in out[4], "dead-letters send" in out[5]) == (True, True)
     assert out[-1] == "3 messages sent back; 3 stay"
     assert take(stack) == bodies(1, 2, 3)
     # The others are visible again, and keep their reasons.

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.fakes import NO_WAIT
 from tests.support.faults import counted_calls, error_response, on_the_wire
+from tests.support.weighed_table import WeighedTable
 from xorack.aws import schema
 from xorack.aws.client import CONFIG, config_of
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -14,7 +15,7 @@ from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import TimeOuts
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
-from xorack.core.marks import mark_key
+from xorack.core.marks import all_buckets, mark_key
 from xorack.core.transitions import mark_delivered
 from xorack.errors import ConflictError, UnavailableError
 
@@ -82,18 +83,37 @@ def marks(first, count):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("spilled", [0, 100, 255, 256, 40_000])
+@pytest.mark.parametrize("spilled", [0, 56, 448, 504, 4_088, 40_000])
 def test_spilled_marks_are_found_in_the_buckets_of_their_chain(store, spilled):
-    chain = Chain("t", first_seen_at=1, spilled=spilled)
-    store.put_spilled_marks(chain, marks(0, 100), DAY)
-    store.put_spilled_marks(chain, marks(50, 100), DAY)
-    more = replace(chain, spilled=spilled + 150)
-    store.put_spilled_marks(more, marks(200, 50), DAY)
-    more = replace(chain, spilled=spilled + 200)
-    keys = [mark_key(f"{n}") for n in range(300)]
-    found = store.get_spilled_marks(more, keys)
-    assert found == {mark_key(f"{n}"): b"%04d" % n for n in [*range(150), *range(200, 250)]}
-    assert store.get_spilled_marks(replace(more, first_seen_at=2), keys) == {}
+    """Marks move from run to run; what another writer spilled in vain, or spills late, stays."""
+    chain, keys = (
+        Chain("t", first_seen_at=1, spilled=spilled),
+        [mark_key(f"{n}") for n in range(99)],
+    )
+    for at, count in ((0, 8), (0, 16), (16, 8), (24, 32), (0, 16), (56, 8), (64, 8), (72, 16)):
+        before = replace(chain, spilled=spilled + at)
+        store.put_spilled_marks(before, marks(at, count), DAY)
+    for n in range(16, 89, 8):
+        found = store.get_spilled_marks(replace(chain, spilled=spilled + n), keys)
+        assert {mark_key(f"{m}"): b"%04d" % m for m in range(n)}.items() <= found.items()
+    assert store.get_spilled_marks(replace(chain, first_seen_at=2, spilled=88), keys) == {}
+
+
+@pytest.mark.thorough
+def test_all_buckets_of_a_large_chain_are_found_and_prolonged():
+    """A call for each, some at a time, and never more than 9,363."""
+    table = WeighedTable()
+    store = DynamoDBStore("chains", client=table)
+    for at in range(0, 6_000, 120):
+        store.put_spilled_marks(Chain("t", spilled=at), marks(at, 120), DAY)
+    chain = Chain("t", spilled=6_000)
+    keys = [mark_key(f"{n}") for n in range(0, 7_000, 7)]
+    assert sorted(store.get_spilled_marks(chain, keys)) == sorted(keys[:858])
+    store.keep_spilled_marks(chain, 9 * DAY)
+    kept = [b for b in table.items.values() if int(b["expires_at"]["N"]) > 8 * DAY // 1000]
+    found = {mark for bucket in kept for mark in bucket["spilled_marks"]["BS"]}
+    assert found == {marks(n, 1) for n in range(6_000)}
+    assert len(all_buckets(10**9 * 8)) <= 9_363
 
 
 def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
@@ -102,11 +122,12 @@ def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
         return {int(i["expires_at"]["N"]) for i in items if "spilled_marks" in i}
 
     chain = Chain("t", first_seen_at=1, spilled=600)
-    store.put_spilled_marks(chain, marks(0, 100), 10_000)
+    store.put_spilled_marks(chain, marks(0, 104), 10_000)
     assert ends() == {11}
-    store.put_spilled_marks(chain, marks(100, 100), 5_000)
+    store.put_spilled_marks(chain, marks(100, 104), 5_000)
     assert ends() == {11}
-    assert len(store.get_spilled_marks(chain, [mark_key(f"{n}") for n in range(200)])) == 200
+    chain = replace(chain, spilled=704)
+    assert len(store.get_spilled_marks(chain, [mark_key(f"{n}") for n in range(204)])) == 204
     store.keep_spilled_marks(chain, 90_000)
     assert ends() == {91}
     store.keep_spilled_marks(chain, 20_000)
@@ -120,12 +141,12 @@ def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
 def test_a_write_names_the_generation_of_the_chain(store):
     def chain(first_seen_at, nonce):
         return Chain(
-            "g", b"\1", "open", version=3, first_seen_at=first_seen_at, nonce=nonce, spilled=1
+            "g", b"\1", "open", version=3, first_seen_at=first_seen_at, nonce=nonce, spilled=8
         )
 
-    stored, marks = chain(1000, 7), b"k" * 16
+    stored, marks = chain(1000, 7), b"".join(b"%016d" % n for n in range(8))
     store.write(None, stored)
-    store.put_spilled_marks(stored, marks, DAY)
+    store.put_spilled_marks(replace(stored, spilled=0), marks, DAY)
     assert store.get_spilled_marks(stored, [marks[:12]])
     for before in (chain(1001, 7), chain(None, None), chain(1000, 8), chain(1000, None)):
         with pytest.raises(ConflictError) as conflict:
@@ -160,13 +181,13 @@ def test_a_page_that_fails_is_read_again_and_not_those_before_it(aws):
         return error_response(request, "ThrottlingException") if len(calls) % 2 else deliver()
 
     with on_the_wire(throttle_every_second):
-        assert list(store.due_pages(999)) == []
-    assert calls == ["Query"] * 2 * schema.DUE_SHARDS
+        assert [*store.due_pages(999, 0), *store.due_pages(999, 1)] == []
+    assert calls == ["Query"] * 4
     with (
         on_the_wire(lambda operation, deliver, request: error_response(request, "SlowDown")),
         pytest.raises(UnavailableError),
     ):
-        list(store.due_pages(999))
+        list(store.due_pages(999, 0))
 
 
 @pytest.mark.thorough
@@ -178,15 +199,18 @@ def test_every_partition_of_the_index_is_read(store, aws, monkeypatch):
         item = {"tag": {"S": f"s{shard}"}, "stamp": {"B": b"\1"}, **numbers}
         store.table.client.put_item(TableName=aws.table_name, Item=item)
     tags = [f"s{shard}" for shard in range(schema.DUE_SHARDS)]
-    for now in (900, 900 + 17 * 60_000):  # the sweeper begins with another one each minute
-        due = [tag for page in store.due_pages(now) for tag in page]
-        assert sorted(tag for tag in due if tag in tags) == sorted(tags)
+    due = [tag for shard in range(80) for page in store.due_pages(900, shard) for tag in page]
+    assert sorted(tag for tag in due if tag in tags) == sorted(tags)
     assert store.first_due(schema.DUE_SHARDS) == (tags, True)
-    assert {due_shard(f"tag/{n}") for n in range(2000)} == set(range(schema.DUE_SHARDS))
+
+
+def test_pending_events_are_in_other_partitions_than_deadlines():
+    for status, shards in (("open", range(3)), ("acked", range(3, 6))):
+        assert {due_shard(Chain(f"tag/{n}", status=status)) for n in range(200)} == set(shards)
 
 
 def test_a_scan_and_a_read_report_items_that_are_not_chains(store, aws):
-    store.put_spilled_marks(Chain("t0"), bytes(16), 0)
+    store.put_spilled_marks(Chain("t0"), bytes(128), 0)
     store.delete("t1")
     evil = {"tag": {"S": "evil"}, "stamp": {"S": "text"}}
     store.table.client.put_item(TableName=aws.table_name, Item=evil)

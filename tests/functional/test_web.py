@@ -9,13 +9,17 @@ from urllib.parse import quote
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from tests.support.cli import TAG, apply, finish, put_invalid_item, start, store
+from tests.support.cli import FILE, TAG, WORDS, apply, finish, put_invalid_item, start, store
 from tests.support.dead_letters import put, put_messages
+from tests.support.dead_letters import request as request_of
 from tests.support.fakes import FakeBus
 from tests.support.web import press, request, running, serving
 from xorack import traced, unit_id, xor
+from xorack.aws.clock import milliseconds
 from xorack.core.hashing import child_id
+from xorack.core.message import pack
 from xorack.core.request import Request
+from xorack.ops import browse
 from xorack.ops.browse import Query, read_chains
 from xorack.ops.status import read_status
 from xorack.web.page import site as site_module
@@ -84,13 +88,67 @@ def test_failed_chains_are_grouped_by_run_and_reason(aws, web):
     apply(aws, *requests)
     page = request(web)
     assert "10</span> failed</a> of run run: " in page.text
-    assert "All 10 failed chains have part 2 = &#x27;us&#x27; (25 % of all chains" in page.text
+    assert "All 10 failed chains have part 2 = &#39;us&#39; (25 % of all chains" in page.text
     assert 'href="./?group=failed&amp;prefix=run%2F"' in page.text
     assert '<rect class="late" x="66.6%" width="33.4%"' in page.text
     assert "causes" not in request(web, "?group=acked").text
 
 
-@pytest.mark.parametrize("query", ["group=x", "skip=-1", "skip=%C2%B2", "a=b" + "&a=b" * 300])
+def test_what_failed_chains_have_not_in_common_is_not_said(aws, web):
+    for number in range(12):
+        apply(aws, Request.create(f"r/{number}", "c", traced(1)))
+        (finish_one if number % 2 else fail)(aws, f"r/{number}")
+    page = request(web).text
+    assert "6</span> failed</a> of run r: " in page
+    assert "Nothing tells" not in page
+
+
+def finish_one(aws, tag):
+    apply(aws, Request.stamp_(tag, "s", traced(1), finished=1))
+
+
+def test_chains_are_sorted_and_searched_by_detail(aws, web):
+    for tag, units, detail in (("b", 3, {"customer": "Ahab"}), ("a", 2, {"customer": "Starbuck"}),
+                               ("c", 5, {"ship": "Ahab's <Pequod>"})):  # fmt: skip
+        stamp = xor(*(traced(unit + 1) for unit in range(units)))
+        apply(aws, Request.create(tag, "c", stamp, started=units, detail=detail))
+        apply(aws, Request.stamp_(tag, "s", traced(1), finished=1))
+    orders = {"tag": "abc", "progress": "cba", "age": "bac"}
+    assert {name: "".join(tags(request(web, f"?order={name}"))) for name in orders} == orders
+    searches = {"Ahab": "bc", "customer=Ahab": "b", "customer=Aha": "", "<Pequod>": "c"}
+    for text, found in searches.items():
+        assert sorted(tags(request(web, f"?order=tag&detail={quote(text)}"))) == [*found], text
+    page = request(web, "?detail=%3Ci%3E&order=tag&group=acked").text
+    assert "No acked chains whose detail has “&lt;i&gt;”." in page
+    assert 'href="./?detail=%3Ci%3E&amp;order=tag"' in page  # a tab keeps what is searched
+
+
+def test_the_last_hour_is_counted_and_drawn_by_minute(aws, web, monkeypatch):
+    start(aws, "x")
+    finish(aws, "x")
+    start(aws, "y")
+    fail(aws, "y")
+    page = request(web).text
+    assert "In the last hour: 2 created, 1 acked, 1 failed (0.017 acked a minute)." in page
+    assert 'aria-label="Chains that ended, minute by minute: at most 2 in one"' in page
+    assert re.findall(r'<rect class="(\w+)" x="(?:236|232)" y=', page) == ["done", "late"]
+    later = milliseconds() + 3_700_000
+    monkeypatch.setattr(browse, "milliseconds", lambda: later)
+    assert "In the last hour" not in request(web).text
+
+
+def test_a_finish_that_overtakes_its_start_is_no_progress(aws, web):
+    apply(aws, Request.create("early", "c", traced(FILE), 1))
+    apply(aws, Request.stamp_("early", "t", xor(*map(traced, WORDS)), finished=5))
+    for path in ("", "chain?tag=early"):
+        page = request(web, path).text
+        assert "5 finished, 1 started so far" in page
+        assert "99.9" not in page
+
+
+@pytest.mark.parametrize(
+    "query", ["group=x", "order=x", "skip=-1", "skip=%C2%B2", "a=b" + "&a=b" * 300]
+)
 def test_an_invalid_query_is_explained(unused, query):
     page = request(unused, f"?{query}")
     assert page.status == 400
@@ -122,8 +180,6 @@ def test_the_nearest_deadlines_are_found_wherever_they_are(aws):
 
 @pytest.mark.thorough
 def test_a_page_of_a_large_table_says_what_it_searched(web, chains, monkeypatch):
-    from xorack.ops import browse
-
     monkeypatch.setattr(browse.read_chains, "__defaults__", (1, 3))
     page = request(web)
     assert "Found among 3 items of the table" in page.text
@@ -153,6 +209,40 @@ def test_a_chain_shows_its_units_detail_and_event(aws, web):
     assert request(web, "chain?tag=gone").status == 404
 
 
+def test_a_chain_has_a_timeline_and_its_dead_letters(aws, web, sqs):
+    start(aws, timeout=3600)
+    apply(aws, Request("note", TAG, "n", text="the <crane> broke"))
+    path = f"chain?tag={quote(TAG, safe='')}"
+    moments = re.compile(r'<li class="(\w*)">.*?<b>(.*?)</b>', re.DOTALL)
+    shown = request(web, path).text
+    steps = [("", "Created"), ("", "Last step"), ("", "Note"), ("next", "Deadline")]
+    assert moments.findall(shown) == steps
+    assert "the &lt;crane&gt; broke" in shown
+    fail(aws, TAG)
+    id = put(aws, next(pack([request_of(5, TAG)])), error="id: 'id-5', expected a unique id")
+    put_messages(aws, failed=(1,))
+    shown = request(web, path).text
+    ends = [("late", "Failed"), ("", "Event published"), ("", "Deadline")]
+    assert moments.findall(shown) == [*steps[:3], *ends]
+    assert 'Dead letters of this chain <span class="count">1</span>' in shown
+    assert f'<a href="dead-letters#{id}">rejected</a> id: &#39;id-5&#39;' in shown
+    assert f'<a href="{path}">{TAG}</a>' in request(web, "dead-letters").text
+    sqs.names.clear()
+    request(web, path)
+    assert "ReceiveMessage" not in sqs.names  # they are read again when their number changes
+
+
+def test_what_waits_in_the_queue_is_told(aws, web):
+    assert "Queue: 0 messages" in request(web).text
+    aws.client("sqs").send_message(QueueUrl=aws.queue_url, MessageBody="{}")
+    put_messages(aws, failed=(1, 2))
+    assert "1 message in the queue is not applied yet. If this stays so" in request(web).text
+    absent = request(web, "chain?tag=gone")
+    assert absent.status == 404
+    for text in ("Queue: 1 message", "1 message in the queue is not", ">2 dead letters</a>"):
+        assert text in absent.text
+
+
 ROPE = "rope <four>"
 
 
@@ -171,6 +261,15 @@ def test_names_are_shown_where_they_are_known(aws, sqs, monkeypatch):
         monkeypatch.setattr(site_module, "_FEW", 1)
         assert "rope" not in request(server).text
         assert "rope" in request(server, chain).text
+
+
+def test_a_name_of_several_parts_is_read_as_words(aws, web):
+    line, below = child_id(unit_id(TAG), "line", 1, "oil"), child_id(unit_id(TAG), "page 2")
+    units = [line, child_id(below, 3)]
+    apply(aws, Request.create(TAG, "c", xor(*map(traced, units)), started=2))
+    among = '[["line", 1, "oil"]]\n["page 2", 3]'
+    shown = change(web, "names", among=among).text
+    assert re.findall(r'<td class="tag">(.*?)</td>', shown) == ["line 1 oil", "page 2 / 3"]
 
 
 def test_names_are_looked_up_once_for_the_same_units(aws, sqs, monkeypatch):
@@ -208,6 +307,15 @@ def test_a_chain_is_changed_by_its_forms(aws, sqs):
         assert 'value="fail"' not in page.text
         assert "has ended before" in change(web, "extend", minutes="5").text
     assert [event["reason"] for event in bus.events] == ["the ship sank"]
+
+
+def test_a_form_names_its_chain_whatever_its_characters(aws, web):
+    tag = "a\u202etxt\n"
+    start(aws, tag)
+    page = request(web, f"chain?tag={quote(tag)}").text
+    (address,) = {html.unescape(one) for one in re.findall('action="(chain[^"]*)"', page)}
+    assert "Failed." in press(web, "fail", path=address, fields=[("reason", "x")]).text
+    assert read_status(store(aws), tag).chain.status == "failed"
 
 
 POISON = (
@@ -293,6 +401,18 @@ def test_an_expired_message_has_no_retry(aws, web):
     assert "0 of 1 message sent back." in press(web, "retry", *letters(web)).text
 
 
+def test_what_would_be_rejected_again_has_no_retry(aws, web):
+    start(aws, "books/4")
+    put_messages(aws, rejected=(4, 5), malformed=(3,))
+    page = request(web, "dead-letters").text
+    for message in re.findall("<details.*?</details>", page, re.DOTALL):
+        assert (">Retry</button>" in message) == (
+            "<strong>rejected</strong> tag: &#39;books/5" in message
+        )
+    assert page.count("rejected again as long as the chain exists") == 2  # of both, of books/4
+    assert page.count("rejected again: correct it with xorack dead-letters send") == 2
+
+
 def test_a_page_that_is_up_to_date_receives_nothing(aws, web, sqs):
     put_messages(aws, failed=(1, 2))
     sqs.names.clear()
@@ -320,6 +440,9 @@ class NoLetters:
 
     def count(self):
         return 7
+
+    def waiting(self):
+        return None
 
     def change(self, ids, *, delete):
         raise AssertionError(ids)

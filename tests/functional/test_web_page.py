@@ -11,10 +11,11 @@ from playwright.sync_api import expect
 from tests.functional.test_cli_windows import HOURS, open_stages
 from tests.functional.test_widget_page import CUT, WIDER, colours_with_contrast
 from tests.support.cli import TAG, apply, finish, start
-from tests.support.dead_letters import bodies, put_messages
+from tests.support.dead_letters import bodies, put, put_messages, request
 from tests.support.in_process import create_resources, locked_aws
 from tests.support.web import running, serving
 from xorack import traced
+from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import xor
 from xorack.ops import redrive
@@ -106,7 +107,7 @@ def test_a_refresh_keeps_what_is_open_typed_focused_and_scrolled(aws, visit):
         "open": ["many/2"], "typed": "many", "focused": "prefix", "scrolled": 100,
     }  # fmt: skip
     page.keyboard.press("Enter")
-    page.wait_for_url("**/?prefix=many")
+    page.wait_for_url("**/?prefix=many&detail=")
     expect(page.locator("tr[data-key]")).to_have_count(3)
 
 
@@ -115,11 +116,37 @@ def test_a_chain_is_reached_and_left_by_keyboard(aws, visit):
     page = visit()
     for _ in range(20):
         page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.closest('tr') !== null"):
+        if page.evaluate("document.activeElement.closest('tbody') !== null"):
             break
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text(TAG)
     expect(page.locator("table.units tbody tr")).to_have_count(2)
+
+
+def test_a_chain_leads_to_its_dead_letter_and_back(aws, visit):
+    start(aws)
+    put(aws, next(pack([request(5, TAG)])), error="id: 'id-5', expected a unique id")
+    put_messages(aws, failed=(1,))
+    page = visit(f"chain?tag={TAG}")
+    page.click("ul.letters a")
+    opened = page.locator("details[open]")
+    expect(opened).to_have_count(1)
+    opened.locator("dd a").click()
+    expect(page.locator("h1")).to_have_text(TAG)
+
+
+def test_a_narrow_page_names_outstanding_units(aws, visit):
+    ids = start(aws)
+    page = visit()
+    page.set_viewport_size({"width": 400, "height": 900})
+    units = page.locator("td[data-label=Outstanding] code")
+    expect(units).to_have_count(2)
+    for unit, id in zip(units.all(), sorted(ids), strict=True):
+        expect(unit).to_have_text(id)
+        assert unit.bounding_box()["x"] + unit.bounding_box()["width"] <= 400
+    page.set_viewport_size({"width": 1200, "height": 900})
+    page.click("th a:text('Age')")
+    expect(page.locator("th[aria-sort]")).to_have_text("Age, or time taken")
 
 
 def test_delete_asks_first_and_works_by_keyboard(aws, visit):

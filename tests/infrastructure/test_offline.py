@@ -99,5 +99,5 @@ def test_without_the_cdk_it_says_what_to_install():
     code += "import xorack.cdk; print(xorack.cdk.Settings().batch_size); xorack.cdk.Acker"
     ran = run(sys.executable, "-c", code, **os.environ)
     assert (ran.returncode, ran.stdout) == (1, "1000\n")
-    line = "ModuleNotFoundError: xorack.cdk needs aws-cdk-lib: pip install 'xorack[cdk]'\n"
+    line = "ModuleNotFoundError: xorack.cdk needs aws_cdk: install xorack with the extra cdk\n"
     assert ran.stderr.endswith(line)

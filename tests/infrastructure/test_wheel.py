@@ -122,8 +122,13 @@ def test_a_build_without_the_cdk_stops(source, tmp_path):
 
 def test_the_page_of_xorack_web_is_in_it(site):
     code = "from xorack.web.page.site import Site; site = Site('stack', None); "
-    code += "print(*(site.get(f'page.{kind}', {}).status for kind in ('css', 'js', 'svg')))"
-    assert python(code, cwd=site, PYTHONPATH=str(site)).split() == ["200"] * 3
+    code += "print(*(site.get(f'page.{kind}', {}).status for kind in ('css', 'js', 'svg'))); "
+    code += (
+        "from xorack.web.page.pages import templates; print(*templates().list_templates(['html']))"
+    )
+    *statuses, names = python(code, cwd=site, PYTHONPATH=str(site)).splitlines()
+    assert statuses == ["200 200 200"]
+    assert {*names.split()} == {path.name for path in (ROOT / "xorack/web/page").glob("*.html")}
 
 
 def test_the_wheel_has_the_handlers_and_one_package(site):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from functools import partial
+from itertools import combinations
 from types import SimpleNamespace
 
 import pytest
@@ -126,7 +127,7 @@ class World:
             dict(zip(ranges, ends, strict=True)) for ends in zip(*ranges.values(), strict=True)
         ]
         known = tuple(bounds) if self.gappy or self.chance.random() < 0.3 else ({}, {})
-        for status, keys in ledger.prove(self.store, (stream, number), seen, known):
+        for status, keys in ledger.prove(self.store, (stream, number), seen, known, gaps="ignore"):
             self.finished(status.window, keys)
         self.covered |= {(key, n) for key, ends in ranges.items() for n in range(*ends)}
         self.next[stream] = max(self.next[stream], number + 1)
@@ -234,6 +235,38 @@ def test_a_stream_keeps_two_proofs_while_they_are_listed():
 
     store.step = step
     assert ledger.open_window(store, window).whole
+
+
+def rewind(chance: random.Random, prove=ledger.prove) -> None:
+    """Play a stream without offsets that goes back, and whose errors are swallowed."""
+    store, lost, begins, written = Store(), set(), [0], set()
+    rows = {n for n in range(12) if chance.random() < 0.8}
+    for _ in range(chance.randint(2, 8)):
+        if chance.random() < 0.3:
+            del begins[chance.randint(1, len(begins)) :]
+        number, begin = len(begins) - 1, begins[-1]
+        begins.append(end := chance.randint(begin, 12))
+        places = sorted(n for n in rows if begin <= n < end)
+        seen = {"t/0": Range(places[0], places[-1] + 1, len(places))} if places else {}
+        try:
+            if chance.random() < 0.3:
+                raise StateError("the output lacks rows")
+            prove(store, ("a", number), seen, gaps="ignore", lost=number - 1 in lost)
+            lost.discard(number)
+            written |= {*places}
+        except StateError:
+            lost.add(number)
+    proved = ledger.proved_of(store.proofs())
+    for start, end in combinations(range(13), 2):
+        status = ledger.WindowStatus.of(ledger.Window("w", {"t/0": start}, {"t/0": end}), proved)
+        assert not status.whole or rows & {*range(start, end)} <= written
+
+
+@pytest.mark.parametrize("seeds", [300, pytest.param(6_000, marks=pytest.mark.slow)])
+def test_a_stream_that_goes_back(seeds):
+    """What a batch lost that was proved before it went back is no gap of the next one."""
+    for seed in range(seeds):
+        rewind(random.Random(seed))
 
 
 def looks_early(real, late, store, *given):

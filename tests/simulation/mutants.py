@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from tests.simulation.world import EPOCH
 from tests.support.mutants import Replaced
 from xorack.acker import chain_writer
-from xorack.acker.chain_writer import CachedChain, ChainWriter, _Part
+from xorack.acker.chain_writer import CachedChain, ChainWriter
 from xorack.acker.consumer import Consumer, _Batch
 from xorack.acker.outbox import Outbox
 from xorack.acker.sweeper import Sweeper
@@ -110,14 +110,14 @@ def _write_then_spill(write, store, before, after):
         vars(store).pop("later")()
 
 
-def _blind_retry(attempt, part, *call):
-    if part.maybe_applied:
-        if part.cached is None:
-            stored = part.writer.store.read([part.tag]).get(part.tag)
-            part.cached = CachedChain(stored, verified=True)
-        if part.cached.chain is not None:
-            part.cached = replace(part.cached, chain=_without(part.cached.chain, part.marks))
-    return attempt(part, *call)
+def _blind_retry(attempt, writer, work, part, *call):
+    if work.unknown:
+        if work.cached is None:
+            stored = writer.store.read([work.tag]).get(work.tag)
+            work.cached = CachedChain(stored, verified=True)
+        if work.cached.chain is not None:
+            work.cached = replace(work.cached, chain=_without(work.cached.chain, part.marks))
+    return attempt(writer, work, part, *call)
 
 
 # -- the write ---------------------------------------------------------------------------------
@@ -134,11 +134,12 @@ def _leave_out(*attributes):
     return condition
 
 
-def _write_old_state(after_conflict, part, conflict):
-    old, stored = part.cached and part.cached.chain, conflict.chain
+def _write_old_state(after_conflict, writer, work, conflict, retry):
+    old, stored = work.cached and work.cached.chain, conflict.chain
     if old is not None and stored is not None:
         stored = replace(old, version=stored.version, stamp=stored.stamp)
-    after_conflict(part, ConflictError(stored, maybe_ours=conflict.maybe_ours))
+    again = ConflictError(stored, maybe_ours=conflict.maybe_ours)
+    return after_conflict(writer, work, again, retry)
 
 
 def _overwrite(expire, writer, chain):
@@ -186,12 +187,13 @@ def _publish_first(write, store, before, after):
     write(store, before, after)
 
 
-def _consumer_publishes(write, consumer, *call):
-    applied = write(consumer, *call)
-    ended = not isinstance(applied, str) and applied.chain is not None and applied.chain.final
+def _consumer_publishes(write, consumer, *call, **named):
+    written = write(consumer, *call, **named)
+    applied = written.applied
+    ended = not written.work.left and applied.chain is not None and applied.chain.final
     if ended and any(kind == "applied" for _, kind, _ in applied.outcomes):
         consumer.outbox.publish([replace(applied.chain, event_pending=True)])
-    return applied
+    return written
 
 
 def _note_end(expire, writer, chain):
@@ -234,17 +236,14 @@ def _delete_at_zero(write, store, before, after):
         write(store, before, after)
 
 
-def _fail_unpublished(write_chains, consumer, batch, result):
-    pending = write_chains(consumer, batch, result)
+def _fail_unpublished(publish, consumer, batch, pending, result):
     for tag, reason in consumer.outbox.publish(pending).pending.items():
-        batch.fail(tag, reason)
-    return []
+        batch.fail(tag, reason, range(len(batch.requests[tag])))
 
 
-def _conflict_is_another(after_conflict, part, conflict):
-    after_conflict(part, conflict)
-    if part.exhausted is not None:
-        raise part.exhausted
+def _conflict_is_another(after_conflict, *call):
+    if exhausted := after_conflict(*call):
+        raise exhausted
 
 
 def _changed_errors(kind, change, only_ended=False):
@@ -357,11 +356,11 @@ _BY_DAY: tuple[_Row, ...] = (
     ("a late request is applied to a finished chain", patch.dict(
         VERDICTS, dict.fromkeys(("acked", "failed", "never created"), VERDICTS["open"]))),
     ("a deadline that moves nearer is not noticed", transitions._scheduled, _miss_nearer_deadline),
-    ("after a conflict the old state is written", _Part._after_conflict, _write_old_state),
+    ("after a conflict the old state is written", ChainWriter._after_conflict, _write_old_state),
     ("the state that a failed condition returns is ignored",
      DynamoDBStore.write, _ignore_returned_state),
     ("the write has no condition", dynamodb_store._condition_expression, lambda *_: ANY_STATE),
-    ("spilled marks are not looked up", _Part._spilled_marks, lambda *_: {}),
+    ("spilled marks are not looked up", ChainWriter._spilled_marks, lambda *_: {}),
     ("a second create is applied", patch.dict(VERDICTS["open"], create="apply")),
     ("another request under a used id is taken for a duplicate", transitions._duplicate,
      lambda duplicate, request, _: duplicate(request, True)),
@@ -467,9 +466,9 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("reads are not consistent", Table.call,
      _changed_read("get_item", lambda arguments: arguments.update(ConsistentRead=False))),
     ("batch reads are not consistent", Table.call, _changed_read("batch_get_item", _stale_batch)),
-    ("a call does not look up its own request after a lost response", _Part._spilled_marks,
-     lambda look_up, part, chain, marks: look_up(
-         part, chain, marks if marks is part.marks else [])),
+    ("a call does not look up its own request after a lost response",
+     ChainWriter._spilled_marks, lambda look_up, writer, work, *call: look_up(
+         writer, SimpleNamespace(unknown=set(), fresh_ids=work.fresh_ids), *call)),
     ("ids of queued requests are taken for fresh", ChainWriter.apply,
      lambda apply, *call, **named: apply(*call, **{**named, "fresh_ids": True})),
     ("marks leave the chain before they are copied", DynamoDBStore.put_spilled_marks,
@@ -477,7 +476,7 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("marks leave the chain before they are copied", DynamoDBStore.write, _write_then_spill),
     ("keys that a batch read did not process are forgotten", Table.call,
      lambda call, *of, **named: {**call(*of, **named), "UnprocessedKeys": {}}),
-    ("a lost response is retried blindly", _Part._attempt, _blind_retry),
+    ("a lost response is retried blindly", ChainWriter._attempt, _blind_retry),
     ("sums of counts end at 64 bits", transitions._fold,
      lambda fold, *call: {n: min(value, MAX_COUNT) if n in ("started", "finished") else value
                           for n, value in fold(*call).items()}),
@@ -486,7 +485,7 @@ _AT_NIGHT: tuple[_Row, ...] = (
     ("a dead letter that could not be sent is forgotten", send_rejected,
      lambda send, *call: send(*call) and []),
     ("our own write is taken for another's at the last attempt",
-     _Part._after_conflict, _conflict_is_another),
+     ChainWriter._after_conflict, _conflict_is_another),
     ("the write's condition leaves the generation out",
      dynamodb_store._condition_expression, _leave_out("first_seen_at", "nonce")),
     ("a wrong request to an ended chain is only late", transitions.apply, _changed_errors(
@@ -518,13 +517,15 @@ _AT_NIGHT: tuple[_Row, ...] = (
      lambda _, writer, after: after),
     ("the marks of one bucket only are prolonged", marks.all_buckets,
      lambda every, spilled: list(every(spilled))[-1:]),
-    ("spilled marks are looked up on the newest level only", marks.buckets_of,
+    ("marks do not move to the run that takes them", marks.changes_of,
+     lambda changes, *call: ([], changes(*call)[1])),
+    ("spilled marks are looked up in the newest run only", marks.buckets_of,
      lambda every, *call: list(every(*call))[-1:]),
     ("a bucket's marks are replaced", MarkBuckets._update,
      lambda update, buckets, chain, bucket, expression, *call: update(
          buckets, chain, bucket, expression.replace(" ADD #marks :marks", ", #marks = :marks"),
          *call)),
-    ("an event that is not published fails its message", Consumer._write_chains, _fail_unpublished),
+    ("an event that is not published fails its message", Consumer._publish, _fail_unpublished),
     ("an event that was not accepted is marked as published", Outbox._deliver,
      lambda deliver, *call: deliver(*call) and {}),
     ("a mark's checksum leaves out time-out and detail", marks._canonical, lambda *_: b""),

@@ -147,12 +147,12 @@ class Operator:
                     machine.pause(600_000)
 
     def _deleted(self, acker: DynamoDBAcker, tag: str) -> bool:
-        """Delete a chain; return False if its event is pending."""
+        """Delete a chain; return False if its event is pending, or a read of it fails."""
         try:
             acker.delete(tag)
         except TagNotFound:
             raise
-        except StateError as error:
+        except (ClientError, BotoCoreError, StateError) as error:
             self.world.log(f"{tag} not deleted: {error}")
             return False
         return True

@@ -111,8 +111,8 @@ class Options:
             self.outage, self.outages = 0.7, (("queues", 70), ("table", 15), ("bus", 15))
         self.idle_timeout = random.choice((0.02, 0.02, 0.05, 0.5))
         self.extend = random.choice((0.04, 0.04, 0.1, 0.5))
-        # Small buckets of marks: chains of some hundred requests fill several levels, or one twice.
-        self.bucket_marks = random.choice((20, 100))
+        # Small runs of marks: chains of some hundred requests fill several levels.
+        self.top_level = random.choice((1, 2))
 
 
 class Outage(NamedTuple):

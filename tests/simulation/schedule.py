@@ -141,7 +141,7 @@ class Schedule(Senders, Operator):
         self._start("consumer", options.consumers, self.consume, crashable=True)
         self._start("sweeper", options.sweepers, self.sweep, crashable=True)
         world.start(Machine(world, "operator"), self.operate)
-        with simulated_clock_and_ids(world, options.bucket_marks):
+        with simulated_clock_and_ids(world, options.top_level):
             world.run()
         self.violation = world.violation
         for models in self.oracle.generations.values():

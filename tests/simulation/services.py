@@ -17,6 +17,7 @@ from xorack.acker.consumer import Consumer
 from xorack.acker.consumer import Message as ConsumedMessage
 from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper
+from xorack.aws import mark_buckets
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import send
 from xorack.compat import dynamodb_acker
@@ -101,8 +102,23 @@ class Sender:
         return DynamoDBAcker(TABLE, KEY, self.client, policy=policy, retention_ms=RETENTION)
 
 
+class InTurn:
+    """Stands for a ThreadPoolExecutor: calls one after the other."""
+
+    def __init__(self, count: int) -> None:
+        del count
+
+    def __enter__(self) -> "InTurn":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    map = staticmethod(map)
+
+
 @contextmanager
-def simulated_clock_and_ids(world: World, bucket_marks: int) -> Iterator[None]:
+def simulated_clock_and_ids(world: World, top_level: int) -> Iterator[None]:
     """Replace clock, sleep, randomness, sizes and the ids of the direct API; turn logging off."""
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=world.current.next_id))
 
@@ -122,7 +138,8 @@ def simulated_clock_and_ids(world: World, bucket_marks: int) -> Iterator[None]:
         patch.multiple(redrive, milliseconds=now, _WORKERS=Workers(), _CALLS=1, _POLICY=policy),
         patch.dict(ChainWriter.__init__.__kwdefaults__, clock=now),
         patch.object(initialize, "__defaults__", defaults),
-        patch.multiple(marks, _BUCKET_MARKS=bucket_marks, _GROWTH=3),
+        patch.multiple(marks, _GROWTH=3, _TOP_LEVEL=top_level),
+        patch.object(mark_buckets, "ThreadPoolExecutor", InTurn),
         # Small writes: a batch needs several for many chains.
         patch.object(chain_writer, "MAX_FOLD", 8),
         ExitStack() as stack,

@@ -116,7 +116,7 @@ def configure(spark):
         spark.conf.set(option, value)
 
     yield set_option
-    for option, value in before.items():
+    for option, value in reversed(before.items()):
         spark.conf.unset(option) if value is None else spark.conf.set(option, value)
 
 

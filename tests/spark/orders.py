@@ -64,8 +64,9 @@ class Run:
     def bill(self, lines, *by, rows=None):
         """Return bills by sku, or by other columns, with the evidence of the lines."""
         rows = rows or self.rows
-        billed = lines.transform(rows.with_unit).groupBy(*(by or ["sku"]))
-        return billed.agg(F.sum("amount").alias("amount"), *rows.evidence())
+        units = lines.transform(rows.with_unit)
+        sums = (F.sum("amount").alias("amount"), *rows.evidence(units))
+        return units.groupBy(*(by or ["sku"])).agg(*sums)
 
     def sent(self) -> list[str]:
         """Return the bodies of the messages since the last call."""

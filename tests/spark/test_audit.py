@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
+from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import LINES, SIZES, UNITS, Run, lines_of, tag
 from tests.support.queue_server import QueueServer, requests_in
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
@@ -77,111 +78,53 @@ def test_a_table_with_units_names_every_missing_row(started):
     ]
 
 
-def test_a_table_with_evidence_names_rows_by_what_it_shares_with_them(started):
-    """By order and sku the groups are small; by order alone, those of the large order are not."""
-    billed = started.bill(damaged(started), "order", "sku")
-    audit = started.rows.audit(started.write(billed, "billed"))
-    assert audit.chains == CHAINS
-    missing = audit.missing_rows(str(started.root / "lines"))
-    assert rows_of(missing) == rows_of(missing.rows) == [(1, 1), (3, 2), (5, 7), (5, 8)]
-    assert (missing.by, missing.missing, missing.named) == (("order", "sku"), 4, 4)
-    assert str(missing) == (
-        "4 of 4 missing rows can be named, by order, sku; the output has 3 rows too many; "
-        "1 group has as many rows as the source, but others: see .candidates"
+@EACH_SESSION
+def test_the_frame_that_was_aggregated_names_them_in_another_process(session, queue, tmp_path):
+    """Without it, none has a name: some groups have rows too many, or others."""
+    run = Run(session, queue, tmp_path)
+    run.rows.start(run.write_lines())
+    rows = damaged(run).transform(run.rows.with_unit)
+    billed = rows.groupBy("sku").agg(F.sum("amount"), *run.rows.evidence())
+    audit = run.rows.audit(run.write(billed, "billed"))
+    missing = audit.missing_rows(str(run.root / "lines"), rows=rows)
+    lost = [(1, 1), (3, 2), (5, 7), (5, 8), (6, 1)]
+    assert rows_of(missing) == rows_of(missing.rows) == lost
+    numbers = (missing.missing, missing.named, missing.surplus, missing.is_exact, missing.by)
+    assert numbers == (5, 5, 4, True, ())
+    expected = "5 of 5 missing rows can be named; the output has 4 rows too many"
+    assert str(missing) == expected
+    assert "are those of the output, by XOR, count and sum" in missing.proof
+    none = audit.missing_rows(str(run.root / "lines"))
+    assert (rows_of(none), none.is_exact, none.missing) == ([], False, 1)
+    assert (
+        str(none)
+        == "0 of at least 1 missing rows can be named, by sku; the others are among .candidates"
     )
-    assert {row["order"] for row in missing.candidates.collect()} == {6}
+    assert none.explain().sentence == ""
+    assert {*lost} <= {*rows_of(none.candidates)}
 
 
 @pytest.mark.slow
 def test_missing_rows_by_columns_that_are_given(started):
-    audit = started.rows.audit(started.bill(damaged(started), "order", "sku"))
-    by_order = audit.missing_rows(started.read(), by="order")
-    assert rows_of(by_order) == [(1, 1), (3, 2), (5, 7), (5, 8)]
-    with pytest.raises(ColumnsError, match="column line is not in the frame"):
-        audit.missing_rows(started.read(), by=["order", "line"])
-
-
-@pytest.mark.slow
-def test_what_cannot_be_named_has_candidates(started):
-    """Of the 120 lines of an order, 24 are lost: more than one XOR tells."""
-    lost = "order = 6 AND sku = 'sku 0' OR order = 3 AND line < 4"
-    billed = started.bill(started.read().where(f"NOT ({lost})"), "order")
-    missing = started.rows.audit(billed).missing_rows(started.read())
-    assert (missing.missing, missing.named) == (27, 3)
-    assert rows_of(missing) == [(3, 1), (3, 2), (3, 3)]
-    assert {(r["order"], r["xorack_lacks"]) for r in missing.candidates.collect()} == {(6, 24)}
-    assert missing.candidates.count() == SIZES[5]
-    assert str(missing).endswith("; the other 24 are among .candidates")
-    # They have a value in common: the XOR of the rows with it proves that these are missing.
-    assert {r["sku"] for r in missing.looked.rows if r["order"] == 6} == {"sku 0"}
-    assert len(missing.looked.rows) == 27
-    gone = started.rows.audit(billed).missing_rows(started.read().where("order < 6"))
-    expected = "by order; the source lacks 120 that were started; the output has 96 rows too many"
-    assert str(gone).endswith(expected)
-
-
-@pytest.fixture(scope="module")
-def doubtful(spark, tmp_path_factory):
-    """Start lines with spaces in some skus, a time, and a line that is there three times."""
-    with QueueServer() as queue:
-        run = Run(spark, queue, tmp_path_factory.mktemp("run"))
-        sku = F.expr("if(order = 6 AND line < 4, concat(sku, ' '), sku)")
-        at = F.expr(
-            "timestamp'2026-01-31' + make_dt_interval(0, order, int(order = 6 AND line < 9))"
-        )
-        rows = lines_of(spark).withColumns({"sku": sku, "at": at})
-        same = rows.where("order = 5 AND line = 1")
-        run.rows.start(run.write(rows.unionAll(same).unionAll(same), "lines"))
-        run.sent()
-        yield run
-
-
-DOUBTFUL = {
-    "trimmed": ("order = 6 AND line = 60", ["sku"], 0),
-    "trimmed, by chain": ("line = 60 AND order = 6 OR order = 3 AND line = 1", ["order", "sku"], 1),
-    "trimmed, into a group that lacks more": ("order = 6 AND sku = 'sku 3'", ["order", "sku"], 0),
-    "trimmed, into a group that lacks one": ("order = 1", ["line", "sku"], 0),
-    "a chain column of another type": ("order = 3 AND line = 1", ["order", "sku"], 1),
-    "truncated": ("order = 1", ["at"], 0),
-    "lost and doubled": ("order = 4 AND line < 3", ["order"], 0),
-    "not lost": ("false", ["line"], 0),
-}
-
-
-BY_DAY = {"trimmed, into a group that lacks one", "a chain column of another type"}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in BY_DAY)) for n in DOUBTFUL]
-)
-def test_what_is_named_is_lost(doubtful, name):
-    """A job that changes a column, or doubles rows, has rows in groups that are not their own."""
-    lost, by, named = DOUBTFUL[name]
-    rows = doubtful.read()
-    job = rows.where(f"NOT ({lost})").withColumn("sku", F.trim("sku"))
-    if name == "truncated":
-        job = job.withColumn("at", F.date_trunc("hour", "at"))
-    elif name == "lost and doubled":
-        job = job.unionAll(job.where("order = 4 AND line = 9"))
-    elif name == "not lost":
-        job = job.dropDuplicates(["order", "line"])
-    bills = doubtful.bill(job, *by)
-    if name == "a chain column of another type":
-        bills = bills.withColumn("order", F.col("order").cast("string"))
-    billed = doubtful.write(bills, "billed")
-    with pytest.raises(OutputDiffersError) as caught:
-        doubtful.rows.finish(billed)
-    found = caught.value.found
-    assert str(found).startswith(f"{named} of {found.missing} missing rows can be named")
-    assert rows_of(found) == sorted(caught.value.missing)
-    assert (found.named, len(caught.value.missing)) == (named, named)
-    gone = {*rows_of(rows.where(lost))}
-    assert {*rows_of(found)} <= gone <= {*rows_of(found), *rows_of(found.candidates)}
-    ids = {id for request in requests_in(doubtful.sent()) for id in request.missing or ()}
-    assert {UNITS[id] for id in ids} <= gone
-    assert len(ids) >= named
-    if found.surplus:
-        assert f"other groups lack: does the job change {', '.join(found.by)}?" in str(found)
+    """By order and line, each group is a row; by order alone, one that lacks 24 has no names."""
+    lost = started.read().where("NOT (order = 6 AND sku = 'sku 0' OR order = 3 AND line < 4)")
+    units = lost.transform(started.rows.with_unit)
+    bills = units.groupBy("order", "line").agg(*started.rows.evidence())
+    audit = started.rows.audit(started.write(bills, "billed"))
+    by_line, by_order = (
+        audit.missing_rows(started.read()),
+        audit.missing_rows(started.read(), by="order"),
+    )
+    assert (by_line.by, by_line.missing, by_line.named) == (("order", "line"), 27, 27)
+    assert (by_order.by, by_order.missing, by_order.named) == (("order",), 27, 0)
+    assert {(r["order"], r["xorack_lacks"]) for r in by_order.candidates.collect()} == {
+        (6, 24),
+        (3, 3),
+    }
+    gone = audit.missing_rows(started.read().where("order < 6"))
+    assert "; the source lacks 120 that were started" in str(gone)
+    with pytest.raises(ColumnsError, match="column sku is not in the frame"):
+        audit.missing_rows(started.read(), by=["order", "sku"])
 
 
 @pytest.mark.slow
@@ -198,24 +141,10 @@ def test_a_note_names_an_id_once(run):
 
 
 @pytest.mark.slow
-def test_a_sum_with_the_name_of_a_column_makes_no_groups(started):
-    rows = started.read().where("line <> 3").transform(started.rows.with_unit).groupBy("sku")
-    billed = rows.agg(F.max("line").alias("line"), *started.rows.evidence())
-    missing = started.rows.audit(billed).missing_rows(started.read())
-    assert missing.by == ("sku",)
-    assert rows_of(missing) == [(3, 3), (4, 3), (5, 3), (6, 3)]
-    assert missing.explain().sentence == (
-        "All 4 missing rows have line = 3 (2.6 % of all rows, all of which are missing)"
-    )
-    assert missing.reasons().first()["what"] == "line = 3"
-
-
-@pytest.mark.slow
 def test_a_table_without_chains(started):
     audit = started.rows.audit(started.write(started.bill(damaged(started)), "billed"))
     assert not audit.agrees
     assert (audit.found, audit.chains, audit.differing) == (153, {"undecided": ORDERS}, None)
-    assert audit.missing_rows(started.read()).by == ("sku",)
     bills = started.bill(started.read().where("line <> 120"))
     total = bills.agg(*started.rows.evidence(bills))
     assert rows_of(started.rows.audit(total).missing_rows(started.read())) == [(6, 120)]
@@ -241,12 +170,3 @@ def test_errors(started):
         started.again(run_id="other").rows.audit(started.read())
     with pytest.raises(ColumnsError, match="neither the evidence of 'lines'"):
         started.rows.audit(started.read().select("order", "sku"))
-
-
-@pytest.mark.slow
-def test_an_audit_on_spark_connect(connect, queue, tmp_path):
-    run = Run(connect, queue, tmp_path)
-    run.rows.start(run.write_lines())
-    audit = run.rows.audit(run.read().where(f"NOT ({LOST})"))
-    assert audit.chains == {"agree": 3, "missing": 1, "short": 2}
-    assert rows_of(audit.missing_rows(run.read())) == [(1, 1), (3, 2), (5, 7), (5, 8)]

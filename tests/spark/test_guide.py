@@ -104,7 +104,7 @@ def test_batch_jobs(run, tmp_path, capsys):
     }
     assert json.loads(known.chains["2026-02-01/order/17"].detail) == {"customer": "Ahab"}
     run("missing_rows")
-    assert "missing rows can be named, by " in capsys.readouterr().out
+    assert "missing rows can be named" in capsys.readouterr().out
     run("rows_of")
     assert capsys.readouterr().out.splitlines()[3] == "|   18|   4|"
     assert run.names["found"].unknown == {1}

@@ -215,7 +215,7 @@ def test_chains_that_differ_are_named(run, copied):
     told = caught.value
     assert (told.written, told.started, len(told.missing)) == (ALL - 26, ALL, 26)
     assert {order for order, _ in told.missing} == {2, 6}
-    first, why, counts, named, frame = str(told).splitlines()
+    first, why, counts, proof, named, frame = str(told).splitlines()
     chains = f"{tag(2)} (0 of 2), {tag(6)} (96 of 120)"
     assert first == (
         "128 of 154 units of 'lines' are in the output, and 2 of 6 chains differ: "
@@ -223,6 +223,7 @@ def test_chains_that_differ_are_named(run, copied):
     )
     assert why == told.why
     assert counts == "26 of 26 missing rows can be named, by order, sku"
+    assert proof.endswith("the rows that are named explain the sums of every group")
     assert named.startswith("missing, by (order, line): (")
     lines = str(run.root / "lines")
     assert frame == f"as a frame: lines.audit({str(path)!r}).missing_rows({lines!r})"

@@ -83,7 +83,10 @@ def test_words_that_are_lost_between_the_jobs(spark, split, queue, tmp_path, cap
     acker, job = split
     shutil.copytree(tmp_path / "w", tmp_path / "whole")
     lost = lose_words(tmp_path / "w" / "words")
-    assert job() == 0
+    assert job() == 1
+    assert "the job's input lacks 4 rows that were started" in capfd.readouterr().err
+    shutil.rmtree(tmp_path / "c", ignore_errors=True)
+    assert job("--allow-missing") == 0
     assert last_summary(capfd)["missing"] == 4
     acker.apply(queue.bodies)
     assert acker.statuses() == {"open": 3}

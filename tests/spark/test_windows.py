@@ -50,12 +50,15 @@ class Log:
         """Run a batch: write its sums, then finish; return the requests that it sent."""
         windows, rows = windows or self.windows(), self.frame(*ranges)
         written = rows.where(lose) if lose else rows
-        grouped = written.transform(windows.with_unit).groupBy("partition")
-        out = self.run.write(grouped.agg(*windows.evidence()), f"out/{windows.name}/{number}")
+        out = self.bill(windows, written, f"{windows.name}/{number}")
         try:
             return windows.batch(number).finish(out, rows=rows, **options)
         finally:
             self.hear()
+
+    def bill(self, windows, rows, name):
+        grouped = rows.transform(windows.with_unit).groupBy()
+        return self.run.write(grouped.agg(*windows.evidence()), f"out/{name}")
 
     def open(self, name, *args, windows=None, **options):
         try:
@@ -151,6 +154,19 @@ def test_rows_that_are_lost_are_noted_and_not_proved(log):
     note = json.loads(log.acker.chains["r/orders/h15"].note)
     assert note["text"] == "batch 0 of stream lacked rows, and was repeated with all"
     assert note["missing_count"] is None
+    # The next batch begins where it ended: position 6 has no row.
+    log.batch(1, (0, [7, 8]))
+    assert log.statuses["r/orders/h15"] == "acked"
+
+
+def test_a_batch_does_not_begin_where_a_refused_one_was_to_end(log):
+    """The checkpoint went back, and the error of the batch that came again was swallowed."""
+    log.open("h14", {"t": {"0": 6}})
+    log.batch(0, (0, 0, 2))
+    with pytest.raises(StateError, match="has proved batch 0, and this is batch 0 with other rows"):
+        log.batch(0, (0, 0, 4))
+    log.batch(1, (0, 4, 6))
+    assert log.windows().status("h14").lagging == {"t/0": (2, 6)}
 
 
 @pytest.mark.slow
@@ -158,10 +174,20 @@ def test_a_batch_job_two_streams_and_late_rows(log):
     orders = log.windows()
     log.open("2026-09-14T14", {"t": {"0": 4}}, starts={"t": {"0": 2}})
     rows = log.frame((0, 2, 4), hour=13)
-    out = log.run.write(rows, "out/job")
+    out = log.bill(orders, rows, "job")
     job = orders.job("2026-09-14T14")
-    with pytest.raises(StateError, match="t/0 has 2 rows at the positions 3 to 4 in this batch"):
-        job.finish(read=log.frame((0, 3, 5)), rows=log.frame((0, 3, 5)))
+    for ranges, problem in [
+        ([(0, 3, 5)], "t/0 has 2 rows at the positions 3 to 4 in this batch"),
+        ([], "the batch has no row at any of the 2 positions that it covers: is it a wrong path"),
+        ([(0, 2, 4), (7, 0, 1)], "rows of t/7, a partition that its offsets lack"),
+    ]:
+        wrong = log.frame(*ranges)
+        with pytest.raises(StateError, match=problem):
+            job.finish(log.bill(orders, wrong, "wrong"), rows=wrong)
+    for given in (rows, log.run.write(rows, "out/plain")):
+        with pytest.raises(ArgumentError, match="written: it was only read, expected what was wr"):
+            job.finish(given, rows=rows)
+    assert orders.status("2026-09-14T14").lagging == {"t/0": (2, 4)}
     job.finish(out, rows=rows)
     log.hear()
     assert log.statuses == {"r/orders/2026-09-14T14": "acked"}
@@ -170,8 +196,9 @@ def test_a_batch_job_two_streams_and_late_rows(log):
         log.batch(0, (0, 3, 6))
     log.batch(0, (0, 4, 6), (1, 0, 1))
     again = log.frame((0, 6, 8))
-    orders.batch(0, stream="b").finish(log.run.write(again, "out/b"), rows=again)
+    orders.batch(0, stream="b").finish(log.bill(orders, again, "b"), rows=again)
     assert log.open("2026-09-14T15", {"t": {"0": 8, "1": 1}}).whole
+    assert orders.status("2026-09-14T14").others == ("t/1",)
 
 
 REFUSED = [
@@ -219,7 +246,7 @@ def test_a_position_that_is_no_number_is_refused(log, position, text):
     windows = log.tracking.windows("orders", partition="shard", position="position")
     rows = log.run.spark.sql(f"SELECT 's' AS shard, {position} AS position, 1 AS amount")
     with pytest.raises(ColumnsError, match=text):
-        windows.batch(0).finish(read=rows, rows=rows)
+        windows.batch(0).finish(log.bill(windows, rows, "no"), rows=rows)
 
 
 LATE = {
@@ -250,7 +277,7 @@ def test_positions_of_56_digits_and_a_partition_of_any_name(log):
     )
     status = log.open("2026-09-14T14", {"a/%": first + 99}, {"a/%": first}, windows=windows)
     assert status.lagging == {"a%2F%25": (first, first + 99)}
-    windows.batch(0).finish(read=rows, rows=rows)
+    windows.batch(0).finish(log.bill(windows, rows, "kinesis"), rows=rows)
     log.hear()
     assert log.statuses == {"r/orders/2026-09-14T14": "acked"}
     assert windows.late("2026-09-14T14", rows).count() == 2

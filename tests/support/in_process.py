@@ -44,7 +44,7 @@ class Definitions:
     table: dict[str, Any]
     ttl_attribute: str = schema.EXPIRES_AT
     queue: dict[str, str] = field(default_factory=dict)
-    max_receive_count: int = 5
+    max_receive_count: int = 100
 
 
 def definitions(partition_key: str = schema.TAG) -> Definitions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 
+from xorack.aws.item import due_shard
 from xorack.core.chain import Chain
 from xorack.core.marks import split_marks
 from xorack.core.ports import OnInvalid
@@ -54,11 +55,16 @@ class MemoryStore:
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
         """Do nothing: no mark expires."""
 
-    def due_pages(self, now: int) -> Iterator[list[str]]:
+    def due_pages(self, now: int, shard: int) -> Iterator[list[str]]:
         with self._guard:
-            due = [(c.due_at, c.tag) for c in self.chains.values() if c.due_at is not None]
-        if tags := [tag for at, tag in sorted(due) if at <= now]:
-            yield tags
+            chains = [c for c in self.chains.values() if c.due_at is not None]
+        due = sorted((c.due_at, c.tag) for c in chains if c.due_at <= now and due_shard(c) == shard)
+        for at in range(0, len(due), 100):
+            yield [tag for _, tag in due[at : at + 100]]
+
+    def earlier_retentions(self, *, record: bool = False) -> tuple[tuple[()], bool]:
+        """Return that there was no other retention."""
+        return (), True
 
 
 def _identity(chain: Chain | None) -> tuple[object, ...] | None:

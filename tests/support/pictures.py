@@ -26,6 +26,8 @@ from xorack.aws.clock import milliseconds
 from xorack.aws.item import encode
 from xorack.core.chain import Chain
 from xorack.core.hashing import child_id, unit_id
+from xorack.core.message import pack
+from xorack.core.request import Request
 from xorack.core.stamp import TRACED_LENGTH, traced, xor
 from xorack.ops.redrive import Redrive
 from xorack.ops.snapshot import Snapshot
@@ -115,6 +117,10 @@ def example() -> Iterator[Resources]:
         body = json.dumps({"version": 1, "requests": [request]})
         error = "requests[0].timeout: '1h', expected a number of seconds, more than 0"
         put(aws, body, error=error, sender="AROAEXAMPLE:order-intake")
+        again = Request.stamp_(f"{_ORDERS}/18", "bill-canvas", traced(1), finished=1)
+        put(aws, *pack([again]), error="id: 'bill-canvas', expected a unique id")
+        for _ in range(3):
+            aws.client("sqs").send_message(QueueUrl=aws.queue_url, MessageBody=body)
         yield aws
 
 
@@ -128,9 +134,10 @@ def _ended_chain(status: str, name: str, ended_at: int) -> Chain:
         started=len(_LINES) + 1,
         finished=len(_LINES) + 1 - len(lost),
         version=1,
-        first_seen_at=ended_at - 3_600_000,
-        created_at=ended_at - 3_600_000,
-        last_stamp_at=ended_at - 3_000_000,
+        first_seen_at=ended_at - 1_500_000,
+        created_at=ended_at - 1_500_000,
+        last_stamp_at=ended_at - 900_000 * failed,
+        deadline=ended_at if failed else ended_at + 600_000,
         ended_at=ended_at,
         reason="timed out" if failed else None,
         detail=json.dumps({"customer": "Ahab", "ship": "Pequod", "lines": len(_LINES)}),
@@ -162,7 +169,7 @@ def main() -> None:
             chain = urlencode({"tag": f"{_ORDERS}/18"})
             take(browser, "web-chains-light", server.url, 860)
             take(browser, "web-chains-dark", server.url, 860, "dark")
-            take(browser, "web-chain-light", f"{server.url}chain?{chain}", 900)
+            take(browser, "web-chain-light", f"{server.url}chain?{chain}", 1010)
             take(browser, "web-dead-letters-light", f"{server.url}dead-letters", 860)
 
 

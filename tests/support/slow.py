@@ -43,7 +43,7 @@ class Clock:
 class SlowStore(MemoryStore):
     """A store whose calls cost time; one of `healthy` writes succeeds, the others are throttled.
 
-    It never answers if `dead`.
+    So are all of the chains in `hot`. It never answers if `dead`.
     """
 
     def __init__(self, clock: Clock, time_out: float) -> None:
@@ -54,6 +54,7 @@ class SlowStore(MemoryStore):
         self.budget = UNLIMITED
         self.write_seconds = 0.005
         self.healthy = 1
+        self.hot: set[str] = set()
         self.written = 0
         self.writes = 0
 
@@ -71,17 +72,16 @@ class SlowStore(MemoryStore):
         self._answer()
         self.clock.spend(self.write_seconds)
         self.writes += 1
-        if self.writes % self.healthy:
+        if self.writes % self.healthy or after.tag in self.hot:
             raise UnavailableError(OSError("throttled"))
         super().write(before, after)
         self.written += 1
 
-    def due_pages(self, now):
+    def due_pages(self, now, shard):
         RetryPolicy(attempts=6).start(self.budget).call(self._answer)
-        for tags in super().due_pages(now):
-            for at in range(0, len(tags), 100):
-                self.clock.spend(0.02)
-                yield tags[at : at + 100]
+        for tags in super().due_pages(now, shard):
+            self.clock.spend(0.02)
+            yield tags
 
 
 class SlowClient:

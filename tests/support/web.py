@@ -3,10 +3,12 @@
 import http.client
 import threading
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from urllib.parse import urlencode
 
 from tests.support.cli import store
+from xorack.ops.backlog import read_backlog
 from xorack.ops.redrive import Redrive
 from xorack.web.page.server import WebServer
 from xorack.web.page.site import DeadLetters, Site
@@ -16,7 +18,8 @@ from xorack.web.page.site import DeadLetters, Site
 def serving(aws, title="stack test", **options):
     """Serve the page of a table and its queues; yield the server."""
     client = aws.client("sqs")
-    letters = DeadLetters(Redrive(aws.dead_letter_queue_url, aws.queue_url, client))
+    queues = partial(read_backlog, client, aws.queue_url, aws.dead_letter_queue_url)
+    letters = DeadLetters(Redrive(aws.dead_letter_queue_url, aws.queue_url, client), queues)
     with running(Site(title, store(aws), letters, **options)) as server:
         yield server
 

@@ -1,20 +1,14 @@
 """The figures of docs/capacity.md: write units by the library's own code, and what was measured."""
 
 import re
-from collections import Counter
-from dataclasses import replace
-from math import ceil
 
 import pytest
 
 from bench.__main__ import PAGE as BENCHMARKS
 from bench.consumer import ACK, FOLDED, SINGLE
-from tests.support.memory_store import MemoryStore
-from xorack.acker.chain_writer import ChainWriter
-from xorack.aws import schema
-from xorack.aws.item import encode
-from xorack.core.marks import MARK_BYTES, bucket_for, buckets_of, split_marks
-from xorack.core.ports import DEFAULT_RETENTION_MS
+from tests.support.weighed_table import WeighedTable
+from xorack.acker.chain_writer import CachedChain, ChainWriter
+from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 from xorack.core.transitions import Limits
@@ -23,63 +17,47 @@ TAG = "database/2026/11/file-000013.txt"
 PAGE = (BENCHMARKS.parent / "capacity.md").read_text(encoding="utf-8")
 
 
-def item_bytes(chain):
-    """An item's size as DynamoDB counts it: names and values; a number takes half its digits."""
-    if chain is None:
-        return 0
-    size = 0  # ten digits, as most random nonces have: the figures are the same each time
-    item = encode(replace(chain, nonce=1 << 31), schema.TAG, DEFAULT_RETENTION_MS)
-    for name, value in item.items():
-        ((kind, data),) = value.items()
-        size += len(name) + (len(data) // 2 + 2 if kind == "N" else len(data))
-    return size
+FIGURES = [(1, 1.2, 2.25), (10, 0.30, 0.60), (100, 0.10, 0.08)]
 
 
-class WeighedStore(MemoryStore):
-    """Sums up the units of one chain: those of a write are its KB, those of a read its 4 KB."""
-
-    def __init__(self):
-        super().__init__()
-        self.writes = self.reads = 0
-        self.buckets = Counter()
-
-    def write(self, before, after):
-        self.writes += ceil(max(item_bytes(before), item_bytes(after)) / 1024)
-        was, now = before and before.due_at, after.due_at  # the index is written if that changes
-        if was != now:
-            self.writes += (was is not None) + (now is not None)
-        super().write(before, after)
-
-    def get_spilled_marks(self, chain, keys):
-        for bucket in {bucket for key in keys for bucket in buckets_of(chain.spilled, key)}:
-            self.reads += max(1, ceil(self.bucket_bytes(chain, bucket) / 4096))
-        return super().get_spilled_marks(chain, keys)
-
-    def put_spilled_marks(self, chain, marks, until):
-        written = Counter(bucket_for(chain.spilled, key) for key in split_marks(marks))
-        self.buckets += written
-        self.writes += sum(ceil(self.bucket_bytes(chain, bucket) / 1024) for bucket in written)
-        super().put_spilled_marks(chain, marks, until)
-
-    def bucket_bytes(self, chain, bucket):
-        return len(chain.tag) + 60 + MARK_BYTES * self.buckets[bucket]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("together", "writes", "reads"), [(1, 2.0, 2.4), (10, 0.34, 0.56)])
-def test_what_a_chain_of_a_thousand_requests_costs(together, writes, reads):
-    store, count = WeighedStore(), 1_000
+def weighed(count, together):
+    """Apply requests of one chain, so many a write; return the table and a writer."""
+    table = WeighedTable()
     limits = Limits(default_timeout_ms=86_400_000)
+    store = DynamoDBStore("chains", client=table)
     writer = ChainWriter(store, clock=lambda: 1_800_000_000_000, limits=limits)
     ops = ["create", *["stamp"] * (count - 1)]
     requests = [Request(op, TAG, f"r-{n}", traced(n + 1), started=1) for n, op in enumerate(ops)]
+    cached = None
     for first in range(0, count, together):
-        writer.apply(TAG, requests[first : first + together])
-    assert store.writes / count == pytest.approx(writes, rel=0.02)
-    assert store.reads / count == pytest.approx(reads, rel=0.02)
-    for units, figure in (("write units", writes), ("read units", reads)):
+        applied = writer.apply(TAG, requests[first : first + together], cached)
+        cached = CachedChain(applied.chain, verified=True)
+    return table, writer
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("together", "writes", "reads"), FIGURES)
+def test_what_a_chain_of_a_thousand_requests_costs(together, writes, reads):
+    count = 1_000
+    table, _ = weighed(count, together)
+    assert table.writes / count == pytest.approx(writes, rel=0.02)
+    assert (table.reads - 1) / count == pytest.approx(reads, rel=0.03)
+    for units, figure in (("write units", f"{writes:g}"), ("read units", f"{reads:g}")):
         (formula,) = re.findall(rf"^\| {units} of a chain \|.*", PAGE, re.MULTILINE)
-        assert re.search(rf"{figure} · R for (f = )?{together}\b", formula)
+        assert re.search(rf"{figure}0? · R for (f = )?{together}\b", formula)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "writes", "reads", "calls"), [(10_000, 1.28, 3.21, 400)])
+def test_what_a_large_chain_costs_and_how_long_an_extend_takes(count, writes, reads, calls):
+    table, writer = weighed(count, 1)
+    assert table.writes / count == pytest.approx(writes, rel=0.02)
+    assert table.reads / count == pytest.approx(reads, rel=0.02)
+    table.calls.clear()
+    writer.apply(TAG, [Request.extend(TAG, "extend", 100 * 86_400)])
+    assert 0.2 * calls < table.calls["update_item"] < calls
+    row = f"| {count:,} | {writes:.2f} | {reads:.2f} |"
+    assert row in (BENCHMARKS.parent / "adr" / "0002-marks.md").read_text(encoding="utf-8")
 
 
 def test_what_a_consumer_does_follows_from_its_measured_processor_time():

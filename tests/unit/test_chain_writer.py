@@ -205,9 +205,9 @@ def test_a_second_create_is_rejected_also_by_a_guess(store):
 
 def test_marks_of_fresh_ids_are_looked_up_only_after_a_lost_response(store):
     store.chains.clear()
-    run(store, *stamps(100))
+    run(store, *stamps(96))
     run(store, *stamps(1, "more"))
-    assert store.chains["t"].spilled == 100
+    assert store.chains["t"].spilled == 96
     store.looked_up.clear()
     run(store, stamp("new", b"\1" * 8), fresh_ids=True)
     assert store.looked_up == []
@@ -215,6 +215,7 @@ def test_marks_of_fresh_ids_are_looked_up_only_after_a_lost_response(store):
     def spill_all(_):
         """Let another writer spill the mark before the chain is read again."""
         run(store, *stamps(100, "other"))
+        run(store, *stamps(1, "another"))
 
     store.write_faults = ["lose"]
     mine, spilling = stamp("mine", b"\1" * 8, finished=1), RetryPolicy(sleep=spill_all)
@@ -231,7 +232,7 @@ def test_single_requests_keep_the_item_small_and_duplicates_out(n):
     for request in requests:
         run(store, request)
         largest = max(largest, len(store.chains["t"].marks))
-    assert largest == 64 * 16
+    assert largest == INLINE_MARKS * MARK_BYTES
     chain = store.chains["t"]
     assert chain.started == n
     again = [run(store, request) for request in (*requests[:: n // 100], requests[-1])]
@@ -288,13 +289,17 @@ def test_an_expiry_reads_again_only_after_a_long_wait(store, wait, reads):
     assert store.reads == reads
 
 
-def test_the_mark_that_is_too_many_spills_all_before_it():
-    store = MemoryStore()
-    for number in range(INLINE_MARKS + 1):
-        chain = run(store, stamp(f"s{number}")).chain
-        spilled = 0 if number < INLINE_MARKS else INLINE_MARKS
-        assert (chain.spilled, len(chain.marks)) == (spilled, (number + 1 - spilled) * MARK_BYTES)
-    assert {len(marks) for marks in store.marks.values()} == {INLINE_MARKS}
+@pytest.mark.parametrize(
+    ("together", "spilled"), [(1, [0] * 8 + [8] * 4), (5, [0] * 12 + [56]), (100, [0, 96, 200])]
+)
+def test_the_mark_that_is_too_many_spills_those_before_it_by_eights(together, spilled):
+    store, requests = MemoryStore(), stamps(together * len(spilled))
+    for number, expected in enumerate(spilled):
+        chain = run(store, *requests[number * together : (number + 1) * together]).chain
+        inline = (number + 1) * together - expected
+        assert (chain.spilled, len(chain.marks)) == (expected, inline * MARK_BYTES)
+    kept = [len(marks) for marks in store.marks.values()]
+    assert kept == [spilled[-1]]
 
 
 def test_marks_are_spilled_before_the_write(store):
@@ -338,7 +343,7 @@ def test_spilled_marks_outlive_a_chain_that_is_extended(daily):
     run(store, Request.create("t", "c", bytes(7) + b"\1", timeout=timeout), *stamps(70))
     run(store, *stamps(70, "more"))
     chain = store.chains["t"]
-    assert (chain.spilled, chain.marks_until) == (71, NOW + DAY + RETENTION + DAY)
+    assert (chain.spilled, chain.marks_until) == (64, NOW + DAY + RETENTION + DAY)
     for day in range(70):
         now = NOW + day * DAY
         extend = Request.extend("t", f"e{day}", timeout)

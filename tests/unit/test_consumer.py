@@ -238,6 +238,18 @@ def test_an_end_whose_response_is_lost_is_counted_by_its_writer(world):
     assert world.consume(message(finish("a"))).ended == {"acked": 1}
 
 
+@pytest.mark.parametrize(("days", "fails"), [(20, False), (40, True)])
+def test_a_message_that_its_tombstone_would_not_outlive_fails_if_that_is_not_prolonged(
+    world, days, fails
+):
+    world.consume(message(create("a"), finish("a")))
+    world.fail("write", lambda before, after: True, PermissionError("no"))
+    late = Message("m", message(finish("a")), 1, NOW + days * DAY)
+    ports = world.store, world.bus, world.dead_letters
+    result = consume([late], *ports, now=lambda: NOW + (days + 1) * DAY)
+    assert result.failed == ({"m": "PermissionError: no"} if fails else {})
+
+
 def test_a_message_older_than_the_tombstones_is_rejected_whole(world):
     ports = world.store, world.bus, world.dead_letters
     ages = [30 * DAY, 30 * DAY + 1]

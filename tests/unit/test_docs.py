@@ -83,7 +83,7 @@ def test_the_readme_is_short_and_begins_with_the_demo_and_the_tests():
 
 def test_links_out_of_the_docs_lead_to_the_repository():
     text = "[a](../../README.md#x) [b](0005.md#y) [c](..) [d](https://e.org/f) [e](#g)"
-    text = text.replace("0005.md", "0005-layers-and-shapes.md")
+    text = text.replace("0005.md", "0001-pure-core.md")
     url = "https://e.org"
     expected = text.replace("../../README.md", f"{url}/blob/main/README.md")
     expected = expected.replace("(..)", f"({url}/blob/main/docs)")
@@ -163,3 +163,26 @@ def test_the_page_of_the_protocol_shows_the_transitions_of_the_code():
 
 def test_no_transition_leaves_a_final_state():
     assert not [t for t in TRANSITIONS if Chain("t", status=t.source).final]
+
+
+PLACE = re.compile(r"`([\w/]+\.py)(?::([\w.]+))?`")
+
+
+def defined(path):
+    """Return the names that a file defines: functions, classes, their methods, and constants."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{one.name}" for one in node.body if hasattr(one, "name")}
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {one.id for one in targets if isinstance(one, ast.Name)}
+        names |= {node.name} if hasattr(node, "name") else set()
+    return names
+
+
+@pytest.mark.parametrize(("file", "name"), PLACE.findall(text_of("docs/code-tour.md")))
+def test_the_code_tour_leads_to_what_exists(file, name):
+    path = ROOT / file
+    assert path.is_file()
+    assert not name or name in defined(path)

@@ -18,7 +18,7 @@ from measure.subscription import Event, Events
 from tests.support.fakes import FakeQueue
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.event import event_detail
-from xorack.core.marks import INLINE_MARKS, MARK_BYTES
+from xorack.core.marks import MANY_INLINE_MARKS, MARK_BYTES
 from xorack.core.message import pack, parse
 from xorack.core.request import Request
 from xorack.core.stamp import TRACED_CELLS, traced_length
@@ -269,7 +269,7 @@ def report_of(options):
 
 def test_the_estimate_is_above_what_a_load_costs():
     """A message, a write with a conflict and its marks' bucket for each request; a chain's end."""
-    item = traced_length(TRACED_CELLS) + INLINE_MARKS * MARK_BYTES + 500
+    item = traced_length(TRACED_CELLS) + MANY_INLINE_MARKS * MARK_BYTES + 500
     writes, reads = 2 * (math.ceil(item / 1024) + 1), 2 * (math.ceil(item / 4096) + 1)
     request = {
         "calls": 3, "invocations": 1, "GB-seconds": 0.07, "write units": writes,

@@ -171,4 +171,4 @@ def test_a_token_is_gone_with_its_delivery_and_in_no_log(functions, caplog):
     logged = [str(vars(record)) for record in caplog.records]
     assert any("not resumed" in line or "refused" in line for line in logged)
     assert not any(refused in line or secret in line for line in logged)
-    assert [record.failures for record in caplog.records if "within a day" in record.message] == [1]
+    assert [record.failures for record in caplog.records if "abandoned" in record.message] == [1]

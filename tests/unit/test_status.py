@@ -18,7 +18,7 @@ def status(**fields):
 @pytest.mark.parametrize(
     ("started", "finished", "percent"),
     [(0, 0, None), (3, 0, 0.0), (3, 1, 33.3), (3, 2, 66.6), (10_000, 9_999, 99.9), (3, 3, 99.9),
-     (1, 5, 99.9)],
+     (1, 5, None)],
 )  # fmt: skip
 def test_progress_is_rounded_down_and_below_100(started, finished, percent):
     assert status(started=started, finished=finished).percent == percent

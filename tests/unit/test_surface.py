@@ -6,8 +6,12 @@ tests/unit/surface.txt holds it. A change of the surface changes that file in th
 
 import ast
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 SURFACE = Path(__file__).with_name("surface.txt")
@@ -122,3 +126,21 @@ def test_pages_and_examples_use_public_names():
 
 if __name__ == "__main__":
     SURFACE.write_text(surface(), encoding="utf-8")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("cdk.Settings", "typing_extensions"),
+        ("cdk.Acker", "constructs"),
+        ("spark.Tracking", "pyspark"),
+    ],
+)
+def test_a_package_that_is_missing_names_its_extra(name, package):
+    extra, _, attribute = name.partition(".")
+    code = f"import sys; sys.modules[{package!r}] = None; import xorack.{extra} as it; "
+    command = [sys.executable, "-c", f"{code}it.{attribute}"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    line = f"xorack.{extra} needs {package}: install xorack with the extra {extra}"
+    assert run.stderr.splitlines()[-1] == f"ModuleNotFoundError: {line}"

@@ -101,6 +101,37 @@ def test_no_healthy_message_of_a_backlog_dies(functions):
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("hot", [1, 20])
+def test_a_throttled_chain_takes_a_second_of_its_batch(functions, hot):
+    """It is not known beforehand: it comes first, and the others are written first."""
+    tags = open_chains(functions, 1_500 + hot)
+    functions.table.hot = {*tags[:hot]}
+    functions.table.write_seconds = 0.001
+    failed = functions.consume({tag: message(finish(tag)) for tag in tags})
+    assert failed == tags[:hot]
+    assert len(functions.bus.events) == 1_500
+    in_calls = 1_500 * 2 * 0.001 + 16 * 0.02 + 150 * 0.02
+    assert functions.clock.now < in_calls + hot * 1.6
+
+
+@pytest.mark.thorough
+def test_a_throttled_chain_kills_no_message_but_its_own(functions):
+    """An invocation has time for a part of 10,000 chains, and each is written once."""
+    functions.table.write_seconds = 0.01
+    tags = open_chains(functions, 10_000)
+    functions.table.hot = {tags[77]}
+    bodies = {
+        f"m{n}": message(*(Request.extend(tag, "e", 60) for tag in tags[n::50])) for n in range(50)
+    }
+    receives = dict.fromkeys(bodies, 0)
+    while len(bodies) > 1:
+        receives = {id: receives[id] + 1 for id in bodies}
+        bodies = {id: bodies[id] for id in functions.consume(bodies, receives)}
+    assert ([*bodies], functions.table.written) == (["m27"], 9_999)
+    assert receives["m27"] < 5
+
+
+@pytest.mark.thorough
 def test_the_parts_of_a_chain_are_bounded_too(functions):
     functions.table.write_seconds = 0.75
     stamps = [Request.stamp_("t", f"s{n}", b"\1", started=1) for n in range(10_000)]
@@ -161,7 +192,7 @@ def test_throttled_writes_fail_only_their_messages(monkeypatch, seconds):
     bodies = {tag: message(finish(tag)) for tag in tags}
     failed = functions.consume(bodies)
     chains = functions.table.chains
-    assert failed == [tag for tag in tags if chains[tag].status == "open"]
+    assert {*failed} == {tag for tag in tags if chains[tag].status == "open"}
     assert 0 < len(failed) < 500
     assert min(deliver(functions, {id: bodies[id] for id in failed})) > 0
 
@@ -223,12 +254,16 @@ def test_each_sweep_makes_progress_with_a_slow_bus(functions):
     assert len(functions.bus.events) < 300 + 5 * 30
 
 
-def test_a_sweep_keeps_few_pending_events_in_memory(functions, monkeypatch):
+def test_a_sweep_of_a_dead_bus_keeps_few_pending_events_in_memory(functions, monkeypatch):
+    """It looks at some, and leaves the others alone."""
     monkeypatch.setattr("xorack.acker.sweeper._MAX_PENDING", 150)
-    due_chains(functions, 400, **PENDING)
-    figures = [functions.sweep() for _ in range(3)]
-    assert [figure["EventsPublished"] for figure in figures] == [150, 150, 100]
-    assert [figure["EventsPending"] for figure in figures] == [250, 100, 0]
+    due_chains(functions, 40_000, **PENDING)
+    functions.bus.dead = True
+    figures = functions.sweep()
+    assert 4_000 <= figures["EventsPending"] == figures["ChainsLookedAt"] <= 8_000
+    functions.bus.dead = False
+    functions.clock.spend(60)
+    assert functions.sweep()["EventsPublished"] > 2_000
 
 
 def test_a_bounded_client_starts_no_call_without_time():

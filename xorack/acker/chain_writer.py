@@ -10,16 +10,24 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.retry import Retry, RetryPolicy
 from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import END_OF_TIME, Chain
 from xorack.core.errors import ConflictError, StaleLocalData, TagNotFound, UnavailableError
-from xorack.core.marks import INLINE_MARKS, MARK_BYTES, keys_of, mark_of, split_marks
+from xorack.core.marks import (
+    INLINE_MARKS,
+    MANY_INLINE_MARKS,
+    MARK_BYTES,
+    keys_of,
+    mark_of,
+    split_marks,
+)
 from xorack.core.ports import ChainStore, OnInvalid
 from xorack.core.request import Request
 from xorack.core.transitions import (
@@ -74,6 +82,71 @@ class CachedChain:
     verified: bool
 
 
+class Part(NamedTuple):
+    """Requests of one write, with their positions among all, and their marks."""
+
+    positions: list[int]
+    requests: list[Request]
+    marks: list[bytes]
+    sent_at: list[int | None] | None
+
+
+class Application:
+    """Requests on their way into one chain. What fails can go on later, where it was.
+
+    Attributes:
+        cached: The chain as it is known; None: it is read first.
+        left: Positions of the requests without an outcome, in the order of their effect.
+        unknown: Positions, and generations of the chain, of writes whose response was lost.
+    """
+
+    def __init__(
+        self,
+        tag: str,
+        requests: Sequence[Request],
+        cached: CachedChain | None = None,
+        *,
+        must_exist: bool = False,
+        fresh_ids: bool = False,
+        sent_at: Sequence[int | None] | None = None,
+    ) -> None:
+        """Take the arguments of `ChainWriter.apply`."""
+        self.sent_at = sent_at
+        self.tag, self.requests, self.cached = tag, requests, cached
+        self.must_exist, self.fresh_ids = must_exist, fresh_ids
+        self.left = order_of(requests)
+        self.retry: Retry | None = None
+        self.unknown: set[tuple[int, object]] = set()
+        # The generation and number of marks among which the next part's were looked up, and found.
+        self.searched: tuple[object, int, dict[bytes, bytes]] = (None, 0, {})
+        self._outcomes: dict[int, Outcome] = {}
+
+    def next_part(self) -> Part:
+        """Return the next request, or more with `MAX_FOLD` marks."""
+        positions: list[int] = []
+        marks = 0
+        for position in self.left:
+            marks += 1 + len(self.requests[position].finishes_once)
+            if positions and marks > MAX_FOLD:
+                break
+            positions.append(position)
+        requests = [self.requests[position] for position in positions]
+        times = self.sent_at
+        sent_at = None if times is None else [times[position] for position in positions]
+        return Part(positions, requests, [mark_of(one) for one in requests], sent_at)
+
+    def add(self, part: Part, outcomes: Sequence[Outcome]) -> None:
+        self.left = self.left[len(part.positions) :]
+        self.searched = (None, 0, {})
+        self._outcomes.update(zip(part.positions, outcomes, strict=True))
+
+    def applied(self) -> Applied:
+        """Return the chain as last read or written, and the outcomes so far, in order."""
+        assert len(self._outcomes) == len(self.requests) - len(self.left), "each has an outcome"
+        outcomes = [self._outcomes[index] for index in sorted(self._outcomes)]
+        return Applied(self.cached.chain if self.cached else None, outcomes)
+
+
 class ChainWriter:
     """Applies requests and other changes to stored chains. Threads may share one."""
 
@@ -96,6 +169,9 @@ class ChainWriter:
 
     def has_time(self) -> bool:
         return self._budget.left() > 0
+
+    def seconds_left(self) -> float:
+        return self._budget.left()
 
     def start_retry(self) -> Retry:
         """Start the attempts of one operation."""
@@ -125,10 +201,6 @@ class ChainWriter:
     def ended(self, chain: Chain) -> bool:
         """Tell if a write of this writer ended a chain, once it keeps its `ends`."""
         return _end_of(chain) in (self.ends or ())
-
-    def due_pages(self) -> Iterator[list[str]]:
-        """Yield the tags of chains to look at now: see `xorack.core.ports.ChainStore.due_pages`."""
-        return self.store.due_pages(self.now())
 
     def oldest(self) -> int:
         """Return the time before which a chain may have ended whose tombstone is gone."""
@@ -165,16 +237,137 @@ class ChainWriter:
                 requests need several writes, some of them may have been applied.
             Exception: What the store's last call raised, if that was the reason.
         """
-        outcomes: dict[int, Outcome] = {}
-        chain = cached.chain if cached else None
-        for positions in _writes(requests):
-            times = sent_at and [sent_at[i] for i in positions]
-            part = _Part(self, tag, [requests[i] for i in positions], cached, times)
-            chain, part_outcomes = part.write(must_exist, fresh_ids)
-            cached = CachedChain(chain, verified=True)
-            outcomes.update(zip(positions, part_outcomes, strict=True))
-        assert len(outcomes) == len(requests), "each request has an outcome"
-        return Applied(chain, [outcomes[index] for index in range(len(requests))])
+        work = Application(
+            tag, requests, cached, must_exist=must_exist, fresh_ids=fresh_ids, sent_at=sent_at
+        )
+        while work.left:
+            if problem := self.advance(work):
+                raise problem
+        return work.applied()
+
+    def advance(
+        self, work: Application, *, attempts: int | None = None, outages: int | None = None
+    ) -> Exception | None:
+        """Give the next requests their outcomes, up to `MAX_FOLD`, in one write.
+
+        Args:
+            work: What to go on with.
+            attempts: Most attempts; by default those of the writer's policy.
+            outages: Most attempts in a row that the table does not answer; by default all.
+
+        Returns:
+            What kept it from being written so far, None if it was: the work can go on later. Raises
+            what will not pass.
+        """
+        part = work.next_part()
+        if attempts is None:
+            # Its waits grow from write to write: of those that write a chain, one goes on at once.
+            retry = work.retry = work.retry or self.start_retry()
+        else:
+            retry = replace(self._policy, attempts=attempts).start(self._budget)
+        failed = 0
+        exhausted: Exception | None = None
+        while not isinstance(result := self._attempt(work, part, exhausted), Applied):
+            if isinstance(result, ConflictError):
+                failed = 0
+                exhausted = self._after_conflict(work, result, retry)
+                continue
+            work.cached = None
+            if isinstance(result, UnavailableError):
+                failed += 1
+                if exhausted is not None or failed == outages or not retry.again():
+                    return result.cause
+            elif result is not None:
+                return result
+        work.cached = CachedChain(result.chain, verified=True)
+        work.add(part, result.outcomes)
+        return None
+
+    def _attempt(
+        self, work: Application, part: Part, exhausted: Exception | None
+    ) -> Applied | Exception | None:
+        """Apply and write once; return None if the cached chain must be verified first.
+
+        Returns what is `exhausted` instead of another write.
+        """
+        in_flight: set[tuple[int, object]] = set()
+        try:
+            if work.cached is None:
+                stored = self.store.read([work.tag]).get(work.tag)
+                work.cached = CachedChain(stored, verified=True)
+            chain, verified = work.cached.chain, work.cached.verified
+            if chain is None and work.must_exist:
+                if verified:
+                    raise TagNotFound(work.tag)
+                return None
+            applied = apply(
+                chain,
+                part.requests,
+                now=self.now(),
+                spilled_marks=self._spilled_marks(work, part, chain),
+                limits=self.limits,
+                marks=part.marks,
+                sent_at=part.sent_at,
+            )
+            if applied.chain is chain:
+                return _credited(work, part, applied) if verified else None
+            if exhausted is not None:
+                return exhausted
+            assert applied.chain is not None, "something was applied"
+            after = self.keep_marks(self.spill_marks(chain, applied.chain))
+            if chain is None or chain.first_seen_at is None:
+                after = replace(after, nonce=secrets.randbits(32))
+            kinds = zip(part.positions, applied.outcomes, strict=True)
+            in_flight = {(at, after.generation) for at, one in kinds if one.kind == "applied"}
+            _check_write(chain, after, len(in_flight))
+            self.write(chain, after)
+            return _credited(work, part, applied._replace(chain=after))
+        except ConflictError as conflict:
+            work.unknown |= in_flight if conflict.maybe_ours else set()
+            return conflict
+        except UnavailableError as unavailable:
+            work.unknown |= in_flight
+            return unavailable
+
+    def _after_conflict(
+        self, work: Application, conflict: ConflictError, retry: Retry
+    ) -> Exception | None:
+        """Go on with the stored state; return the error if no attempt to write is left."""
+        guessed = work.cached is not None and not work.cached.verified
+        work.cached = CachedChain(conflict.chain, verified=True)
+        if guessed:
+            return None  # a wrong guess is not an attempt: the conflict returned the current state
+        if not retry.again():
+            # The stored state may be our own write: apply once more, without a write.
+            return StaleLocalData(work.tag, retry.attempt)
+        if retry.waited_seconds > _STALE_AFTER_SECONDS:
+            work.cached = None
+        return None
+
+    def _spilled_marks(
+        self, work: Application, part: Part, chain: Chain | None
+    ) -> dict[bytes, bytes]:
+        """Look up the spilled marks of a part; if its ids are fresh, of writes of ours alone."""
+        if chain is None or not chain.spilled:
+            return {}
+        generation, count, found = work.searched
+        if generation == chain.generation and chain.spilled <= count:
+            return found  # what was spilled since was in the item
+        ours = {position for position, _ in work.unknown}
+        inline = split_marks(chain.marks)
+        all_of = zip(part.positions, part.requests, part.marks, strict=True)
+        keys = dict.fromkeys(
+            key
+            for position, request, mark in all_of
+            if position in ours or not work.fresh_ids
+            for key in keys_of(request, mark)
+        )
+        missing = [key for key in keys if key not in inline]
+        found = self.store.get_spilled_marks(chain, missing) if missing else {}
+        found |= {key: inline[key] for key in keys if key in inline}
+        if not work.fresh_ids:
+            work.searched = chain.generation, chain.spilled + len(chain.marks) // MARK_BYTES, found
+        return found
 
     def expire(self, chain: Chain) -> Chain | None:
         """End a chain, as it was read before, if it is complete or its deadline has passed.
@@ -269,12 +462,15 @@ class ChainWriter:
     def spill_marks(self, before: Chain | None, after: Chain) -> Chain:
         """Copy the marks out of the chain if the write would make it too large.
 
-        All of them, not just the excess: the next time is then `INLINE_MARKS` requests away.
+        All but the last few, not just the excess: the next time is then some requests away.
         """
-        marks = before.marks if before else b""
-        if before is None or not marks or len(after.marks) <= MARK_BYTES * INLINE_MARKS:
+        size = MARK_BYTES * INLINE_MARKS
+        old = before.marks if before else b""
+        # Larger writes take a second unit anyway: they may fill its KB.
+        most = size if 2 * (len(after.marks) - len(old)) <= size else MARK_BYTES * MANY_INLINE_MARKS
+        marks = old[: len(old) // size * size]
+        if before is None or not marks or len(after.marks) <= most:
             return after
-        assert len(marks) % MARK_BYTES == 0, "an item has whole marks"
         assert after.marks.startswith(marks), "the oldest marks leave first"
         # Copies first, then the write without them: a crash between leaves a mark twice.
         end = max(self.now(), self.latest_end(after))
@@ -292,132 +488,19 @@ class ChainWriter:
         )
 
 
-def _writes(requests: Sequence[Request]) -> Iterator[list[int]]:
-    """Yield the positions of requests by write: one request, or more with `MAX_FOLD` marks."""
-    part: list[int] = []
-    marks = 0
-    for position in order_of(requests):
-        count = 1 + len(requests[position].finishes_once)
-        if part and marks + count > MAX_FOLD:
-            yield part
-            part, marks = [], 0
-        part.append(position)
-        marks += count
-    if part:
-        yield part
+def _credited(work: Application, part: Part, applied: Applied) -> Applied:
+    """Report a duplicate of a write of ours whose response was lost as applied.
 
-
-class _Part:
-    """The requests of one write, across its attempts."""
-
-    def __init__(
-        self,
-        writer: ChainWriter,
-        tag: str,
-        requests: Sequence[Request],
-        cached: CachedChain | None,
-        sent_at: Sequence[int | None] | None,
-    ) -> None:
-        self.writer = writer
-        self.tag = tag
-        self.requests = requests
-        self.cached = cached
-        self.sent_at = sent_at
-        self.marks = [mark_of(request) for request in requests]
-        self.retry = writer.start_retry()
-        # Positions and generations: of the current write, and of writes whose response was lost.
-        self.in_flight: set[tuple[int, object]] = set()
-        self.maybe_applied: set[tuple[int, object]] = set()
-        self.exhausted: Exception | None = None
-
-    def write(self, must_exist: bool, fresh_ids: bool) -> Applied:
-        while True:
-            try:
-                applied = self._attempt(must_exist, fresh_ids)
-                if applied is not None:
-                    return applied
-            except ConflictError as conflict:
-                self._after_conflict(conflict)
-            except UnavailableError as unavailable:
-                self.maybe_applied |= self.in_flight
-                self.cached = None
-                if self.exhausted is not None or not self.retry.again():
-                    raise unavailable.cause from unavailable
-
-    def _attempt(self, must_exist: bool, fresh_ids: bool) -> Applied | None:
-        """Apply and write once; return None if the cached chain must be verified first."""
-        self.in_flight = set()
-        if self.cached is None:
-            stored = self.writer.store.read([self.tag]).get(self.tag)
-            self.cached = CachedChain(stored, verified=True)
-        chain, verified = self.cached.chain, self.cached.verified
-        if chain is None and must_exist:
-            if verified:
-                raise TagNotFound(self.tag)
-            self.cached = None
-            return None
-        ours = [self.marks[index] for index in sorted({index for index, _ in self.maybe_applied})]
-        applied = apply(
-            chain,
-            self.requests,
-            now=self.writer.now(),
-            spilled_marks=self._spilled_marks(chain, ours if fresh_ids else self.marks),
-            limits=self.writer.limits,
-            marks=self.marks,
-            sent_at=self.sent_at,
-        )
-        if applied.chain is chain:
-            if not verified:
-                self.cached = None
-                return None
-            return self._credited(applied)
-        if self.exhausted is not None:
-            raise self.exhausted
-        assert applied.chain is not None, "something was applied"
-        after = self.writer.keep_marks(self.writer.spill_marks(chain, applied.chain))
-        if chain is None or chain.first_seen_at is None:
-            after = replace(after, nonce=secrets.randbits(32))
-        new = [i for i, (_, kind, _) in enumerate(applied.outcomes) if kind == "applied"]
-        self.in_flight = {(index, after.generation) for index in new}
-        _check_write(chain, after, len(self.in_flight))
-        self.writer.write(chain, after)
-        return self._credited(applied._replace(chain=after))
-
-    def _after_conflict(self, conflict: ConflictError) -> None:
-        if conflict.maybe_ours:
-            self.maybe_applied |= self.in_flight
-        guessed = self.cached is not None and not self.cached.verified
-        self.cached = CachedChain(conflict.chain, verified=True)
-        if guessed:
-            return  # a wrong guess is not an attempt: the conflict returned the current state
-        if not self.retry.again():
-            # The stored state may be our own write: apply once more, without a write.
-            self.exhausted = StaleLocalData(self.tag, self.retry.attempt)
-        elif self.retry.waited_seconds > _STALE_AFTER_SECONDS:
-            self.cached = None
-
-    def _spilled_marks(self, chain: Chain | None, marks: Sequence[bytes]) -> dict[bytes, bytes]:
-        if chain is None or not chain.spilled:
-            return {}
-        inline = split_marks(chain.marks)
-        wanted, both = set(marks), zip(self.requests, self.marks, strict=True)
-        keys = dict.fromkeys(k for one, mark in both if mark in wanted for k in keys_of(one, mark))
-        missing = [key for key in keys if key not in inline]
-        return self.writer.store.get_spilled_marks(chain, missing) if missing else {}
-
-    def _credited(self, applied: Applied) -> Applied:
-        """Report a duplicate of a write of ours whose response was lost as applied.
-
-        It is none of ours in another generation: the write took the chain for new.
-        """
-        generation = applied.chain and applied.chain.generation
-        outcomes = [
-            Outcome(outcome.request, "applied")
-            if outcome.kind == "duplicate" and (index, generation) in self.maybe_applied
-            else outcome
-            for index, outcome in enumerate(applied.outcomes)
-        ]
-        return applied._replace(outcomes=outcomes)
+    It is none of ours in another generation: the write took the chain for new.
+    """
+    generation = applied.chain and applied.chain.generation
+    outcomes = [
+        Outcome(outcome.request, "applied")
+        if outcome.kind == "duplicate" and (position, generation) in work.unknown
+        else outcome
+        for position, outcome in zip(part.positions, applied.outcomes, strict=True)
+    ]
+    return applied._replace(outcomes=outcomes)
 
 
 def _end_of(chain: Chain) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ written once (`xorack.acker.chain_writer`), and pending events are published
 
 - rejected requests go to the dead-letter queue, and the requests around them apply;
 - a message that is older than the tombstones' retention is rejected whole;
+- a chain that is throttled, or that others write, is tried again when all others are written;
 - a chain that cannot be written, or for which no time is left, fails only the messages that hold
   requests for it. Their other requests are duplicates when the messages are delivered again;
 - an event that cannot be published stays pending, and fails no message: the sweeper publishes it.
@@ -14,14 +15,15 @@ written once (`xorack.acker.chain_writer`), and pending events are published
 from __future__ import annotations
 
 import logging
-from collections import ChainMap, Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import ldexp
 from typing import NamedTuple
 
-from xorack.acker.chain_writer import CachedChain, ChainWriter, WriteStats
+from xorack.acker.chain_writer import Application, CachedChain, ChainWriter, WriteStats
 from xorack.acker.outbox import Outbox
 from xorack.acker.reused import in_words
 from xorack.aws.log import LOG, log_chain, log_failures
@@ -36,6 +38,10 @@ from xorack.core.transitions import Applied
 _READ_ATTEMPTS = 3
 _SLICE = 100
 """Chains that are read together: one call reads as many."""
+_FIRST_ATTEMPTS = 4
+"""Attempts of a chain's first write, within a tenth of a second: others wait behind it."""
+_LAST_OUTAGES = 8
+"""Attempts of a chain in a row, within about a second, that the table does not answer."""
 _IN_WORDS = 100
 """Used ids of a batch whose requests are explained: each takes some milliseconds."""
 
@@ -93,6 +99,7 @@ class _Batch:
         self.rejected_requests: dict[str, list[tuple[Request, str]]] = defaultdict(list)
         self.failed: dict[str, str] = {}
         self.not_written: dict[str, str] = {}
+        self.left: dict[str, list[tuple[Request, str]]] = {}
         self.not_read: dict[str, str] = {}
         self.not_counted: dict[str, str] = {}
         for message in messages:
@@ -132,20 +139,48 @@ class _Batch:
         some = self.sources(tag)
         return min(ldexp(self.chain_counts[one.id], -3 * one.receives) for one in some)
 
-    def fail(self, tag: str, reason: str) -> None:
+    def fail(self, tag: str, reason: str, left: Iterable[int]) -> None:
+        """Fail the messages of those requests of a chain that are left; keep the others."""
         self.not_written[tag] = reason
-        for _, id in self.requests[tag]:
+        requests, positions = self.requests[tag], {*left}
+        self.left[tag] = [one for n, one in enumerate(requests) if n in positions]
+        self.requests[tag] = [one for n, one in enumerate(requests) if n not in positions]
+        for _, id in self.left[tag]:
             self.failed.setdefault(id, reason)
 
     def message_ids(self, tags: Iterable[str]) -> dict[str, str]:
         """Return the ids of the messages of chains as a field of a log line."""
-        ids = dict.fromkeys(id for tag in tags for _, id in self.requests[tag])
+        entries = (self.left.get(tag) or self.requests[tag] for tag in tags)
+        ids = dict.fromkeys(id for some in entries for _, id in some)
         return {"message_ids": " ".join(ids)}
 
     def log_failures(self) -> None:
         log_failures(logging.WARNING, "chains not read together", self.not_read)
         log_failures(logging.WARNING, "chains not written", self.not_written, self.message_ids)
         log_failures(logging.WARNING, "late requests not counted", self.not_counted)
+
+
+class _Written(NamedTuple):
+    """What became of a chain's requests so far; and why some are left for another delivery."""
+
+    work: Application
+    applied: Applied
+    reason: str | None = None
+
+
+class _Slice:
+    """Chains that are read together when the first of them is written. Threads share it."""
+
+    def __init__(self, read: Callable[[], dict[str, CachedChain]]) -> None:
+        self._read = read
+        self._known: dict[str, CachedChain] | None = None
+        self._lock = threading.Lock()
+
+    def take(self, tag: str) -> CachedChain | None:
+        with self._lock:
+            if self._known is None:
+                self._known = self._read()
+            return self._known.pop(tag, None)
 
 
 class Consumer:
@@ -173,33 +208,59 @@ class Consumer:
         batch = _Batch(messages, self.writer.oldest())
         result = BatchResult(stats=self.writer.stats)
         result.outcomes["rejected"] += sum(entry.request_count for entry in batch.rejected)
-        pending = self._write_chains(batch, result)
-        reports = self.outbox.publish(pending)
-        result.events_pending, result.refused = len(reports.pending), reports.alerts
-        result.events = len(pending) - len(reports.pending.keys() | reports.refused.keys())
-        assert result.events >= 0, "what is pending or refused was to be published"
+        tags = sorted(batch.requests, key=batch.rank)
+        known: dict[str, _Slice] = {}
+        for at in range(0, len(tags), _SLICE):
+            some = tags[at : at + _SLICE]
+            known |= dict.fromkeys(some, _Slice(partial(self._read, batch, some)))
+
+        def begin(tag: str) -> Application:
+            requests = [request for request, _ in batch.requests[tag]]
+            sent_at = [message.sent_at for message in batch.sources(tag)]
+            return Application(tag, requests, known[tag].take(tag), sent_at=sent_at)
+
+        later = {work.tag: work for work in self._write_chains(batch, tags, result, begin)}
+        self._write_chains(batch, [*later], result, later.__getitem__, last=True)
+        batch.log_failures()
         self._send_rejected(batch)
         result.failed = batch.failed
         return result
 
-    def _write_chains(self, batch: _Batch, result: BatchResult) -> list[Chain]:
-        tags = sorted(batch.requests, key=batch.rank)
-        pending = []
-        size = _SLICE * self.workers.count
-        for at in range(0, len(tags), size):
-            part = tags[at : at + size]
-            slices = [part[n : n + _SLICE] for n in range(0, len(part), _SLICE)]
-            read = self.workers.map(partial(self._read, batch), slices)
-            write = partial(self._write, batch, ChainMap(*read))
-            for tag, applied in zip(part, self.workers.map(write, part), strict=True):
-                if isinstance(applied, str):
-                    batch.fail(tag, applied)
-                    continue
-                self._account(batch, tag, applied, result)
+    def _write_chains(
+        self,
+        batch: _Batch,
+        tags: Sequence[str],
+        result: BatchResult,
+        work_of: Callable[[str], Application],
+        *,
+        last: bool = False,
+    ) -> list[Application]:
+        """Write chains and publish their events; return what is to be tried again."""
+        pending, later = [], []
+
+        def write(tag: str) -> _Written:
+            return self._write(batch, work_of(tag), last=last)
+
+        for work, applied, reason in self.workers.results(write, tags):
+            if reason is not None:
+                batch.fail(work.tag, reason, work.left)
+            elif work.left:
+                later.append(work)
+                continue
+            if applied.outcomes:
+                self._account(batch, work.tag, applied, result)
                 if applied.chain is not None and applied.chain.due_channels(self.writer.now()):
                     pending.append(applied.chain)
-        batch.log_failures()
-        return pending
+        self._publish(batch, pending, result)
+        return later
+
+    def _publish(self, batch: _Batch, pending: Sequence[Chain], result: BatchResult) -> None:
+        reports = self.outbox.publish(pending)
+        result.events_pending += len(reports.pending)
+        result.refused += reports.alerts
+        events = len(pending) - len(reports.pending.keys() | reports.refused.keys())
+        assert events >= 0, "what is pending or refused was to be published"
+        result.events += events
 
     def _read(self, batch: _Batch, tags: Sequence[str]) -> dict[str, CachedChain]:
         """Read the chains that are not new in one go; none of them if that fails."""
@@ -214,17 +275,32 @@ class Consumer:
             return known
         return known | {tag: CachedChain(chains.get(tag), verified=True) for tag in stored}
 
-    def _write(self, batch: _Batch, known: Mapping[str, CachedChain], tag: str) -> Applied | str:
-        """Apply one chain's requests; return the reason if that fails."""
-        if not self.writer.has_time():
-            return NO_TIME
+    def _write(self, batch: _Batch, work: Application, *, last: bool) -> _Written:
+        """Apply one chain's requests: in one write, unless it is the last time.
+
+        What is throttled, or written by others, is then left without a reason.
+        """
+        attempts = None if last else _FIRST_ATTEMPTS
+        reason: str | None = None
         try:
-            requests = [request for request, _ in batch.requests[tag]]
-            sent_at = [message.sent_at for message in batch.sources(tag)]
-            applied = self.writer.apply(tag, requests, known.get(tag), sent_at=sent_at)
+            while work.left and reason is None:
+                if not self.writer.has_time():
+                    reason = NO_TIME
+                    break
+                problem = self.writer.advance(work, attempts=attempts, outages=_LAST_OUTAGES)
+                if not last:
+                    break
+                reason = f"{type(problem).__name__}: {problem}" if problem else None
         except Exception as error:  # noqa: BLE001 - a failure affects only this chain
-            return f"{type(error).__name__}: {error}"
-        return self._counted(batch, tag, applied)
+            reason = f"{type(error).__name__}: {error}"
+        applied = work.applied()
+        if work.left:
+            return _Written(work, applied, reason)
+        counted = self._counted(batch, work.tag, applied)
+        if isinstance(counted, str):
+            work.left = [*range(len(work.requests))]
+            return _Written(work, applied._replace(outcomes=[]), counted)
+        return _Written(work, counted)
 
     def _counted(self, batch: _Batch, tag: str, applied: Applied) -> Applied | str:
         """Count what came after a chain's end, in one write at most; it prolongs the tombstone."""

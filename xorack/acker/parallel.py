@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+_AHEAD = 1000
+"""Items that are worked on, or done, while the result of an earlier one is awaited."""
 
 
 class Workers:
@@ -25,8 +29,21 @@ class Workers:
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """Call ``work`` for all items, the first ones first; return the results in order.
 
-        ``work`` must not call `map` of the same object.
+        ``work`` must not call a method of the same object.
         """
+        return list(self.results(work, items))
+
+    def results(
+        self, work: Callable[[_Item], _Result], items: Sequence[_Item]
+    ) -> Iterator[_Result]:
+        """Do as `map`, but yield the results: of many, few have to stay in memory."""
         if self.count <= 1 or len(items) <= 1:
-            return [work(item) for item in items]
-        return list(self._pool.map(work, items))
+            yield from map(work, items)
+            return
+        running: deque[Future[_Result]] = deque()
+        for item in items:
+            running.append(self._pool.submit(work, item))
+            if len(running) > _AHEAD:
+                yield running.popleft().result()
+        for one in running:
+            yield one.result()

@@ -1,22 +1,26 @@
 """The sweeper: ends chains whose deadline has passed and publishes pending events.
 
 DynamoDB's TTL is not a timer: it may be days late. A sparse index holds the time at which to look
-at each chain. The conditional write decides whether the deadline has really passed.
+at each chain: deadlines in one half of its shards, pending events in the other, so that neither
+waits behind the other. The conditional write decides whether the deadline has really passed.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from heapq import nsmallest
 from typing import TypeAlias
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
-from xorack.acker.outbox import Outbox
+from xorack.acker.outbox import Outbox, Reports
+from xorack.acker.parallel import Workers
+from xorack.aws import schema
 from xorack.aws.log import log_chain, log_failures
-from xorack.core.chain import Chain
+from xorack.core.chain import EVENT, Chain
 from xorack.core.errors import NotAChainError, UnavailableError
 from xorack.core.event import event_id
 from xorack.core.ports import NO_TIME
@@ -26,8 +30,10 @@ _READ_ATTEMPTS = 5
 _CALLS = 10
 """Calls of a channel after which what was delivered is marked."""
 _MAX_PENDING = 10_000
-"""Most pending deliveries of a channel in a sweep: their tags stay in memory. The next sweep takes
-the rest."""
+"""Most pending deliveries of a channel that stay in memory, as tags. The next sweep takes the rest.
+Events of acked chains do not: they are published page by page."""
+_SHARDS_A_WORKER = 3
+"""Shards that are swept at a time for each of the outbox's workers: more of its time is waiting."""
 
 
 @dataclass
@@ -53,6 +59,11 @@ class SweepResult:
     complete: bool = True
     stats: WriteStats = field(default_factory=WriteStats)
 
+    def add(self, reports: Reports, chains: Sequence[Chain]) -> None:
+        """Count what became of the reports of some chains on one channel."""
+        self.events += len(chains) - len(reports.pending) - len(reports.refused)
+        self.refused += reports.alerts
+
     def add_pending(self, *ended_at: int) -> None:
         """Count events that were not published, by the ends of their chains."""
         self.events_pending += len(ended_at)
@@ -71,82 +82,182 @@ class Sweeper:
     def __init__(self, writer: ChainWriter, outbox: Outbox) -> None:
         """Judge within the budget of the writer, and publish within that of the outbox."""
         self.writer = writer
-        self.outbox = outbox
-        self.channels, self.workers = outbox.channels, outbox.workers
-        self.reporter = outbox.writer
+        self.reporter, self.channels = outbox.writer, outbox.channels
+        count = outbox.workers.count
+        self.workers = Workers(count * _SHARDS_A_WORKER if count > 1 else 1)
+        # From the main thread all workers make calls; from a worker, it alone.
+        self.outbox, self._own_outbox = (
+            Outbox(outbox.writer, outbox.channels, workers=workers, breakers=outbox.breakers)
+            for workers in (self.workers, None)
+        )
+        self._lock = threading.Lock()
 
     def sweep(self) -> SweepResult:
-        """Sweep all chains that are due: judge all deadlines, then publish pending events."""
+        """Sweep all chains that are due: judge deadlines, then publish pending events.
+
+        Deadlines take half of the time before events begin, and then turns with them.
+        """
         result = SweepResult(stats=self.writer.stats)
         # No channel waits for another.
         waiting: dict[str, Ranks] = {channel: {} for channel in self.channels}
-        try:
-            for tags in self.writer.due_pages():
-                self._judge(tags, waiting, result)
-        except UnavailableError as error:
-            _raise_if_time_is_left(self.writer, error)
-            result.complete = False
-        # In turns, a slice each; each minute another end first, as a slice may take all the time.
-        turns = list(waiting)[:: 1 if self.writer.now() // 60_000 % 2 else -1]
-        for _ in zip_longest(*(self._report(one, waiting[one], result) for one in turns)):
+        half, began = self.writer.seconds_left() / 2, self.writer.now()
+        judging = self._pages(
+            self.writer, 0, lambda tags: self._judge(tags, waiting, result), result
+        )
+        for _ in judging:
+            if self.writer.seconds_left() < half:
+                break
+        # What waits for another channel is known before the first call of a bus that may be slow.
+        for _ in self._pages(
+            self.reporter, schema.DUE_SHARDS, lambda tags: self._look(tags, waiting, result), result
+        ):
             pass
+        turns = [self._report(channel, waiting[channel], result) for channel in waiting]
+        turns.append(
+            self._pages(
+                self.reporter,
+                schema.DUE_SHARDS,
+                lambda tags: self._announce(tags, waiting, result),
+                result,
+            )
+        )
+        # Each minute another one first, as a turn may take all the time.
+        turns = turns[:: -1 if self.writer.now() // 60_000 % 2 else 1]
+        spent = {judging: self.writer.now() - began, **dict.fromkeys(turns, 0)}
+        self._share_time(spent)
         for ranks in waiting.values():
             result.add_pending(*(ended_at for *_, ended_at in ranks.values()))
         return result
 
-    def _judge(self, tags: list[str], waiting: dict[str, Ranks], result: SweepResult) -> None:
-        """End the chains of a page that are complete or late; collect pending events."""
-        if not self.writer.has_time():
-            raise UnavailableError(TimeoutError(NO_TIME))
-        chains = self._read(self.writer, tags, result)
-        result.chains += len(chains)
-        problems: dict[str, str] = {}
+    def _share_time(self, spent: dict[Iterator[bool], int]) -> None:
+        """Let each go on that has taken the least time, until none has work, nor gets any."""
+        idle: set[Iterator[bool]] = set()
+        while waiting := [turn for turn in spent if turn not in idle]:
+            turn = min(waiting, key=spent.__getitem__)
+            began = self.writer.now()
+            if next(turn, False):
+                idle.clear()
+            else:
+                idle.add(turn)
+            spent[turn] += self.writer.now() - began
 
-        def end(chain: Chain) -> Chain | None:
-            if not self.writer.has_time():
-                result.complete = False
-                return None
+    def _pages(
+        self,
+        step: ChainWriter,
+        first: int,
+        handle: Callable[[list[str]], bool],
+        result: SweepResult,
+    ) -> Iterator[bool]:
+        """Handle a page of each shard, side by side, then the next, as long as there is time.
+
+        ``handle`` returns False if the rest of its shard can wait for the next sweep.
+        """
+        now = step.now()
+        # Each minute another shard is first, so none always waits for the others.
+        order = [(now // 60_000 + n) % schema.DUE_SHARDS for n in range(schema.DUE_SHARDS)]
+
+        def pages_of(shard: int) -> Iterator[list[str]]:
+            yield from step.store.due_pages(now, first + shard)
+
+        shards = [*map(pages_of, order)]
+
+        def turn(pages: Iterator[list[str]]) -> bool:
+            if not step.has_time():
+                raise UnavailableError(TimeoutError(NO_TIME))
+            tags = next(pages, None)
+            return tags is not None and handle(tags)
+
+        while shards:
             try:
-                return self.writer.expire(chain)
-            except Exception as error:  # noqa: BLE001 - the others are swept all the same
-                problems[chain.tag] = f"{type(error).__name__}: {error}"
-                return None
+                more = self.workers.map(turn, shards)
+            except UnavailableError as error:
+                _raise_if_time_is_left(step, error)
+                result.complete = result.complete and step is not self.writer
+                return
+            shards = [pages for pages, go_on in zip(shards, more, strict=True) if go_on]
+            yield True
 
-        for before, after in zip(chains, self.workers.map(end, chains), strict=True):
+    def _judge(self, tags: list[str], waiting: dict[str, Ranks], result: SweepResult) -> bool:
+        """End the chains of a page that are complete or late."""
+        chains = self._read(self.writer, tags, result)
+        with self._lock:
+            result.chains += len(chains)
+        problems: dict[str, str] = {}
+        for before in chains:
+            if not self.writer.has_time():
+                raise UnavailableError(TimeoutError(NO_TIME))
+            try:
+                after = self.writer.expire(before)
+            except Exception as error:  # noqa: BLE001 - the others are swept all the same
+                problems[before.tag] = f"{type(error).__name__}: {error}"
+                continue
             if after is None:
                 continue
-            if after.final and not before.final:
-                reason, _, _ = (after.reason or after.status).partition(":")
-                result.ended[reason] += 1
-                ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
-                log_chain(logging.INFO, "chain ended", after.tag, **ended)
-            _add(after, self.writer.now(), waiting, result)
-        result.problems += len(problems)
+            with self._lock:
+                if after.final and not before.final:
+                    reason, _, _ = (after.reason or after.status).partition(":")
+                    result.ended[reason] += 1
+                    ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
+                    log_chain(logging.INFO, "chain ended", after.tag, **ended)
+                _add(after, after.due_channels(self.writer.now()), waiting, result)
+        with self._lock:
+            result.problems += len(problems)
         log_failures(logging.ERROR, "chains not ended", problems)
+        return True
 
-    def _report(self, channel: str, ranks: Ranks, result: SweepResult) -> Iterator[None]:
-        """Report ends slice by slice as long as the service answers; forget what is done."""
-        tags = sorted(ranks, key=ranks.__getitem__)
+    def _look(self, tags: list[str], waiting: dict[str, Ranks], result: SweepResult) -> bool:
+        """Let the callbacks of a shard's first page wait for their turn."""
+        chains = self._read(self.reporter, tags, result)
+        with self._lock:
+            for chain in chains:
+                due = chain.due_channels(self.reporter.now())
+                _add(chain, [one for one in due if one != EVENT], waiting, result)
+        return False
+
+    def _announce(self, tags: list[str], waiting: dict[str, Ranks], result: SweepResult) -> bool:
+        """Publish the events of a page's acked chains; let all other reports wait.
+
+        Those of failed chains name units, which takes long, and what is refused takes a call each.
+        """
+        chains = self._read(self.reporter, tags, result)
+        due = {chain.tag: chain.due_channels(self.reporter.now()) for chain in chains}
+        acked = [c for c in chains if c.status == "acked" and EVENT in due[c.tag] and not c.refused]
+        reports = self._own_outbox.publish(acked, EVENT)
+        with self._lock:
+            result.chains += len(chains)
+            result.add(reports, acked)
+            done = {chain.tag for chain in acked} - reports.pending.keys()
+            for chain in chains:
+                left = [one for one in due[chain.tag] if one != EVENT or chain.tag not in done]
+                _add(chain, left, waiting, result)
+            return bool(done) or len(waiting.get(EVENT, ())) < _MAX_PENDING
+
+    def _report(self, channel: str, ranks: Ranks, result: SweepResult) -> Iterator[bool]:
+        """Report ends slice by slice as long as the service answers; forget what is done.
+
+        Yields False if no end waits now: a page may bring more.
+        """
         # If time runs out before the marks, what is read together is reported again: not much.
         size = _CALLS * self.channels[channel].batch_size
-        for at in range(0, len(tags), size):
-            part = tags[at : at + size]
+        tried: set[str] = set()
+        while True:
+            part = nsmallest(size, ranks.keys() - tried, key=ranks.__getitem__)
+            tried.update(part)
             try:
-                read = self._read(self.reporter, part, result)
+                read = self._read(self.reporter, part, result) if part else []
             except UnavailableError as error:
                 _raise_if_time_is_left(self.reporter, error)
                 return
             now = self.reporter.now()
             chains = [chain for chain in read if channel in chain.due_channels(now)]
             reports = self.outbox.publish(chains, channel)
-            result.events += len(chains) - len(reports.pending) - len(reports.refused)
-            result.refused += reports.alerts
+            result.add(reports, chains)
             for tag in part:
                 if tag not in reports.pending:
                     del ranks[tag]
             if chains and len(reports.pending) == len(chains):
                 return
-            yield
+            yield bool(part)
 
     def _read(self, step: ChainWriter, tags: Sequence[str], result: SweepResult) -> list[Chain]:
         """Read the valid chains, with retries, within the time of a step."""
@@ -156,15 +267,18 @@ class Sweeper:
             problems[str(error.tag)] = f"{type(error).__name__}: {error}"
 
         chains = step.read(tags, on_invalid, attempts=_READ_ATTEMPTS)
-        result.problems += len(problems)
+        with self._lock:
+            result.problems += len(problems)
         log_failures(logging.ERROR, "chains not read", problems)
         return list(chains.values())
 
 
-def _add(chain: Chain, now: int, waiting: dict[str, Ranks], result: SweepResult) -> None:
+def _add(
+    chain: Chain, channels: Sequence[str], waiting: dict[str, Ranks], result: SweepResult
+) -> None:
     """Let a chain wait on the channels on which its end is to be reported."""
     ended_at = chain.ended_at or 0
-    for channel in waiting.keys() & chain.due_channels(now):
+    for channel in waiting.keys() & channels:
         ranks = waiting[channel]
         if len(ranks) < _MAX_PENDING or chain.tag in ranks:
             ranks[chain.tag] = (channel in chain.refusals, chain.status == "failed", ended_at)

@@ -126,11 +126,12 @@ class DynamoDBStore(MarkBuckets):
                 Key=self.table.key(tag),
                 ConditionExpression=condition,
                 ExpressionAttributeNames=names,
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except ClientError as error:
             if not condition_failed(error):
                 raise
-            stored = next(self.table.read([tag]), {})
+            stored = error.response.get("Item") or next(self.table.read([tag]), {})
             if not force and any(name in stored for name in _PENDING):
                 raise StateError(
                     f"tag: {shown(tag)} has ended and its event is not published: nothing was "
@@ -175,24 +176,20 @@ class DynamoDBStore(MarkBuckets):
             return self.earlier_retentions(record=True)  # another instance was quicker
         return earlier, True
 
-    def due_pages(self, now: int) -> Iterator[list[str]]:
+    def due_pages(self, now: int, shard: int) -> Iterator[list[str]]:
         """Yield pages: see `xorack.core.ports.ChainStore.due_pages`.
 
         The index lags behind the table.
         """
-        # Each minute another shard is first, so none always waits for the others.
-        first = now // 60_000
-        for offset in range(schema.DUE_SHARDS):
-            shard = {"N": str((first + offset) % schema.DUE_SHARDS)}
-            for page in self.table.pages(
-                "query",
-                IndexName=schema.DUE_INDEX,
-                KeyConditionExpression="#shard = :shard AND #at <= :now",
-                ExpressionAttributeNames={"#shard": schema.DUE_SHARD, "#at": schema.DUE_AT},
-                ExpressionAttributeValues={":shard": shard, ":now": {"N": str(now)}},
-                Limit=_PAGE,
-            ):
-                yield self._tags(page)
+        for page in self.table.pages(
+            "query",
+            IndexName=schema.DUE_INDEX,
+            KeyConditionExpression="#shard = :shard AND #at <= :now",
+            ExpressionAttributeNames={"#shard": schema.DUE_SHARD, "#at": schema.DUE_AT},
+            ExpressionAttributeValues={":shard": {"N": str(shard)}, ":now": {"N": str(now)}},
+            Limit=_PAGE,
+        ):
+            yield self._tags(page)
 
     def first_due(self, limit: int, prefix: str = "") -> tuple[list[str], bool]:
         """Return tags of unfinished chains, earliest deadline first, and True if there are more.

@@ -33,9 +33,9 @@ _TIMES = ("_at", "deadline", "_until")
 """The ends of the names of times."""
 
 
-def due_shard(tag: str) -> int:
-    """Return the partition of the index that holds a chain: 0 to ``DUE_SHARDS`` - 1."""
-    return zlib.crc32(tag.encode()) % schema.DUE_SHARDS
+def due_shard(chain: Chain) -> int:
+    """Return the partition of the index that holds a chain: see `schema.DUE_SHARDS`."""
+    return zlib.crc32(chain.tag.encode()) % schema.DUE_SHARDS + schema.DUE_SHARDS * chain.final
 
 
 def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
@@ -57,7 +57,7 @@ def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
             kind = _TYPES[type_][0]
             item[name] = {kind: str(value) if kind == "N" else value}
     if chain.due_at is not None:
-        item[schema.DUE_SHARD] = {"N": str(due_shard(chain.tag))}
+        item[schema.DUE_SHARD] = {"N": str(due_shard(chain))}
     if chain.ended_at is not None:
         # Seconds. Only a finished chain expires: an open chain that disappears is a loss.
         last = max(chain.ended_at, chain.last_late_at or 0)

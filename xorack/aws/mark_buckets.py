@@ -1,13 +1,14 @@
 """Spilled marks in DynamoDB: bucket items, each with a set of marks and a TTL.
 
-The key of a bucket is the chain's tag, a NUL, the chain's generation, a NUL, the bucket's level, a
-NUL and its number (`xorack.core.marks`). Adding to a set is safe to repeat, and safe among writers
-that spill at the same time.
+The key of a bucket is the chain's tag, a NUL, the chain's generation, a NUL, the run's level, a
+NUL, the number of the run's first mark, a NUL, and the bucket's number (`xorack.core.marks`).
+Adding to a set is safe to repeat, also late, and safe among writers that spill at the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -20,11 +21,13 @@ from xorack.core.marks import (
     MARK_KEY_BYTES,
     Bucket,
     all_buckets,
-    bucket_for,
     buckets_of,
+    changes_of,
 )
 
 _NAMES = {"#marks": schema.SPILLED_MARKS, "#until": schema.EXPIRES_AT}
+_WRITERS = 16
+"""Buckets of a chain that are written at a time."""
 
 
 class MarkBuckets:
@@ -35,34 +38,57 @@ class MarkBuckets:
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         buckets = {bucket for key in keys for bucket in buckets_of(chain.spilled, key)}
-        items = self.table.read([_key(chain, bucket) for bucket in sorted(buckets)])
-        marks = [bytes(mark) for item in items for mark in item[schema.SPILLED_MARKS]["BS"]]
         wanted = set(keys)
         return {
             mark[:MARK_KEY_BYTES]: mark[MARK_KEY_BYTES:]
-            for mark in marks
+            for mark in self._read(chain, buckets)
             if mark[:MARK_KEY_BYTES] in wanted
         }
 
     def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
+        new = [marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)]
+        ended, grown = changes_of(chain.spilled, len(new))
+        older = self._read(chain, [bucket for run in ended for bucket in run.buckets])
         by_bucket: dict[Bucket, set[bytes]] = {}
-        for at in range(0, len(marks), MARK_BYTES):
-            mark = marks[at : at + MARK_BYTES]
-            by_bucket.setdefault(bucket_for(chain.spilled, mark), set()).add(mark)
-        for bucket, some in sorted(by_bucket.items()):
-            values: Item = {":marks": {"BS": sorted(some)}, ":until": ttl(until)}
-            update = "SET #until = :until ADD #marks :marks"
-            condition = "attribute_not_exists(#until) OR #until <= :until"
-            if not self._update(chain, bucket, update, condition, values):
-                # The bucket is kept for longer than that.
-                del values[":until"]
-                self._update(chain, bucket, "ADD #marks :marks", None, values)
+        at = 0
+        for run in grown:
+            since, at = at, run.end - chain.spilled
+            for mark in (*older, *new[since:at]):
+                by_bucket.setdefault(run.bucket_for(mark), set()).add(mark)
+            older = []
+        self._each(lambda bucket: self._add(chain, bucket, by_bucket[bucket], until), by_bucket)
+
+    def _add(self, chain: Chain, bucket: Bucket, marks: set[bytes], until: int) -> None:
+        values: Item = {":marks": {"BS": sorted(marks)}, ":until": ttl(until)}
+        update = "SET #until = :until ADD #marks :marks"
+        condition = "attribute_not_exists(#until) OR #until <= :until"
+        if not self._update(chain, bucket, update, condition, values):
+            # The bucket is kept for longer than that.
+            del values[":until"]
+            self._update(chain, bucket, "ADD #marks :marks", None, values)
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
-        for bucket in all_buckets(chain.spilled):
-            # The condition does not hold either for a bucket that does not exist.
-            values = {":until": ttl(until)}
-            self._update(chain, bucket, "SET #until = :until", "#until < :until", values)
+        # The condition does not hold either for a bucket that does not exist.
+        update, condition, values = "SET #until = :until", "#until < :until", {":until": ttl(until)}
+        self._each(
+            lambda bucket: self._update(chain, bucket, update, condition, values),
+            all_buckets(chain.spilled),
+        )
+
+    def _read(self, chain: Chain, buckets: Iterable[Bucket]) -> list[bytes]:
+        """Return the marks in some buckets."""
+        items = self.table.read([_key(chain, bucket) for bucket in sorted(buckets)])
+        return [bytes(mark) for item in items for mark in item[schema.SPILLED_MARKS]["BS"]]
+
+    @staticmethod
+    def _each(write: Callable[[Bucket], object], buckets: Iterable[Bucket]) -> None:
+        """Write buckets, some at a time: all of them, then raise the first error."""
+        ordered = sorted(buckets)
+        if len(ordered) == 1:
+            write(ordered[0])
+            return
+        with ThreadPoolExecutor(_WRITERS) as writers:
+            list(writers.map(write, ordered))
 
     def _update(
         self, chain: Chain, bucket: Bucket, update: str, condition: str | None, values: Item
@@ -88,4 +114,4 @@ class MarkBuckets:
 
 def _key(chain: Chain, bucket: Bucket) -> str:
     generation = ".".join(str(part) for part in chain.generation if part is not None)
-    return f"{chain.tag}\0{generation}\0{bucket.level}\0{bucket.number}"
+    return "\0".join(map(str, (chain.tag, generation, *bucket)))

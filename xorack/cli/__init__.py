@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import click  # noqa: F401
         import rich  # noqa: F401
     except ImportError as error:
-        print(f"error: {error}: pip install 'xorack[cli]'", file=sys.stderr)
+        print(f"error: {error}: install xorack with the extra cli", file=sys.stderr)
         return 1
     try:
         from xorack.cli.commands import run

@@ -56,7 +56,7 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
     try:
         status = command.main(
             args=None if arguments is None else list(arguments),
-            prog_name="xorack" if command is cli else f"xorack {command.name}",
+            prog_name="xorack" if command is cli else f"python -m {command.name}",
             standalone_mode=False,
         )
         return status if isinstance(status, int) else 0

@@ -25,8 +25,9 @@ _DAY_MS = 86_400_000
 _MAX_REASONS = 20
 """Reasons shown: a faulty sender may cause any number."""
 _STAY = {
-    "rejected": "rejected: the chain was in the wrong state. Once that is fixed, use --all",
-    "malformed": "malformed: the consumer cannot parse such a message. Only --force sends it back",
+    "rejected": "rejected: their chain, as long as it exists, rejects them again. --all sends them",
+    "malformed": "malformed: the consumer rejects them again. Correct them with "
+    "xorack dead-letters send",
     "expired": "older than the {days:g} days for which finished chains are kept. A redrive could "
     "start a chain again that is gone",
 }

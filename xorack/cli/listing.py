@@ -57,7 +57,7 @@ def list_(run: Run | None, as_json: bool, target: Target, **options: Any) -> int
 
     Reads the table until the limit is reached. With --order, reads the whole table, and keeps as
     many chains as the limit in memory. If there are more chains, a line on stderr has the option
-    --after of the next page.
+    --after of the next page. Another one counts the messages in the queue and the dead letters.
 
     With --json, prints one JSON object a line. Reports items that are not chains on stderr; the
     exit status is then 1.
@@ -89,6 +89,7 @@ def list_(run: Run | None, as_json: bool, target: Target, **options: Any) -> int
             f"--after {_quoted(position)}",
             error=True,
         )
+    screen.say_backlog(target.queues()())
     return int(screen.print_invalid(invalid) > 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -26,7 +27,8 @@ _POLL_SECONDS = 0.5
 def local_environ() -> Iterator[None]:
     """Let boto3 and the options of a command find the embedded AWS."""
     before = dict(os.environ)
-    for name, value in background.find().environ().items():
+    running = background.find(_instance(None, None, os.environ.get(background.NAME, "")))
+    for name, value in running.environ().items():
         os.environ.pop(name, None)
         if value is not None:
             os.environ[name] = value
@@ -37,12 +39,27 @@ def local_environ() -> Iterator[None]:
         os.environ.update(before)
 
 
+def _instance(_: object, __: object, name: str) -> str:
+    if not re.fullmatch("[a-z0-9][a-z0-9-]{0,30}|", name):
+        raise click.BadParameter(f"{name!r}, expected lower-case letters, digits and hyphens")
+    return name
+
+
+_name_option = click.option(
+    "--name",
+    "instance",
+    envvar=background.NAME,
+    default="",
+    callback=_instance,
+    help="Which one, if several run on this machine.",
+)
 local_option = click.option(
     "--local",
     "is_local",
     is_flag=True,
     envvar="XORACK_LOCAL",
-    help="Use the embedded AWS that `xorack local start` started.",
+    help="Use the embedded AWS that `xorack local start` started; XORACK_LOCAL_NAME names one of "
+    "several.",
 )
 
 
@@ -83,23 +100,30 @@ def _settings(
     show_default=False,
     help="The port to listen on.  [default: a free one]",
 )
+@_name_option
 @json_option
-def start(settings: dict[str, str] | None, port: int | None, as_json: bool) -> None:
+def start(settings: dict[str, str] | None, port: int | None, instance: str, as_json: bool) -> None:
     """Start it, deploy the stack, and wait until it is ready.
 
     Does nothing if it runs already. The first start installs some 20 packages, whose hashes are
     checked, into an environment of its own.
     """
     begun = time.monotonic()
-    running, started = background.start(settings, port, lambda line: screen.say(line, error=True))
+    running, started = background.start(settings, port, _notify, instance)
     seconds = time.monotonic() - begun
     if as_json:
         screen.print_json({**running.to_json(), "started": started, "seconds": round(seconds, 1)})
         return
     screen.say(f"ready after {seconds:.1f} s" if started else "running already")
     _show(running)
-    screen.say('for other programs: eval "$(xorack local env)"; for xorack: xorack --local list')
-    screen.say("in a browser: xorack --local web")
+    name = f" --name {instance}" if instance else ""
+    screen.say(f'for this shell: eval "$(xorack local env{name})"')
+    if not name:
+        screen.say("for one command: xorack --local list; in a browser: xorack --local web")
+
+
+def _notify(line: str) -> None:
+    screen.say(line, error=True)
 
 
 def _show(running: Background) -> None:
@@ -109,14 +133,15 @@ def _show(running: Background) -> None:
 
 
 @local.command(epilog="Example: xorack local status --json | jq -r .queue_url")
+@_name_option
 @json_option
-def status(as_json: bool) -> int:
+def status(instance: str, as_json: bool) -> int:
     """Show its addresses, settings and log.
 
     Exit status: 0 if it runs and responds, 1 if not.
     """
     try:
-        running = background.find()
+        running = background.find(instance)
     except NotRunningError as error:
         if not as_json:
             raise
@@ -132,14 +157,26 @@ def status(as_json: bool) -> int:
 
 
 @local.command(epilog="Example: xorack local stop")
-def stop() -> None:
+@_name_option
+def stop(instance: str) -> None:
     """Stop it, and remove all that it holds."""
-    stopped = background.stop(lambda line: screen.say(line, error=True))
+    stopped = background.stop(_notify, instance)
     screen.say("stopped" if stopped else "not running")
 
 
+@local.command(epilog="Example: xorack local purge")
+def purge() -> None:
+    """Remove what starts have installed and synthesised.
+
+    The next start installs them again. Refuses while one runs.
+    """
+    for path in background.purge():
+        screen.say(f"removed {path}")
+
+
 @local.command(epilog="Example: xorack local env > local.sh")
-def env() -> None:
+@_name_option
+def env(instance: str) -> None:
     """Print shell commands that make a shell's programs use it.
 
     A shell runs them by `eval "$(xorack local env)"`.
@@ -147,7 +184,7 @@ def env() -> None:
     They export AWS_ENDPOINT_URL, XORACK_QUEUE_URL and others, and hide the AWS account of the
     shell. Where pyspark is installed, they name its Python and a Java that runs it.
     """
-    variables: dict[str, str | None] = background.find().environ()
+    variables: dict[str, str | None] = background.find(instance).environ()
     try:
         variables.update(spark_environ())
     except LocalError as error:
@@ -159,13 +196,14 @@ def env() -> None:
 
 @local.command(epilog="Example: xorack local events --follow | jq .detail.tag")
 @click.option("--follow", "-f", is_flag=True, help="Wait for more, until Ctrl-C.")
-def events(follow: bool) -> None:
+@_name_option
+def events(follow: bool, instance: str) -> None:
     """Print the events of all chains since the start.
 
     Each is a line of JSON, as EventBridge delivers it. Several readers may follow: each gets all
     events.
     """
-    running, seen = background.find(), 0
+    running, seen = background.find(instance), 0
     try:
         while True:
             arrived, seen = running.events(seen)

@@ -17,6 +17,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.stack import StackOutputs, find_stack, open_table
 from xorack.core.errors import ArgumentError, StateError, shown
+from xorack.ops.backlog import Backlog, read_backlog
 from xorack.ops.redrive import Redrive
 from xorack.ops.run import Run
 
@@ -74,10 +75,25 @@ class Target:
         except ValueError as error:  # botocore's error for an invalid region or endpoint
             raise click.ClickException(str(error)) from error
 
+    @functools.cached_property
+    def _outputs(self) -> StackOutputs:
+        return find_stack(self.stack, self.client)
+
+    def queues(self) -> Callable[[], Backlog | None]:
+        """Return a function that asks what is in the queues: None if none is known."""
+        if self.table is None:
+            outputs = self.find_stack()
+            urls = outputs.queue_url, outputs.dead_letter_queue_url
+        elif self.queue and self.dead_letters:
+            urls = self.queue, self.dead_letters
+        else:
+            return lambda: None
+        return functools.partial(read_backlog, self.client("sqs"), *urls)
+
     def find_stack(self, alternative: str = "") -> StackOutputs:
         """Find the stack; an error names --stack, and the alternative to it."""
         try:
-            return find_stack(self.stack, self.client)
+            return self._outputs
         except StateError as error:
             raise click.ClickException(f"{error}: name yours with --stack{alternative}") from error
 

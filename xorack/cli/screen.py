@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
-from xorack.core.event import rfc3339
+from xorack.ops.backlog import Backlog
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import listed, printable, span
 
@@ -43,6 +42,12 @@ def say(text: str, *, error: bool = False) -> None:
     print(text, file=sys.stderr if error else sys.stdout)
 
 
+def say_backlog(backlog: Backlog | None) -> None:
+    """Say what the queues hold: a chain without its messages tells less than there is."""
+    if text := str(backlog or ""):
+        say(f"in the queues: {text}", error=True)
+
+
 def ask(question: str) -> bool:
     """Ask a question; if nobody can answer, say what to do instead."""
     try:
@@ -63,9 +68,11 @@ def print_invalid(errors: Collection[NotAChainError]) -> int:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one line of JSON: in ASCII on a terminal, which obeys some characters."""
-    as_utf = sys.stdout.encoding.lower().startswith("utf") and not sys.stdout.isatty()
-    print(json.dumps(value, ensure_ascii=not as_utf))
+    """Print a value as one line of JSON, on a terminal with escapes for what it would obey."""
+    text = json.dumps(value, ensure_ascii=not sys.stdout.encoding.lower().startswith("utf"))
+    if sys.stdout.isatty() and not text.isprintable():
+        text = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    print(text)
 
 
 def cells(status: ChainStatus) -> dict[str, str]:
@@ -130,34 +137,24 @@ def _properties(
         yield from listed("outstanding", [*ids, *note] or ["none"])
     if chain.final:
         yield "event", "pending" if chain.event_pending else "published"
-    if callback := _callback(chain):
-        yield "resume", callback
+    if status.callback:
+        yield "resume", status.callback
     yield from listed("dead letters", letters)
-
-
-def _callback(chain: Chain) -> str:
-    """Return what becomes of a chain's callback; empty if nobody waits."""
-    if not chain.final:
-        sent_at = chain.resume_sent_at
-        return "" if sent_at is None else f"waits, by the create sent {rfc3339(sent_at)}"
-    if chain.resume_failed is not None:
-        return f"failed: {chain.resume_failed}"
-    if chain.resumed_at is not None:
-        return f"done, {rfc3339(chain.resumed_at)}"
-    since = f", refused since {rfc3339(chain.refused_at)}" if chain.refused_at is not None else ""
-    return f"pending{since}" if chain.resume_pending else ""
 
 
 def print_rows(rows: Sequence[Mapping[str, str]], *, right: set[str], fold: set[str]) -> None:
     """Print rows of cells by the heads of their columns, without cutting any cell.
 
-    On a terminal with enough room, long cells of the columns `fold` continue in further lines.
-    Elsewhere a row is one line. The columns `right` are aligned to the right.
+    On a terminal with enough room, long cells of the columns `fold` continue in further lines, and
+    a column without content is left out. Elsewhere a row is one line. The columns `right` are
+    aligned to the right.
     """
-    lines = [{head: head for head in rows[0]}, *rows]
-    widths = {head: max(cell_len(line[head]) for line in lines) for head in rows[0]}
-    least = [min(width, _MIN_FOLDED) if head in fold else width for head, width in widths.items()]
     out = console()
+    # A column that is empty takes the room of those that have something.
+    heads = [head for head in rows[0] if not out.is_terminal or any(row[head] for row in rows)]
+    lines = [{head: head for head in heads}, *rows]
+    widths = {head: max(cell_len(line[head]) for line in lines) for head in heads}
+    least = [min(width, _MIN_FOLDED) if head in fold else width for head, width in widths.items()]
     if not out.is_terminal or sum(least) + _GAP * (len(widths) - 1) > out.width:
         for line in lines:
             padded = []
@@ -171,5 +168,5 @@ def print_rows(rows: Sequence[Mapping[str, str]], *, right: set[str], fold: set[
         justify: Literal["left", "right"] = "right" if head in right else "left"
         table.add_column(head, justify=justify, no_wrap=head not in fold, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell, style=STATUS_COLOURS.get(cell, "")) for cell in row.values()))
+        table.add_row(*(Text(row[h], style=STATUS_COLOURS.get(row[h], "")) for h in heads))
     out.print(table, soft_wrap=False)

@@ -7,6 +7,7 @@ from typing import TextIO
 
 import click
 
+from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.cli import screen
 from xorack.cli.options import (
     Target,
@@ -17,8 +18,9 @@ from xorack.cli.options import (
     with_table,
 )
 from xorack.client.names import Candidate
+from xorack.core.errors import TagNotFound
 from xorack.ops.dead_letters import Selector
-from xorack.ops.explain import candidates_in, explain_run, names_in, run_facts
+from xorack.ops.explain import candidates_in, explain_run, name_text, names_in, run_facts
 from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus, read_status
 
@@ -37,7 +39,10 @@ def show(tag: str, among: TextIO | None, as_json: bool, target: Target) -> None:
     to their children. In the file, a line is a name. A JSON list is a path, the name at each level
     below the root: ["page 2", "line 7"].
     """
-    _print(read_status(target.open(), tag), candidates_in(lines_of(among)), as_json)
+    status = _read(target, target.open(), tag)
+    _print(status, candidates_in(lines_of(among)), as_json)
+    if not status.chain.final:
+        screen.say_backlog(target.queues()())
 
 
 @click.command(
@@ -75,8 +80,18 @@ def explain(
         else:
             screen.print_properties(run_facts(found))
         return int(not found["chains"])
-    _print(read_status(store, str(tag)), candidates, as_json, _letters(target, str(tag)))
+    status = _read(target, store, str(tag))
+    _print(status, candidates, as_json, _letters(target, str(tag)))
     return 0
+
+
+def _read(target: Target, store: DynamoDBStore, tag: str) -> ChainStatus:
+    """Read a chain; if there is none, say what waits in the queues."""
+    try:
+        return read_status(store, tag)
+    except TagNotFound:
+        screen.say_backlog(target.queues()())
+        raise
 
 
 def _print(
@@ -86,13 +101,15 @@ def _print(
     letters: list[str] | None = None,
 ) -> None:
     tag, units = status.chain.tag, status.outstanding
-    names = {**status.partitions, **names_in(units, candidates, tag)}
+    found, partitions = names_in(units, candidates, tag), status.partitions
     if as_json:
+        names = partitions | found
         named = {"outstanding_names": {f"{unit:016x}": names.get(unit) for unit in units}}
         more = {} if letters is None else {"dead_letters": letters}
         screen.print_json({**status.to_json(), **named, **more})
     else:
-        screen.print_status(status, names, letters or ())
+        texts = partitions | {unit: name_text(name) for unit, name in found.items()}
+        screen.print_status(status, texts, letters or ())
 
 
 def _letters(target: Target, tag: str) -> list[str]:

@@ -28,6 +28,8 @@ from xorack.ops.watch import ChainWatcher, WatchUpdate
 from xorack.ops.windows import StageWindow
 
 _TIMED_OUT = 3
+_NAMED = 10
+"""Names in a line: --json has all."""
 _PAUSE = 9
 """Least length of a pause, in lengths of the poll before: reads take a tenth of the time."""
 
@@ -78,19 +80,23 @@ def wait(
     if window is not None:
         return _wait_for_window(store, window, interval_seconds, timeout_seconds, as_json)
     said: set[str] = set()
+    queues = target.queues()
 
     def show(update: WatchUpdate, error: str) -> None:
         say_retrying(error)
-        for tag in update.not_found:
-            if tag not in said:
-                screen.say(f"{printable(tag)} does not exist yet: waiting for it", error=True)
-        said.update(update.not_found)
+        new = [tag for tag in update.not_found if tag not in said]
+        for tag in new:
+            screen.say(f"{printable(tag)} does not exist yet: waiting for it", error=True)
+        if new:
+            screen.say_backlog(queues())
+        said.update(new)
 
     watcher = ChainWatcher(store, chains.tags, limit=1, run=chains.run)
     update = poll_to_end(watcher, interval_seconds, show, timeout_seconds)
     print_summary(update, as_json=as_json)
     if not update.done:
         screen.say("timed out", error=True)
+        screen.say_backlog(queues())
     return exit_status(update)
 
 
@@ -122,7 +128,7 @@ def _find_window(store: DynamoDBStore, window: str, interval_seconds: float, giv
         found = (chain.tag for chain in store.scan(lambda _: None))
         tags = sorted(tag for tag in found if tag.partition("/")[2] == window)
         if len(tags) > 1:
-            some = ", ".join(map(printable, tags))
+            some = ", ".join(map(printable, tags[:_NAMED]))
             raise StateError(f"window: {window!r}, expected one with its run, such as {some}")
         if tags:
             return tags[0]
@@ -138,7 +144,8 @@ def _print_window(window: StageWindow, *, as_json: bool) -> None:
         screen.print_json({**status.to_json(), "lagging": window.lagging})
         return
     failed = status.reason if status.chain.status == "failed" else ""
-    parts = failed, window.lag() and f"{window.lag()} lag"
+    lag = window.lag(_NAMED)
+    parts = failed, lag and f"{lag} lag"
     which = "whole" if window.state == "whole" else ", ".join(filter(None, parts))
     screen.say(printable(f"{status.chain.tag}: {which}"))
     if status.note_text:

@@ -6,6 +6,7 @@ import errno
 import functools
 import select
 import sys
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -20,6 +21,7 @@ from xorack.cli import screen
 from xorack.cli.options import Chains, Target, interval_option, json_option, with_run, with_table
 from xorack.cli.wait import exit_status, poll_to_end, print_summary, say_retrying, summary
 from xorack.core.event import rfc3339
+from xorack.ops.backlog import Backlog
 from xorack.ops.snapshot import MAX_CHAINS
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import plural, printable
@@ -27,6 +29,7 @@ from xorack.ops.watch import ChainWatcher, WatchUpdate
 
 _OTHER_LINES = 4
 """Lines of the screen that are not chains."""
+Queues = Callable[[], Backlog | None]
 _URGENCY_COLOURS = {"ok": "", "soon": "yellow", "late": "red"}
 
 
@@ -58,7 +61,7 @@ def watch(
     """
     watcher = ChainWatcher(target.open(), chains.tags, limit, chains.run)
     try:
-        update = _watch(watcher, interval_seconds, as_json)
+        update = _watch(watcher, interval_seconds, as_json, target.queues())
     except KeyboardInterrupt:
         if any(chains):
             raise
@@ -68,21 +71,25 @@ def watch(
     return exit_status(update)
 
 
-def _watch(watcher: ChainWatcher, interval_seconds: float, as_json: bool) -> WatchUpdate:
+def _watch(
+    watcher: ChainWatcher, interval_seconds: float, as_json: bool, queues: Queues
+) -> WatchUpdate:
     """Poll and draw, or print, until all chains that are watched have ended."""
     out = screen.console()
     if as_json or not screen.can_redraw(out):
-        show = functools.partial(_print_update, set(), as_json)
+        show = functools.partial(_print_update, set(), as_json, queues)
         return poll_to_end(watcher, interval_seconds, show)
+
+    def draw(update: WatchUpdate, error: str) -> None:
+        live.update(_draw(update, error, *out.size, str(queues() or "")), refresh=True)
+
     with Live(console=out, auto_refresh=False) as live:
-        return poll_to_end(
-            watcher,
-            interval_seconds,
-            lambda update, error: live.update(_draw(update, error, *out.size), refresh=True),
-        )
+        return poll_to_end(watcher, interval_seconds, draw)
 
 
-def _print_update(warned: set[str], as_json: bool, update: WatchUpdate, error: str) -> None:
+def _print_update(
+    warned: set[str], as_json: bool, queues: Queues, update: WatchUpdate, error: str
+) -> None:
     """Print the changes as lines; a problem of a tag is printed once."""
     if _reader_is_gone():
         raise BrokenPipeError(errno.EPIPE, "the reader is gone")
@@ -99,10 +106,12 @@ def _print_update(warned: set[str], as_json: bool, update: WatchUpdate, error: s
         warnings[str(invalid.tag)] = f"cannot be read: {invalid.reason}"
     if update.run and update.counts and not (update.counts.chains or update.done):
         warnings[update.run.name] = "has no chains yet"
-    for tag, warning in warnings.items():
-        if tag not in warned:
-            warned.add(tag)
-            screen.say(f"{printable(tag)}: {printable(warning)}", error=True)
+    if new := {"", *warnings} - warned:  # the empty one is of the first poll
+        for tag, warning in warnings.items():
+            if tag in new:
+                screen.say(f"{printable(tag)}: {printable(warning)}", error=True)
+        warned.update(new)
+        screen.say_backlog(queues())
     sys.stdout.flush()
 
 
@@ -128,14 +137,16 @@ def _line(status: ChainStatus) -> str:
     return f"{start}  {cells['TAG']}{reason}"
 
 
-def _draw(update: WatchUpdate, error: str, width: int, height: int) -> Group:
+def _draw(update: WatchUpdate, error: str, width: int, height: int, backlog: str = "") -> Group:
     chains = [*update.snapshot.chains, *update.ended]
-    room = max(1, height - _OTHER_LINES)
+    room = max(1, height - _OTHER_LINES - bool(backlog))
     parts: list[Text | Table] = [_head(update)]
     if chains or update.not_found:
         parts.append(_table(chains[:room], update.not_found, width))
     if hidden := len(chains[room:]):
         parts.append(Text(f"and {hidden:,} more: enlarge the terminal", style="dim"))
+    if backlog:
+        parts.append(Text(f"in the queues: {backlog}", style="dim", no_wrap=True))
     if error:
         parts.append(Text(f"retrying: {error}", style="red", no_wrap=True))
     return Group(*parts)

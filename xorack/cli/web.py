@@ -57,7 +57,7 @@ def web(port: int, opens: bool | None, among: TextIO | None, target: Target) -> 
         raise click.UsageError("--dead-letters requires --table: a stack has its own")
     store, letters = target.open(), None
     if target.table is None or target.dead_letters:
-        letters = DeadLetters(target.open_dead_letters())
+        letters = DeadLetters(target.open_dead_letters(), target.queues())
     title = f"table {target.table}" if target.table else f"stack {target.stack}"
     site = Site(
         title,

@@ -164,8 +164,8 @@ def fan_in(
     The function runs to its end before it returns: a coroutine function or a generator is refused,
     and so is a result that is awaitable or a generator.
 
-    The event source mapping must report batch item failures. Needs Powertools:
-    ``pip install 'xorack[fan-in]'``.
+    The event source mapping must report batch item failures. Needs Powertools: the extra
+    ``fan-in``.
 
     Args:
         tracker: The tracker.
@@ -293,6 +293,6 @@ def _processors() -> Callable[[str], Any]:
         from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "fan_in needs Powertools: pip install 'xorack[fan-in]'", name=error.name
+            "fan_in needs Powertools: install xorack with the extra fan-in", name=error.name
         ) from error
     return functools.cache(lambda kind: BatchProcessor(event_type=EventType[kind]))

@@ -15,7 +15,7 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "pyee":
         raise
-    message = "xorack.Acker needs pyee: pip install 'xorack[memory]'"
+    message = "xorack.Acker needs pyee: install xorack with the extra memory"
     raise ModuleNotFoundError(message, name=error.name) from None
 
 

@@ -5,16 +5,15 @@ carries a mark of each applied request, written together with the stamp. Marks t
 item large are spilled: copied to items of their own, the buckets, and only then left out of the
 chain. docs/adr/0002-marks.md has the alternatives.
 
-A mark's bucket follows from its key. A chain begins with one bucket (level 0); each further level
-has eight times as many, so a bucket never grows large. All buckets of a chain can be named, so
-their TTL can be prolonged.
+Spilled marks form runs, as in a log-structured merge tree: a level's run holds up to seven times
+what the level below can hold, and more marks are merged upwards. The number of spilled marks tells
+all runs. A run's marks are divided among its buckets by their keys.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -29,51 +28,81 @@ MARK_BYTES = 16
 """Bytes of a mark: the key, then a checksum of the request's content."""
 NO_CONTENT = bytes(MARK_BYTES - MARK_KEY_BYTES)
 """The checksum in marks of units and of who waits: the key says all."""
-INLINE_MARKS = 64
-"""Marks that a chain's item holds before they are spilled. A traced item then has about 2 KB."""
+INLINE_MARKS = 8
+"""Marks that a chain's item holds before they are spilled, so many or a multiple at a time. A
+traced item then has less than 1 KB: each write is one unit."""
+MANY_INLINE_MARKS = 64
+"""The same if a write adds more than half of that. A traced item then has less than 2 KB."""
 
-_BUCKET_MARKS = 256
-"""Marks of a bucket on average before the next level begins: 4 KB."""
 _GROWTH = 8
-"""The number of buckets of a level, divided by that of the level before."""
+"""The size of a level's smallest run, divided by that of the level below."""
+_TOP_LEVEL = 5
+"""The level whose run grows without end. It has 8,192 buckets, so some seconds prolong all."""
 
 
 class Bucket(NamedTuple):
-    """An item that holds spilled marks: its level, and its number within the level."""
+    """An item that holds spilled marks: one of a run's, which begins with a mark's number."""
 
     level: int
+    start: int
     number: int
 
 
-def _level(spilled: int) -> int:
-    """Return the level of the next mark, after a number of spilled marks."""
-    level, full = 0, _BUCKET_MARKS
-    while spilled >= full:
-        level += 1
-        full += _BUCKET_MARKS * _GROWTH**level
-    return level
+class Run(NamedTuple):
+    """Marks from the number `start` up to `end`, in the order in which they were spilled."""
+
+    level: int
+    start: int
+    end: int
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        return [Bucket(self.level, self.start, number) for number in range(self._count)]
+
+    @property
+    def _count(self) -> int:
+        """The number of buckets: each has at most 224 marks on average, 3.6 KB."""
+        buckets: int = _GROWTH**self.level // 4
+        return max(1, buckets)
+
+    def bucket_for(self, key: bytes) -> Bucket:
+        """Return the bucket of a mark; the key may be a whole mark."""
+        number = int.from_bytes(key[:MARK_KEY_BYTES], "big") % self._count
+        return Bucket(self.level, self.start, number)
 
 
-def _bucket(level: int, key: bytes) -> Bucket:
-    return Bucket(level, int.from_bytes(key[:MARK_KEY_BYTES], "big") % _GROWTH**level)
+def runs_of(spilled: int) -> list[Run]:
+    """Return the runs that hold a number of spilled marks, the oldest and largest first."""
+    runs, start = [], 0
+    for level in range(_TOP_LEVEL, -1, -1):
+        end = spilled - (spilled - start) % (INLINE_MARKS * _GROWTH**level)
+        if end > start:
+            runs.append(Run(level, start, end))
+            start = end
+    assert start == spilled, "marks are spilled by INLINE_MARKS"
+    return runs
 
 
-def bucket_for(spilled: int, key: bytes) -> Bucket:
-    """Return the bucket into which a chain spills the mark of this key next.
+def changes_of(spilled: int, count: int) -> tuple[list[Run], list[Run]]:
+    """Return the runs that end, and those that grow or begin, if more marks are spilled.
 
-    `spilled` is the number of marks that the chain has spilled before. The key may be a whole mark.
+    The first one that grows takes the marks of those that end: all of these are older than the
+    new marks.
     """
-    return _bucket(_level(spilled), key)
+    before = runs_of(spilled)
+    grown = [run for run in runs_of(spilled + count) if run not in before]
+    first = grown[0]
+    ended = [run for run in before if run.start >= first.start and run.level < first.level]
+    return ended, grown
 
 
-def buckets_of(spilled: int, key: bytes) -> Iterator[Bucket]:
-    """Yield the buckets that may hold the mark of this key; the arguments of `bucket_for`."""
-    return (_bucket(level, key) for level in range(_level(spilled) + 1))
+def buckets_of(spilled: int, key: bytes) -> list[Bucket]:
+    """Return the buckets that may hold the mark of this key: one a run."""
+    return [run.bucket_for(key) for run in runs_of(spilled)]
 
 
-def all_buckets(spilled: int) -> Iterator[Bucket]:
-    for level in range(_level(spilled) + 1):
-        yield from (Bucket(level, number) for number in range(_GROWTH**level))
+def all_buckets(spilled: int) -> list[Bucket]:
+    return [bucket for run in runs_of(spilled) for bucket in run.buckets]
 
 
 def mark_key(request_id: str) -> bytes:

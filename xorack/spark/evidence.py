@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from xorack.core.errors import ArgumentError, StateError
 from xorack.spark.errors import ColumnsError
 from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, named, of_units, together
 from xorack.spark.messages import one_line, readable
+from xorack.spark.reading import WHOLE, check_reading
 from xorack.spark.storage import (
     MOST,
     Stored,
@@ -20,9 +22,10 @@ from xorack.spark.storage import (
     files_read,
     folders,
     hides_files,
+    lies_in,
     reads_plainly,
-    tables_read,
 )
+from xorack.spark.types import unmarked_files
 from xorack.spark.units import (
     check_frame,
     column_named,
@@ -43,6 +46,45 @@ Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
 
 _INEXACT = ("double", "float")
+_MOST_NAMES, _MOST_FRAMES = 1_000, 4
+_UNKNOWN, _END = "evidence without a frame", "finish"
+_ASKED: dict[tuple[str, str], list[DataFrame | str]] = {}
+"""By records and salt: the frames that `evidence` was given since the last job ended."""
+
+
+def remember(rows: Names, frame: DataFrame | None) -> None:
+    """Keep a frame whose rows go into an output, until the job after this one."""
+    if len(_ASKED) >= _MOST_NAMES:
+        _ASKED.clear()
+    key = (rows.tracking.records, rows.salt)
+    before = _ASKED.get(key, [])
+    has_ended = any(one is _END for one in before)
+    kept = [] if has_ended else [one for one in before if one is not frame]
+    _ASKED[key] = [*kept, _UNKNOWN if frame is None else frame][-_MOST_FRAMES:]
+
+
+def job_ends(rows: Names) -> None:
+    """Note that a job calls finish: the next frame is of another one."""
+    if (before := _ASKED.get((rows.tracking.records, rows.salt), [_END]))[-1] is not _END:
+        before.append(_END)
+
+
+def forget(rows: Names) -> None:
+    """Forget the frames of an output that is whole: what differs later is another one."""
+    _ASKED.pop((rows.tracking.records, rows.salt), None)
+
+
+def remembered(rows: Names) -> list[DataFrame]:
+    """Return the frames of a job, the last one first, up to an output of unknown rows."""
+    frames: list[DataFrame] = []
+    for one in reversed(_ASKED.get((rows.tracking.records, rows.salt), [])):
+        if one is _UNKNOWN:
+            break
+        frames += [] if isinstance(one, str) else [one]
+    return frames
+
+
+_SECOND = 1_000  # in milliseconds
 
 
 class Observed(NamedTuple):
@@ -50,15 +92,13 @@ class Observed(NamedTuple):
 
     Attributes:
         frame: The frame without the columns of the evidence.
-        observation: Spark's observation of the first action on it.
+        observation: Spark's observation of the write that returned.
         source: The frame with these columns.
-        is_written: Whether `TrackedRows.observe` ran that action, a write that returned.
     """
 
     frame: DataFrame
     observation: Observation
     source: DataFrame
-    is_written: bool = False
 
     @classmethod
     def of(cls, frame: DataFrame, names: Sequence[str]) -> Observed:
@@ -80,7 +120,7 @@ class Observed(NamedTuple):
         write(handed)
         if not handed.writes:
             raise ArgumentError("write", problem="it did not write the frame that it was given")
-        return next(iter(handed.writes.values()))._replace(is_written=True)
+        return next(iter(handed.writes.values()))
 
     def totals(self) -> Totals:
         """Return what the tasks received.
@@ -143,17 +183,19 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
     """Read what was written, given as the argument ``option``.
 
     Raises:
-        ArgumentError: There is nothing that can be read.
+        ArgumentError: There is nothing that can be read, or Spark may leave some of it out.
     """
     if not isinstance(output, str):
-        return check_frame(option, output, "a frame, path or table's name")
+        frame = check_frame(option, output, "a frame, path or table's name")
+        check_reading(frame, option)
+        return frame
     try:
         if "/" in output:
             # Spark would take what it has in its cache for what lies on disk: not with an option.
-            frame = spark.read.option("xorack", uuid4().hex).parquet(output)
+            frame = spark.read.options(xorack=uuid4().hex, **WHOLE).parquet(output)
         else:
             spark.catalog.refreshTable(output)
-            frame = spark.table(output)
+            frame = spark.read.options(**WHOLE).table(output)
         _ = frame.schema
     except Exception as error:  # noqa: BLE001 - whatever Java raises
         how = ""
@@ -161,6 +203,7 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
             how = f"; other formats as a frame: spark.read.format(…).load({output!r})"
         problem = f"{output!r} cannot be read: {one_line(error).rstrip('.')}{how}"
         raise ArgumentError(option, problem=problem) from None
+    check_reading(frame, option)
     return frame
 
 
@@ -218,6 +261,7 @@ def evidence_of(rows: Names, frame: DataFrame) -> list[Column]:
         raise ColumnsError(
             f"the output has neither the evidence of {rows.name!r} "
             f"({', '.join(rows.evidence_names)}) nor its units: {error}"
+            f"{unmarked_files(rows, frame)}"
         ) from None
 
 
@@ -226,7 +270,8 @@ def total(rows: Names, outputs: Sequence[DataFrame]) -> Totals:
     totals = Totals()
     for frame in outputs:
         sums = frame.select(*named(evidence_of(rows, frame)))
-        with readable("written", "the output cannot be read"):
+        problem = "the output cannot be read, or its evidence is in other columns"
+        with readable("written", problem):
             first = sums.agg(*together()).first()
         totals += Totals(*(value or 0 for value in first or ()))
     return totals
@@ -265,21 +310,23 @@ def proof_of(
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none of them"
         raise ArgumentError("written", problem=f"{found} given, expected one of {', '.join(given)}")
+    job_ends(rows)
     if observed is not None:
         if not isinstance(observed, Observed):
             raise ArgumentError("observed", observed, "what observe returned")
-        return Proof("observed" if observed.is_written else "read", observed.totals())
+        return Proof("observed", observed.totals())
     output = read if written is None else written
     outputs = as_list(output, "written")
     frames = [open_output(rows.tracking.spark, one) for one in outputs]
     if written is None:
         return Proof("read", total(rows, frames), frames, output)
-    reads = [*map(_Read.of, outputs, frames)]
+    reads = [_Read.of(rows, line, *one) for one in zip(outputs, frames, strict=True)]
     files = {name: facts for one in reads for name, facts in one.files.items()}
     stored = [one.stored() for one in reads]
-    unproved = line["hidden"] or None in stored
+    since = None if all(one.is_marked for one in reads) else _since(rows, line)
+    unproved = None in stored or any(one.may_be_older(line, since) for one in reads)
     kept = tuple(one for one in stored if one is not None)
-    problem = next(filter(None, (one.started(line) for one in reads)), None)
+    problem = next(filter(None, (one.problem(rows, line, since) for one in reads)), None)
     kind = "read" if unproved else "written"
     return Proof(kind, total(rows, frames), frames, output, files, kept, problem)
 
@@ -292,52 +339,104 @@ def as_list(outputs: Any, option: str) -> list[Output]:
     return given
 
 
-def source_of(given: Output, frame: DataFrame) -> Line:
+def source_of(rows: Names, given: Output, frame: DataFrame) -> Line:
     """Return where rows lie that were started, or that a micro-batch reads: see `_Read`."""
-    names = files_read(frame, hidden=True)
     return {
         "source": given if isinstance(given, str) else None,
-        "folders": folders(names, given)[:MOST] or tables_read(frame),
+        "folders": folders(files_read(frame), given)[:MOST],
         "hidden": hides_files(frame),
+        "marked": _is_marked(rows, frame),
     }
 
 
+def _is_marked(rows: Names, frame: DataFrame) -> bool:
+    return any(has_columns(frame, [name]) for name in (rows.unit_name, *rows.evidence_names))
+
+
+def _since(rows: Names, line: Line) -> int | None:
+    """Return when the record of a start was written, in milliseconds, by its storage's clock.
+
+    None in a micro-batch, which has no record.
+    """
+    if "attempt" not in line:
+        return None
+    chains = rows.record.chains(line)
+    files = files_of(chains.sparkSession, files_read(chains))
+    return max((time for _, time in files.values()), default=None)
+
+
 class _Read(NamedTuple):
-    """An output: as it was given, what reads it, its files, and whether it is a table."""
+    """An output: as it was given, what reads it, its files, and whether it is a table.
+
+    It is marked if its rows carry evidence or units, and what was started does not: then they are
+    of this run, and nothing else has to tell so.
+    """
 
     output: Output
     frame: DataFrame
     names: Sequence[str]
     files: Files
     is_table: bool
+    is_marked: bool
 
     @classmethod
-    def of(cls, output: Output, frame: DataFrame) -> _Read:
+    def of(cls, rows: Names, line: Line, output: Output, frame: DataFrame) -> _Read:
         spark, names = frame.sparkSession, files_read(frame)
         is_table = (
             isinstance(output, str)
             and "/" not in output
             and spark.catalog.getTable(output).tableType in ("MANAGED", "EXTERNAL")  # not a view
         )
-        return cls(output, frame, names, files_of(spark, names) if names else {}, is_table)
+        files = files_of(spark, names) if names else {}
+        is_marked = _is_marked(rows, frame) and not line["marked"]
+        return cls(output, frame, names, files, is_table, is_marked)
 
     def stored(self) -> Stored | None:
         """Sum its files up; None if it shows nothing stored."""
         if not self.is_table and (not self.names or not reads_plainly(self.frame)):
             return None
-        place = (*folders(self.names, self.output), str(self.output))[0]
-        return Stored(place, len(self.names), sum(size for size, _ in self.files.values()))
+        times = sorted(time for _, time in self.files.values())
+        ends = [
+            datetime.fromtimestamp(one // _SECOND, timezone.utc) for one in times[:1] + times[-1:]
+        ]
+        size = sum(size for size, _ in self.files.values())
+        return Stored(self.place, len(self.names), size, *ends)
 
-    def started(self, line: Line) -> ArgumentError | None:
-        """Return an error if it is what was started, or lies in a folder of that."""
-        places = folders(self.names, self.output)
-        tables = tables_read(self.frame) if self.is_table and not places else []
-        if not {*places, *tables} & {*line["folders"]}:
+    @property
+    def place(self) -> str:
+        """Where it lies."""
+        return str((*folders(self.names, self.output), self.output)[0])
+
+    def may_be_older(self, line: Line, since: int | None) -> bool:
+        """Tell whether nothing shows that its rows were written for this start."""
+        return not self.is_marked and (since is None or line["hidden"] or not self.files)
+
+    def problem(self, rows: Names, line: Line, since: int | None) -> ArgumentError | None:
+        """Return an error if it is what was started, or unmarked and older than the start."""
+        if any(lies_in(name, place) for place in line["folders"] for name in self.names):
+            return ArgumentError(
+                "written",
+                problem=f"it reads what was started, {self.place}: give what this job wrote, or "
+                "read= to prove the reading alone",
+            )
+        count = F.col(rows.evidence_names[1])
+        is_csv = any(".csv" in name.rpartition("/")[2] for name in self.names)
+        if is_csv and has_evidence(rows, self.frame) and self.frame.where(count.isNull()).take(1):
+            return ArgumentError(
+                "written",
+                problem=f"rows of {self.place} have no evidence: a line break in a value divides a "
+                "row of CSV, so read it with multiLine; or leave out what a join has added",
+            )
+        # Some storage tells whole seconds: such a time may be any in its second.
+        old = [name for name, (_, time) in self.files.items()
+               if since and time + (0 if time % _SECOND else _SECOND) <= since]  # fmt: skip
+        if self.is_marked or not old:
             return None
         return ArgumentError(
             "written",
-            problem=f"it reads what was started, {(*places, self.output)[0]}: give "
-            "what this job wrote, or read= to prove the reading alone",
+            problem=f"{len(old):,} of {len(self.files):,} files are older than the start of this "
+            f"run, such as {min(old)}, and nothing in them tells runs apart: give what this job "
+            f"wrote, and keep the column {rows.unit_name} of with_unit in it",
         )
 
 
@@ -362,5 +461,5 @@ def check_unchanged(spark: SparkSession, proof: Proof) -> None:
 
 
 def per_chain(rows: Names, outputs: Sequence[DataFrame]) -> list[DataFrame]:
-    """Fold the evidence of each output by chain; see `xorack.spark.grouping.tells_chains`."""
+    """Fold the evidence of each output by chain, where `tells_chains` says that it has chains."""
     return [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]

@@ -4,53 +4,70 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, StateError, XorAckError
-from xorack.spark.differing import find_missing, named_units, output_differs, with_ids
+from xorack.core.errors import ArgumentError, StateError
 from xorack.spark.errors import OutputDiffersError
-from xorack.spark.evidence import open_output, per_chain, source_of, unit_in
+from xorack.spark.evidence import forget, open_output, per_chain, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
-from xorack.spark.grouping import compare_chains, tells_chains
 from xorack.spark.messages import plain_errors
+from xorack.spark.missing.comparing import compare_chains, tells_chains
+from xorack.spark.missing.telling import find_missing, hex_of, named_units, output_differs
 from xorack.spark.record import summary_in
 from xorack.spark.starting import NO_FACTS, keep_record, request_id
+from xorack.spark.types import other_keys
 from xorack.spark.units import chain_columns, has_columns, with_tag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from xorack.spark.evidence import Output, Proof
+    from xorack.spark.evidence import Output, Proof, forget
     from xorack.spark.folding import Summary
-    from xorack.spark.missing import MissingRows
     from xorack.spark.record import Line
     from xorack.spark.run import Names
 
 _EXAMPLES = 5
-_STATES = ("whole", "lacking", "differs")
 
 
-class Settled(NamedTuple):
-    """Which chains may finish: ``tag`` and the columns `SUMS`, and how many chains and units.
+class Whole(NamedTuple):
+    """All chains may finish: ``tag`` and the columns `SUMS`, and how many chains and units."""
+
+    finished: DataFrame
+    chains: int
+    units: int
+
+
+class Partly(NamedTuple):
+    """Some chains may finish, the others get a note.
 
     Attributes:
-        missing: The units that were started and that the input lacked.
-        notes: The notes for chains that do not finish, if any: see `with_ids`.
-        noted: How many these are.
+        finished: As in `Whole`, as are the next two.
+        missing: The units that the input lacked.
+        notes: See `xorack.spark.missing.telling.notes`; how many are `noted`.
         error: Why chains do not finish, unless the input lacked their units.
     """
 
     finished: DataFrame
     chains: int
     units: int
-    missing: int = 0
+    missing: int
+    notes: DataFrame
+    noted: int
+    error: OutputDiffersError | None
+
+
+class Nothing(NamedTuple):
+    """No chain may finish. Those of the rows that are named get a note."""
+
+    error: OutputDiffersError
     notes: DataFrame | None = None
     noted: int = 0
-    error: XorAckError | None = None
 
 
+Settled = Whole | Partly | Nothing
 _Cache = Callable[["DataFrame"], "DataFrame"]
 
 
@@ -64,7 +81,7 @@ def line_of(rows: Names, given: Output | None = None) -> Line:
     if rows.batch_id is not None:
         if given is None:
             raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
-        return source_of(given, open_output(rows.tracking.spark, given, "rows"))
+        return source_of(rows, given, open_output(rows.tracking.spark, given, "rows"))
     _, line = rows.record.read()
     if line is None:
         raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
@@ -106,15 +123,16 @@ def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Itera
             raise
 
 
-def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Settled:
+def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Whole | Nothing:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
     frame = open_output(rows.tracking.spark, given, "rows")
     finished = cache(_fold(rows, frame))
     summary = summarize(finished)
     if not _agrees(rows, proof, summary, finished, given):
         found = find_missing(rows, proof, summary.count, frame)
-        raise output_differs(rows, proof, summary.count, (given, found))
-    return Settled(finished, summary.chains, summary.count)
+        return Nothing(output_differs(rows, proof, summary.count, (given, found)))
+    forget(rows)
+    return Whole(finished, summary.chains, summary.count)
 
 
 def _agrees(
@@ -163,95 +181,107 @@ def _settle_run(
     started = rows.record.chains(line).where("count > 0").select("tag", *SUMS)
     given = line["source"] if given is None else given
     if _agrees(rows, proof, summary, started, given):
-        return Settled(started, summary.chains, summary.count)
+        forget(rows)
+        return Whole(started, summary.chains, summary.count)
     if given is None:
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given, "rows")
-    found = find_missing(rows, proof, summary.count, source)
-    chains = _by_chain(rows, proof, source, started, found, cache)
+    if told := other_keys(rows, line, (proof.totals, proof.outputs), source):
+        raise OutputDiffersError(rows.name, summary.count, proof.totals.count, (), "", [told])
+    chains = _by_chain(rows, proof, source, started, cache)
     if chains is None:
-        error = output_differs(rows, proof, summary.count, (given, found))
-        return _noted_only(error, started)
-    whole, lacking, differs = _counted(chains)
-    units = [_gone(rows, line, source)] if lacking.chains and line["keeps_units"] else []
-    problem: OutputDiffersError | None = None
-    if differs.chains:
-        examples = chains.where("state = 'differs'").orderBy("tag").limit(_EXAMPLES).collect()
-        texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in examples]
-        number = f", and {differs.chains:,} of {summary.chains:,} chains differ"
-        problem = output_differs(rows, proof, summary.count, (given, found), (texts, number))
-        units += [problem.found._units] if problem.found else []
-    elif found is not None:
-        found.unpersist()
-    return Settled(
-        started.join(chains.where("state = 'whole'"), "tag", "left_semi"),
-        whole.chains,
-        whole.units,
-        lacking.missing,
-        with_ids(chains.where("state <> 'whole' AND n > 0"), units),
-        lacking.chains + differs.chains,
-        problem,
+        found = find_missing(rows, proof, summary.count, source)
+        return _nothing(output_differs(rows, proof, summary.count, (given, found)), started)
+    counted = _counted(cache(chains))
+    whole, lacking, differing = (
+        counted.get(state, (0, 0, 0)) for state in ("whole", "lacking", "differs")
     )
+    units, problem = None, None
+    if differing[0]:
+        found = find_missing(rows, proof, summary.count, source)
+        first = chains.where("state = 'differs'").orderBy(F.expr("n = 0"), "tag")
+        some = first.limit(_EXAMPLES).collect()
+        texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in some]
+        number = f", and {differing[0]:,} of {summary.chains:,} chains differ"
+        problem = output_differs(rows, proof, summary.count, (given, found), (texts, number))
+        units = _named(problem)
+    notes = _notes(rows, line, source, chains.where("state <> 'whole' AND n > 0"), units)
+    finished = started.join(chains.where("state = 'whole'"), "tag", "left_semi")
+    noted = lacking[0] + differing[0]
+    return Partly(finished, whole[0], whole[1], lacking[2], notes, noted, problem)
 
 
 def _by_chain(
-    rows: Names,
-    proof: Proof,
-    source: DataFrame,
-    started: DataFrame,
-    found: MissingRows | None,
-    cache: _Cache,
+    rows: Names, proof: Proof, source: DataFrame, started: DataFrame, cache: _Cache
 ) -> DataFrame | None:
-    """Judge chains; None if the output is not what was read, and does not tell chains apart."""
-    differing = None if found is None else found._differing
-    differs = differing is not None and any(differing.sums.values())
-    has_tags = differing is not None and differing.has_tags
-    if not has_tags and (not differs or has_columns(source, rows.chain)):
+    """Compare chains with what was started and what was read; None if the output tells none apart.
+
+    Returns:
+        What `compare_chains` returns, ``due``, what the job had to write, and ``state``: ``whole``;
+        ``lacking``, as the input lacked units; ``differs``.
+    """
+    read, held = started, None
+    if has_columns(source, rows.chain):
         read = cache(_fold(rows, source).join(started, "tag", "left_semi"))
-        is_read = proof.totals == summarize(read).totals
-        if is_read and (not differs or _has_units_apart(rows, source)):
-            net = started.sparkSession.createDataFrame([], "tag string, net long")
-            return cache(_judged(compare_chains(started, [read]), net))
-    if differing is None or not differing.tells_chains:
-        return None
-    chains = compare_chains(started, per_chain(rows, proof.outputs))
-    net = differing.groups.selectExpr("tag", "lack AS net")
-    if not has_tags:  # what chains lack may be in others
-        chains = chains.withColumn("difference", F.lit(0))
-        net = started.selectExpr("tag", "count AS net")
-    return cache(_judged(chains, net.groupBy("tag").agg(F.sum("net").alias("net"))))
+        if proof.totals == summarize(read).totals and _has_units_apart(rows, source):
+            held = [read]
+    if held is None:
+        if not tells_chains(rows, proof.outputs):
+            return None
+        held = per_chain(rows, proof.outputs)
+    chains = compare_chains(started, held)
+    there = read.selectExpr("tag", "xor AS read_xor", "count AS read", "sum AS read_sum")
+    state = """
+        CASE WHEN verdict = 'agree' THEN 'whole'
+        WHEN verdict IN ('missing', 'short') AND coalesce(read, 0) = found AND
+            coalesce(read_xor, 0) = (own ^ difference) THEN 'lacking'
+        ELSE 'differs' END AS state"""
+    due = "if(n = 0, 0, least(n, coalesce(read, 0))) AS due"
+    return chains.join(there, "tag", "left").selectExpr(*chains.columns, state, due)
 
 
-class _Count(NamedTuple):
-    """How many chains are in a state, the units that they started, and those that they lack."""
-
-    chains: int = 0
-    units: int = 0
-    missing: int = 0
-
-
-def _counted(chains: DataFrame) -> tuple[_Count, _Count, _Count]:
-    """Count the chains of `_judged` that are whole, that lack units, and that differ."""
+def _counted(chains: DataFrame) -> dict[str, tuple[int, int, int]]:
+    """Count by state: chains, the units that they started, and those that they lack."""
     sums = map(F.expr, ("count(1) AS chains", "sum(n) AS n", "sum(lack) AS lack"))
     with folding(chains.sparkSession):
-        found = {row[0]: _Count(*row[1:]) for row in chains.groupBy("state").agg(*sums).collect()}
-    whole, lacking, differs = (found.get(state, _Count()) for state in _STATES)
-    return whole, lacking, differs
+        return {row[0]: tuple(row[1:]) for row in chains.groupBy("state").agg(*sums).collect()}
 
 
-def _noted_only(error: OutputDiffersError, started: DataFrame) -> Settled:
-    """Finish no chain, but note in those that lack rows which rows these are.
-
-    Only the missing rows tell chains apart here: unless all are named, raises the error.
-    """
+def _named(error: OutputDiffersError) -> DataFrame | None:
+    """Return the units of the missing rows, by chain, if all are named."""
     found = error.found
-    if found is None or found.missing == 0 or found.named < found.missing:
-        raise error
-    lacking = named_units([found._units]).withColumnRenamed("n", "lack")
-    known = started.selectExpr("tag", "count AS n", "'differs' AS state")
-    notes = lacking.join(known, "tag")
-    return Settled(started, 0, 0, 0, notes, found.missing, error)
+    if found is None or found.named < found.missing or not found.missing:
+        return None
+    return named_units(found._lost)
+
+
+def _nothing(error: OutputDiffersError, started: DataFrame) -> Nothing:
+    """Finish no chain, but note in those that lack rows which rows these are."""
+    units = _named(error)
+    if units is None:
+        return Nothing(error)
+    known = started.selectExpr("tag", "count AS n", "false AS is_lacking", "count AS found")
+    return Nothing(error, known.join(units, "tag"), error.found.missing)
+
+
+def _notes(
+    rows: Names, line: Line, source: DataFrame, chains: DataFrame, units: DataFrame | None
+) -> DataFrame:
+    """Add what is known of the units that chains lack: see `xorack.spark.missing.telling.notes`."""
+    is_lacking = F.expr("state = 'lacking'")
+    one = F.expr("lack = 1 AND difference <> 0 AND s = shiftright(difference, 32)")
+    alone = F.when(is_lacking & one, F.array(hex_of("difference")))
+    known = chains.select("tag", "n", "found", is_lacking.alias("is_lacking"), alone.alias("alone"))
+    parts = [] if units is None else [units.selectExpr("*", "false AS is_lacking")]
+    if line["keeps_units"] and chains.where("state = 'lacking'").take(1):
+        gone = named_units(_gone(rows, line, source))
+        parts.append(gone.selectExpr("*", "true AS is_lacking"))
+    if not parts:
+        return known.selectExpr("*", "bigint(NULL) AS named", "alone AS ids")
+    both = reduce(lambda a, b: a.union(b), parts)
+    joined = known.join(both, ["tag", "is_lacking"], "left")
+    return joined.withColumn("ids", F.coalesce("ids", "alone"))
 
 
 def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:
@@ -265,27 +295,8 @@ def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:
     return kept.join(there, names, "left_anti")
 
 
-def _judged(chains: DataFrame, net: DataFrame) -> DataFrame:
-    """Add ``state``: ``whole``; ``lacking``, as the input lacked units; ``differs``.
-
-    Args:
-        chains: See `compare_chains`.
-        net: ``tag`` and ``net``, the units that the output lacks, of the chains in which it is not
-            what was read.
-
-    Returns:
-        The chains; ``due`` is what the job had to write.
-    """
-    state = """
-        CASE WHEN verdict = 'agree' THEN 'whole'
-        WHEN net IS NULL AND verdict IN ('missing', 'short') THEN 'lacking'
-        ELSE 'differs' END AS state"""
-    due = "least(n, found + coalesce(net, 0)) AS due"
-    return chains.join(net, "tag", "left").selectExpr("*", state, due)
-
-
 def finish(
-    rows: Names, settled: Settled, step: str = "finish", started: DataFrame | None = None
+    rows: Names, settled: Whole | Partly, step: str = "finish", started: DataFrame | None = None
 ) -> DataFrame:
     """Return the requests that finish chains, and start other units of these in the same stamp.
 
@@ -305,7 +316,7 @@ def finish(
 
 
 def advance(
-    rows: Names, line: Line, following: Names, settled: Settled, written: Output
+    rows: Names, line: Line, following: Names, settled: Whole | Partly, written: Output
 ) -> DataFrame:
     """Return the requests that finish units and start others; see `TrackedRows.advance`.
 

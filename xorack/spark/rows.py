@@ -15,13 +15,30 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.core.message import SendReport
-from xorack.spark.auditing import Audit, audit
-from xorack.spark.differing import notes
 from xorack.spark.errors import ColumnsError
-from xorack.spark.evidence import Observed, Output, check_unchanged, has_evidence, proof_of
-from xorack.spark.finishing import advance, check_last, finish, line_of, settle
+from xorack.spark.evidence import (
+    Observed,
+    Output,
+    check_unchanged,
+    has_evidence,
+    proof_of,
+    remember,
+)
+from xorack.spark.finishing import (
+    Nothing,
+    Partly,
+    Whole,
+    advance,
+    check_last,
+    finish,
+    line_of,
+    settle,
+)
 from xorack.spark.folding import together
+from xorack.spark.inputs import input_lacks
 from xorack.spark.messages import plain_errors
+from xorack.spark.missing.auditing import Audit, audit
+from xorack.spark.missing.telling import notes
 from xorack.spark.record import summary_in
 from xorack.spark.run import Names
 from xorack.spark.sending import send
@@ -121,6 +138,7 @@ class Rows(Names):
                     "with .transform(rows.with_unit)"
                 )
             field_named(frame, self.unit_name)  # once
+        remember(self, frame)
         return made_once(self.tracking.spark, self.unit_name, self._evidence)
 
     def _evidence(self) -> tuple[Column, Column, Column]:
@@ -128,7 +146,7 @@ class Rows(Names):
         upper = F.sum(F.shiftright(unit, 32)).alias(names[2])
         return F.bit_xor(unit).alias(names[0]), F.count(unit).alias(names[1]), upper
 
-    def observe(self, frame: DataFrame, write: Callable[[Any], object] | None = None) -> Observed:
+    def observe(self, frame: DataFrame, write: Callable[[Any], object]) -> Observed:
         """Write a frame, and observe its evidence in the tasks that write.
 
         It proves what a write was handed that returned, and needs no columns in the output and no
@@ -137,8 +155,7 @@ class Rows(Names):
         Args:
             frame: A frame with the columns of `evidence`.
             write: A function that writes the frame it is given, which lacks these columns:
-                ``lambda bills: bills.write.jdbc(url, "bills")``. Without it, run one action on
-                ``frame`` of the result: that proves no more than reading.
+                ``lambda bills: bills.write.jdbc(url, "bills")``.
 
         Returns:
             What to give to `finish`.
@@ -147,8 +164,7 @@ class Rows(Names):
             ArgumentError: The function did not write, or wrote twice, or tried again with a writer
                 that had failed: take ``.write`` of the frame once more.
         """
-        observed = Observed.of(check_frame("frame", frame), self.evidence_names)
-        return observed if write is None else observed.write(write)
+        return Observed.of(check_frame("frame", frame), self.evidence_names).write(write)
 
     def rows_of(self, frame: DataFrame, ids: Iterable[int | str]) -> FoundRows:
         """Find the rows that ids stand for, such as the outstanding ids of a failed chain.
@@ -216,6 +232,7 @@ class TrackedRows(Rows):
         observed: Observed | None = None,
         read: DataFrame | None = None,
         rows: Output | None = None,
+        allow_missing: bool = False,
     ) -> Report:
         """Finish the units that the output of this job stands for.
 
@@ -231,9 +248,11 @@ class TrackedRows(Rows):
                 the reading, and nothing of what was written.
             rows: The rows that this job read. By default what `start` was given, if that was a
                 path or a table. In a micro-batch, its frame: it is compared in place of a record.
+            allow_missing: Return the report, too, if the input of this job lacks rows that were
+                started: ``missing`` counts them.
 
         Returns:
-            What was finished and sent; ``missing`` counts the units that the input lacked.
+            What was finished and sent.
 
         Raises:
             ArgumentError: Not exactly one of written, observed and read is given.
@@ -241,7 +260,8 @@ class TrackedRows(Rows):
                 name follows.
             OutputDiffersError: The job lost rows, or has too many. It names rows, and says why.
                 Chains that differ are not finished, but noted on; without columns that tell
-                chains apart, none is finished.
+                chains apart, none is finished. Or the job's input lacked rows: it names the files
+                that have changed since the start.
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
@@ -249,30 +269,41 @@ class TrackedRows(Rows):
         check_last(self)
         proof = proof_of(self, line, written, observed, read)
         with settle(self, line, proof, rows) as settled:
-            return self._send(proof, settled, finish(self, settled))
+            report = self._send(proof, settled, lambda whole: finish(self, whole))
+        if report.missing and not allow_missing:
+            raise input_lacks(self, line, report.missing)
+        return report
 
-    def _send(self, proof: Proof, settled: Settled, stamps: DataFrame) -> Report:
+    def _send(
+        self, proof: Proof, settled: Settled, stamps: Callable[[Whole | Partly], DataFrame]
+    ) -> Report:
         """Send the requests that finish chains, and the notes for those that do not."""
         queue, sent = self.tracking.queue, SendReport()
+        error = None if isinstance(settled, Whole) else settled.error
         try:
             check_unchanged(self.tracking.spark, proof)
         except XorAckError as problem:
-            raise settled.error or problem from None
-        if settled.chains:
-            sent = send(stamps, queue, settled.chains)
+            raise error or problem from None
+        if not isinstance(settled, Nothing) and settled.chains:
+            sent = send(stamps(settled), queue, settled.chains)
             if sent.requests < settled.chains:
                 raise StateError(f"{settled.chains - sent.requests:,} chains are gone meanwhile")
-        if settled.notes is not None and settled.noted:
-            why = getattr(settled.error, "why", "")
+        if not isinstance(settled, Whole) and settled.notes is not None:
+            why = "" if error is None else error.why
             noted = send(notes(self, settled.notes, why), queue, settled.noted)
             sent = SendReport(*map(add, sent, noted))
-        if settled.error is not None:
-            raise settled.error
-        chains, units = settled.chains, settled.units
-        return Report(proof.kind, chains, units, settled.missing, *sent, proof.stored)
+        if error is not None or isinstance(settled, Nothing):
+            raise error or StateError("nothing is finished")
+        missing = settled.missing if isinstance(settled, Partly) else 0
+        return Report(proof.kind, settled.chains, settled.units, missing, *sent, proof.stored)
 
     def advance(
-        self, following: TrackedRows, written: Output, *, rows: Output | None = None
+        self,
+        following: TrackedRows,
+        written: Output,
+        *,
+        rows: Output | None = None,
+        allow_missing: bool = False,
     ) -> Report:
         """Finish these units and start those of what was written from them, in one stamp a chain.
 
@@ -281,6 +312,7 @@ class TrackedRows(Rows):
             written: What was written, as for `start`. It has the chain columns, the unit columns
                 of `following`, and the evidence of these units.
             rows: The rows that this job read, as for `finish`.
+            allow_missing: As for `finish`.
 
         Returns:
             What was finished and sent.
@@ -299,10 +331,14 @@ class TrackedRows(Rows):
         check_last(self, following.name)
         proof = proof_of(self, line, written)
         with settle(self, line, proof, rows) as settled:
-            if settled.error is not None:
+            if not isinstance(settled, Whole) and settled.error is not None:
                 raise settled.error
+            if isinstance(settled, Partly) and settled.missing and not allow_missing:
+                raise input_lacks(self, line, settled.missing)
             check_unchanged(self.tracking.spark, proof)  # before a record is kept
-            return self._send(proof, settled, advance(self, line, following, settled, written))
+            return self._send(
+                proof, settled, lambda whole: advance(self, line, following, whole, written)
+            )
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:
         """Compare what was started with what a table holds: a second opinion on an ack.

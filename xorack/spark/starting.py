@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -15,18 +16,23 @@ from xorack.core.stamp import plain
 from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import open_output, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, of_units, summarize
+from xorack.spark.inputs import files_started
 from xorack.spark.messages import readable
 from xorack.spark.record import summary_in
+from xorack.spark.storage import reads_plainly
+from xorack.spark.types import types_of
 from xorack.spark.units import chain_columns, check_frame, column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from xorack.spark.evidence import Output
     from xorack.spark.record import Line
     from xorack.spark.run import Names
 
+_SAMPLE = 1_000
+"""Rows whose units are looked at, of those that were started."""
 NO_FACTS = ("string(NULL) AS detail", "string(NULL) AS failed")
 
 
@@ -84,13 +90,36 @@ def keep_record(
     if tracking.keep_units:
         units = frame.select(*chain_columns(frame, rows.chain), unit.alias("unit"))
     source = {
-        **source_of(written, frame),
+        **source_of(rows, written, frame),
+        "files": files_started(frame),
         "run": tracking.run_id,
         "keeps_units": tracking.keep_units,
         "unit": list(rows.unit),
-        "types": [column_named(frame, name)[1].simpleString() for name in rows.unit],
+        "types": [*types_of(frame, rows.unit).values()],
+        "chain_types": types_of(frame, rows.chain),
     }
-    return rows.record.write(folded, units, {**line, **source})
+    kept = rows.record.write(folded, units, {**line, **source})
+    _warn_of_units(rows, frame, unit)
+    return kept
+
+
+def _warn_of_units(rows: Names, frame: DataFrame, unit: Column) -> None:
+    """Warn of units that are others when they are computed again, or that name no row."""
+    computed: Any = frame
+    if hasattr(computed, "_jdf"):  # Connect does not tell
+        plan = computed._jdf.queryExecution().analyzed()
+        if not plan.deterministic():
+            problem = "is not deterministic, as with rand(): write it, and start what was written"
+            warnings.warn(f"{rows.name}: the frame that was started {problem}", stacklevel=4)
+    if not reads_plainly(frame):
+        return
+    some = [row[0] for row in frame.select(unit).head(_SAMPLE)]
+    if len(some) >= 2 * len({*some}) > 0:
+        warnings.warn(
+            f"{rows.name}: the unit columns {', '.join(rows.unit)} name no row: of {len(some):,} "
+            f"rows, {len({*some}):,} units are different; add columns that tell rows apart",
+            stacklevel=4,
+        )
 
 
 def _facts(rows: Names, chains: DataFrame) -> DataFrame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from shutil import rmtree
@@ -38,10 +39,8 @@ _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation
 """Lines of a plan that reads what is stored, and no more."""
 _HIDING = ("LogicalRDD", "InMemoryRelation")
 """Micro-batches and caches: a plan does not name the files behind them."""
-_RELATION = re.compile(r"\bRelation(?:V2)?\b.*")
-_SCANNED = re.compile(r"^path: (.+), range: \d+-", re.MULTILINE)
 MOST = 1_000
-"""How many folders a record names."""
+"""How many folders and files a record names."""
 _VANISHED = ("AccessDeniedException", "IOException")
 """What Hadoop raises while it lists a local folder that goes: which one depends on the moment."""
 
@@ -53,51 +52,29 @@ class Stored(NamedTuple):
         folder: The folder of its files; the first one, if they lie in several.
         files: The number of its files.
         bytes: Their size.
+        first: When the first of them was written; None if it is not known.
+        last: When the last of them was written.
     """
 
     folder: str
     files: int
     bytes: int
+    first: datetime | None = None
+    last: datetime | None = None
 
 
-def files_read(frame: DataFrame, *, hidden: bool = False) -> list[str]:
+def files_read(frame: DataFrame) -> list[str]:
     """Return the files that a frame reads, as Hadoop writes paths; none for other sources.
 
-    Those behind micro-batches and caches are left out, unless `hidden` asks for them.
+    Those behind micro-batches and caches are left out: see `hides_files`.
     """
     given: Any = frame
     if hasattr(given, "_jdf"):  # in one call: a call a file takes seconds for 20,000
         texts = given.sparkSession._jvm.org.apache.hadoop.util.StringUtils
         uris = texts.join("\n", given._jdf.inputFiles()).splitlines()
-        uris += _scanned(given) if hidden else []
     else:
         uris = frame.inputFiles()
     return sorted({_plain(unquote(uri)) for uri in uris})
-
-
-def _scanned(frame: Any) -> list[str]:
-    """Return the files behind what hides them, of the RDDs that it is made of."""
-    seen, uris = set[int](), list[str]()
-    todo = [
-        leaf.rdd() if kind == "LogicalRDD" else leaf.cacheBuilder().cachedColumnBuffers()
-        for leaf in _each(frame._jdf.queryExecution().optimizedPlan().collectLeaves())
-        if (kind := leaf.getClass().getSimpleName()) in _HIDING
-    ]
-    while todo:
-        rdd = todo.pop()
-        if rdd.id() not in seen:
-            seen.add(rdd.id())
-            todo += [one.rdd() for one in _each(rdd.dependencies())]
-            if rdd.getClass().getSimpleName() == "FileScanRDD":
-                wrap = _java(frame.sparkSession).wrap
-                texts = (wrap(one.files()).mkString("\n") for one in _each(rdd.filePartitions()))
-                uris += [uri for text in texts for uri in _SCANNED.findall(text)]
-    return uris
-
-
-def _each(sequence: Any) -> list[Any]:
-    """Return the elements of a sequence of Scala's."""
-    return [sequence.apply(i) for i in range(sequence.size())]
 
 
 def _plain(uri: str) -> str:
@@ -106,27 +83,28 @@ def _plain(uri: str) -> str:
 
 
 def folders(names: Sequence[str], given: Output = "") -> list[str]:
-    """Return the folders of files; of a path that was given first, not of partitions below it."""
-    found = {name.rpartition("/")[0] for name in names}
-    above = set[str]()
-    if isinstance(given, str) and "/" in given:
-        last = re.escape(given.rstrip("/").rpartition("/")[2])
-        below = re.compile(rf"(.*/{last}|.*?)(?:/[^/=]+=[^/]*)*$")
-        above = {below.sub(r"\1", folder, 1) for folder in found}
-    return [*sorted(above), *sorted(found - above)]
+    """Return the folders of files; of a path that was given, not of partitions below it."""
+    last = given.rstrip("/").rpartition("/")[2] if isinstance(given, str) and "/" in given else ""
+
+    def above(folder: str) -> str:
+        outer, _, part = folder.rpartition("/")
+        return above(outer) if last and part != last and "=" in part else folder
+
+    return sorted({above(name.rpartition("/")[0]) for name in names})
 
 
-def tables_read(frame: Any) -> list[str]:
-    """Return the tables that a frame reads, as its plan writes them: for those without files."""
-    if hasattr(frame, "_jdf"):
-        text = frame._jdf.queryExecution().analyzed().collectLeaves().mkString("\n")
-    else:
-        text = frame._explain_string("extended").partition("\n== Optimized")[0]
-    return sorted({re.sub(r"\[.*?\]", "", one).lower() for one in _RELATION.findall(text)})
+def lies_in(name: str, folder: str) -> bool:
+    """Tell whether a file lies in a folder, or in partitions below it."""
+    return name.startswith(f"{folder}/") and all(
+        "=" in part for part in name[len(folder) + 1 :].split("/")[:-1]
+    )
 
 
 def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
-    """Return the bytes and the time of modification of files; nothing for one that is gone."""
+    """Return the bytes of files and the milliseconds since 1970 when they were written.
+
+    Nothing is returned for one that is gone.
+    """
     wanted = set(names)
     escaped = [folder.translate(GLOB) for folder in {name.rpartition("/")[0] for name in names}]
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
@@ -135,7 +113,7 @@ def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
         if hasattr(spark, "_jvm"):
             found = _statuses(listed)
         else:
-            rows = listed.withColumn("modificationTime", F.unix_micros("modificationTime"))
+            rows = listed.withColumn("modificationTime", F.unix_millis("modificationTime"))
             found = {_plain(path): (size, time) for path, size, time in rows.collect()}
     except AnalysisException:  # a folder is gone
         return {}
@@ -160,7 +138,7 @@ def reads_plainly(frame: DataFrame) -> bool:
 
 def hides_files(frame: DataFrame) -> bool:
     """Tell whether a frame may read files that `files_read` does not name."""
-    return not hasattr(frame, "_jdf") and any(kind in _optimized(frame) for kind in _HIDING)
+    return any(kind in _optimized(frame) for kind in _HIDING)
 
 
 def _optimized(frame: Any) -> str:

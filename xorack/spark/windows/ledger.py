@@ -121,11 +121,14 @@ class WindowStatus:
         window: The window, with its ``name``, ``starts`` and ``ends`` by partition.
         proved: How far each partition is proved, from its start on.
         gaps: Positions without a row, by partition, in the batches that have rows of the window.
+        others: Partitions with proved rows that the window has no end of: they have appeared since
+            its ends were told. Their rows are of a later window.
     """
 
     window: Window
     proved: Ends
     gaps: Ends
+    others: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, window: Window, proved: Proved) -> WindowStatus:
@@ -135,7 +138,8 @@ class WindowStatus:
             near = [one for one in proved.get(key, ()) if overlaps(window, key, one)]
             far[key] = prefix(near, start)
             gaps[key] = sum(one.gaps for one in near)
-        return cls(window, far, {key: count for key, count in gaps.items() if count})
+        others = tuple(sorted(proved.keys() - window.ends.keys()))
+        return cls(window, far, {key: count for key, count in gaps.items() if count}, others)
 
     @property
     def lagging(self) -> dict[str, tuple[int, int]]:
@@ -217,7 +221,8 @@ def prove(
     seen: Mapping[str, Range],
     bounds: tuple[Ends, Ends] = UNKNOWN,
     *,
-    gaps: bool = True,
+    gaps: str = "count",
+    lost: bool = False,
 ) -> list[tuple[WindowStatus, list[str]]]:
     """Keep the proof of a batch. Call it once its output is durable and was compared.
 
@@ -226,7 +231,8 @@ def prove(
         batch: The stream and the number of its batch: the same when it is repeated.
         seen: Where the rows of each partition lie.
         bounds: Where the batch begins and ends in partitions, as far as the source tells.
-        gaps: Whether positions may have no row.
+        gaps: As `Tracking.windows` has it.
+        lost: Whether the batch before was refused, or lacked rows, since it was last proved.
 
     Returns:
         The windows that it has positions of, each with the partitions whose requests are to be
@@ -240,11 +246,17 @@ def prove(
     mine = [none, *sorted((one for one in proofs if one.stream == stream), key=attrgetter("batch"))]
     last = mine[-1]
     before = mine[-2] if last.batch == number else last
-    # Where a stream is after a batch that nobody proved is not known.
-    at = before.at if before.batch == number - 1 else {}
+    # Where a stream is after a batch that nobody proved is not known, nor where it went back.
+    at = before.at if before.batch == number - 1 and not lost else {}
     own = _own(seen, bounds, at)
+    if own and gaps != "ignore" and not any(one.rows for one in own.values()):
+        raise StateError(
+            f"the batch has no row at any of the {sum(one.gaps for one in own.values()):,} "
+            "positions that it covers: is it a wrong path, or another query's checkpoint? If they "
+            "have none, as markers, give gaps='ignore'"
+        )
     for key, one in own.items():
-        if one.gaps and not gaps:
+        if one.gaps and gaps == "error":
             raise StateError(
                 f"{one.gaps} of the positions {one.begin} to {one.end - 1} of {key} have no row in "
                 "this batch, and gaps='error' refuses that"
@@ -276,6 +288,11 @@ def prove(
 def _own(seen: Mapping[str, Range], bounds: tuple[Ends, Ends], at: Ends) -> dict[str, Range]:
     """Return what a batch covers of each partition; see the theory of operation."""
     since, until = bounds
+    if until and (strange := sorted(seen.keys() - until.keys())):
+        raise StateError(
+            f"the batch has rows of {strange[0]}, a partition that its offsets lack: are they of "
+            "another query's checkpoint, or has the window no end of it?"
+        )
     own = {}
     for key in sorted({*seen, *(since.keys() & until.keys())}):
         rows = seen.get(key) or Range(until[key], until[key], 0)

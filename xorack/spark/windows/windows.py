@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,11 @@ from pyspark.sql.types import IntegralType, StringType
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
-from xorack.spark.differing import find_missing, output_differs
 from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
 from xorack.spark.folding import SUMS, Totals, folding, of_units, together
-from xorack.spark.grouping import INTEGERS
+from xorack.spark.missing.comparing import INTEGERS
+from xorack.spark.missing.telling import find_missing, output_differs
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
@@ -42,6 +43,8 @@ __all__ = ["Windows"]
 _TEXT = r"[^\0\ud800-\udfff]+"
 _DIGITS = 64
 """Most digits of positions that are strings: those of Kinesis have 56."""
+_MOST_LOSSES = 1_000
+"""Lost batches that a stream remembers, the last ones."""
 
 
 @dataclass(frozen=True)
@@ -111,16 +114,14 @@ class Windows(Rows):
         *,
         rows: Output,
         observed: Observed | None = None,
-        read: DataFrame | None = None,
         checkpoint: str | None = None,
     ) -> Report:
         """Prove that a batch is in its output, and finish the partitions that windows have passed.
 
         Args:
-            written: What was written; for it, ``observed`` and ``read`` see `TrackedRows.finish`.
+            written: What was written, as for `TrackedRows.finish`: it lies in storage.
             rows: The rows of the batch, all that the source gave.
             observed: What `observe` returned, once its frame is written.
-            read: A frame that was only read.
             checkpoint: The folder of the query's checkpoint. Its offsets tell of positions without
                 rows at the edges of a batch; else a window that ends there waits for later rows.
 
@@ -129,16 +130,36 @@ class Windows(Rows):
 
         Raises:
             OutputDiffersError: The output lacks rows, or has too many. The windows get a note.
-            StateError: The rows contradict what was proved before. Nothing was kept.
+            StateError: The rows contradict what was proved before, or none of the positions has
+                one. Nothing was proved.
             SendError: The queue did not accept all. Repeat the call.
         """
         if self.batch_id is None:
             raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
-        batch, store = (self.stream, self.batch_id), self._store
+        store, number = self._store, self.batch_id
+        try:
+            return self._finish(store, (written, observed), rows, checkpoint)
+        except Exception:
+            # If the error is swallowed, the next batch does not begin where this one should end.
+            with suppress(Exception):
+                store.keep_losses(self.stream, store.losses(self.stream) | {number})
+            raise
+
+    def _finish(
+        self,
+        store: _Folder,
+        output: tuple[Output | Sequence[Output] | None, Observed | None],
+        rows: Output,
+        checkpoint: str | None,
+    ) -> Report:
+        number, (written, observed) = self.batch_id or 0, output
         bounds = self._bounds(store, checkpoint)
         frame = open_output(self.tracking.spark, rows, "rows")
-        line = {} if written is None else source_of(rows, frame)
-        proof = proof_of(self, line, written, observed, read)
+        line = {} if written is None else source_of(self, rows, frame)
+        proof = proof_of(self, line, written, observed)
+        if proof.kind == "read":
+            text = "what was written, or what observe returned: a window is not proved by reading"
+            raise ArgumentError("written", problem=f"it was only read, expected {text}")
         expected, seen = of_all_positions(self, frame, bounds, proof.totals.count)
         if proof.totals != expected:
             if observed is not None:  # which rows it lacks is known if it is computed again
@@ -150,11 +171,15 @@ class Windows(Rows):
                     "twice, and hide others"
                 )
         check_unchanged(self.tracking.spark, proof)
-        found = ledger.prove(store, batch, seen, bounds, gaps=self.gaps != "error")
+        losses, batch = store.losses(self.stream), (self.stream, number)
+        lost = number - 1 in losses
+        found = ledger.prove(store, batch, seen, bounds, gaps=self.gaps, lost=lost)
         again = "lacked rows, and was repeated with all"
-        mended = self._notes(seen, again) if batch in store.losses else ()
+        mended = self._notes(seen, again) if number in losses else ()
         finishes = (one for status, keys in found for one in self._finishes(status, keys))
         sent = self._send([*mended, *finishes])
+        if number in losses:
+            store.keep_losses(self.stream, losses - {number})
         chains = sum(1 for _, keys in found if keys)
         return Report(proof.kind, chains, proof.totals.count, 0, *sent, proof.stored)
 
@@ -196,7 +221,6 @@ class Windows(Rows):
         error = output_differs(self, proof, totals.count, (rows, missing))
         count = max(0, error.started - error.written)
         some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
-        self._store.keep_loss(self.stream, self.batch_id)
         self._send(self._notes(seen, f"lacks {count} rows: {some}. {error.why}", count))
         raise error
 
@@ -279,20 +303,14 @@ def _typed(frame: DataFrame, name: str, *types: str) -> Column:
     return column
 
 
-def _proof_or_loss(line: Any) -> ledger.StreamProof | tuple[str, int]:
-    return ledger.StreamProof.of(line) if isinstance(line, dict) else tuple(line)
-
-
 class _Folder:
-    """Windows and proofs in a folder of records: a line of JSON each.
+    """Windows, proofs, and the batches that were lost, in a folder of records: a line of JSON each.
 
-    Attributes:
-        losses: The last batch of each stream that lacked rows, when proofs were last read.
+    A batch is lost if it was refused, or lacked rows, and was not proved since.
     """
 
     def __init__(self, tracking: Run, folder: str) -> None:
         self.texts, self._folder = Texts(tracking.spark), folder
-        self.losses = list[tuple[str, int]]()
 
     def windows(self) -> list[Window]:
         return self._read("window=*", lambda line: Window(**line))
@@ -301,15 +319,17 @@ class _Folder:
         self._write(folder_part("window", window.name), window._asdict())
 
     def proofs(self) -> list[ledger.StreamProof]:
-        found = self._read("stream=*/*", _proof_or_loss)
-        self.losses = [one for one in found if not isinstance(one, ledger.StreamProof)]
-        return [one for one in found if isinstance(one, ledger.StreamProof)]
+        return self._read("stream=*/slot=*", ledger.StreamProof.of)
 
     def keep_proof(self, proof: ledger.StreamProof) -> None:
         self._write(f"{folder_part('stream', proof.stream)}/slot={proof.slot}", proof._asdict())
 
-    def keep_loss(self, stream: str, batch: int | None) -> None:
-        self._write(f"{folder_part('stream', stream)}/loss", [stream, batch])
+    def losses(self, stream: str) -> frozenset[int]:
+        found = self._read(f"{folder_part('stream', stream).translate(GLOB)}/losses", frozenset)
+        return found[0] if found else frozenset()
+
+    def keep_losses(self, stream: str, batches: Iterable[int]) -> None:
+        self._write(f"{folder_part('stream', stream)}/losses", sorted(batches)[-_MOST_LOSSES:])
 
     def _read(self, pattern: str, of: Callable[[Any], Any]) -> list[Any]:
         place = f"{self._folder.translate(GLOB)}/{pattern}"

@@ -68,7 +68,7 @@ async function show(address, options) {
     if (response.status !== 204) {
       const focused = document.activeElement;
       update(main, page.getElementById("main"));
-      update(document.querySelector("header nav"), page.querySelector("header nav"));
+      for (const part of ["header nav", "#queue"]) update(document.querySelector(part), page.querySelector(part));
       // A disabled button has lost its focus to the body.
       const gone = !focused.isConnected || (options.method && focused === document.body);
       (gone ? main : focused).focus({ preventScroll: true });
@@ -129,6 +129,17 @@ document.addEventListener("submit", async (event) => {
   wait(LEAST_PAUSE);
 });
 
+/** Opens the message that the address names. */
+function reveal() {
+  const named = location.hash && document.querySelector(`details[data-key="${CSS.escape(location.hash.slice(1))}"]`);
+  if (named) {
+    named.open = true;
+    named.scrollIntoView();
+  }
+}
+
+reveal();
+addEventListener("hashchange", reveal);
 document.addEventListener("visibilitychange", refresh);
 wait(LEAST_PAUSE);
 connection.textContent = "Live";

@@ -1,340 +1,207 @@
-"""The pages of `xorack web` as HTML. They escape all text from others, and hold no script or style.
+"""The pages of `xorack web`: what their templates, beside this file, get.
 
-All addresses are relative: the first part of a page's path is a secret of the server.
+The templates escape all that they show, and hold no script or style. All addresses are relative:
+the first part of a page's path is a secret of the server.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from string import Template
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from urllib.parse import urlencode
 
-from xorack.core.event import event_detail
+from xorack.core.event import event_detail, rfc3339
 from xorack.ops.body import body_lines
 from xorack.ops.browse import GROUPS, ChainPage, Query
 from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.redrive import Survey
-from xorack.ops.status import ChainStatus
-from xorack.ops.text import plural
-from xorack.ops.windows import StageTable, StageWindow, WindowState
-from xorack.web.dead_letter_page import render_messages, sentence
-from xorack.web.widget import (
-    COLOURS,
-    NamesOf,
-    badge,
-    bar,
-    chain_address,
-    chain_table,
-    escaped,
-    named_first,
-    remarks,
-    style,
-    table,
-    unreadable,
-    variables,
-)
+from xorack.ops.status import SOON_MS, ChainStatus
+from xorack.ops.text import plural, printable, span
+from xorack.ops.windows import StageTable, WindowState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jinja2 import Environment
+
+    NamesOf = Callable[[ChainStatus], Mapping[int, str]]
 
 _UNITS_SHOWN = 200
-_TITLES = {"./": "Chains", "windows": "Windows", "dead-letters": "Dead letters"}
-_PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+_JSON_LINES = 200
+_HEADS = (
+    ("tag", "Chain"),
+    ("progress", "Units finished"),
+    ("age", "Age, or time taken"),
+    ("", "Deadline, or end"),
+    (None, "Outstanding units"),
+)
+"""Columns of chains, and the order that each sorts by; the last one has none."""
+_WHY_NOT = {
+    "failed": "",
+    "rejected": "rejected again as long as the chain exists",
+    "malformed": "rejected again: correct it with xorack dead-letters send",
+    "expired": "too old: it could start a chain again that is gone",
+}
+
+
+@functools.cache
+def templates() -> Environment:
+    """Return the templates. They escape all they show; characters that hide become visible."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # 60 ms
+
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
+    made.filters |= {"address": _address, "cut": _cut, "plural": plural}
+    made.filters |= {"rfc3339": rfc3339, "span": span}
+    made.globals["body_lines"] = body_lines
+    return made
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _address(query: Query, **changes: Any) -> str:
+    """Return the address of a query's page; a change leads to the first page."""
+    changed = replace(query, **{"after": "", "skip": 0, **changes}) if changes else query
+    given = urlencode({name: value for name, value in vars(changed).items() if value})
+    return f"./?{given}" if given else "./"
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What all pages have around their content: what they show, and how many dead letters wait."""
+    """What all pages have around their content, and the names of units.
+
+    Attributes:
+        name: What the pages show, such as ``stack orders``.
+        token: What the server expects from a form.
+        names: Returns the names of a chain's outstanding units, by id, as far as they are known.
+        notice: What a form has done.
+        letters: Number of dead letters; None if no queue is known.
+        waiting: Number of messages in the queue; None if unknown.
+    """
 
     name: str
+    token: str = ""
+    names: NamesOf = lambda _: {}
+    notice: str = ""
     letters: int | None = None
+    waiting: int | None = None
 
-    def page(self, title: str, content: str, current: str = "", **data: object) -> bytes:
-        """Return a whole page, of a title and content in HTML.
-
-        `current` is the address of its entry in the navigation; `data` is for the page's script.
-        """
-        count = "" if self.letters is None else f' <span class="count">{self.letters:,}</span>'
-        links = "".join(
-            f'<a href="{address}"{_current(address == current)}>{name}'
-            f"{count if address == 'dead-letters' else ''}</a>"
-            for address, name in _TITLES.items()
-        )
-        page = _PAGE.substitute(
-            title=title,
-            name=escaped(self.name, 80),
-            links=links,
-            attributes="".join(f' data-{name}="{escaped(str(v))}"' for name, v in data.items()),
-            content=content,
-        )
+    def page(self, template: str, *, current: str = "", news: str = "", **values: Any) -> bytes:
+        """Render a page; `current` is its address, `news` what a screen reader tells of it."""
+        given = {**vars(self), "current": current, "news": self.notice or news, **values}
+        page = templates().get_template(template).render(given, named=self._named)
         return page.encode("utf-8", "replace")
 
-
-def stylesheet(rules: str) -> str:
-    """Return the style of the pages: the rules after those of the shared renderer."""
-    shared = style({name: f"var(--{name})" for name in COLOURS["light"]})
-    return f"{variables()}{shared}{rules}"
+    def _named(self, status: ChainStatus) -> list[tuple[str, str]]:
+        """Return ids and names of a chain's outstanding units, those with names first."""
+        names = self.names(status)
+        units = sorted(status.outstanding, key=lambda id: (id not in names, names.get(id, ""), id))
+        return [(f"{unit:016x}", names.get(unit, "")) for unit in units]
 
 
 def error_page(frame: Frame, title: str, reason: str) -> bytes:
-    problem = f'<h1>{title}</h1><p id="problem">{escaped(reason, 1000)}</p>'
-    return frame.page(title, f'{problem}<p><a href="./">All chains</a></p>')
+    return frame.page("error.html", title=title, reason=reason)
 
 
-# -- chains ------------------------------------------------------------------------------------
-
-
-def chains_page(frame: Frame, page: ChainPage, names: NamesOf) -> bytes:
-    query, plus = page.query, "" if page.whole else "+"
-    total = sum(page.counts.values())
-    tabs = "".join(
-        f'<a href="{_address(Query(group, query.prefix))}"{_current(group == query.group)}>'
-        f"{group.capitalize() or 'All'} "
-        f'<span class="count">{page.counts[group] if group else total:,}{plus}</span></a>'
-        for group in ("", *GROUPS)
-    )
-    hidden = f'<input type="hidden" name="group" value="{query.group}">' if query.group else ""
-    parts = [
-        '<h1 class="unseen">Chains</h1><div class="bar-of-tools">'
-        f'<nav class="tabs" aria-label="Status">{tabs}</nav>'
-        f'<form role="search" action="./">{hidden}<label for="prefix">Tag begins with</label>'
-        f'<input id="prefix" type="search" name="prefix" value="{escaped(query.prefix)}"></form>'
-        "</div>",
-        _findings(page),
-        _causes(page),
-        unreadable(page.invalid),
-        chain_table(page.chains, names) if page.chains else _no_chains(query, page.more),
-        _pager(page),
-    ]
+def chains_page(frame: Frame, page: ChainPage) -> bytes:
+    plus = "" if page.whole else "+"
     news = ", ".join(f"{page.counts[group]}{plus} {group}" for group in GROUPS)
-    return frame.page("Chains", "".join(parts), "./", news=news)
+    values = {"page": page, "groups": GROUPS, "heads": _HEADS, "soon_ms": SOON_MS}
+    return frame.page("chains.html", title="Chains", current="./", news=news, **values)
 
 
-def _findings(page: ChainPage) -> str:
-    sentences = remarks(page.chains, page.event_pending)
-    if page.hour:
-        parts = [f"{n:,} {what}" for what, n in page.hour.items()]
-        rate = f"{page.hour['acked'] / 60:.2g} acked a minute"
-        sentences.append(f"In the last hour: {', '.join(parts)} ({rate}).")
-    if not page.whole:
-        sentences.append(
-            f"Found among {page.searched:,} items of the table, and the nearest deadlines."
-        )
-    return f'<p class="findings">{" ".join(sentences)}</p>' if sentences else ""
-
-
-def _causes(page: ChainPage) -> str:
-    if page.query.group not in ("", "failed"):
-        return ""
-    lines = []
-    for one in page.causes:
-        address = _address(Query("failed", one.prefix))
-        run = f"of run {escaped(one.prefix[:-1], 80)}" if one.prefix else ""
-        lines.append(
-            f'<li><a href="{address}"><span class="num">{one.count:,}</span> failed</a> {run}: '
-            f'<span class="late">{escaped(one.reason, 120)}</span>'
-            f'<br><span class="faint">{escaped(one.sentence, 300)}</span></li>'
-        )
-    return f'<ul class="causes">{"".join(lines)}</ul>' if lines else ""
-
-
-def _no_chains(query: Query, more: Query | None) -> str:
-    where = " in this part of the table" if query.after or more else ""
-    which = f" {query.group}" if query.group else ""
-    begin = f" whose tag begins with “{escaped(query.prefix)}”" if query.prefix else ""
-    return f'<p class="nothing">No{which} chains{begin}{where}.</p>'
-
-
-def _pager(page: ChainPage) -> str:
-    links = []
-    if page.query.after or page.query.skip:
-        first = replace(page.query, after="", skip=0)
-        links.append(f'<a href="{_address(first)}">First page</a>')
-    if page.more is not None:
-        links.append(f'<a href="{_address(page.more)}">More chains</a>')
-    return f'<nav class="pager" aria-label="More">{" ".join(links)}</nav>' if links else ""
-
-
-def _address(query: Query) -> str:
-    given = urlencode({name: value for name, value in vars(query).items() if value})
-    return escaped(f"./?{given}" if given else "./")
-
-
-# -- one chain ---------------------------------------------------------------------------------
-
-
-def chain_page(
-    frame: Frame, status: ChainStatus, names: Mapping[int, str], token: str, notice: str = ""
-) -> bytes:
-    """Render one chain, with forms to change it; `notice` is what one has done."""
+def chain_page(frame: Frame, status: ChainStatus, dead_letters: Sequence[DeadMessage]) -> bytes:
+    """Render one chain, with its dead letters and forms to change it."""
     chain = status.chain
-    state = badge(status) or '<span class="badge ok">open</span>'
-    colour = {"acked": "done", "failed": "failed"}.get(chain.status, "ok")
-    done = f'<p class="notice">{escaped(notice)}</p>' if notice else ""
-    parts = [
-        f'<p class="crumb"><a href="./">Chains</a></p><h1 class="tag">{escaped(chain.tag)}</h1>'
-        f'{done}<p class="state">{state}</p>',
-        bar(status.percent or 0, colour if status.percent is not None else "faint"),
-        _facts(status),
-        "" if chain.status == "acked" else _units(status, names),
-        _changes(status, token),
-    ]
-    if status.detail:
-        parts.append(f"<section><h2>Detail</h2>{_json(status.detail)}</section>")
+    return frame.page(
+        "chain.html",
+        title=chain.tag,
+        news=chain.status,
+        status=status,
+        timeline=timeline(status),
+        dead_letters=dead_letters,
+        detail=_json_lines(status.detail),
+        event=_json_lines(event_detail(chain)) if chain.final else [],
+        units_shown=_UNITS_SHOWN,
+    )
+
+
+def _json_lines(value: Any) -> list[str]:
+    return body_lines(json.dumps(value, ensure_ascii=False), _JSON_LINES)
+
+
+class Moment(NamedTuple):
+    """A step in the life of a chain; its time in milliseconds since 1970 if it is known."""
+
+    at: int | None
+    what: str
+    detail: str = ""
+    kind: str = ""
+
+
+def timeline(status: ChainStatus) -> list[Moment]:
+    """Return what is known of a chain's life, in its order."""
+    chain, deadline = status.chain, status.chain.effective_deadline
+    moments = []
+    if chain.created_at is not None:
+        moments.append(Moment(chain.created_at, "Created"))
+    elif chain.first_seen_at is not None:
+        moments.append(Moment(chain.first_seen_at, "First request"))
+    if chain.last_stamp_at is not None:
+        moments.append(Moment(chain.last_stamp_at, "Last step", status.counts))
+    if status.note_text:
+        moments.append(Moment(None, "Note", status.note_text))
+    if deadline is not None:
+        urgent = "next" if status.urgency == "ok" else status.urgency
+        moments.append(Moment(deadline, "Deadline", kind="" if chain.final else urgent))
     if chain.final:
-        state = "not published yet" if chain.event_pending else "published"
-        parts.append(
-            f'<section><h2>Event <span class="faint">{state}</span></h2>'
-            f"{_json(event_detail(chain))}</section>"
+        kind = "done" if chain.status == "acked" else "late"
+        moments.append(Moment(chain.ended_at, chain.status.capitalize(), chain.reason or "", kind))
+        event = Moment(None, "Event published")
+        moments.append(
+            Moment(None, "Event not published", "", "late") if chain.event_pending else event
         )
-    return frame.page(escaped(chain.tag, 60), "".join(parts), news=notice or chain.status)
+    if chain.final and status.callback:
+        kind = "late" if chain.resume_failed else ""
+        moments.append(Moment(chain.resumed_at, "Callback", status.callback, kind))
+    if chain.final and status.after_end:
+        moments.append(Moment(chain.last_late_at, "After the end", status.after_end))
+    placed: list[tuple[int, Moment]] = []
+    for moment in moments:  # what has no time follows what it stands behind
+        placed.append((moment.at or (placed[-1][0] if placed else 0), moment))
+    return [moment for _, moment in sorted(placed, key=lambda one: one[0])]
 
 
-def _changes(status: ChainStatus, token: str) -> str:
-    """Return the forms of a chain: names to try, a new deadline, a failure."""
-    tag, forms = status.chain.tag, []
-    if status.chain.status != "acked":
-        among = '<textarea id="among" name="among" rows="3" required></textarea>'
-        forms.append(("among", "Names to try, one a line", among, "names", "Find names", ""))
-    if not status.chain.final:
-        minutes = '<input id="minutes" type="number" name="minutes" value="60" min="1" required>'
-        question = f"Move the deadline of {tag}?"
-        forms.append(("minutes", "Minutes from now", minutes, "extend", "Extend", question))
-        reason = '<input id="reason" name="reason" maxlength="250" required>'
-        question = f"Fail {tag}? Its event goes out, and a failed chain stays failed."
-        forms.append(("reason", "Reason", reason, "fail", "Fail", question))
-    rendered = "".join(
-        _form(
-            f'class="actions change" action="chain" data-key="{action}"',
-            [("tag", tag), ("token", token)],
-            f'<label for="{name}">{label}</label>{control}{_button(action, verb, question)}',
-        )
-        for name, label, control, action, verb, question in forms
-    )
-    return f"<section><h2>Change</h2>{rendered}</section>" if rendered else ""
-
-
-def _form(attributes: str, hidden: Iterable[tuple[str, str]], controls: str) -> str:
-    fields = "".join(
-        f'<input type="hidden" name="{name}" value="{escaped(value)}">' for name, value in hidden
-    )
-    return f'<form method="post" {attributes}>{fields}{controls}</form>'
-
-
-def _button(action: str, text: str, question: str = "") -> str:
-    """Return a button of a form; one that destroys something is red."""
-    asks = f' data-question="{escaped(question)}"' if question else ""
-    danger = ' class="danger"' if action in ("fail", "delete") else ""
-    return f'<button name="action" value="{action}"{asks}{danger}>{text}</button>'
-
-
-def _facts(status: ChainStatus) -> str:
-    rows = "".join(
-        f"<div><dt>{name.capitalize()}</dt><dd>{escaped(value)}"
-        + (f'<small class="faint">{escaped(detail)}</small>' if detail else "")
-        + "</dd></div>"
-        for name, value, detail in status.facts()
-        if name != "reason"  # the badge has it
-    )
-    return f'<dl class="facts">{rows}</dl>'
-
-
-def _units(status: ChainStatus, names: Mapping[int, str]) -> str:
-    units = named_first(status, names)
-    note = status.outstanding_note or ("" if units else "none")
-    if len(units) > _UNITS_SHOWN:
-        note = f"and {len(units) - _UNITS_SHOWN:,} more: xorack show lists all"
-    heads = ("Name", "Id") if names else ("Id",)
-    rows = "".join(
-        "<tr>"
-        + (f'<td class="tag">{escaped(names.get(unit, ""))}</td>' if names else "")
-        + f"<td><code>{unit:016x}</code></td></tr>"
-        for unit in units[:_UNITS_SHOWN]
-    )
-    listed = table("units", heads, rows) if rows else ""
-    count = f' <span class="count">{len(units):,}</span>' if units else ""
-    hint = "" if names or not units else "xorack web --among FILE tries the names of a file."
-    end = "".join(f'<p class="faint">{escaped(one)}</p>' for one in (note, hint) if one)
-    return f"<section><h2>Outstanding units{count}</h2>{listed}{end}</section>"
-
-
-def _json(value: Any) -> str:
-    lines = body_lines(json.dumps(value, ensure_ascii=False), 200)
-    text = "\n".join(map(escaped, lines))
-    return f"<pre>{text}</pre>"
-
-
-# -- windows -----------------------------------------------------------------------------------
-
-
-def windows_page(frame: Frame, found: StageTable, prefix: str, searched: int | None) -> bytes:
+def windows_page(frame: Frame, table: StageTable, prefix: str, searched: int | None) -> bytes:
     """Render windows by stage; `searched` items were read, if these are not the whole table."""
-    states = Counter[str](one.state for _, _, cells in found.rows for one in cells if one)
+    states = Counter[str](one.state for _, _, cells in table.rows for one in cells if one)
     news = ", ".join(f"{states[state]} {state}" for state in get_args(WindowState) if states[state])
-    heads = ["Window", *(escaped(log, 60) for log in found.logs)]
-    rows = "".join(
-        f'<tr data-key="{escaped(head)}"><th scope="row" class="tag">{escaped(head, 120)}</th>'
-        + "".join(f"<td>{_window(one)}</td>" for one in cells)
-        + "</tr>"
-        for head, (_, _, cells) in zip(found.heads, found.rows, strict=True)
+    values = {"table": table, "prefix": prefix, "searched": searched}
+    return frame.page("windows.html", title="Windows", current="windows", news=news, **values)
+
+
+def letters_page(frame: Frame, survey: Survey, retryable: Collection[str]) -> bytes:
+    """Render dead-lettered messages, with buttons; `retryable` are the ids of those to retry."""
+    return frame.page(
+        "dead_letters.html",
+        title="Dead letters",
+        current="dead-letters",
+        news=plural(survey.seen, "message"),
+        survey=survey,
+        retryable=retryable,
+        why_not=_WHY_NOT,
+        total=frame.letters,
     )
-    part = ""
-    if searched is not None:
-        part = f"Found among {searched:,} items of the table: xorack windows reads all of it."
-    parts = [
-        '<h1 class="unseen">Windows</h1><div class="bar-of-tools">'
-        f'<p class="findings">{" ".join(filter(None, [news and f"{news}.", part]))}</p>'
-        '<form role="search" action="windows"><label for="prefix">Tag begins with</label>'
-        f'<input id="prefix" type="search" name="prefix" value="{escaped(prefix)}"></form></div>',
-        table("stages", heads, rows) if rows else '<p class="nothing">No windows.</p>',
-    ]
-    return frame.page("Windows", "".join(parts), "windows", news=news)
-
-
-def _window(window: StageWindow | None) -> str:
-    if window is None:
-        return '<span class="faint">not open</span>'
-    state, percent = window.state, window.status.percent
-    link = chain_address(window.status.chain.tag)
-    colour = {"whole": "done", "open": "ok"}.get(state, "late")
-    label = f'<a href="{link}" class="badge {colour}">{state}</a>'
-    if state == "whole":
-        return label
-    share = "" if percent is None else f' <span class="num">{percent:g} %</span>'
-    why = f'<div class="faint">{escaped(window.why, 120)}</div>'
-    return f"{label}{share}{bar(percent or 0, 'failed' if state == 'failed' else colour)}{why}"
-
-
-# -- dead-lettered messages --------------------------------------------------------------------
-
-
-def letters_page(frame: Frame, survey: Survey, token: str, notice: str = "") -> bytes:
-    """Render some dead-lettered messages, with buttons; `notice` is what one has done.
-
-    The server expects the token from a form.
-    """
-
-    def actions(messages: Sequence[DeadMessage]) -> str:
-        many = "" if len(messages) == 1 else f" {len(messages)}"
-        question = f"Delete {plural(len(messages), 'message')}? There is no copy."
-        buttons = [_button("delete", f"Delete{many}", question)]
-        if messages[0].kind != "expired":
-            buttons.insert(0, _button("retry", f"Retry{many}"))
-        ids = [("id", message.id) for message in messages]
-        attributes = 'class="actions" action="dead-letters"'
-        return _form(attributes, [*ids, ("token", token)], " ".join(buttons))
-
-    kind = "findings" if survey.seen else "nothing"
-    done = f'<p class="notice">{escaped(notice)}</p>' if notice else ""
-    content = (
-        f'<h1 class="unseen">Dead letters</h1>{done}<p class="{kind}">{sentence(survey)}</p>'
-        f"{render_messages(survey, actions)}"
-    )
-    news = notice or f"{survey.seen} messages"
-    return frame.page("Dead letters", content, "dead-letters", total=frame.letters, news=news)
-
-
-def _current(is_current: bool) -> str:
-    return ' aria-current="page"' if is_current else ""

@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(lambda path, query: site.get(path, _single(query), known))
 
     def do_POST(self) -> None:
-        self._answer(lambda path, _: self._post(path))
+        self._answer(self._post)
 
     def _answer(self, respond: Callable[[str, str], Response]) -> None:
         """Check where the request comes from, and answer it."""
@@ -107,13 +107,14 @@ class _Handler(BaseHTTPRequestHandler):
             _LOG.exception("xorack web cannot answer %s", self.command)
             return site.problem(500, "Error", "xorack web has a defect: its terminal says more.")
 
-    def _post(self, path: str) -> Response:
+    def _post(self, path: str, query: str) -> Response:
         site = self.server.site
         length = self.headers.get("Content-Length", "")
         if not (re.fullmatch("[0-9]{1,9}", length) and int(length) <= _MAX_BODY):
             return site.problem(400, "Not understood", "The form has no length, or is too long.")
         body = self.rfile.read(int(length)).decode("utf-8", "replace")
-        fields = _fields(body)
+        tag = {name: values for name, values in _fields(query).items() if name == "tag"}
+        fields = tag | _fields(body)
         token = fields.get("token", [""])[0]
         if not (
             self._is_same_origin() and hmac.compare_digest(token.encode(), site.token.encode())

@@ -6,6 +6,7 @@ import functools
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,10 +16,11 @@ from xorack.client.names import Candidate
 from xorack.core.errors import ArgumentError, NotAChainError, TagNotFound
 from xorack.core.ports import Publisher
 from xorack.core.request import Request
-from xorack.ops.browse import GROUPS, SEARCHED, Query, read_chains
+from xorack.ops.backlog import Backlog
+from xorack.ops.browse import GROUPS, ORDERS, SEARCHED, Query, read_chains
 from xorack.ops.changes import change_chain
-from xorack.ops.dead_letters import Kind, Selector, add_to_groups
-from xorack.ops.explain import candidates_in, names_in
+from xorack.ops.dead_letters import DeadMessage, Kind, Selector, add_to_groups
+from xorack.ops.explain import candidates_in, name_text, names_in
 from xorack.ops.redrive import MoveResult, Redrive, Survey
 from xorack.ops.status import ChainStatus, read_status
 from xorack.ops.text import plural
@@ -32,6 +34,8 @@ _FEW = 10_000
 _CHAINS_KEPT = 1000
 MESSAGES = 100
 """Most messages of a page."""
+_TAGS = 100
+"""Most chains that are read to find out which rejected messages may be sent back."""
 WINDOWS = 100
 """Most windows of a page."""
 _TYPES = {
@@ -52,10 +56,14 @@ class Response(NamedTuple):
 class DeadLetters:
     """A dead-letter queue, read and changed by one caller at a time: a reader hides messages."""
 
-    def __init__(self, redrive: Redrive) -> None:
+    def __init__(
+        self, redrive: Redrive, backlog: Callable[[], Backlog | None] = lambda: None
+    ) -> None:
         self._redrive = redrive
+        self._backlog = backlog
         self._lock = threading.Lock()
         self._count = 0
+        self._seen: tuple[int, list[DeadMessage]] = 0, []
 
     def count(self) -> int:
         """Return SQS's approximate number of messages, without a receive.
@@ -69,6 +77,11 @@ class DeadLetters:
                 self._lock.release()
         return self._count
 
+    def waiting(self) -> int | None:
+        """Return the number of messages in the acker's queue; None if it is unknown."""
+        backlog = self._backlog()
+        return None if backlog is None else backlog.waiting
+
     def look(self) -> tuple[Survey, int]:
         """Read the first messages; SQS counts it as a receive of each.
 
@@ -78,7 +91,15 @@ class DeadLetters:
             count = self._count = self._redrive.count()
             survey = self._redrive.survey(limit=MESSAGES, keep=MESSAGES)
         survey.groups = add_to_groups({}, survey.messages)
+        self._seen = count, survey.messages
         return survey, count
+
+    def of(self, tag: str) -> list[DeadMessage]:
+        """Return a chain's messages among the first; these are read once for each `count`."""
+        count = self.count()
+        if count != self._seen[0]:
+            self.look()
+        return [message for message in self._seen[1] if tag in message.tags] if count else []
 
     def change(self, ids: Sequence[str], *, delete: bool) -> str:
         """Send messages back to the queue, or delete them; return what was done."""
@@ -113,7 +134,8 @@ class UnitNames:
         """Return the names of a chain's units, as far as they are found."""
         if not self._candidates or status.chain.status == "acked":
             return status.partitions
-        return self._find(status.chain.tag, tuple(status.outstanding)) | status.partitions
+        found = self._find(status.chain.tag, tuple(status.outstanding))
+        return {unit: name_text(name) for unit, name in found.items()} | status.partitions
 
     def names_in_list(self, status: ChainStatus) -> Mapping[int, str]:
         """Return them for a chain of many: none if that takes long."""
@@ -147,7 +169,6 @@ class Site:
         self._letters = letters
         folder = Path(__file__).parent
         self._files = {file: (folder / file).read_text(encoding="utf-8") for file in _TYPES}
-        self._files["page.css"] = pages.stylesheet(self._files["page.css"])
 
     def get(self, path: str, fields: Mapping[str, str], known: str | None = None) -> Response:
         """Return a page or a file of it. Nothing changes.
@@ -183,25 +204,32 @@ class Site:
 
     def failure(self, error: Exception) -> Response:
         if isinstance(error, TagNotFound):
-            return self.problem(404, "No such chain", str(error))
+            # Its messages may wait, or be among the dead letters.
+            page = pages.error_page(self._frame(), "No such chain", str(error))
+            return Response(404, page)
         if isinstance(error, NotAChainError):
             return self.problem(404, "Not a chain", str(error))
         if isinstance(error, ArgumentError):
             return self.problem(400, "Not understood", str(error))
         return self.problem(503, "AWS does not respond as expected", self.explain(error))
 
-    def _frame(self) -> pages.Frame:
-        return pages.Frame(self._name, self._letters.count() if self._letters else None)
+    def _frame(self, names: pages.NamesOf = lambda _: {}, notice: str = "") -> pages.Frame:
+        counts = (self._letters.count(), self._letters.waiting()) if self._letters else ()
+        return pages.Frame(self._name, self.token, names, notice, *counts)
 
     def _chains(self, fields: Mapping[str, str]) -> Response:
-        group, skip = fields.get("group", ""), fields.get("skip", "0")
+        group, skip, order = (fields.get(name, "") for name in ("group", "skip", "order"))
         if group and group not in GROUPS:
             raise ArgumentError("group", group, " or ".join(GROUPS))
+        if order not in ORDERS:
+            raise ArgumentError("order", order, " or ".join(filter(None, ORDERS)))
+        skip = skip or "0"
         if not (skip.isascii() and skip.isdecimal() and len(skip) < 10):
             raise ArgumentError("skip", skip, "a number of chains")
-        query = Query(group, fields.get("prefix", ""), fields.get("after", ""), int(skip))
-        page = read_chains(self._store, query)
-        return Response(200, pages.chains_page(self._frame(), page, self._naming.names_in_list))
+        prefix, detail, after = (fields.get(name, "") for name in ("prefix", "detail", "after"))
+        page = read_chains(self._store, Query(group, prefix, detail, order, after, int(skip)))
+        frame = self._frame(self._naming.names_in_list)
+        return Response(200, pages.chains_page(frame, page))
 
     def _windows(self, prefix: str) -> Response:
         invalid: list[NotAChainError] = []
@@ -213,9 +241,9 @@ class Site:
 
     def _chain(self, tag: str, notice: str = "") -> Response:
         status = read_status(self._store, tag)
-        names = self._naming.names(status)
-        shown = pages.chain_page(self._frame(), status, names, self.token, notice)
-        return Response(200, shown)
+        letters = self._letters.of(tag) if self._letters else []
+        frame = self._frame(self._naming.names, notice)
+        return Response(200, pages.chain_page(frame, status, letters))
 
     def _change(self, action: str, fields: Mapping[str, str]) -> Response:
         """Fail a chain, move its deadline, or try names for its outstanding units."""
@@ -249,5 +277,14 @@ class Site:
         if known is not None and known == str(self._letters.count()):
             return Response(204, b"")
         survey, count = self._letters.look()
-        frame = pages.Frame(self._name, count)
-        return Response(200, pages.letters_page(frame, survey, self.token, notice))
+        frame = replace(self._frame(notice=notice), letters=count)
+        return Response(200, pages.letters_page(frame, survey, self._retryable(survey.messages)))
+
+    def _retryable(self, messages: Sequence[DeadMessage]) -> set[str]:
+        """Return the ids of messages that may be accepted now: those of a chain that is gone."""
+        rejected = [one for one in messages if one.kind == "rejected"]
+        tags = [*dict.fromkeys(tag for one in rejected for tag in one.tags)]
+        exist = self._store.read(tags[:_TAGS], lambda _: None) if tags else {}
+        known = {*exist, *tags[_TAGS:]}
+        again = [one for one in rejected if not known.intersection(one.tags)]
+        return {one.id for one in (*again, *(one for one in messages if one.kind == "failed"))}

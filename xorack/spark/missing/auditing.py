@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError
-from xorack.spark.evidence import as_list, open_output, per_chain, total
+from xorack.spark.evidence import Proof, as_list, open_output, per_chain, total
 from xorack.spark.finishing import line_of
 from xorack.spark.folding import SUMS
-from xorack.spark.grouping import compare_chains, tells_chains
 from xorack.spark.messages import readable
-from xorack.spark.missing import MissingRows, resolve
+from xorack.spark.missing.comparing import compare_chains, tells_chains
+from xorack.spark.missing.found import MissingRows, resolve
 from xorack.spark.record import summary_in
+from xorack.spark.units import check_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,15 +74,23 @@ class Audit:
         ]
         return "\n".join([f"{head}; chains:" if lines else head, *lines])
 
-    def missing_rows(self, source: Output, by: str | Sequence[str] | None = None) -> MissingRows:
+    def missing_rows(
+        self,
+        source: Output,
+        by: str | Sequence[str] | None = None,
+        rows: DataFrame | Sequence[DataFrame] | None = None,
+    ) -> MissingRows:
         """Name the rows that were started and that the table lacks.
 
-        Both sides are compared by the columns that they share, the finer the better: where a group
-        lacks one row, or has at most 48, all that it lacks are named.
+        The frame that was aggregated is computed once more: if its units add up to those of the
+        table, the rows that it lacks are missing. Without one, rows have names only if they explain
+        the sums of every group of the columns that both sides share.
 
         Args:
             source: What was started, as `start` was given it, or another frame with its rows.
-            by: The columns to compare by, if not all that source and table share.
+            by: The columns that make groups, if not all that source and table share.
+            rows: The frame that was aggregated, with the column of `with_unit`; of several outputs
+                a list. By default what `evidence` was last given in this process.
 
         Returns:
             The missing rows: a frame, with their numbers. Rows that cannot be named are counted,
@@ -92,7 +101,11 @@ class Audit:
             ColumnsError: The source lacks columns of the unit, or a column of `by`.
         """
         frame = open_output(self._rows.tracking.spark, source, "source")
-        return resolve(self._rows, frame, self._outputs, (self.started, self.found), by)
+        frames: list[DataFrame] | None = None
+        if rows is not None:
+            frames = [check_frame("rows", one) for one in as_list(rows, "rows")]  # type: ignore[misc]
+        proof = Proof("read", total(self._rows, self._outputs), self._outputs)
+        return resolve(self._rows, frame, proof, self.started, by, frames)
 
 
 def audit(rows: Names, table: Output | Sequence[Output]) -> Audit:

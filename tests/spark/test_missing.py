@@ -1,0 +1,200 @@
+"""The rows that jobs lose: all named, by the frame that was aggregated; without it, none wrong."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.orders import Run
+from tests.support.queue_server import QueueServer, requests_in
+from xorack import unit_id
+from xorack.errors import OutputDiffersError
+
+pytestmark = pytest.mark.spark
+
+ORDERS, SIZE = 60, 6
+LINES = [(order, line) for order in range(ORDERS) for line in range(SIZE)]
+
+
+def lines_of(spark):
+    """Return lines of orders; a twentieth of them was sent twice, under other numbers."""
+    return (
+        spark.range(0, ORDERS * SIZE, 1, 3)
+        .withColumn("order", F.expr("int(id div 6)"))
+        .withColumn("line", F.expr("int(id % 6)"))
+        .withColumn("customer", F.expr("concat('c', order % 20)"))
+        .withColumn("city", F.expr("element_at(array('Rome', 'Oslo ', 'Oslo', 'Bern', NULL), "
+                                   "1 + (order * 5 + line * 3) % 5)"))
+        .withColumn("carrier", F.expr("concat('carrier ', (order * 7 + line) % 11)"))
+        .withColumn("tags", F.expr("if(order % 10 = 3, array(), array('a', 'b'))"))
+        .withColumn("user", F.expr("concat('u', pmod(hash(id div 2), 30))"))
+        .withColumn("amount", F.expr("int(pmod(hash(id), 100))"))
+        .drop("id")
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(spark, tmp_path_factory):
+    with QueueServer() as queue:
+        run = Run(spark, queue, tmp_path_factory.mktemp("run"))
+        run.rows.start(run.write(lines_of(spark), "lines"))
+        by_customer(run).start(str(run.root / "lines"))
+        run.sent()
+        yield run
+
+
+def by_customer(run):
+    """Return the same lines in chains of customers."""
+    return run.tracking.rows("sales", chain="customer", unit=["order", "line"])
+
+
+def carriers(run):
+    return run.read().select("carrier").distinct().where("carrier <> 'carrier 3'")
+
+
+MERGED = "if(customer IN ('c3', 'c7'), 'c1', customer)"
+JOBS = {
+    "a filter": lambda run, rows: rows.where("amount > 20"),
+    "an inner join": lambda run, rows: rows.join(carriers(run), "carrier"),
+    "explode": lambda run, rows: rows.withColumn("tag", F.explode("tags")).where("tag = 'a'"),
+    "fillna and a filter": lambda run, rows: rows.fillna("unknown", ["city"]).where("amount > 20"),
+    "a key trimmed and a filter": lambda run, rows: rows.withColumn("city", F.trim("city")).where(
+        "order % 8 > 0"
+    ),
+    "dropDuplicates": lambda run, rows: rows.coalesce(1).dropDuplicates(["user", "carrier"]),
+    "codes mapped and a filter": lambda run, rows: rows.replace(
+        {"Rome": "Bern", "Oslo ": "Paris"}, subset=["city"]
+    ).where("line <> 2"),
+    "customers merged and a filter": lambda run, rows: rows.withColumn(
+        "customer", F.expr(MERGED)
+    ).where("amount > 20"),
+    "a join that multiplies, and a filter": lambda run, rows: rows.join(
+        F.broadcast(run.spark.range(3)), F.expr("id = 0 OR carrier = 'carrier 5'")
+    ).where("line > 0"),
+}
+REASONS = {
+    "a filter": "amount <= 20",
+    "an inner join": "carrier = 'carrier 3'",
+    "explode": "size of tags = 0",
+    "fillna and a filter": "amount <= 20",
+    "a key trimmed and a filter": "one of 8 of 60 values of order",
+    "dropDuplicates": "has a row with the same user, carrier that is in the output",
+    "codes mapped and a filter": "line = 2",
+    "customers merged and a filter": "amount <= 20",
+    "a join that multiplies, and a filter": "line = 0",
+}
+KEYS = {"small groups": ["order", "city", "customer"], "large groups": ["city"]}
+
+
+def keys_of(frame):
+    return {(row["order"], row["line"]) for row in frame.select("order", "line").collect()}
+
+
+BY_DAY = {"fillna and a filter", "dropDuplicates", "customers merged and a filter"}
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "lines"),
+    [
+        pytest.param(name, size, lines, marks=[pytest.mark.slow] * (not by_day))
+        for name in JOBS
+        for size in KEYS
+        for lines in ("lines", "sales")
+        for by_day in [name in BY_DAY and (size, lines) == ("large groups", "sales")]
+    ],
+)
+def test_the_frame_names_every_lost_row_and_none_is_wrong_without(run, name, size, lines):
+    lines = run.rows if lines == "lines" else by_customer(run)
+    job = JOBS[name](run, run.read().transform(lines.with_unit))
+    truth = keys_of(run.read()) - keys_of(job)
+    units = {unit_id(f"2026-01-31/{lines.name}", *keys): keys for keys in truth}
+    for given in (job, None):
+        bills = job.groupBy(*KEYS[size]).agg(F.sum("amount").alias("sum"), *lines.evidence(given))
+        out = run.write(bills, "bills")
+        with pytest.raises(OutputDiffersError) as caught:
+            lines.finish(out)
+        found, told = caught.value.found, str(caught.value)
+        named = keys_of(found.rows)
+        noted = [request for request in requests_in(run.sent()) if request.op == "note"]
+        assert {id for one in noted for id in one.missing or ()} <= units.keys()
+        if given is None:
+            assert named in (set(), truth)
+            assert {*caught.value.missing} <= named
+            assert found.is_exact == (named == truth)
+            assert found.missing <= len(truth)
+            assert named or "give evidence the frame" in told.splitlines()[-1]
+            continue
+        assert (found.missing, found.named, named) == (len(truth), len(truth), truth)
+        assert found.rows.count() == len(truth)
+        assert "are those of the output, by XOR, count and sum" in told
+        assert REASONS[name] in caught.value.why
+        found.unpersist()
+
+
+def random_job(draw, run, rows):
+    """Return a frame of up to four steps that lose, double, move or change rows, and group keys."""
+    steps = [
+        lambda rows: rows.where(f"amount > {draw.randrange(60)}"),
+        lambda rows: rows.where(f"line <> {draw.randrange(6)}"),
+        lambda rows: rows.where(f"pmod(hash(order), {draw.randrange(2, 40)}) > 0"),
+        lambda rows: rows.where("city IS NOT NULL"),
+        lambda rows: rows.where(f"NOT (order = {draw.randrange(ORDERS)} AND line = 3)"),
+        lambda rows: rows.join(carriers(run), "carrier"),
+        lambda rows: rows.join(carriers(run).withColumn("c", F.lit(1)), "carrier", "left").drop(
+            "c"
+        ),
+        lambda rows: rows.join(F.broadcast(run.spark.range(2)), F.expr("id = 0 OR line = 5")).drop(
+            "id"
+        ),
+        lambda rows: rows.unionAll(rows.where(f"order % {draw.randrange(2, 30)} = 1")),
+        lambda rows: rows.unionAll(rows.where("order = 7")).where("order <> 8"),
+        lambda rows: rows.fillna(draw.choice(["unknown", "Rome"]), ["city"]),
+        lambda rows: rows.withColumn("city", F.trim(F.upper("city"))),
+        lambda rows: rows.replace({"Rome": "Bern"}, subset=["city"]),
+        lambda rows: rows.withColumn("customer", F.expr(MERGED)),
+        lambda rows: rows.withColumn("customer", F.expr("right(customer, 1)")),
+        lambda rows: rows.withColumn("order", F.expr("order div 2")),
+        lambda rows: rows.withColumn("order", F.col("order").cast("string")),
+        lambda rows: rows.coalesce(1).dropDuplicates(draw.sample(["user", "city", "order"], 2)),
+        lambda rows: rows.withColumn("tag", F.explode("tags")).drop("tag"),
+        lambda rows: rows.withColumn("line", F.expr("line div 2")),
+    ]
+    for step in draw.sample(steps, draw.randrange(1, 5)):
+        rows = step(rows)
+    return rows, draw.sample(["order", "city", "customer", "carrier", "line"], draw.randrange(1, 4))
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.slow] * (n >= 2)) for n in range(40)]
+)
+def test_random_jobs(run, seed):
+    """With the frame, all that is lost or doubled is told, exactly; without it, none is wrong."""
+    draw = random.Random(seed)
+    lines = draw.choice([run.rows, by_customer(run)])
+    job, keys = random_job(draw, run, run.read().transform(lines.with_unit))
+    units = {unit_id(f"2026-01-31/{lines.name}", *keys): keys for keys in LINES}
+    unit = f"xorack_{lines.name}"
+    there = Counter(units[row[0] % 2**64] for row in job.select(unit).collect())
+    lost = {keys for keys in LINES if not there[keys]}
+    surplus = there.total() - len(there)
+    for given in (job, None):
+        bills = job.groupBy(*keys).agg(F.sum("amount").alias("sum"), *lines.evidence(given))
+        out = run.write(bills, "bills")
+        if not lost and not surplus:
+            assert lines.finish(out).units == len(LINES)
+            continue
+        with pytest.raises(OutputDiffersError) as caught:
+            lines.finish(out)
+        found = caught.value.found
+        named = keys_of(found.rows)
+        ids = {id for one in requests_in(run.sent()) for id in one.missing or ()}
+        assert {units[id] for id in ids} <= lost
+        assert named in ([lost] if given is not None or found.is_exact else [set()])
+        if given is not None or found.is_exact:
+            assert (found.missing, found.surplus) == (len(lost), surplus)
+        else:
+            assert (found.missing <= len(lost), found.surplus <= surplus) == (True, True)
+        found.unpersist()

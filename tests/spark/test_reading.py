@@ -1,0 +1,173 @@
+"""What Spark leaves out in silence is refused, or read all the same: a case for each setting."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import pyspark
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.conftest import EACH_SESSION
+from tests.spark.orders import LINES, lines_of, part_files
+from xorack.errors import ArgumentError
+from xorack.spark.reading import SKIPPING, check_reading
+
+pytestmark = pytest.mark.spark
+
+SETTINGS = {
+    "spark.sql.files.ignoreCorruptFiles": "true",
+    "spark.sql.files.ignoreMissingFiles": "true",
+    "spark.sql.files.ignoreInvalidPartitionPaths": "TRUE",
+    "spark.sql.files.ignoredPathSegmentRegex": "^[._]|^part-00001",
+    "spark.sql.hive.verifyPartitionPath": "true",
+    "spark.files.ignoreCorruptFiles": "true",
+    "spark.files.ignoreMissingFiles": "true",
+}
+OPTIONS = {
+    "ignoreCorruptFiles": "true",
+    "ignoreMissingFiles": "true",
+    "ignoreInvalidPartitionPaths": "true",
+    "mode": "dropMalformed",
+    "badRecordsPath": "/bad",
+    "failOnDataLoss": "false",
+}
+BY_DAY = {"spark.sql.files.ignoreCorruptFiles", "mode"}
+
+
+def cases(table):
+    return [
+        pytest.param(name, value, id=name, marks=[pytest.mark.slow] * (name not in BY_DAY))
+        for name, value in table.items()
+    ]
+
+
+def test_each_has_a_case():
+    assert {one.setting for one in SKIPPING if one.setting} == {*SETTINGS}
+    assert {one.option for one in SKIPPING if one.option} == {*OPTIONS}
+
+
+@pytest.mark.parametrize(("name", "value"), cases(SETTINGS))
+def test_a_setting_is_refused_for_a_frame(run, configure, name, value):
+    path = run.write_lines()
+    if name == "spark.sql.hive.verifyPartitionPath" and not pyspark.__version__.startswith("3"):
+        pytest.skip("Spark 4 has no such setting")
+    # Spark takes some at its start alone, which tests cannot repeat.
+    configure("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
+    configure(name, value)
+    with pytest.raises(
+        ArgumentError, match=re.escape(f"written: {name} is {value}: Spark may leave rows out")
+    ):
+        run.rows.start(run.spark.read.parquet(path))
+    assert run.queue.bodies == []
+
+
+@EACH_SESSION
+@pytest.mark.parametrize(("name", "value"), cases(OPTIONS))
+def test_an_option_is_refused(run, name, value):
+    path = str(run.root / "csv")
+    lines_of(run.spark).write.csv(path)
+    schema = "order int, line int, sku string, amount int"
+    frame = run.spark.read.options(**{name: value}).schema(schema).csv(path)
+    for given in (
+        frame,
+        frame.where("line > 1"),
+        frame.join(lines_of(run.spark), ["order", "line"]),
+    ):
+        with pytest.raises(
+            ArgumentError, match=f"^rows: {name} is {value}: Spark may leave rows out"
+        ):
+            check_reading(given, "rows")
+    for harmless in ({"mode": "FAILFAST"}, {"ignoreCorruptFiles": "false"}):
+        check_reading(run.spark.read.options(**harmless).schema(schema).csv(path), "rows")
+
+
+@EACH_SESSION
+@pytest.mark.parametrize("given", ["path", pytest.param("table", marks=pytest.mark.slow)])
+def test_a_file_that_cannot_be_read_is_not_left_out(run, given):
+    """Whatever the session says: neither of what was started, nor of the output."""
+    spark, path = run.spark, run.write_lines()
+    run.rows.start(path)
+    run.sent()
+    billed = run.write(run.bill(run.read(), "order"), "billed")
+    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        for place, call in ((path, run.again(run_id="next").rows.start), (billed, run.rows.finish)):
+            if given == "table":
+                spark.sql(f"CREATE TABLE corrupt USING parquet LOCATION '{place}'")
+            spoiled = part_files(place)[0]
+            spoiled.write_bytes(spoiled.read_bytes()[:100])
+            spoiled.with_name(f".{spoiled.name}.crc").unlink()
+            with pytest.raises(ArgumentError, match=r"^written: .*cannot be read.*"):
+                call("corrupt" if given == "table" else place)
+            if given == "table":
+                spark.sql("DROP TABLE corrupt")
+        assert run.queue.bodies == []
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+
+
+def malformed(run, options, spoil):
+    """Write the lines to a file of CSV or JSON, spoil some, and return a frame that reads them."""
+    kind = "json" if "json" in options else "csv"
+    path = run.root / kind
+    getattr(lines_of(run.spark, files=1).write.mode("overwrite"), kind)(str(path))
+    (part,) = path.glob("part-*")
+    part.write_text(spoil(part.read_text()))
+    part.with_name(f".{part.name}.crc").unlink()
+    schema = "order int, line int, sku string, amount int, bad string"
+    given = {name: value for name, value in options.items() if name != "json"}
+    return getattr(run.spark.read.schema(schema).options(**given), kind)(str(path))
+
+
+NULLS = {
+    "CSV": {},
+    "JSON": {"json": ""},
+    "a column of corrupt records": {"columnNameOfCorruptRecord": "bad"},
+    "JSON, a column of corrupt records": {"json": "", "columnNameOfCorruptRecord": "bad"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NULLS)
+def test_a_malformed_record_has_no_unit(run, name):
+    """It is there, with nulls in place of its keys."""
+    frame = malformed(run, NULLS[name], lambda text: text.replace('"order":1', '"order":x').replace(
+        "\n1,", "\nx,") if "{" in text else "x" + text)  # fmt: skip
+    with pytest.raises(Exception, match=r"column order is null"):
+        run.rows.start(frame)
+    assert run.queue.bodies == []
+
+
+@pytest.mark.slow
+def test_rows_that_line_breaks_divide_are_told(run):
+    """Of CSV without multiLine: what follows the break is another row, with all the evidence."""
+    run.rows.start(run.write_lines())
+    run.sent()
+    bills = run.bill(run.read().withColumn("sku", F.expr("concat(sku, chr(10), 'x')")))
+    path = str(run.root / "broken")
+    bills.write.csv(path, header=True)
+    frame = run.spark.read.schema(bills.schema).csv(path, header=True)
+    with pytest.raises(ArgumentError, match="have no evidence: a line break in a value divides a"):
+        run.rows.finish(frame)
+    whole = run.spark.read.schema(bills.schema).csv(path, header=True, multiLine=True)
+    assert run.rows.finish(whole).units == len(LINES)
+
+
+def test_units_that_are_no_good_are_warned_of(run):
+    path = run.write(lines_of(run.spark, [keys for keys in LINES if keys[0] in (4, 5)]), "odd")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.rows.start(path)
+    by_order = run.tracking.rows("pairs", chain="order", unit="order", label="pairs")
+    with pytest.warns(
+        UserWarning, match="pairs: the unit columns order name no row: of 26 rows, 2 u"
+    ):
+        by_order.start(path)
+    random = run.read("odd").withColumn("nr", F.expr("bigint(rand() * 1e18)"))
+    by_number = run.tracking.rows("random", chain="order", unit="nr", label="random")
+    with pytest.warns(UserWarning, match="random: the frame that was started is not determini"):
+        by_number.start(random)

@@ -1,0 +1,186 @@
+"""Keys of another type or form, and evidence in wrong columns: one sentence, and no names."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.orders import Run, lines_of
+from tests.support.queue_server import QueueServer
+from xorack.errors import ColumnsError, OutputDiffersError
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def run(spark, tmp_path_factory):
+    with QueueServer() as queue:
+        run = Run(spark, queue, tmp_path_factory.mktemp("run"))
+        columns = {
+            "long": "bigint(line)",
+            "code": "lpad(line, 4, '0')",
+            "padded": "rpad(line, 5, ' ')",
+            "upper": "upper(sku)",
+            "price": "line + 0.50BD",
+            "day": "date_add(date'2026-01-31', line)",
+            "at": "timestamp'2026-01-31 12:00:00' + make_dt_interval(0, 0, line)",
+            "even": "line % 2 = 0",
+        }
+        rows = lines_of(spark).where("order > 3")
+        rows = rows.withColumns({name: F.expr(sql) for name, sql in columns.items()})
+        run.write(rows, "lines")
+        yield run
+
+
+def lines(run, *unit):
+    """Start the lines under these unit columns; return them."""
+    rows = run.tracking.rows(
+        "lines", chain="order", unit=["order", "line", *unit], label=f"of {'+'.join(unit)}"
+    )
+    rows.start(str(run.root / "lines"))
+    run.sent()
+    return rows
+
+
+def changed(name, sql):
+    return lambda frame: frame.withColumn(name, F.expr(sql))
+
+
+IN = "in what was started and"
+KEYS = {
+    "text for a number": ("line", changed("line", "string(line)"), f"line is int {IN} string in"),
+    "a decimal for a long": (
+        "long",
+        changed("long", "decimal(long)"),
+        f"is bigint {IN} decimal(10",
+    ),
+    "a number for text": ("code", changed("code", "int(code)"), f"code is string {IN} int in"),
+    "a date for a timestamp": ("at", changed("at", "date(at)"), f"at is timestamp {IN} date in"),
+    "leading zeros": ("code", changed("code", "string(int(code))"), f"{IN} without leading zeros"),
+    "padding": ("padded", changed("padded", "rtrim(padded)"), f"{IN} without spaces at its end in"),
+    "case": ("upper", changed("upper", "lower(upper)"), f"upper is string {IN} in lower case in"),
+    "all decimals": ("price", changed("price", "string(price)"), f"price is decimal(13,2) {IN} "),
+    "text for a date": ("day", changed("day", "string(day)"), f"day is date {IN} "),
+    "another time zone": (
+        "at",
+        changed("at", "from_utc_timestamp(at, 'Europe/Helsinki')"),
+        f"at is timestamp {IN} in another time zone",
+    ),
+    "all as text": (
+        "long",
+        lambda frame: frame.withColumns(
+            {k: F.col(k).cast("string") for k in ("order", "line", "long")}
+        ),
+        "",
+    ),
+}
+BY_DAY = {"text for a number", "leading zeros"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in BY_DAY)) for n in KEYS]
+)
+def test_keys_of_another_type_or_form(run, name, configure):
+    configure("spark.sql.session.timeZone", "Europe/Helsinki")
+    column, job, sentence = KEYS[name]
+    rows = lines(run, *{column} - {"line"})
+    output = job(run.read())
+    outputs = {
+        "keys": run.write(output, "keys"),
+        "evidence": run.write(run.bill(output, rows=rows), "evidence"),
+    }
+    for kind, path in outputs.items():
+        with pytest.raises(OutputDiffersError) as caught:
+            rows.finish(path)
+        head, told = str(caught.value).splitlines()
+        assert "chains differ" not in head
+        assert re.search(r"\.withColumn\(", told)
+        if kind == "keys":  # evidence does not tell the type
+            assert sentence in told
+        assert column in told.partition(" is ")[0].split(", ")
+        assert (caught.value.missing, run.sent()) == ([], [])
+
+
+@pytest.mark.slow
+def test_a_chain_of_another_type(run):
+    """Where its text is another one, it is told before chains are compared; else they are."""
+    rows = run.tracking.rows("lines", chain="code", unit=["order", "line"], label="of a type")
+    rows.start(str(run.root / "lines"))
+    run.sent()
+    lost = run.read().where("line <> 7")
+    number = run.bill(lost.withColumn("code", F.expr("int(code)")), "code", rows=rows)
+    with pytest.raises(OutputDiffersError, match=f"\ncode is string {IN} int in the output: "):
+        rows.finish(run.write(number, "number"))
+    assert run.sent() == []
+    as_it_was = run.bill(lost, "code", rows=rows)
+    with pytest.raises(OutputDiffersError, match="1 of 120 chains differ"):
+        rows.finish(run.write(as_it_was, "as_it_was"))
+    run.sent()
+
+
+@pytest.mark.slow
+def test_padding_of_the_output(run):
+    rows = lines(run, "sku")
+    with pytest.raises(
+        OutputDiffersError, match="sku is string in the output and without spaces a"
+    ):
+        rows.finish(run.write(run.read().withColumn("sku", F.expr("rpad(sku, 9, ' ')")), "padded"))
+
+
+@pytest.mark.slow
+def test_equal_values_of_other_types_are_equal(run):
+    rows = lines(run, "price", "even")
+    types = {"line": "bigint", "order": "smallint", "price": "decimal(20,4)", "even": "int"}
+    output = run.read().withColumns({k: F.col(k).cast(to) for k, to in types.items()})
+    assert rows.finish(run.write(output, "equal")).proof == "written"
+
+
+EVIDENCE = {
+    "swapped": (
+        lambda bills, x, n, s: (
+            bills.withColumnRenamed(n, "t").withColumnRenamed(s, n).withColumnRenamed("t", s)
+        ),
+        "the columns of the evidence are swapped: xorack_lines_xor has the XOR, xorack_lines_sum "
+        "the count and xorack_lines_count the sum; an INSERT takes columns by position",
+    ),
+    "a sum of XORs": (
+        lambda bills, x, n, s: bills.agg(
+            F.expr(f"bigint(sum({x} % 1000)) AS {x}"), F.sum(n).alias(n), F.sum(s).alias(s)
+        ),
+        "xorack_lines_xor was summed: an XOR is folded by bit_xor, as rows.evidence",
+    ),
+    "some rows have none": (
+        lambda bills, *names: bills.withColumns(
+            {name: F.when(F.col("sku") > "sku 1", F.col(name)) for name in names}
+        ),
+        "2 rows of the output have no evidence: are they of another job?",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "swapped")) for n in EVIDENCE]
+)
+def test_evidence_in_wrong_columns(run, name):
+    rows = lines(run)
+    change, sentence = EVIDENCE[name]
+    bills = change(run.bill(run.read(), rows=rows), *rows.evidence_names)
+    with pytest.raises(OutputDiffersError, match=re.escape(sentence)):
+        rows.finish(run.write(bills, "bills"))
+    assert run.sent() == []
+
+
+@pytest.mark.slow
+def test_a_folder_with_older_files(run):
+    rows = lines(run)
+    run.write(run.bill(run.read(), rows=rows), "mixed")
+    bills = run.read("mixed").drop(*rows.evidence_names)
+    # Spark takes the schema of the first file by name.
+    (older, *_) = sorted((run.root / "mixed").glob("*.parquet"))
+    run.write(bills.coalesce(1), "older")
+    (part,) = (run.root / "older").glob("*.parquet")
+    part.rename(older.with_name("a.parquet"))
+    with pytest.raises((ColumnsError, OutputDiffersError), match="some of its files have the evid"):
+        rows.finish(str(run.root / "mixed"))

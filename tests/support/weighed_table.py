@@ -1,0 +1,98 @@
+"""A DynamoDB client over a dictionary that weighs calls as DynamoDB bills them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from math import ceil
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from tests.simulation.table import holds, updated
+from xorack.aws import schema
+
+Item = dict[str, dict[str, Any]]
+
+
+def failure(code: str, **more: Any) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": code}, **more}, "Call")
+
+
+def item_bytes(item: Item | None) -> int:
+    """Return an item's size: names and values; a number takes half its digits."""
+    size = 0
+    for name, value in (item or {}).items():
+        ((kind, data),) = value.items()
+        size += len(name)
+        if kind == "N":
+            size += len(data) // 2 + 2
+        else:
+            size += sum(map(len, data)) if kind == "BS" else len(data)
+    return size
+
+
+class WeighedTable:
+    """A table whose calls take a time; threads may share it.
+
+    Attributes:
+        writes: Write units: the KB of an item, and the changes of the index.
+        reads: Read units: 4 KB of an item each.
+        calls: Calls by operation.
+        throttles: Returns True for a key that is throttled now.
+    """
+
+    def __init__(
+        self,
+        seconds: float = 0.0,
+        sleep: Callable[[float], None] = time.sleep,
+        throttles: Callable[[str], bool] = lambda key: False,
+    ) -> None:
+        self.items: dict[str, Item] = {}
+        self.writes = self.reads = 0
+        self.calls: Counter[str] = Counter()
+        self.throttles = throttles
+        self._seconds, self._sleep = seconds, sleep
+        self._guard = threading.Lock()
+
+    def _take_time(self, operation: str) -> None:
+        self.calls[operation] += 1
+        if self._seconds:
+            self._sleep(self._seconds)
+
+    def update_item(self, **call: Any) -> dict[str, Any]:
+        self._take_time("update_item")
+        key = call["Key"][schema.TAG]["S"]
+        if self.throttles(key):
+            raise failure("ThrottlingException")
+        with self._guard:
+            before = self.items.get(key)
+            if not holds(call.get("ConditionExpression"), before, call):
+                self.writes += max(1, ceil(item_bytes(before) / 1024))
+                raise failure(
+                    "ConditionalCheckFailedException", **({"Item": before} if before else {})
+                )
+            after = self.items[key] = updated({**call["Key"], **(before or {})}, call)
+            self.writes += ceil(max(item_bytes(before), item_bytes(after)) / 1024)
+            was, now = (item and item.get(schema.DUE_AT) for item in (before, after))
+            if was != now:
+                self.writes += bool(was) + bool(now)
+        return {}
+
+    def _read(self, keys: list[Item]) -> list[Item]:
+        with self._guard:
+            found = [self.items.get(key[schema.TAG]["S"]) for key in keys]
+            self.reads += sum(max(1, ceil(item_bytes(item) / 4096)) for item in found)
+        return [item for item in found if item is not None]
+
+    def get_item(self, *, Key: Item, **_: Any) -> dict[str, Any]:
+        self._take_time("get_item")
+        found = self._read([Key])
+        return {"Item": found[0]} if found else {}
+
+    def batch_get_item(self, *, RequestItems: dict[str, Any]) -> dict[str, Any]:
+        self._take_time("batch_get_item")
+        ((name, request),) = RequestItems.items()
+        return {"Responses": {name: self._read(request["Keys"])}}

@@ -1,0 +1,42 @@
+"""The pages' HTML is in templates, which escape whatever they show."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from xorack.web.page.pages import templates
+
+WEB = Path(__file__).parents[2] / "xorack" / "web"
+WIDGET = {"widget.py", "dead_letter_page.py"}
+"""What goes to Lambda, without Jinja2."""
+TAG = re.compile(r"</?[a-z][a-z0-9]*[\s>/]|&[a-z#0-9]+;")
+
+
+def test_no_module_but_the_widgets_holds_html():
+    found = {
+        (path.name, node.value)
+        for path in WEB.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and TAG.search(node.value)
+    }
+    assert {name for name, _ in found} == WIDGET
+
+
+EVIL = "<b a=\"'&\u202e\n"
+
+
+@pytest.mark.parametrize("source", ["{{ x }}", "{{ x|cut(99) }}", "{{ 'a ' ~ x }}",
+                                    "{% macro m() %}{{ x }}{% endmacro %}{{ m() }}"])  # fmt: skip
+def test_a_template_escapes_text_and_shows_what_hides(source):
+    shown = templates().from_string(source).render(x=EVIL)
+    assert shown.removeprefix("a ") == "&lt;b a=&#34;&#39;&amp;\\u202e\\n"
+
+
+def test_no_template_switches_escaping_off():
+    pages = list((WEB / "page").glob("*.html"))
+    assert len(pages) >= 6
+    for path in pages:
+        assert not re.search(r"\|\s*safe|autoescape|Markup", path.read_text(encoding="utf-8")), path
+    assert templates().autoescape is True

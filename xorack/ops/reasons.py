@@ -1,0 +1,314 @@
+"""Why some rows are missing, or some chains failed: what they have in common, and others do not.
+
+Rows of one product or order are not independent: what chance does to a few of these, it does to all
+their rows. So a condition has to stand out among the values that it is told by, and among those of
+each column whose values went missing as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+_CHANCE = 0.01
+"""Most probability with which chance alone makes a finding, over all that were looked at."""
+_NEARLY = 0.95
+_MOST_LISTED = 5
+"""Values of a column that a condition lists."""
+_MOST_OTHERS = 0.5
+"""Share of the other rows that may meet what all missing rows meet."""
+_LEAST_SHARE = 0.3
+"""Share of the missing rows of which a condition is told, if just missing rows meet it."""
+_FEW_ROWS = 3
+"""Missing rows a value, so that whole values went missing, and not rows."""
+_MOST_FINDINGS = 10
+_MOST_CHARACTERS = 100
+CHARACTERS = 300
+"""Characters of a text that are compared; the caller cuts it, so that samples are small."""
+
+Row = Mapping[str, Any]
+_Test = tuple[str, Callable[[Any], bool], float, float, bool]
+"""A condition in words, and its test; the logarithm of how many like it there are; how complex it
+is; whether it is a range."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A condition that stands out among the missing rows.
+
+    Attributes:
+        what: The condition, such as ``l_linenumber = 7``.
+        missing: Share of the missing rows that meet it, 0 to 1.
+        all: Share of all rows that meet it.
+        only: Whether all that meet it are missing; a sample may miss it by a little.
+    """
+
+    what: str
+    missing: float
+    all: float
+    only: bool
+    name: str = field(repr=False)
+    met: tuple[list[bool], list[bool]] = field(repr=False)
+    ways: float = field(repr=False)
+    complexity: float = field(repr=False)
+    is_range: bool = field(repr=False)
+
+    @property
+    def lift(self) -> float:
+        """The first share by the second."""
+        return self.missing / self.all
+
+    @property
+    def gain(self) -> float:
+        return self.missing - sum(self.met[1]) / len(self.met[1])
+
+    def to_json(self) -> dict[str, Any]:
+        shares = {"share": self.missing, "share_of_all": self.all, "lift": self.lift}
+        return {"what": self.what, **shares}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why rows are missing: the best finding in words, and all of them, the best first."""
+
+    sentence: str
+    findings: tuple[Finding, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the sentence and a table of the findings."""
+        lines = [f"{f.missing:>8.1%}  {f.all:>6.1%}  {f.what}" for f in self.findings]
+        head = [" missing     all  condition"] if lines else []
+        return "\n".join([self.sentence, *head, *lines])
+
+
+def explain(
+    missing: Sequence[Row],
+    others: Sequence[Row],
+    count: int,
+    total: int,
+    word: str = "missing row",
+    late: Mapping[str, float] = MappingProxyType({}),
+) -> Explanation:
+    """Find the conditions that tell missing rows from others.
+
+    Args:
+        missing: The missing rows, or a random sample of them: their values by column.
+        others: The rows that are not missing, or a random sample of them.
+        count: How many rows are missing.
+        total: How many rows there are in all.
+        word: What these rows are, for the sentence: an adjective and a noun.
+        late: Columns that are no properties of a row, such as its file, with their handicap:
+            of equally good reasons, one with two values has 3.
+
+    Returns:
+        The conditions that nearly all missing rows meet, and at most half of the others; and those
+        that none but missing rows meet. None that chance explains with more than 1 %.
+    """
+    state, _, noun = word.partition(" ")
+    if not count:
+        return Explanation("")
+    if count >= total:
+        return Explanation(f"All {count:,} {noun}s are {state}")
+    rows = f"{count:,} {word}{'' if count == 1 else 's'}"
+    if not missing or not others:
+        return Explanation(f"Nothing is known of the {rows}")
+    found = _Samples(missing, others, count, total, late).findings()
+    if not found:
+        return Explanation(f"Nothing tells the {rows} from the others")
+    best, looked = found[0], len(missing)
+    who = f"Every {word} has" if noun == "row" else f"All {rows} have"
+    if looked < count:
+        who = f"Every {word} of {looked:,} that were looked at has"
+    elif count == 1:
+        who = f"The {word} has"
+    if best.missing < 1:
+        who = f"{_percent(best.missing)} of the {rows} have"
+    rest = f"{_percent(best.all)} of all {noun}s"
+    if best.only:
+        nearly = "" if looked + len(others) == total else "nearly "
+        rest += f", {nearly}all of which {'' if state == 'failed' else 'are '}{state}"
+    return Explanation(f"{who} {best.what} ({rest})", tuple(found))
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Missing rows and others, or samples of both; see `explain`."""
+
+    missing: Sequence[Row]
+    others: Sequence[Row]
+    count: int
+    total: int
+    late: Mapping[str, float]
+
+    def findings(self, without: str | None = None) -> list[Finding]:
+        """Return what stands out, the best first; of one column alone nothing, if so asked."""
+        names = dict.fromkeys(name for row in self.missing for name in row if name != without)
+        columns = {
+            name: (self._of(name, self.missing), self._of(name, self.others)) for name in names
+        }
+        strong = [
+            finding
+            for name, values in columns.items()
+            for test in self._tests(name, *map(Counter, values))
+            if (finding := self._finding(name, test, values)) is not None
+        ]
+        wholes = [f for f in strong if not self._is_strict(f) and f.missing >= _NEARLY]
+        found = [one for one in strong if self._stands_out(one, wholes, columns)]
+        found.sort(
+            key=lambda f: (-(f.only and f.missing >= _NEARLY), -round(f.gain, 2), f.complexity)
+        )
+        if without is None and found and not found[0].only and found[0].missing >= _NEARLY:
+            found[:0] = self._with_second(found[0])
+        return found[:_MOST_FINDINGS]
+
+    @staticmethod
+    def _of(name: str, rows: Sequence[Row]) -> list[Any]:
+        return [_known(row.get(name)) for row in rows]
+
+    def _with_second(self, first: Finding) -> list[Finding]:
+        """Return what a second condition tells of the rows that meet a first one, if all."""
+        sides = zip((self.missing, self.others), first.met, strict=True)
+        some, rest = ([r for r, met in zip(rows, mets, strict=True) if met] for rows, mets in sides)
+        count = max(1, round(self.count * first.missing))
+        whole = max(count + 1, round(self.total * first.all))
+        inner = _Samples(some, rest, count, whole, self.late).findings(first.name) if rest else []
+        return [
+            replace(
+                one,
+                what=f"{first.what} and {one.what}",
+                missing=one.missing * first.missing,
+                all=one.all * whole / self.total,
+            )
+            for one in inner[:1]
+            if one.only and one.missing >= _NEARLY
+        ]
+
+    def _tests(self, name: str, own: Counter[Any], other: Counter[Any]) -> Iterator[_Test]:
+        """Yield conditions on the values of a column that missing rows meet."""
+        late, every = self.late.get(name, 0.0), own.keys() | other.keys()
+        if len(own) > 1 and all(map(_is_ordered, own)):
+            ends = [value for value in every if _is_ordered(value)]
+            low, high = min(own), max(own)
+            first, last = low == min(ends), high == max(ends)
+            what = f"from {_text(low)} to {_text(high)}"
+            what = f"<= {_text(high)}" if first else f">= {_text(low)}" if last else what
+            sides = 2 - first - last
+            if sides:
+                inside = {value for value in ends if low <= value <= high}
+                ways = math.log(len(ends)) * sides
+                yield f"{name} {what}", inside.__contains__, ways, 1 + sides + late, True
+        size, rows = len(self.missing), len(self.others)
+        often = [v for v, n in own.most_common() if n > 1 and n / size > 3 * other[v] / rows]
+        for number in sorted({1, min(len(often), _MOST_LISTED)} if often else ()):
+            some = sorted(
+                often[:number], key=lambda value: (value is None, str(type(value)), value)
+            )
+            texts = ", ".join(map(_text, some))
+            what = f"{name} = {texts}" if number == 1 else f"{name} in ({texts})"
+            complexity = number + (number > 1) + late
+            ways = _log_choices(len(every), number)
+            yield what, frozenset(some).__contains__, ways, complexity, False
+        is_pure = not own.keys() & other.keys()
+        if is_pure and len(own) > _MOST_LISTED and size >= _FEW_ROWS * len(own):
+            what = f"one of {len(own):,} of {len(every):,} values of {name}"
+            yield what, own.__contains__, _log_choices(len(every), len(own)), 20 + late, False
+
+    def _finding(
+        self, name: str, test: _Test, values: tuple[list[Any], list[Any]]
+    ) -> Finding | None:
+        """Return what a test finds, if that is a strong reason."""
+        what, is_met, ways, complexity, is_range = test
+        met = [*map(is_met, values[0])], [*map(is_met, values[1])]
+        share, other = (sum(flags) / len(flags) for flags in met)
+        times = share * self.count
+        of_all = (times + other * (self.total - self.count)) / self.total
+        is_only = times >= 0.99 * of_all * self.total
+        is_strong = other <= _MOST_OTHERS if share >= _NEARLY else is_only and share >= _LEAST_SHARE
+        if not is_strong:
+            return None
+        return Finding(what, share, of_all, is_only, name, met, ways, complexity, is_range)
+
+    def _is_strict(self, one: Finding) -> bool:
+        return one.is_range or one.name in self.late
+
+    def _stands_out(
+        self, one: Finding, wholes: Sequence[Finding], columns: Mapping[str, Sequence[list[Any]]]
+    ) -> bool:
+        """Tell if chance does not explain a condition, by rows nor by values of columns.
+
+        Args:
+            one: The condition.
+            wholes: The conditions that nearly all missing rows meet, by a few values of a column.
+            columns: The values of missing rows and of others, by column.
+        """
+
+        def tells_more(other: Finding) -> bool:
+            # A range, or a file, gives way to values of another column that tell as much.
+            slack = (0.01 if other.only else 0.001) if self._is_strict(one) else -0.001
+            return other.name != one.name and other.gain > one.gain - slack
+
+        names = {other.name for other in wholes if tells_more(other)}
+        tables = [(sum(one.met[0]), len(one.met[0]), sum(one.met[1]), len(one.met[1]))]
+        tables += [_by_values(columns[name], one.met) for name in names]
+        if one.is_range:
+            tables.append(_by_values(columns[one.name], one.met))
+        tried = math.log(len(columns)) + one.ways
+        return all(tried + _log_chance(*table) < math.log(_CHANCE) for table in tables)
+
+
+def _by_values(
+    columns: Sequence[list[Any]], met: Sequence[list[bool]]
+) -> tuple[int, int, int, int]:
+    """Count values in place of rows, and those that meet: of missing rows, and of others alone."""
+    own, other = dict[Hashable, bool](), dict[Hashable, bool]()
+    for flags, values, mets in zip((own, other), columns, met, strict=True):
+        for value, is_met in zip(values, mets, strict=True):
+            flags[value] = flags.get(value, False) or is_met
+    rest = [is_met for value, is_met in other.items() if value not in own]
+    return sum(own.values()), len(own), sum(rest), len(rest)
+
+
+def _log_chance(met: int, missing: int, others_met: int, others: int) -> float:
+    """Return the logarithm of the probability that chance makes so many rows meet a condition.
+
+    Source: Fisher's exact test, "Statistical methods for research workers" (5th edition, 1934).
+    """
+    in_all, rest = met + others_met, missing - met
+    point = _log_choices(in_all, met) + _log_choices(others + missing - in_all, rest)
+    point -= _log_choices(others + missing, missing)
+    # Each next term of the sum is at most this share of the one before.
+    ratio = others_met * rest / ((met + 1) * (others - others_met + 1))
+    return point - math.log1p(-ratio) if ratio < 1 else 0.0
+
+
+def _log_choices(of: int, some: int) -> float:
+    return math.lgamma(of + 1) - math.lgamma(some + 1) - math.lgamma(of - some + 1)
+
+
+def _known(value: Any) -> Any:
+    """Return NaN as a text: it equals itself then."""
+    return "NaN" if isinstance(value, (float, Decimal)) and math.isnan(value) else value
+
+
+def _is_ordered(value: Any) -> bool:
+    return isinstance(value, (int, float, Decimal, date)) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    if not isinstance(value, (str, bytes)):
+        return str(value)
+    return repr(value[:_MOST_CHARACTERS]) + ("..." if len(value) > _MOST_CHARACTERS else "")
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.{1 if share > 0.001 else 3}f}".rstrip("0").rstrip(".") + " %"

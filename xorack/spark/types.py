@@ -1,0 +1,207 @@
+"""Keys of another type or form, and evidence in wrong columns: told before values are compared.
+
+A unit column may have another type in the output, or a form that a cast or a reader gave it. Where
+the sums of all units agree in such a form, it is the whole difference: nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from xorack.spark.folding import Totals, of_units
+from xorack.spark.messages import plain_errors
+from xorack.spark.units import (
+    chain_columns,
+    column_named,
+    has_columns,
+    quoted,
+    unit_column,
+    with_tag,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from xorack.spark.record import Line
+    from xorack.spark.run import Names
+
+_SAME = ({"tinyint", "smallint", "int", "bigint", "boolean"}, {"string", "decimal", "binary"})
+"""Types of which equal values are equal units."""
+_TEXT = ("string({c})", "a string")
+_NUMBER, _DATE, _TIME = (
+    (f"coalesce(try_cast({{c}} AS {type_}), {type_}({zero}))", text)
+    for type_, zero, text in (
+        ("bigint", "0", "an integer"),
+        ("date", "'1970-01-01'", "a date"),
+        ("timestamp", "'1970-01-01'", "a timestamp"),
+    )
+)
+_ZONE = "in another time zone than that of the session"
+_FORMS = {
+    "string": [
+        _NUMBER,
+        ("regexp_replace({c}, '^0+(?=.)', '')", "without leading zeros"),
+        ("rtrim({c})", "without spaces at its end"),
+        ("trim({c})", "without spaces around it"),
+        ("lower({c})", "in lower case"),
+        ("upper({c})", "in upper case"),
+        _DATE,
+        _TIME,
+    ],
+    "decimal": [("string({c})", "a string with all decimals"), _NUMBER],
+    "date": [_TEXT, ("timestamp({c})", "a timestamp")],
+    "timestamp": [
+        _TEXT,
+        ("date({c})", "a date"),
+        ("to_utc_timestamp({c}, current_timezone())", _ZONE),
+        ("from_utc_timestamp({c}, current_timezone())", _ZONE),
+    ],
+}
+"""By type, what becomes of a value: in SQL, and in words. Of other types, `_TEXT`."""
+
+
+def types_of(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
+    """Return the types of columns, as SQL writes them."""
+    return {name: column_named(frame, name)[1].simpleString() for name in names}
+
+
+def other_keys(
+    rows: Names, line: Line, found: tuple[Totals, Sequence[DataFrame]], source: DataFrame
+) -> str:
+    """Say in one sentence why the keys of an output are others; empty if that is not known.
+
+    Args:
+        rows: The rows that finish.
+        line: The record's line, with what was started.
+        found: What the units of the output add up to, and the frames that read it.
+        source: What the job read.
+    """
+    totals, outputs = found
+    started = Totals(*(line["summary"][name] for name in ("xor", "count", "sum")))
+    before = dict(zip(line["unit"], line["types"], strict=True))
+    marks = (rows.unit_name, *rows.evidence_names)
+    plain = [
+        frame
+        for frame in outputs
+        if has_columns(frame, rows.unit) and not any(has_columns(frame, [one]) for one in marks)
+    ]
+    for frame in plain:
+        for name, type_ in types_of(frame, rows.unit).items():
+            if not _have_equal_units(type_, before[name]):
+                return _told(name, before[name], type_, before[name])
+    for frame in outputs:
+        for name in rows.chain if has_columns(frame, rows.chain) else ():
+            type_, due = types_of(frame, [name])[name], line["chain_types"][name]
+            if type_ != due and _has_other_chains(rows, line, frame):
+                return _told(name, due, type_, due)
+    told = misplaced(rows, outputs, started)
+    if totals.count != started.count:  # rows are lost or doubled, whatever their form
+        return told
+    if not told and has_columns(source, rows.unit):
+        told = _form(rows, source, totals, "what was started", "the output")
+    if not told and len(outputs) == len(plain) == 1:
+        told = _form(rows, plain[0], started, "the output", "what was started")
+    return told
+
+
+def _has_other_chains(rows: Names, line: Line, frame: DataFrame) -> bool:
+    """Tell whether an output has chains that were not started."""
+    with suppress(Exception):  # nulls, or types that tell no chains apart
+        chains = chain_columns(frame, rows.chain)
+        keys = [f"c{i}" for i in range(len(chains))]
+        tags = with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
+        return bool(tags.join(rows.record.chains(line), "tag", "left_anti").take(1))
+    return False
+
+
+def _have_equal_units(one: str, other: str) -> bool:
+    kinds = {one.partition("(")[0], other.partition("(")[0]}
+    return len(kinds) == 1 or any(kinds <= same for same in _SAME)
+
+
+def _told(name: str, before: str, after: str, to: str) -> str:
+    line = f".withColumn({name!r}, F.col({name!r}).cast({to!r}))"
+    return (
+        f"{name} is {before} in what was started and {after} in the output: {line} before it is "
+        "written mends it, if no digit is lost"
+    )
+
+
+def _form(rows: Names, frame: DataFrame, totals: Totals, here: str, there: str) -> str:
+    """Say in which form the units of a frame add up to these totals."""
+    types = types_of(frame, rows.unit)
+    some = [*_forms(types)]
+    names = {name: f"k{i}" for i, name in enumerate(types)}
+    keys = frame.select(*(column_named(frame, name)[0].alias(key) for name, key in names.items()))
+    columns = {
+        (number, name): F.expr(sql.format(c=names[name])).alias(f"v{number}{names[name]}")
+        for number, (changed, _) in enumerate(some)
+        for name, sql in changed.items()
+    }
+    wide, sums = keys.select("*", *columns.values()), []
+    for number, (changed, _) in enumerate(some):
+        parts = [f"v{number}{key}" if name in changed else key for name, key in names.items()]
+        xor, _, upper = of_units(unit_column(wide, rows.salt, parts))
+        sums += [F.bit_xor(xor), F.sum(upper)]
+    with plain_errors():
+        count, *values = wide.agg(F.count(F.lit(1)), *sums).first() or (0,)
+    for number, (changed, text) in enumerate(some):
+        if Totals(values[2 * number] or 0, count, values[2 * number + 1] or 0) == totals:
+            name, sql = next(iter(changed.items()))
+            line = f".withColumn({name!r}, F.expr({sql.format(c=quoted(name))!r}))"
+            which = ", ".join(changed)
+            return (
+                f"{which} is {types[name]} in {here} and {text} in {there}: {line} makes both equal"
+            )
+    return ""
+
+
+def _forms(types: Mapping[str, str]) -> Iterator[tuple[dict[str, str], str]]:
+    """Yield what may have become of one column, or of all: SQL by column, and words."""
+    for name, type_ in types.items():
+        for sql, text in _FORMS.get(type_.partition("(")[0], [_TEXT]):
+            yield {name: sql}, text
+    texts = {name: _TEXT[0] for name, type_ in types.items() if type_ != "string"}
+    if len(texts) > 1:
+        yield texts, "a string"
+
+
+def misplaced(rows: Names, outputs: Sequence[DataFrame], started: Totals) -> str:
+    """Say whether evidence is in wrong columns, was added up wrongly, or is not in all rows."""
+    names, told = rows.evidence_names, ""
+    for frame in outputs if all(has_columns(frame, names) for frame in outputs) else ():
+        columns = {name: f"CAST({quoted(name)} AS bigint)" for name in names}
+        folded = [F.expr(f"bit_xor({sql})") for sql in columns.values()]
+        added = [F.expr(f"sum(CAST({sql} AS decimal(20)))") for sql in columns.values()]
+        rest = (F.expr(f"min({columns[names[1]]})"), F.expr(f"count_if({names[1]} IS NULL)"))
+        *found, least, without = frame.agg(*folded, *added, *rest).first() or (None,) * 8
+        xors, sums = (dict(zip(names, some, strict=True)) for some in (found[:3], found[3:]))
+        for x, n, s in permutations(names):
+            if (x, n, s) != names and Totals(xors[x], sums[n], sums[s]) == started:
+                return (
+                    f"the columns of the evidence are swapped: {x} has the XOR, {n} the count and "
+                    f"{s} the sum; an INSERT takes columns by position: give it their names"
+                )
+        if (sums[names[1]], sums[names[2]]) == (started.count, started.sum):
+            return (
+                f"{names[0]} was summed: an XOR is folded by bit_xor, as rows.evidence(frame) does"
+            )
+        if least is not None and least < 0:
+            told = f"{names[1]} has {least:,}, which is no count: are the columns swapped?"
+        elif without:
+            told = f"{without:,} rows of the output have no evidence: are they of another job?"
+    return told
+
+
+def unmarked_files(rows: Names, frame: DataFrame) -> str:
+    """Say that some Parquet files of an output have evidence, and others do not; else nothing."""
+    with suppress(Exception):  # other formats, or other types
+        merged = frame.sparkSession.read.option("mergeSchema", "true")
+        if has_columns(merged.parquet(*frame.inputFiles()), rows.evidence_names):
+            return "; some of its files have the evidence: the others are older, or of another job"
+    return ""
