@@ -4,6 +4,8 @@ import logging
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.functional.test_fan_in import Work, acked
 from tests.support.functions import Context
 
@@ -14,7 +16,7 @@ def names_of_page(work, monkeypatch, **given):
     """Run the page's blocks of Python in one namespace; return it."""
     monkeypatch.setenv("ACKER_QUEUE_URL", work.tracker.queue_url)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 10
+    assert len(blocks) == 12
     names = {"work_queue_url": work.url, **given}
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
@@ -49,6 +51,12 @@ def test_the_code_of_the_page(aws, functions, monkeypatch):
     with work.tracker.step(*published):
         pass
     assert acked(functions, "files/1") == 5
+
+    whole = {"Records": [{"eventSource": "aws:sqs", "messageId": n, "body": "{}"} for n in "ab"]}
+    names["handler"], kept = lambda *_: {"batchItemFailures": [{}]}, names["handler"]
+    with pytest.raises(RuntimeError, match="1 records failed"):
+        names["whole"](whole, Context())
+    names["handler"] = kept
 
     event = {"id": "1", "source": "shop", "detail-type": "order", "detail": {}}
     names["on_file"](event, Context())

@@ -205,7 +205,7 @@ def test_a_token_that_is_lost_does_not_pass_silently(caplog):
     with step_of(tracker(), untracked) as step:
         assert step is None
     (line,) = caplog.records
-    why = "no token in the message attribute 'xorack'"
+    why = "no token in the attribute or header 'xorack'"
     assert (line.message, line.why) == (f"messages not tracked: 1 with {why}", why)
-    with pytest.raises(ArgumentError, match="token place: None, expected the message attribute"):
+    with pytest.raises(ArgumentError, match="token place: None, expected the attribute"):
         step_of(tracker(), untracked, required=True)
