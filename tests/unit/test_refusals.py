@@ -146,6 +146,7 @@ def test_no_message_makes_a_refused_report_before_its_time(functions):
 
 
 def test_a_slow_bus_holds_up_no_callback(functions):
+    functions._variables["RESUME"] = "step_functions"
     functions.bus.seconds = 5
     for number in range(1_000):
         ended(functions, f"e{number}")
