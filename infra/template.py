@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from infra.settings import StackSettings
 from infra.synth import main, synth
+from xorack.cdk.settings import DEAD_LETTER_DAYS
 from xorack.core.errors import ArgumentError
 from xorack.local.deploy import zip_folder
 
@@ -107,7 +108,6 @@ def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str
     }
     parameters = _parameters(settings)
     defaults = {name: getattr(settings, one.setting) for name, one in parameters.items()}
-    defaults["MaxConcurrency"] = settings.consumer_concurrency
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": body["Description"],
@@ -134,12 +134,12 @@ def sentinels(settings: StackSettings) -> dict[str, str]:
 
 def _parameters(settings: StackSettings) -> dict[str, Parameter]:
     """Return the parameters of the template, without those that settings replace."""
-    least = (settings.queue_retention_days + settings.dead_letter_retention_days + 1) * _DAY
+    least = (settings.queue_retention_days + DEAD_LETTER_DAYS + 1) * _DAY
     limits = _number(least, 3_650 * _DAY)
     retention = replace(PARAMETERS["RetentionSeconds"], limits=limits)
     parameters = {**PARAMETERS, "RetentionSeconds": retention}
-    if settings.has_pollers:
-        del parameters["MaxConcurrency"]
+    if settings.profile != "low-cost":
+        del parameters["BatchSize"]
     return parameters
 
 

@@ -1,4 +1,4 @@
-"""The functions' logs: docs/logs.md; one line a record, one schema, no content of requests."""
+"""The functions' logs, see docs/operations.md: a line a record, one schema, no content."""
 
 import json
 import logging

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from infra.settings import StackSettings
 from infra.synth import build
 from tests.support.http_server import Handler, Server
 from tools import preflight
@@ -106,8 +105,8 @@ def test_settings_name_what_the_stack_shares_with_others(synthesise):
     bus = "arn:aws:events:eu-west-1:222222222222:event-bus/all"
     made = synthesise(
         senders="222222222222,events.amazonaws.com,arn:aws:iam::333333333333:role/loader",
-        event_bus_arn=bus, encryption_key_arn=key, exports="true", parameter_prefix="/acker/",
-        vpc_id="vpc-12345678", subnet_ids="subnet-12345678,subnet-abcdef12",
+        event_bus_arn=bus, encryption_key_arn=key, parameter_prefix="/acker/",
+        policies_ready="true",
     )  # fmt: skip
     queue = [{"Ref": made.queue()[0]}]
     policy = made.one("AWS::SQS::QueuePolicy", Queues=queue)[1]["PolicyDocument"]["Statement"]
@@ -118,7 +117,6 @@ def test_settings_name_what_the_stack_shares_with_others(synthesise):
     assert made.environment("consumer")["EVENT_BUS_NAME"] == bus
     _, consumer = made.function("consumer")
     assert consumer["KmsKeyArn"] == key
-    assert consumer["VpcConfig"]["SubnetIds"] == ["subnet-12345678", "subnet-abcdef12"]
     outputs = made.body["Outputs"]
     names = {"TableArn", "QueueArn", "DeadLetterQueueArn", "EventBusArn", "ConsumerArn"}
     assert names < outputs.keys()
@@ -130,9 +128,8 @@ def test_settings_name_what_the_stack_shares_with_others(synthesise):
 
 
 def test_settings_of_the_stack_are_read_and_warnings_are_given():
-    _, stack = build({"termination_protection": "true", "stack_name": "other"})
-    assert (stack.termination_protection, stack.stack_name) == (True, "other")
-    assert StackSettings().termination_protection is False
+    _, stack = build({"stack_name": "other"})
+    assert stack.stack_name == "other"
     warnings = {
         topic: [
             str(entry.data)

@@ -269,13 +269,13 @@ def test_a_stream_that_goes_back(seeds):
         rewind(random.Random(seed))
 
 
-def looks_early(real, late, store, *given):
+def looks_early(real, late, store, *given, **how):
     """Call with a store that shows what was there at the first look, but for one answer."""
     seen = SimpleNamespace(windows=store.windows(), proofs=store.proofs())
     early = SimpleNamespace(keep_window=store.keep_window, keep_proof=store.keep_proof)
     early.windows, early.proofs = (lambda: seen.windows), (lambda: seen.proofs)
     setattr(early, late, getattr(store, late))
-    return real(early, *given)
+    return real(early, *given, **how)
 
 
 def forgets(real, store, name, ends, starts):
@@ -286,10 +286,10 @@ def forgets(real, store, name, ends, starts):
         return real(store, name, fewer, starts)
 
 
-def proved_twice(real, store, batch, *given):
+def proved_twice(real, store, batch, *given, **how):
     """Take a batch that is repeated for the next one."""
     last = max((one.batch for one in store.slots.values() if one.stream == batch[0]), default=-1)
-    return real(store, (batch[0], max(batch[1], last + 1)), *given)
+    return real(store, (batch[0], max(batch[1], last + 1)), *given, **how)
 
 
 MUTANTS: Mapping[str, tuple] = {
@@ -298,7 +298,7 @@ MUTANTS: Mapping[str, tuple] = {
     "a partition forgotten at open": ("find_window", forgets),
     "a batch proved twice": ("prove", proved_twice),
     "ends read before the proof is kept": (
-        "prove", lambda real, *given: looks_early(real, "proofs", *given)),
+        "prove", lambda real, *given, **how: looks_early(real, "proofs", *given, **how)),
     "proofs read before the window is kept": (
         "open_window", lambda real, *given: looks_early(real, "windows", *given)),
     "one slot": (

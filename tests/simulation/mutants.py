@@ -379,6 +379,8 @@ _BY_DAY: tuple[_Row, ...] = (
      patch.object(transitions, "TRANSITIONS", _BY_REQUEST_ALONE)),
     ("the first note stands", transitions._fold,
      lambda fold, old, *call: {**fold(old, *call), **({"note": old.note} if old.note else {})}),
+    ("too much outstanding is tolerated", Chain.within_tolerance.fget,
+     lambda within, chain: within(replace(chain, tolerated_units=chain.tolerated_units + 1))),
     ("a request with ids is another than that with their stamp", marks.mark_of, _mark_form),
     ("what comes again is counted after the end", Consumer._counted, _count_again),
     ("nothing is counted after the end", Consumer._counted,

@@ -15,7 +15,7 @@ from xorack.ops.redrive import Survey
 from xorack.ops.snapshot import Snapshot, read_snapshot
 from xorack.ops.status import ChainStatus
 from xorack.web.dead_letter_page import render_survey
-from xorack.web.widget import chain_table, render
+from xorack.web.widget import render
 
 NOW = 1_000_000_000
 MINUTE = 60_000
@@ -159,24 +159,6 @@ def test_known_outstanding_units_are_named():
     assert "199 units, too many to name" in shown(page(chain(stamp=many, started=199)))
     assert "this stamp names none" in shown(page(chain(stamp=b"opaque")))
     assert "9 units, this stamp names none" in shown(page(chain(stamp=b"8 bytes!", started=9)))
-
-
-def test_ended_chains_have_their_reason_and_end():
-    ended = {"started": 2, "finished": 1, "ended_at": NOW - 5000, "stamp": traced(7)}
-    failed = chain("a", status="failed", reason="<lost>", **ended)
-    acked = chain("b", status="acked", **ended | {"finished": 2})
-    source = shown(chain_table(ChainStatus(one, NOW) for one in (failed, acked)))
-    assert "a failed: <lost> 50 % 1 of 2 55 s 5 s ago 0000000000000007" in source
-    assert "b acked 100 % 2 of 2 55 s 5 s ago none" in source
-
-
-def test_units_are_named_and_chains_linked_on_a_page_with_names():
-    stamp = xor(*map(traced, (3, 5, 7)))
-    status = ChainStatus(chain("a&b", stamp=stamp, started=3), NOW)
-    source = chain_table([status], lambda _: {7: "<rope>"})
-    assert '<a href="chain?tag=a%26b">a&amp;b</a>' in source
-    assert "Deadline or end" in shown(source)
-    assert "<rope> 0000000000000003 0000000000000005" in shown(source)
 
 
 def test_a_chain_with_hundreds_of_named_units_lists_some():

@@ -41,7 +41,7 @@ def create_dashboard(
     pending = metric(Metric.EVENTS_PENDING_AFTER_SWEEP, "Pending events", period=_MINUTE, **_GAUGE)
     behind = queue_age_threshold_seconds(resources), "alarm"
     timeout = 1000 * settings.function_timeout_seconds, "the consumer's timeout"
-    most = settings.consumer_concurrency, "the consumer's maximum"
+    most = settings.max_concurrency, "the consumer's maximum"
     # Title, unit, metrics, and a limit with its name.
     rows: list[list[tuple[str, str, _Metrics, tuple[float, str] | None]]] = [
         [

@@ -7,7 +7,7 @@ from typing import Any, Final
 from aws_cdk import Annotations, Duration, aws_kms, aws_sqs
 from constructs import Construct
 
-from xorack.cdk.settings import Settings
+from xorack.cdk.settings import DEAD_LETTER_DAYS, Settings
 from xorack.cdk.table import removal_policy
 from xorack.cdk.validation import check_key
 
@@ -43,7 +43,7 @@ def create_queues(
         "enforce_ssl": True,
         "removal_policy": removal_policy(settings),
     }
-    dead_days = Duration.days(settings.dead_letter_retention_days)
+    dead_days = Duration.days(DEAD_LETTER_DAYS)
     dead_letters = dead_letters or aws_sqs.Queue(
         scope, "DeadLetters", retention_period=dead_days, **common
     )
@@ -71,10 +71,8 @@ def create_queues(
     return queue, dead_letters
 
 
-def pending_timeout_seconds(settings: Settings, queue: aws_sqs.IQueue) -> int:
-    """Return how long a chain waits for its create: by default as long as one can arrive."""
-    if settings.pending_timeout_seconds is not None:
-        return settings.pending_timeout_seconds
+def pending_timeout_seconds(queue: aws_sqs.IQueue) -> int:
+    """Return how long a chain waits for its create: as long as the queue keeps a message."""
     kept = _seconds(queue, "message_retention_period", _RETENTION_SECONDS)
     return kept or _LONGEST_RETENTION_SECONDS
 

@@ -1,4 +1,4 @@
-"""Chains as HTML: the dashboard widget's page, and the tables of `xorack web`.
+"""Chains as HTML: the dashboard widget's page, of chains that have not ended.
 
 It needs no script and no inline style, and escapes all text from others (tags, reasons). Pure.
 """
@@ -6,19 +6,15 @@ It needs no script and no inline style, and escapes all text from others (tags, 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal
-from urllib.parse import urlencode
 
-from xorack.core.errors import NotAChainError
 from xorack.core.event import MAX_OUTSTANDING, rfc3339
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import SOON_MS, ChainStatus
 from xorack.ops.text import plural, printable, span
 
 Theme = Literal["light", "dark"]
-NamesOf = Callable[[ChainStatus], Mapping[int, str]]
-"""Returns the names of a chain's outstanding units, by id, as far as they are known."""
 
 _TAG_CHARACTERS = 120
 _IDS_SHOWN = 2
@@ -26,11 +22,11 @@ _IDS_SHOWN = 2
 COLOURS = {
     "light": {
         "text": "#16191f", "faint": "#5f6b7a", "line": "#e3e7ec", "badge": "#f2f3f3",
-        "ok": "#0972d3", "soon": "#b45309", "late": "#d91515", "done": "#037f51",
+        "ok": "#0972d3", "soon": "#b45309", "late": "#d91515",
     },
     "dark": {
         "text": "#d1d5db", "faint": "#8d99a8", "line": "#2f3b47", "badge": "#232f3e",
-        "ok": "#539fe5", "soon": "#f2a93b", "late": "#ff7a7a", "done": "#4cc38a",
+        "ok": "#539fe5", "soon": "#f2a93b", "late": "#ff7a7a",
     },
 }  # fmt: skip
 
@@ -60,7 +56,7 @@ font-size:12px}}
 .xorack summary{{cursor:pointer;color:{ok};font-size:12px}}
 .xorack summary .tag{{font-weight:400}}.xorack>details{{margin:5px 0}}
 .xorack .ok{{color:{ok}}}.xorack .soon{{color:{soon}}}.xorack .late{{color:{late}}}
-.xorack .done{{color:{done}}}.xorack rect{{fill:currentColor}}
+.xorack rect{{fill:currentColor}}
 .xorack .chains th:nth-child(1){{width:34%}}.xorack .chains th:nth-child(2){{width:22%}}
 .xorack .chains th:nth-child(3){{width:11%}}.xorack .chains th:nth-child(4){{width:16%}}
 .xorack .chains th:nth-child(5){{width:17%}}.xorack .reasons th:nth-child(1){{width:84px}}
@@ -69,32 +65,18 @@ font-size:12px}}
 """
 
 
-_MOST_FINISHED = 97.0
-"""Percentage of a failed chain's bar beyond which what is missing is not seen."""
-
-
 def render(snapshot: Snapshot, theme: Theme = "light") -> str:
     """Render a snapshot as HTML to embed in a page, without scripts or links."""
     parts = [_summary(snapshot)]
     if snapshot.chains:
-        parts.append(chain_table(snapshot.chains))
-    parts.append(unreadable(snapshot.invalid))
-    return html_page("".join(parts), theme)
-
-
-def unreadable(errors: Iterable[NotAChainError]) -> str:
-    return "".join(
+        heads = ("Chain", "Progress", "Age", "Deadline", "Outstanding units")
+        parts.append(table("chains", heads, "".join(map(_row, snapshot.chains))))
+    parts += (
         f'<p class="late">{escaped(str(error.tag), _TAG_CHARACTERS)} cannot be read: '
         f"{escaped(error.reason, 200)}</p>"
-        for error in errors
+        for error in snapshot.invalid
     )
-
-
-def chain_table(chains: Iterable[ChainStatus], names: NamesOf | None = None) -> str:
-    """Render chains as a table; with names of units, as on `xorack web`: each tag is a link."""
-    end = "Deadline" if names is None else "Deadline or end"
-    heads = ("Chain", "Progress", "Age", end, "Outstanding units")
-    return table("chains", heads, "".join(_row(status, names) for status in chains))
+    return html_page("".join(parts), theme)
 
 
 def table(kind: str, heads: Iterable[str], rows: str) -> str:
@@ -111,20 +93,8 @@ def render_error(reason: str, theme: Theme = "light", content: str = "chains") -
 
 def html_page(content: str, theme: Theme) -> str:
     """Return a page of the widget: escaped content with its style."""
-    return f'<style>{style(COLOURS[theme])}</style><div class="xorack">{content}</div>'
-
-
-def style(colours: Mapping[str, str]) -> str:
-    """Return the style of everything that this module renders, in these colours."""
-    return _STYLE.format(**colours)
-
-
-def variables() -> str:
-    """Return the colours as variables of CSS, for both themes; `style` may name them."""
-    light, dark = (
-        "".join(f"--{name}:{value};" for name, value in COLOURS[theme].items()) for theme in COLOURS
-    )
-    return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    style = _STYLE.format(**COLOURS[theme])
+    return f'<style>{style}</style><div class="xorack">{content}</div>'
 
 
 def _summary(snapshot: Snapshot) -> str:
@@ -136,20 +106,20 @@ def _summary(snapshot: Snapshot) -> str:
         text = "The first chains by deadline are finished; there are more."
     else:
         text = f"{count}." if chains else "No unfinished chain has a deadline."
-    sentences = " ".join([text, *remarks(chains, snapshot.event_pending)])
+    sentences = " ".join([text, *_remarks(chains, snapshot.event_pending)])
     return f'<p>{sentences} <span class="faint">{rfc3339(snapshot.at)}</span></p>'
 
 
-def remarks(chains: Iterable[ChainStatus], event_pending: int) -> list[str]:
+def _remarks(chains: Iterable[ChainStatus], event_pending: int) -> list[str]:
     """Return sentences on what needs attention: deadlines, missing creates, pending events."""
-    unfinished = [status for status in chains if not status.chain.final]
-    urgencies = [status.urgency for status in unfinished]
+    chains = [*chains]
+    urgencies = [status.urgency for status in chains]
     sentences = []
     if late := urgencies.count("late"):
         sentences.append(f'<b class="late">{late} past the deadline.</b>')
     if soon := urgencies.count("soon"):
         sentences.append(f'<b class="soon">{soon} due within {span(SOON_MS)}.</b>')
-    if pending := sum(status.chain.status == "pending" for status in unfinished):
+    if pending := sum(status.chain.status == "pending" for status in chains):
         sentences.append(f"{pending} not created yet.")
     if event_pending:
         events = plural(event_pending, "event")
@@ -157,66 +127,42 @@ def remarks(chains: Iterable[ChainStatus], event_pending: int) -> list[str]:
     return sentences
 
 
-def _row(status: ChainStatus, names: NamesOf | None) -> str:
+def _row(status: ChainStatus) -> str:
     age = "unknown" if status.age_ms is None else span(status.age_ms)
     cells = (
-        _name(status, is_link=names is not None),
+        _name(status),
         _progress(status),
         f'<span class="num">{age}</span>',
         _deadline(status),
-        _outstanding(status, names(status) if names else {}),
+        _outstanding(status),
     )
-    key = f' data-key="{escaped(status.chain.tag)}"' if names else ""
-    return f"<tr{key}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
-def _name(status: ChainStatus, *, is_link: bool) -> str:
+def _name(status: ChainStatus) -> str:
     chain = status.chain
-    notes = [badge(status)]
-    if chain.last_stamp_at is not None and not chain.final:
+    notes = []
+    if chain.status == "pending":
+        notes.append('<span class="badge">not created yet</span>')
+    if chain.failing is not None:
+        notes.append(f'<span class="badge late">failing: {escaped(chain.failing, 80)}</span>')
+    if chain.last_stamp_at is not None:
         notes.append(f"last stamp {span(max(0, status.now - chain.last_stamp_at))} ago")
     full, short = escaped(chain.tag), escaped(chain.tag, _TAG_CHARACTERS)
-    if is_link:
-        short = f'<a href="{chain_address(chain.tag)}">{short}</a>'
     name = f'<div class="tag" title="{full}">{short}</div>'
-    return f'{name}<div class="faint">{" ".join(filter(None, notes))}</div>'
-
-
-def chain_address(tag: str) -> str:
-    return escaped(f"chain?{urlencode({'tag': tag})}")
-
-
-def badge(status: ChainStatus) -> str:
-    """Render a chain's status and its reason, unless it is just open."""
-    chain = status.chain
-    badges = []
-    if chain.status == "pending":
-        badges.append('<span class="badge">not created yet</span>')
-    if chain.failing is not None:
-        badges.append(f'<span class="badge late">failing: {escaped(chain.failing, 80)}</span>')
-    if chain.status == "failed":
-        badges.append(f'<span class="badge late">failed: {escaped(chain.reason or "", 80)}</span>')
-    if chain.status == "acked":
-        badges.append('<span class="badge done">acked</span>')
-    return " ".join(badges)
+    return f'{name}<div class="faint">{" ".join(notes)}</div>'
 
 
 def _progress(status: ChainStatus) -> str:
-    chain = status.chain
     if status.percent is None:
-        return f'{bar(0, "faint")}<span class="faint">its senders report no counts</span>'
-    colour = {"acked": "done", "failed": "failed"}.get(chain.status, "ok")
-    counts = f"{chain.finished:,} of {chain.started:,}" if chain.started > 0 else ""
+        return f'{_bar(0, "faint")}<span class="faint">{status.counts}</span>'
     return (
-        f'{bar(status.percent, colour)}<span class="num">{status.percent:g} %</span> '
-        f'<span class="faint num">{counts}</span>'
+        f'{_bar(status.percent, "ok")}<span class="num">{status.percent:g} %</span> '
+        f'<span class="faint num">{status.counts}</span>'
     )
 
 
 def _deadline(status: ChainStatus) -> str:
-    if (ended := status.chain.ended_at) is not None:
-        title = escaped(str(rfc3339(ended)))
-        return f'<span class="num" title="{title}">{span(max(0, status.now - ended))} ago</span>'
     if status.deadline is None:
         return '<span class="faint">none</span>'
     left = status.deadline - status.now
@@ -226,15 +172,13 @@ def _deadline(status: ChainStatus) -> str:
     if status.age_ms is not None:
         # The share of the time that is used: ahead of the progress, the chain is likely to fail.
         share = 100 * status.age_ms / max(1, status.age_ms + left)
-        used = bar(share, status.urgency, thin=True)
+        used = _bar(share, status.urgency, thin=True)
     return f'<span class="num {status.urgency}" title="{title}">{text}</span>{used}'
 
 
-def _outstanding(status: ChainStatus, names: Mapping[int, str]) -> str:
-    """Render the outstanding units of a chain, those with a name by it; most are collapsed."""
-    if status.chain.status == "acked":
-        return '<span class="faint">none</span>'
-    ids = [_unit(unit, names.get(unit)) for unit in named_first(status, names)]
+def _outstanding(status: ChainStatus) -> str:
+    """Render the outstanding units of a chain; most are collapsed."""
+    ids = [f"<code>{unit:016x}</code>" for unit in status.outstanding]
     shown = len(ids) if len(ids) <= _IDS_SHOWN + 1 else _IDS_SHOWN
     parts = ids[:shown]
     if rest := ids[shown:]:
@@ -245,27 +189,10 @@ def _outstanding(status: ChainStatus, names: Mapping[int, str]) -> str:
     return "".join(parts) + (f'<span class="faint">{note}</span>' if note else "")
 
 
-def named_first(status: ChainStatus, names: Mapping[int, str]) -> list[int]:
-    """Return the ids of the outstanding units, those with names first, by name."""
-    return sorted(status.outstanding, key=lambda id_: (id_ not in names, names.get(id_, ""), id_))
-
-
-def _unit(unit: int, name: str | None) -> str:
-    if name is None:
-        return f"<code>{unit:016x}</code>"
-    return f'<code class="name" title="{unit:016x}">{escaped(name, 80)}</code>'
-
-
-def bar(percent: float, colour: str, *, thin: bool = False) -> str:
-    """Return a bar that is filled up to a percentage; the rest of a failed one is missing."""
-    width = min(100.0, percent)
+def _bar(percent: float, colour: str, *, thin: bool = False) -> str:
+    """Return a bar that is filled up to a percentage."""
     kind = "bar thin" if thin else "bar"
-    rect = ""
-    if colour == "failed":
-        width, colour = min(width, _MOST_FINISHED), "done"
-        rest = f'x="{width:.1f}%" width="{100 - width:.1f}%"'
-        rect = f'<rect class="late" {rest} height="100%" rx="3"/>'
-    rect += f'<rect class="{colour}" width="{width:.1f}%" height="100%" rx="3"/>'
+    rect = f'<rect class="{colour}" width="{min(100.0, percent):.1f}%" height="100%" rx="3"/>'
     return f'<svg class="{kind}" aria-hidden="true">{rect}</svg>'
 
 
