@@ -27,7 +27,7 @@ export interface Step {
 export class Tracker {
   constructor(queueUrl: string, options?: { client?: unknown; send?: Send; keys?: string; stamps?: "traced" | "plain"; cells?: 16 | 64 | 256 | 1024 });
   /** Times are in seconds. */
-  start(tag: string, options?: { parts?: Part[]; timeout?: number; idleTimeout?: number; detail?: object; resume?: object }): Promise<Token>;
+  start(tag: string, options?: { parts?: Part[]; timeout?: number; idleTimeout?: number; toleratedUnits?: number; detail?: object; resume?: object }): Promise<Token>;
   step<Result>(tokens: AnyToken | AnyToken[], work?: (step: Step) => Result | Promise<Result>): Promise<Result>;
   fail(token: AnyToken, reason: string, note?: Note): Promise<void>;
   note(token: AnyToken, found: Note): Promise<void>;

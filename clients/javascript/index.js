@@ -200,11 +200,11 @@ export class Tracker {
   }
 
   // Start a chain; the token of its root unit travels with the work, as JSON.
-  async start(tag, { parts: names = [tag], timeout, idleTimeout: idle_timeout, detail, resume } = {}) {
+  async start(tag, { parts: names = [tag], timeout, idleTimeout: idle_timeout, toleratedUnits: tolerated_units, detail, resume } = {}) {
     check(isTag(tag), "tag", tag, "a text of 1 to 1,024 bytes without NUL");
     const unit = hex(unitId(...names)), plain = this.stamps === "plain";
     const cells = plain ? { cells: 0 } : this.cells === 16 ? {} : { cells: this.cells };
-    await this.#send([{ op: "create", tag, id: `create-${unit}`, starts: [unit], ...cells, timeout, idle_timeout, detail, resume }]);
+    await this.#send([{ op: "create", tag, id: `create-${unit}`, starts: [unit], ...cells, timeout, idle_timeout, tolerated_units, detail, resume }]);
     return this.sign({ v: 1, unit, tags: [tag], kind: this.stamps, ...(!plain && cells) });
   }
 
