@@ -163,7 +163,7 @@ def test_a_sender_in_javascript(stack, events):
 
     environ = {"XORACK_QUEUE_URL": stack.queue_url, "AWS_ENDPOINT_URL": stack.aws.endpoint_url}
     done = subprocess.run(
-        [os.environ["JSII_NODE"], ROOT / "examples/javascript/tracker.mjs", "js/1", "oar", "rope"],
+        [os.environ["JSII_NODE"], ROOT / "examples/javascript_order.mjs", "js/1", "oar", "rope"],
         env={**os.environ, **environ}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
