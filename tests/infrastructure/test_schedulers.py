@@ -46,10 +46,16 @@ assert deleted == [{"QueueUrl": "https://queue", "ReceiptHandle": "r1"}]
 print("done")
 """
 CASES = {
-    "airflow": (AIRFLOW, ["apache-airflow>=3.1", "apache-airflow-providers-amazon",
-                          "apache-airflow-providers-common-messaging"]),
+    "airflow": (
+        AIRFLOW,
+        [
+            "apache-airflow>=3.1",
+            "apache-airflow-providers-amazon",
+            "apache-airflow-providers-common-messaging",
+        ],
+    ),
     "dagster": (DAGSTER, ["dagster", "boto3"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -66,7 +72,11 @@ def test_the_example_deals_with_the_events_of_chains(name, tmp_path):
         subprocess.run([*uv, *command], check=True)
     homes = {"AIRFLOW_HOME": str(tmp_path), "DAGSTER_HOME": str(tmp_path)}
     done = subprocess.run(
-        [python, "-c", MESSAGE + code], cwd=ROOT, capture_output=True, text=True, check=False,
+        [python, "-c", MESSAGE + code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, **homes, "ORDERS_ENDED": "https://queue"},
-    )  # fmt: skip
+    )
     assert done.stdout.splitlines()[-1:] == ["done"], done.stderr

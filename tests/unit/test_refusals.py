@@ -25,9 +25,20 @@ def ended(functions, tag, *, token=None, event=True):
     """Store a chain that ended long ago, with pending deliveries."""
     resume = None if token is None else json.dumps({"step_functions": token})
     functions.table.chains[tag] = Chain(
-        tag, b"\0", "acked", 1, 1, 2, START, created_at=START, ended_at=1, due_at=1,
-        resume=resume, resume_pending=token is not None, event_pending=event,
-    )  # fmt: skip
+        tag,
+        b"\0",
+        "acked",
+        1,
+        1,
+        2,
+        START,
+        created_at=START,
+        ended_at=1,
+        due_at=1,
+        resume=resume,
+        resume_pending=token is not None,
+        event_pending=event,
+    )
 
 
 def late(functions, tag, *, token=None):
