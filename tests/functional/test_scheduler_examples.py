@@ -160,7 +160,9 @@ class Died(BaseException):
     """The end of a task."""
 
 
-def test_a_task_that_is_retried_bills_nothing_twice(aws, functions, stack, xorack, monkeypatch, capsys):
+def test_a_task_that_is_retried_bills_nothing_twice(
+    aws, functions, stack, xorack, monkeypatch, capsys
+):
     """Acked chains are looked up by the command that the docs name, over the acker's table."""
     creates = [Request.create(f"order/{n}", "c", traced(5), started=1) for n in range(3)]
     done = [Request.stamp_(f"order/{n}", "s", traced(5), finished=1) for n in range(2)]

@@ -17,6 +17,7 @@ HOUSE = [
     "tests/spark",
     "tests/property",
     "tests/infrastructure",
+    "tests/conformance",
     "tests/functional",
     "tests/e2e",
     "tests/engines",
