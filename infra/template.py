@@ -75,22 +75,31 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
     ),
     "MemoryMb": Parameter("memory_mb", 6_871, "Memory of each function", _number(512, 10_240)),
     "DefaultTimeoutSeconds": Parameter(
-        "default_timeout_seconds", 86_413, "Deadline of chains that set none",
+        "default_timeout_seconds",
+        86_413,
+        "Deadline of chains that set none",
         _number(1, 315_360_000),
     ),
     "RetentionSeconds": Parameter(
-        "retention_days", 3_001, "Life of finished chains; above the queues' retention together",
-        {}, factor=_DAY,
+        "retention_days",
+        3_001,
+        "Life of finished chains; above the queues' retention together",
+        {},
+        factor=_DAY,
     ),
     "FailedChainsThreshold": Parameter(
-        "failed_chains_threshold", 7_477, "Failed chains in five minutes without an alarm",
+        "failed_chains_threshold",
+        7_477,
+        "Failed chains in five minutes without an alarm",
         _number(0, 1_000_000),
     ),
     "LogRetentionDays": Parameter(
-        "log_retention_days", 2_557, "Life of the logs",
+        "log_retention_days",
+        2_557,
+        "Life of the logs",
         {"AllowedValues": [1, 7, 14, 30, 60, 90, 180, 365, 731, 1_827, 3_653]},
     ),
-}  # fmt: skip
+}
 
 
 def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str) -> dict[str, Any]:

@@ -90,9 +90,13 @@ def test_a_client_does_what_the_scenario_says(scenario, client):
     environ = {**os.environ, "PYTHONPATH": str(FOLDER.parents[1])}
     environ.pop("XORACK_TOKEN_KEY", None)
     run = subprocess.run(
-        CLIENTS[client](), input=json.dumps(given), env=environ, capture_output=True, text=True,
+        CLIENTS[client](),
+        input=json.dumps(given),
+        env=environ,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert run.returncode == 0, run.stderr
     done = json.loads(run.stdout)
     assert done["failures"] == failures

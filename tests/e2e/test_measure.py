@@ -82,9 +82,13 @@ def test_a_load_with_all_faults_ends_as_expected_and_leaves_only_chains(stack, t
 def test_an_interrupted_measurement_cleans_up_and_names_its_chains(stack):
     command = [sys.executable, "-m", "measure", "--stack", stack.name, "--yes", "--rate", "5"]
     process = subprocess.Popen(
-        [*command, "--message-bytes", "2000"], cwd=ROOT, stderr=subprocess.PIPE, text=True,
-        stdout=subprocess.DEVNULL, env={**os.environ, **stack.aws.environ()},
-    )  # fmt: skip
+        [*command, "--message-bytes", "2000"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, **stack.aws.environ()},
+    )
     assert process.stderr.readline().startswith("sending 100 chains")
     # Rule and queue exist already.
     assert eventually(lambda: [one for one in leftovers(stack, "measure-") if "tag" in one])

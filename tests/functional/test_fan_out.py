@@ -88,10 +88,13 @@ def test_what_kinesis_accepts_finishes_its_unit(tracker, functions, aws):
     found = client.get_records(ShardIterator=shard["ShardIterator"])["Records"]
     assert {one["PartitionKey"] for one in found} == {"one key"}
     records = [
-        {"eventSource": "aws:kinesis", "eventID": f"shardId-0:{one['SequenceNumber']}",
-         "kinesis": {"data": base64.b64encode(one["Data"]).decode()}}
+        {
+            "eventSource": "aws:kinesis",
+            "eventID": f"shardId-0:{one['SequenceNumber']}",
+            "kinesis": {"data": base64.b64encode(one["Data"]).decode()},
+        }
         for one in found
-    ]  # fmt: skip
+    ]
     fan_in(tracker, bodies=True, required=True)(nothing)({"Records": records}, Context())
     functions.deliver()
     assert functions.events()["t"]["finished"] == 3
@@ -121,8 +124,9 @@ def test_messages_of_kafka_have_their_token_in_a_header(tracker):
     with tracker.step(tracker.start("t")) as step:
         assert fan_out(step, MESSAGES, topic="work", client=producer, group="key") == 2
     assert [(topic, json.loads(value), key) for topic, value, key, _ in producer.sent] == [
-        ("work", {"n": 1}, "key"), ("work", {"n": 2}, "key")
-    ]  # fmt: skip
+        ("work", {"n": 1}, "key"),
+        ("work", {"n": 2}, "key"),
+    ]
     tokens = [
         token_of({"topic": "work", "headers": [{"xorack": [*headers["xorack"]]}]})
         for *_, headers in producer.sent

@@ -19,8 +19,11 @@ from infra.synth import ROOT
 HERE = Environment(account="111111111111", region="eu-west-1")
 FUNCTIONS = ("consumer", "sweeper", "widget")
 STATEFUL = (
-    "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Events::EventBus", "AWS::Logs::LogGroup",
-)  # fmt: skip
+    "AWS::DynamoDB::Table",
+    "AWS::SQS::Queue",
+    "AWS::Events::EventBus",
+    "AWS::Logs::LogGroup",
+)
 
 
 @dataclass(frozen=True)

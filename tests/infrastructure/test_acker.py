@@ -81,15 +81,18 @@ def test_a_sender_may_send_a_reader_may_read_and_nothing_else(mine):
     assert template.granted(reader) == {table: READ, f"{table}/index/due": {"dynamodb:Query"}}
 
 
-@pytest.mark.parametrize("widen", [
-    lambda acker: acker.queue.grant_purge(acker.consumer),
-    lambda acker: acker.consumer.add_to_role_policy(
-        aws_iam.PolicyStatement(actions=["sqs:PurgeQueue"], resources=["*"])
-    ),
-    lambda acker: acker.consumer.role.add_managed_policy(
-        aws_iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSQSFullAccess")
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "widen",
+    [
+        lambda acker: acker.queue.grant_purge(acker.consumer),
+        lambda acker: acker.consumer.add_to_role_policy(
+            aws_iam.PolicyStatement(actions=["sqs:PurgeQueue"], resources=["*"])
+        ),
+        lambda acker: acker.consumer.role.add_managed_policy(
+            aws_iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSQSFullAccess")
+        ),
+    ],
+)
 def test_a_permission_for_a_function_is_an_error(mine, widen):
     stack, acker, template = mine
     with pytest.raises((RuntimeError, ValueError), match="Python/Role takes no further permission"):
@@ -134,13 +137,27 @@ def physical_names(template):
 
 
 PHYSICAL = {
-    kind: {path.rpartition("/")[2] for path in PROVIDER_SCHEMA_MANAGER.get_resource_schema(
-        "us-east-1", kind).schema["primaryIdentifier"]} | {"Name", "DashboardName"}
-    for kind in ("AWS::CloudWatch::Dashboard", "AWS::Events::EventBus", "AWS::DynamoDB::Table",
-                 "AWS::SQS::Queue", "AWS::Lambda::Function", "AWS::CloudWatch::Alarm",
-                 "AWS::CloudWatch::CompositeAlarm", "AWS::Logs::LogGroup", "AWS::IAM::Role",
-                 "AWS::Events::Rule", "AWS::SSM::Parameter")
-}  # fmt: skip
+    kind: {
+        path.rpartition("/")[2]
+        for path in PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema[
+            "primaryIdentifier"
+        ]
+    }
+    | {"Name", "DashboardName"}
+    for kind in (
+        "AWS::CloudWatch::Dashboard",
+        "AWS::Events::EventBus",
+        "AWS::DynamoDB::Table",
+        "AWS::SQS::Queue",
+        "AWS::Lambda::Function",
+        "AWS::CloudWatch::Alarm",
+        "AWS::CloudWatch::CompositeAlarm",
+        "AWS::Logs::LogGroup",
+        "AWS::IAM::Role",
+        "AWS::Events::Rule",
+        "AWS::SSM::Parameter",
+    )
+}
 """The properties that name a resource, by its type."""
 
 
@@ -291,7 +308,7 @@ def statement_in(message):
         (aws_iam.AccountPrincipal("222222222222"), "222222222222:root"),
         (aws_iam.ArnPrincipal(THERE), {"AWS": THERE}),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("ready", [False, True])
 def test_an_imported_key_does_not_let_a_grant_fall_silent(here, grantee, principal, ready):
     key = aws_kms.Key.from_key_arn(here, "Key", OUR_KEY)
@@ -330,12 +347,20 @@ STANDALONE_KEY = "11111111-2222-3333-4444-555555555555"
 @pytest.mark.parametrize(
     ("argument", "make", "action"),
     [
-        ("bus", lambda s: aws_events.EventBus.from_event_bus_arn(s, "There", THEIR_BUS),
-         "events:PutEvents"),
-        ("alarm_topic", lambda s: aws_sns.Topic.from_topic_arn(
-            s, "There", "arn:aws:sns:eu-west-1:222222222222:alarms"), "sns:Publish"),
+        (
+            "bus",
+            lambda s: aws_events.EventBus.from_event_bus_arn(s, "There", THEIR_BUS),
+            "events:PutEvents",
+        ),
+        (
+            "alarm_topic",
+            lambda s: aws_sns.Topic.from_topic_arn(
+                s, "There", "arn:aws:sns:eu-west-1:222222222222:alarms"
+            ),
+            "sns:Publish",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_resource_of_another_account_needs_a_statement(here, argument, make, action):
     theirs = make(here)
     with pytest.raises(ValueError, match=f"{argument}: the policy of Mine/There") as caught:
@@ -393,8 +418,9 @@ def test_an_acker_is_found_by_what_its_stack_exports():
     acker.grant_read(role)
     acker.events.rule("Done", targets=[])
     acker.metric_oldest_pending().create_alarm(here, "Late", threshold=1, evaluation_periods=1)
-    imported = set(re.findall(r'"Fn::ImportValue": "([^"]+)"', json.dumps(
-        Template.of_stack(here).body)))  # fmt: skip
+    imported = set(
+        re.findall(r'"Fn::ImportValue": "([^"]+)"', json.dumps(Template.of_stack(here).body))
+    )
     assert imported == {
         f"prod-{name}" for name in ("QueueArn", "TableArn", "EventBusArn", "Service")
     }
@@ -421,11 +447,16 @@ def test_a_metric_that_nobody_emits_is_an_error(mine, stack):
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("settings", "a Settings"), ("table", "an ITable"), ("queue", "an IQueue"),
-        ("dead_letters", "an IQueue"), ("bus", "an IEventBus"), ("encryption_key", "an IKey"),
-        ("alarm_topic", "an ITopic"), ("network", "a Network"),
+        ("settings", "a Settings"),
+        ("table", "an ITable"),
+        ("queue", "an IQueue"),
+        ("dead_letters", "an IQueue"),
+        ("bus", "an IEventBus"),
+        ("encryption_key", "an IKey"),
+        ("alarm_topic", "an ITopic"),
+        ("network", "a Network"),
     ],
-)  # fmt: skip
+)
 def test_an_argument_of_the_wrong_kind_is_named(stack, name, kind):
     with pytest.raises(TypeError, match=re.escape(f"{name} is 'arn': expected {kind}")):
         Acker(stack, "Acker", **{name: "arn"})
@@ -435,15 +466,24 @@ def test_other_wrong_arguments_are_named(stack, mine):
     vpc, (_, acker, _) = aws_ec2.Vpc(stack, "Vpc"), mine
     grantee = "grantee is {!r}: expected an IGrantable, such as a role"
     for call, arguments, line in (
-        (Acker, {"scope": stack, "construct_id": "Acker", "topic": None},
-         "Acker has no argument 'topic'"),
+        (
+            Acker,
+            {"scope": stack, "construct_id": "Acker", "topic": None},
+            "Acker has no argument 'topic'",
+        ),
         (Network, {"vpc": "vpc-1"}, "vpc is 'vpc-1': expected an IVpc"),
         # A VPC alone is not a network.
-        (Acker, {"scope": stack, "construct_id": "Other", "network": vpc},
-         r"network is .*: expected a Network"),
-        *((grant, {"grantee": value}, re.escape(grantee.format(value)))
-          for grant in (acker.grant_send, acker.grant_read) for value in (None, THERE)),
-    ):  # fmt: skip
+        (
+            Acker,
+            {"scope": stack, "construct_id": "Other", "network": vpc},
+            r"network is .*: expected a Network",
+        ),
+        *(
+            (grant, {"grantee": value}, re.escape(grantee.format(value)))
+            for grant in (acker.grant_send, acker.grant_read)
+            for value in (None, THERE)
+        ),
+    ):
         with pytest.raises(TypeError, match=line):
             call(**arguments)
 
@@ -469,31 +509,53 @@ def test_a_resource_in_another_region_is_rejected(here, name, importer, resource
     ("arguments", "line"),
     [
         # A statement on an alias allows nothing: the functions would be denied their calls.
-        (lambda s: {"encryption_key": alias(s)},
-         "encryption_key: Mine/Alias is an alias, expected its key"),
-        (lambda s: {"queue": supplied(s, encryption_master_key=alias(s))},
-         "queue: Mine/Alias is an alias, expected its key"),
-        (lambda s: {"queue": supplied(s, fifo=True)},
-         "queue: Mine/Mine is a FIFO queue, expected a standard one"),
-        (lambda s: {"queue": supplied(s, visibility_timeout=None)},
-         "the visibility timeout of Mine/Mine is 30 seconds, expected at least 361"),
-        (lambda s: {"queue": supplied(s, visibility_timeout=Duration.seconds(60))},
-         "the visibility timeout of Mine/Mine is 60 seconds, expected at least 361"),
-        (lambda s: {"queue": supplied(s, retention_period=Duration.days(10))},
-         "come back for 2073600 seconds, expected less"),
+        (
+            lambda s: {"encryption_key": alias(s)},
+            "encryption_key: Mine/Alias is an alias, expected its key",
+        ),
+        (
+            lambda s: {"queue": supplied(s, encryption_master_key=alias(s))},
+            "queue: Mine/Alias is an alias, expected its key",
+        ),
+        (
+            lambda s: {"queue": supplied(s, fifo=True)},
+            "queue: Mine/Mine is a FIFO queue, expected a standard one",
+        ),
+        (
+            lambda s: {"queue": supplied(s, visibility_timeout=None)},
+            "the visibility timeout of Mine/Mine is 30 seconds, expected at least 361",
+        ),
+        (
+            lambda s: {"queue": supplied(s, visibility_timeout=Duration.seconds(60))},
+            "the visibility timeout of Mine/Mine is 60 seconds, expected at least 361",
+        ),
+        (
+            lambda s: {"queue": supplied(s, retention_period=Duration.days(10))},
+            "come back for 2073600 seconds, expected less",
+        ),
         # Rejected requests would come back for ever.
-        (lambda s: dict.fromkeys(("queue", "dead_letters"), supplied(s)),
-         "dead_letters: Mine/Mine is the queue itself"),
-        (lambda s: {"queue": imported(s, "One"), "dead_letters": imported(s, "Same")},
-         "dead_letters: Mine/Same is the queue itself"),
+        (
+            lambda s: dict.fromkeys(("queue", "dead_letters"), supplied(s)),
+            "dead_letters: Mine/Mine is the queue itself",
+        ),
+        (
+            lambda s: {"queue": imported(s, "One"), "dead_letters": imported(s, "Same")},
+            "dead_letters: Mine/Same is the queue itself",
+        ),
         # Alarms and `xorack redrive` would look at one queue, while SQS moves messages to another.
-        (lambda s: {"queue": supplied(s, **redrive_to(for_two_weeks(s, "Used"))),
-                    "dead_letters": for_two_weeks(s, "Other")},
-         "dead_letters: got Mine/Other, but Mine/Mine uses Mine/Used"),
-        (lambda s: {"dead_letters": aws_sqs.Queue(s, "Letters")},
-         "dead_letters: .* 345600 seconds, expected more than the"),
+        (
+            lambda s: {
+                "queue": supplied(s, **redrive_to(for_two_weeks(s, "Used"))),
+                "dead_letters": for_two_weeks(s, "Other"),
+            },
+            "dead_letters: got Mine/Other, but Mine/Mine uses Mine/Used",
+        ),
+        (
+            lambda s: {"dead_letters": aws_sqs.Queue(s, "Letters")},
+            "dead_letters: .* 345600 seconds, expected more than the",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_resource_that_cannot_work_is_rejected(stack, arguments, line):
     with pytest.raises(ValueError, match=line):
         Acker(stack, "Acker", settings=Settings(retention_days=19), **arguments(stack))

@@ -20,9 +20,18 @@ from .test_lock import MAIN, PROJECT, PYTHONS, locked
 
 # The packages on Lambda: the functions' own code, and the runtime's boto3.
 ON_LAMBDA = {
-    "lambda_src", "xorack", "boto3", "botocore", "s3transfer", "dateutil", "six", "urllib3",
-    "aws_lambda_powertools", "jmespath", "typing_extensions",
-}  # fmt: skip
+    "lambda_src",
+    "xorack",
+    "boto3",
+    "botocore",
+    "s3transfer",
+    "dateutil",
+    "six",
+    "urllib3",
+    "aws_lambda_powertools",
+    "jmespath",
+    "typing_extensions",
+}
 PACKAGES = ["aws_lambda_powertools", "jmespath", "typing_extensions"]
 
 # The asset is the first folder on the path; the checkout and other packages are hidden.
@@ -185,14 +194,29 @@ def changed(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("file", "old", "new", "package", "problem"),
     [
-        ("jmespath-1.1.0.dist-info/METADATA", "Version: 1.1.0", "Version: 0.10.0",
-         "jmespath==1.1.0", "jmespath 0.10.0 is installed"),
-        ("aws_lambda_powertools/metrics/base.py", "import", "# changed\nimport",
-         "aws-lambda-powertools==3.37.0", "aws-lambda-powertools 3.37.0 has the SHA-256 HASH"),
-        ("typing_extensions.py", "", None,  # missing
-         "typing_extensions==4.16.0", "typing_extensions 4.16.0 has the SHA-256 HASH"),
+        (
+            "jmespath-1.1.0.dist-info/METADATA",
+            "Version: 1.1.0",
+            "Version: 0.10.0",
+            "jmespath==1.1.0",
+            "jmespath 0.10.0 is installed",
+        ),
+        (
+            "aws_lambda_powertools/metrics/base.py",
+            "import",
+            "# changed\nimport",
+            "aws-lambda-powertools==3.37.0",
+            "aws-lambda-powertools 3.37.0 has the SHA-256 HASH",
+        ),
+        (
+            "typing_extensions.py",
+            "",
+            None,  # missing
+            "typing_extensions==4.16.0",
+            "typing_extensions 4.16.0 has the SHA-256 HASH",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_error_names_a_package_that_is_not_the_locked_one(
     changed, file, old, new, package, problem
 ):

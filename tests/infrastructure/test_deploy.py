@@ -53,29 +53,46 @@ def deploy(aws, tmp_path, monkeypatch):
         for name in ("npm", "npx") if node else ():
             script(programs / name, f'echo {name} "$@" >> {log}\n')
         ran = make(
-            "deploy", f"CURDIR={tmp_path}", f"PYTHON={unused}", f"PY={sys.executable}",
-            f"ARGS={arguments}", AWS_ENDPOINT_URL=aws.endpoint_url, AWS_CONFIG_FILE=os.devnull,
-            AWS_SHARED_CREDENTIALS_FILE=os.devnull, AWS_EC2_METADATA_DISABLED="true",
+            "deploy",
+            f"CURDIR={tmp_path}",
+            f"PYTHON={unused}",
+            f"PY={sys.executable}",
+            f"ARGS={arguments}",
+            AWS_ENDPOINT_URL=aws.endpoint_url,
+            AWS_CONFIG_FILE=os.devnull,
+            AWS_SHARED_CREDENTIALS_FILE=os.devnull,
+            AWS_EC2_METADATA_DISABLED="true",
             **environment,
-        )  # fmt: skip
+        )
         return ran, log.read_text().splitlines() if log.exists() else []
 
     return run
 
 
 BROKEN = {
-    "no credentials": ({"AWS_REGION": "eu-west-1"},
-        "there are no AWS credentials: run `aws configure sso`, or set AWS_PROFILE"),
-    "credentials that AWS rejects": ({**HERE, "AWS_ACCESS_KEY_ID": "old"},
-        "AWS rejects your credentials (InvalidClientTokenId): renew them"),
-    "an unknown profile": ({**HERE, "arguments": "--profile nobody"},
-        "The config profile (nobody) could not be found"),
+    "no credentials": (
+        {"AWS_REGION": "eu-west-1"},
+        "there are no AWS credentials: run `aws configure sso`, or set AWS_PROFILE",
+    ),
+    "credentials that AWS rejects": (
+        {**HERE, "AWS_ACCESS_KEY_ID": "old"},
+        "AWS rejects your credentials (InvalidClientTokenId): renew them",
+    ),
+    "an unknown profile": (
+        {**HERE, "arguments": "--profile nobody"},
+        "The config profile (nobody) could not be found",
+    ),
     "no region": (KEYS, "there is no AWS region: set AWS_REGION, or one in your profile"),
-    "no bootstrap": (HERE, f"account {ACCOUNT}, region eu-west-1 has no "
-        "/cdk-bootstrap/hnb659fds/version: run `make bootstrap` once"),
-    "no node": ({**HERE, "node": False, "PATH": os.devnull},
-        "there is no node: run `make venv`, or install node 20 or later"),
-}  # fmt: skip
+    "no bootstrap": (
+        HERE,
+        f"account {ACCOUNT}, region eu-west-1 has no "
+        "/cdk-bootstrap/hnb659fds/version: run `make bootstrap` once",
+    ),
+    "no node": (
+        {**HERE, "node": False, "PATH": os.devnull},
+        "there is no node: run `make venv`, or install node 20 or later",
+    ),
+}
 
 
 @pytest.mark.thorough
@@ -105,9 +122,11 @@ def test_settings_name_what_the_stack_shares_with_others(synthesise):
     bus = "arn:aws:events:eu-west-1:222222222222:event-bus/all"
     made = synthesise(
         senders="222222222222,events.amazonaws.com,arn:aws:iam::333333333333:role/loader",
-        event_bus_arn=bus, encryption_key_arn=key, parameter_prefix="/acker/",
+        event_bus_arn=bus,
+        encryption_key_arn=key,
+        parameter_prefix="/acker/",
         policies_ready="true",
-    )  # fmt: skip
+    )
     queue = [{"Ref": made.queue()[0]}]
     policy = made.one("AWS::SQS::QueuePolicy", Queues=queue)[1]["PolicyDocument"]["Statement"]
     senders = [one["Principal"] for one in policy if one["Action"] == "sqs:SendMessage"]

@@ -283,8 +283,12 @@ def test_the_dashboard_shows_the_services_metrics(template):
     table, queue, dead = template.table()[0], template.queue()[0], template.dead_letters()[0]
     runs = [template.function(name)[0] for name in ("consumer", "sweeper")]
     dimensions = ("TableName", table), ("GlobalSecondaryIndexName", "due", "TableName", table)
-    of_table = ("ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits", "ReadThrottleEvents",
-                "WriteThrottleEvents")  # fmt: skip
+    of_table = (
+        "ConsumedReadCapacityUnits",
+        "ConsumedWriteCapacityUnits",
+        "ReadThrottleEvents",
+        "WriteThrottleEvents",
+    )
     of_function = ("Errors", "Throttles", "Duration", "ConcurrentExecutions")
     expected = {
         ("AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", queue),
@@ -307,9 +311,20 @@ def test_alarms_and_dashboard_use_the_metrics_that_the_functions_emit(template, 
         if metric["Namespace"] == "xorack"
     }
     assert used <= set(known)
-    assert {"RequestsApplied", "RequestsDuplicate", "RequestsLate", "RequestsRejected", "Conflicts",
-            "AckLatency", "ChainsCreated", "ChainsAcked", "ChainsTimedOut", "ChainsNeverCreated",
-            "ChainsFailedOnRequest", "EventsPendingAfterSweep"} <= used  # fmt: skip
+    assert {
+        "RequestsApplied",
+        "RequestsDuplicate",
+        "RequestsLate",
+        "RequestsRejected",
+        "Conflicts",
+        "AckLatency",
+        "ChainsCreated",
+        "ChainsAcked",
+        "ChainsTimedOut",
+        "ChainsNeverCreated",
+        "ChainsFailedOnRequest",
+        "EventsPendingAfterSweep",
+    } <= used
     assert {metric[2:] for metric in own} == {("service", "xorack")}
     assert set(known.values()) == {("xorack", "xorack")}
     # The alarms take the maximum of these gauges: only the sweeper may emit them.

@@ -102,7 +102,7 @@ CASES = {
     ),
     "dagster": (DAGSTER, ["dagster", "boto3"]),
 }
-ROUTERS = {"airflow": AIRFLOW_ROUTER, "dagster": DAGSTER_ROUTER}  # fmt: skip
+ROUTERS = {"airflow": AIRFLOW_ROUTER, "dagster": DAGSTER_ROUTER}
 
 
 @pytest.mark.slow
@@ -122,5 +122,5 @@ def test_the_example_deals_with_the_events_of_chains(name, tmp_path):
         done = subprocess.run(
             [python, "-c", MESSAGE + program], cwd=ROOT, capture_output=True, text=True,
             check=False, env={**os.environ, **homes, "ORDERS_ENDED": "https://queue"},
-        )  # fmt: skip
+        )
         assert done.stdout.splitlines()[-1:] == ["done"], done.stderr

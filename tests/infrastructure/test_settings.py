@@ -35,8 +35,10 @@ NUMBERS = [
 ]
 TOPIC = "the ARN of an SNS topic"
 INVALID = [
-    *(({"batch_size": value}, "a whole number from 1 to 10000 (messages)")
-      for value in ("10001", "many", 2.5, True)),
+    *(
+        ({"batch_size": value}, "a whole number from 1 to 10000 (messages)")
+        for value in ("10001", "many", 2.5, True)
+    ),
     ({"function_timeout_seconds": "3"}, "a whole number from 10 to 900 (seconds)"),
     ({"batch_size": 11, "batch_window_seconds": 0}, "1 to 300 seconds, since batch_size is 11"),
     ({"profile": "fast"}, "one of low-cost, low-latency"),
@@ -64,7 +66,7 @@ INVALID = [
     ({"max_concurency": "5"}, "did you mean `max_concurrency`?"),
     ({"batch-size": "5"}, "did you mean `batch_size`?"),
     *(({"stack_name": name}, "1 to 128 letters, digits and hyphens") for name in ("9l", "a b", "")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("settings", "expected"), INVALID)
@@ -156,17 +158,19 @@ def test_there_are_few_settings():
 
 def test_the_context_is_text_and_the_settings_are_typed():
     assert Settings.from_context({}) == Settings()
-    read = Settings.from_context({
-        "batch_size": "20",
-        "tracing": "True",
-        "deletion_protection": "false",
-        "removal_policy": "destroy",
-        "partition_key": "file",
-        "alarm_topic_arn": "",
-        "@aws-cdk/core:newStyleStackSynthesis": "true",
-        "vpc-provider:account=1": {},
-        "somebody's own": 3,
-    })  # fmt: skip
+    read = Settings.from_context(
+        {
+            "batch_size": "20",
+            "tracing": "True",
+            "deletion_protection": "false",
+            "removal_policy": "destroy",
+            "partition_key": "file",
+            "alarm_topic_arn": "",
+            "@aws-cdk/core:newStyleStackSynthesis": "true",
+            "vpc-provider:account=1": {},
+            "somebody's own": 3,
+        }
+    )
     typed = {"batch_size": 20, "tracing": True, "deletion_protection": False}
     assert read == Settings(**typed, removal_policy="destroy", partition_key="file")
 

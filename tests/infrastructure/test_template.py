@@ -17,10 +17,16 @@ from .templates import STATEFUL
 
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:alarms"
 VALUES = {
-    "AlarmTopicArn": TOPIC, "BatchSize": 250, "MaxConcurrency": 9, "MemoryMb": 2048,
-    "DefaultTimeoutSeconds": 60, "RetentionSeconds": 40 * 86_400, "FailedChainsThreshold": 25,
-    "LogRetentionDays": 90, "AWS::StackName": "xorack",
-}  # fmt: skip
+    "AlarmTopicArn": TOPIC,
+    "BatchSize": 250,
+    "MaxConcurrency": 9,
+    "MemoryMb": 2048,
+    "DefaultTimeoutSeconds": 60,
+    "RetentionSeconds": 40 * 86_400,
+    "FailedChainsThreshold": 25,
+    "LogRetentionDays": 90,
+    "AWS::StackName": "xorack",
+}
 
 
 @pytest.fixture(scope="module")

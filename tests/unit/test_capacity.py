@@ -75,9 +75,12 @@ SENDERS = {
     "the same with traced stamps": {"requests_per_message": 100, "carries": "traced"},
     "100 units a request": {"fold": 100, "units": 10_000, "carries": "traced"},
     "Spark: 10,000 units a request, 200 requests a message": {
-        "fold": 10_000, "units": 100_000, "requests_per_message": 200, "carries": "plain",
+        "fold": 10_000,
+        "units": 100_000,
+        "requests_per_message": 200,
+        "carries": "plain",
     },
-}  # fmt: skip
+}
 
 
 def prices():
@@ -101,9 +104,16 @@ def queue_calls(messages, message_bytes):
 
 
 def estimate(
-    units_per_day, *, units=1_000, fold=1, requests_per_message=1, messages_per_call=10,
-    carries="ids", window_seconds=WINDOW_SECONDS, batch_messages=BATCH_MESSAGES,
-):  # fmt: skip
+    units_per_day,
+    *,
+    units=1_000,
+    fold=1,
+    requests_per_message=1,
+    messages_per_call=10,
+    carries="ids",
+    window_seconds=WINDOW_SECONDS,
+    batch_messages=BATCH_MESSAGES,
+):
     """Return the requests a write, the dollars for a million units by service, and write units."""
     price = prices()
     per_chain = 1 + units / fold
@@ -121,8 +131,9 @@ def estimate(
     processor = (batch * 0.016 + written * 1.06 + batch / per_chain * 1.06) / 1_000
     busy = 0.01 + max(processor / VCPU, max(1, batch / together / 8) * splits * 2 * CALL_SECONDS)
     counted = round(min(per_chain, 1_000))
-    writes, reads = (one * per_chain / counted for one in weigh(
-        counted, round(min(together, counted))))  # fmt: skip
+    writes, reads = (
+        one * per_chain / counted for one in weigh(counted, round(min(together, counted)))
+    )
     writes, reads = writes + 4 * per_chain / counted, reads + per_chain / together
     chains = MILLION / units
     batches = chains * per_chain / batch
@@ -131,13 +142,17 @@ def estimate(
     calls += 1 / min(10, messages)
     kept_kb = 1.9 + 0.02 * max(0, per_chain - 64)
     amounts = {
-        "DynamoDB": chains * (writes * price["write units"] + reads * price["read units"]
-                              + kept_kb * price["GB of the table and its backup"]),
+        "DynamoDB": chains
+        * (
+            writes * price["write units"]
+            + reads * price["read units"]
+            + kept_kb * price["GB of the table and its backup"]
+        ),
         "SQS": batches * messages * calls * price["calls of SQS"],
         "Lambda": batches * (price["invocations"] + busy * price["GB-seconds of Lambda"]),
         "EventBridge": chains * price["events"],
         "logs": batches * 1.5 * price["GB of logs"],
-    }  # fmt: skip
+    }
     return together, {name: one / MILLION for name, one in amounts.items()}, chains_s * writes
 
 
@@ -149,10 +164,12 @@ def dollars_table():
         cells = (
             ", ".join(f"{f:.3g}" if f >= 10 else f"{f:.2f}" for f, _, _ in loads),
             ", ".join(f"{total:.3g}" for total in totals),
-            ", ".join(f"{100 * one[1]['DynamoDB'] / total:.0f}"
-                      for one, total in zip(loads, totals, strict=True)),
+            ", ".join(
+                f"{100 * one[1]['DynamoDB'] / total:.0f}"
+                for one, total in zip(loads, totals, strict=True)
+            ),
             "; ".join(f"{w:,.0f}" if w >= 100 else f"{w:.3g}" for _, _, w in loads),
-        )  # fmt: skip
+        )
         rows.append(f"| {name} | {' | '.join(cells)} |\n")
     return "".join(rows)
 

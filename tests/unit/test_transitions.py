@@ -53,10 +53,13 @@ def run(*batches, chain=None, start=NOW):
 
 PENDING = run([stamp("early", b"\x07")])[0]
 STATES = {
-    "absent": None, "pending": PENDING, "open": run([create()])[0],
-    "acked": run([create(), FINISH])[0], "failed": run([create(), fail()])[0],
+    "absent": None,
+    "pending": PENDING,
+    "open": run([create()])[0],
+    "acked": run([create(), FINISH])[0],
+    "failed": run([create(), fail()])[0],
     "never created": expire(PENDING, NOW + 4 * DAY),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -294,10 +297,11 @@ def test_no_reordering_acks_more_units_than_are_tolerated():
         for arrived in itertools.chain.from_iterable(itertools.combinations(tree, n) for n in tree):
             units = [unit for unit in arrived for _ in (1, 2)]  # each twice
             steps = [
-                stamp(f"s{unit}", sum_of((unit, *tree[unit]), 16),
-                      started=len(tree[unit]), finished=1)
+                stamp(
+                    f"s{unit}", sum_of((unit, *tree[unit]), 16), started=len(tree[unit]), finished=1
+                )
                 for unit in units[::-1]
-            ]  # fmt: skip
+            ]
             chain, _ = run(steps[:3], [root], steps[3:])
             ended = chain if chain.final else expire(chain, NOW + 2 * DAY)
             started = {1, *(child for unit in arrived for child in tree[unit])}

@@ -109,11 +109,15 @@ class Sweeper:
         for _ in judging:
             if self.writer.seconds_left() < half:
                 break
-        # What waits for another channel is known before the first call of a bus that may be slow.
-        for _ in self._pages(
-            self.reporter, schema.DUE_SHARDS, lambda tags: self._look(tags, waiting, result), result
-        ):
-            pass
+        if self.writer.limits.resumes:
+            # What waits for a callback is known before the first call of a bus that may be slow.
+            for _ in self._pages(
+                self.reporter,
+                schema.DUE_SHARDS,
+                lambda tags: self._look(tags, waiting, result),
+                result,
+            ):
+                pass
         turns = [self._report(channel, waiting[channel], result) for channel in waiting]
         turns.append(
             self._pages(

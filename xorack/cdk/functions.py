@@ -52,10 +52,15 @@ _ALIAS: Final = "live"
 """The alias of each function's version that runs: code and environment change in one step."""
 # Lambda joins the network with the function's role.
 _NETWORK_ACTIONS: Final = (
-    "ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
-    "ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets",
-    "ec2:DescribeVpcs", "ec2:UnassignPrivateIpAddresses",
-)  # fmt: skip
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+    "ec2:UnassignPrivateIpAddresses",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,12 +23,20 @@ from xorack.cdk.events import SOURCE, STATUSES
 READ_WITH_KEY: Final = ("kms:Decrypt", "kms:DescribeKey")
 SEND_WITH_KEY: Final = ("kms:Decrypt", "kms:GenerateDataKey")
 WRITE_WITH_KEY: Final = (
-    *READ_WITH_KEY, "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext",
-    "kms:ReEncryptFrom", "kms:ReEncryptTo",
-)  # fmt: skip
+    *READ_WITH_KEY,
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:GenerateDataKeyWithoutPlaintext",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+)
 _LOGS_WITH_KEY: Final = (
-    "kms:Decrypt*", "kms:Describe*", "kms:Encrypt*", "kms:GenerateDataKey*", "kms:ReEncrypt*",
-)  # fmt: skip
+    "kms:Decrypt*",
+    "kms:Describe*",
+    "kms:Encrypt*",
+    "kms:GenerateDataKey*",
+    "kms:ReEncrypt*",
+)
 
 
 # Services that use the key for a function's role; the role itself cannot.

@@ -108,19 +108,27 @@ def _check(settings: Settings, queue: aws_sqs.IQueue, dead_letters: aws_sqs.IQue
     rules = (
         (queue.fifo, f"queue: {path} is a FIFO queue, expected a standard one"),
         (dead_letters.fifo, f"dead_letters: {dead_path} is a FIFO queue, expected a standard one"),
-        (dead_letters.queue_arn == queue.queue_arn,
-         f"dead_letters: {dead_path} is the queue itself, expected another one: rejected requests "
-         "would come back for ever"),
-        (visibility is not None and visibility < needed,
-         f"queue: the visibility timeout of {path} is {visibility} seconds, expected at least "
-         f"{needed}, six times the function's timeout and the batch window"),
-        (0 < dead_kept <= kept,
-         f"dead_letters: {dead_path} keeps messages for {dead_kept} seconds, expected more than "
-         f"the queue ({kept}), since a message's age counts from when it was first sent"),
-        (kept + dead_kept >= settings.retention_seconds,
-         f"queue: messages may come back for {kept + dead_kept} seconds, expected less than "
-         f"retention_days, {settings.retention_days} days"),
-    )  # fmt: skip
+        (
+            dead_letters.queue_arn == queue.queue_arn,
+            f"dead_letters: {dead_path} is the queue itself, expected another one: rejected "
+            "requests would come back for ever",
+        ),
+        (
+            visibility is not None and visibility < needed,
+            f"queue: the visibility timeout of {path} is {visibility} seconds, expected at least "
+            f"{needed}, six times the function's timeout and the batch window",
+        ),
+        (
+            0 < dead_kept <= kept,
+            f"dead_letters: {dead_path} keeps messages for {dead_kept} seconds, expected more than "
+            f"the queue ({kept}), since a message's age counts from when it was first sent",
+        ),
+        (
+            kept + dead_kept >= settings.retention_seconds,
+            f"queue: messages may come back for {kept + dead_kept} seconds, expected less than "
+            f"retention_days, {settings.retention_days} days",
+        ),
+    )
     for broken, message in rules:
         if broken:
             raise ValueError(message)

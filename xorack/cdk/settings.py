@@ -24,12 +24,29 @@ _VISIBILITY_FACTOR: Final = 6
 DEAD_LETTER_DAYS: Final = 14
 """Life of a message in the dead-letter queue: SQS's longest."""
 _LOG_RETENTION: Final = {
-    "ONE_DAY": 1, "THREE_DAYS": 3, "FIVE_DAYS": 5, "ONE_WEEK": 7, "TWO_WEEKS": 14,
-    "ONE_MONTH": 30, "TWO_MONTHS": 60, "THREE_MONTHS": 90, "FOUR_MONTHS": 120, "FIVE_MONTHS": 150,
-    "SIX_MONTHS": 180, "ONE_YEAR": 365, "THIRTEEN_MONTHS": 400, "EIGHTEEN_MONTHS": 545,
-    "TWO_YEARS": 731, "THREE_YEARS": 1096, "FIVE_YEARS": 1827, "SIX_YEARS": 2192,
-    "SEVEN_YEARS": 2557, "EIGHT_YEARS": 2922, "NINE_YEARS": 3288, "TEN_YEARS": 3653,
-}  # fmt: skip
+    "ONE_DAY": 1,
+    "THREE_DAYS": 3,
+    "FIVE_DAYS": 5,
+    "ONE_WEEK": 7,
+    "TWO_WEEKS": 14,
+    "ONE_MONTH": 30,
+    "TWO_MONTHS": 60,
+    "THREE_MONTHS": 90,
+    "FOUR_MONTHS": 120,
+    "FIVE_MONTHS": 150,
+    "SIX_MONTHS": 180,
+    "ONE_YEAR": 365,
+    "THIRTEEN_MONTHS": 400,
+    "EIGHTEEN_MONTHS": 545,
+    "TWO_YEARS": 731,
+    "THREE_YEARS": 1096,
+    "FIVE_YEARS": 1827,
+    "SIX_YEARS": 2192,
+    "SEVEN_YEARS": 2557,
+    "EIGHT_YEARS": 2922,
+    "NINE_YEARS": 3288,
+    "TEN_YEARS": 3653,
+}
 """Days that CloudWatch Logs allows, by the names of the CDK's `RetentionDays`."""
 PROFILES: Final = {"low-cost": (1_000, 1), "low-latency": (10, 0)}
 """Batch size and window in seconds of each profile."""
@@ -187,19 +204,34 @@ class Settings:
         longest = self.queue_retention_days + DEAD_LETTER_DAYS
         quick = self.profile == "low-latency"
         rules = (
-            ("batch_size", quick and self.batch_size > 10,
-             "at most 10, since the profile is low-latency and more need a window"),
-            ("batch_window_seconds", quick and self.batch_window_seconds > 0,
-             "0, since the profile is low-latency"),
-            ("batch_window_seconds", self.batch_size > 10 and self.batch_window_seconds == 0,
-             f"1 to 300 seconds, since batch_size is {self.batch_size} and Lambda gathers more "
-             "than 10 messages only within a window"),
-            ("retention_days", self.retention_days <= longest,
-             f"more than {longest} days (queue_retention_days + {DEAD_LETTER_DAYS}): a finished "
-             "chain has to outlive every message that may still come back"),
-            ("removal_policy", self.deletion_protection and self.removal_policy == "destroy",
-             "retain, or deletion_protection=false as well: a protected table cannot be destroyed"),
-        )  # fmt: skip
+            (
+                "batch_size",
+                quick and self.batch_size > 10,
+                "at most 10, since the profile is low-latency and more need a window",
+            ),
+            (
+                "batch_window_seconds",
+                quick and self.batch_window_seconds > 0,
+                "0, since the profile is low-latency",
+            ),
+            (
+                "batch_window_seconds",
+                self.batch_size > 10 and self.batch_window_seconds == 0,
+                f"1 to 300 seconds, since batch_size is {self.batch_size} and Lambda gathers more "
+                "than 10 messages only within a window",
+            ),
+            (
+                "retention_days",
+                self.retention_days <= longest,
+                f"more than {longest} days (queue_retention_days + {DEAD_LETTER_DAYS}): a finished "
+                "chain has to outlive every message that may still come back",
+            ),
+            (
+                "removal_policy",
+                self.deletion_protection and self.removal_policy == "destroy",
+                "retain, or deletion_protection=false as well: a protected table stays",
+            ),
+        )
         for name, broken, expected in rules:
             if broken:
                 raise ArgumentError(f"setting {name}", getattr(self, name), expected)
