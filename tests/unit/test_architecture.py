@@ -21,6 +21,7 @@ HOUSE = [
     "tests/functional",
     "tests/e2e",
     "tests/engines",
+    "tests/conformance",
     "tests/simulation",
     "tools",
     "bench",

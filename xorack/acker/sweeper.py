@@ -109,7 +109,7 @@ class Sweeper:
         for _ in judging:
             if self.writer.seconds_left() < half:
                 break
-        if self.writer.limits.resumes:
+        if self.writer.resumes():
             # What waits for a callback is known before the first call of a bus that may be slow.
             for _ in self._pages(
                 self.reporter,
