@@ -120,7 +120,11 @@ def test_the_example_deals_with_the_events_of_chains(name, tmp_path):
     homes = {"AIRFLOW_HOME": str(tmp_path), "DAGSTER_HOME": str(tmp_path)}
     for program in (code, ROUTERS[name]):
         done = subprocess.run(
-            [python, "-c", MESSAGE + program], cwd=ROOT, capture_output=True, text=True,
-            check=False, env={**os.environ, **homes, "ORDERS_ENDED": "https://queue"},
+            [python, "-c", MESSAGE + program],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **homes, "ORDERS_ENDED": "https://queue"},
         )
         assert done.stdout.splitlines()[-1:] == ["done"], done.stderr
