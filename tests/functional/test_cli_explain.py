@@ -45,15 +45,62 @@ def test_failed_chains_of_a_run_have_something_in_common(run, stack, xorack, tmp
     names.write_text("bill\nparcel\n")
     shown = lines_of(xorack("explain", "--run", run, "--among", names))
     assert shown["run"] == [f"10 of 40 chains of run {RUN} have failed"]
-    assert shown["why"][0] == (
-        "All 10 failed chains have part 2 = 'eu' (25 % of all chains, all of which failed)"
-    )
+    assert shown["why"] == [
+        "All 10 failed chains have part 2 = 'eu' (25 % of all chains, all of which failed); "
+        "all 10 outstanding names are 'bill' (50 % of the names given)"
+    ]
     assert shown["reasons"] == ["10  no VAT number"]
-    assert shown["outstanding"] == ["10  bill", "1  units without a name: give --among"]
+    assert shown["outstanding"] == ["10  bill", "1  unit without a name: give --among"]
     assert len(shown["tags"]) == 10
     (found,) = map(json.loads, xorack("explain", "--run", run, "--json")[1])
     assert (found["state"], found["count"], found["unnamed"]) == ("failed", 10, 11)
     assert found["findings"][0]["what"] == "part 2 = 'eu'"
+
+
+@pytest.fixture
+def oil_lost(stack):
+    """Orders whose lines are done but for one of oil, each another line of its order."""
+    tracker, requests = Tracker(stack.queue_url), []
+    for number in range(22):
+        tag = f"{RUN}/{number}"
+        token = Token(unit_id(tag), (tag,))
+        requests.append(Request("create", tag, "c", traced(token.unit), 1, timeout=3600))
+        step = tracker.step(token)
+        parts = [(line, what) for line in (1, 2, 3) for what in ("oil", "wick", "lamp")]
+        names = [("line", *part) for part in parts]
+        children = {name: step.child(*name) for name in names}
+        requests += step.requests()
+        lost = ("line", number % 3 + 1, "oil") if number % 2 else None
+        for name, child in children.items():
+            requests += tracker.step(child).requests() if name != lost else []
+        if lost:
+            text = f"{number} bottles of oil are gone"
+            requests.append(Request("note", tag, "n", text=text, missing_count=1))
+            requests.append(Request("fail", tag, "f", reason=f"row {number} is bad"))
+    apply(stack, *requests)
+    return [json.dumps([name]) for name in names]
+
+
+def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack, xorack, tmp_path):
+    (names := tmp_path / "names.txt").write_text("\n".join(oil_lost))
+    put(stack, message(Request("stamp", f"{RUN}/3", "late", traced(7))), error="tag: 'x' is gone")
+    result = xorack("explain", "--run", RUN, "--among", names)
+    assert result[1][0].split(maxsplit=1) == [
+        "why",
+        "All 11 outstanding names have part 3 = 'oil' (33 % of the names given)",
+    ]
+    shown = lines_of(result)
+    assert shown["reasons"] == ["11  row … is bad"]
+    assert shown["notes"] == ["11  … bottles of oil are gone; … unit missing"]
+    assert sorted(shown["outstanding"]) == ["3  line 3 oil", "4  line 1 oil", "4  line 2 oil"]
+    assert shown["dead letters"] == ["1  rejected: tag: '…' is gone"]
+    assert shown["tags"][-1] == "and 1 more"
+    # Without other names to compare with, it is what they share that is told.
+    names.write_text("\n".join(name for name in oil_lost if "oil" in name))
+    shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
+    assert shown["why"] == ["All 11 outstanding names are line … oil"]
+    shown = lines_of(xorack("explain", "--run", RUN))
+    assert shown["why"][0].endswith("the outstanding units have no names: give --among")
 
 
 def test_unfinished_chains_and_runs_without_chains(stack, xorack):

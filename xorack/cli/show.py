@@ -74,7 +74,7 @@ def explain(
         raise click.UsageError("Missing TAG or --run" if run is None else "TAG excludes --run")
     store, candidates = target.open(), list(candidates_in(lines_of(among)))
     if run:
-        found = explain_run(store, run, candidates)
+        found = explain_run(store, run, candidates, _reasons(target, run))
         if as_json:
             screen.print_json(found)
         else:
@@ -110,6 +110,14 @@ def _print(
     else:
         texts = partitions | {unit: name_text(name) for unit, name in found.items()}
         screen.print_status(status, texts, letters or ())
+
+
+def _reasons(target: Target, run: Run) -> dict[str, str]:
+    """Return reasons of a run's dead-lettered messages by tag; none if only the table is known."""
+    if target.table is not None:
+        return {}
+    survey = target.open_dead_letters().survey(Selector(run=run), limit=_LETTERS, keep=_LETTERS)
+    return {tag: f"{one.kind}: {one.reason}" for one in survey.messages for tag in one.tags}
 
 
 def _letters(target: Target, tag: str) -> list[str]:

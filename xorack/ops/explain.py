@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from types import MappingProxyType
 from typing import Any
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.client.names import Candidate, names_of
-from xorack.core.chain import Chain
+from xorack.core.chain import TIMED_OUT, Chain
 from xorack.core.errors import ArgumentError
 from xorack.core.hashing import unit_id
-from xorack.ops.reasons import explain
+from xorack.ops.reasons import Explanation, explain
 from xorack.ops.run import Run
 from xorack.ops.status import ChainStatus
-from xorack.ops.text import listed, plural
+from xorack.ops.text import cut, listed, plural, span
 
 ROOT = "the chain's own unit: its first step did not end"
 _MOST_CHAINS = 20_000
 """Chains whose properties are compared."""
 _MOST_NAMED = 1_000
 """Failed chains whose outstanding units are named."""
+_MOST_COMPARED = 10_000
+"""Names that are compared with those of outstanding units."""
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _SHOWN = 10
 _SHOWN_CAUSES = 5
 _LEAST = 5
@@ -32,17 +38,21 @@ _LEAST = 5
 
 
 def explain_run(
-    store: DynamoDBStore, run: Run, candidates: Sequence[Candidate] = ()
+    store: DynamoDBStore,
+    run: Run,
+    candidates: Sequence[Candidate] = (),
+    letters: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Read the chains of a run, and find out what those that failed have in common.
 
     Reads the whole table. The candidates are names that the steps may have given to units: see
-    `xorack.names_of`.
+    `xorack.names_of`. The letters are reasons of dead-lettered messages, by the tag of their chain.
 
     Returns:
         What `xorack explain --run --json` prints. ``state`` says what is explained: ``failed`` or,
         if none has failed, ``unfinished`` chains; ``count`` is their number. ``unnamed`` is the
-        number of their outstanding units without a name.
+        number of their outstanding units without a name. Texts that differ in numbers alone are
+        counted together.
     """
     now = milliseconds()
     chains = [ChainStatus(one, now) for one in store.scan(lambda _: None, prefix=run.prefix)]
@@ -50,31 +60,50 @@ def explain_run(
     if not any(status.chain.status == "failed" for status in chains):
         state, wanted = "unfinished", {"open", "pending"}
     bad = [status for status in chains if status.chain.status in wanted]
-    compared = [(_properties(one.chain, len(run.prefix)), one) for one in chains[:_MOST_CHAINS]]
-    why = explain(
-        [row for row, status in compared if status.chain.status in wanted],
-        [row for row, status in compared if status.chain.status not in wanted],
-        len(bad),
-        len(chains),
-        f"{state} chain",
-    )
-    outstanding, unnamed = _named(bad[:_MOST_NAMED], candidates)
-    reasons = Counter(status.reason or "" for status in bad if state == "failed")
+    rows: tuple[list[dict[str, Any]], list[dict[str, Any]]] = [], []
+    for one in chains[:_MOST_CHAINS]:
+        row = _properties(one.chain, len(run.prefix))
+        if letters:
+            row["dead letter"] = letters.get(one.chain.tag)
+        rows[one.chain.status not in wanted].append(row)
+    why = explain(*rows, len(bad), len(chains), f"{state} chain")
+    named = [_names(one, candidates) for one in bad[:_MOST_NAMED]]
+    units = _explain_names(named, candidates)
+    unnamed = sum(len(one.outstanding) for one in bad[:_MOST_NAMED]) - sum(map(len, named))
+    reasons = (status.reason or "" for status in bad if state == "failed")
     after_end = {
         "repeated creates": sum(status.chain.repeated for status in chains),
         "late requests": sum(status.chain.late for status in chains),
     }
+    late = sum(one.chain.late > 0 and one.reason == TIMED_OUT for one in bad)
+    sentences = [why.sentence if why.findings or not units.sentence else "", units.sentence]
+    if sentences[0]:
+        sentences[1] = sentences[1][:1].lower() + sentences[1][1:]
+    if late:
+        sentences.append(
+            f"{late:,} of them got requests after they had timed out: too short a time"
+        )
+    if unnamed and not candidates:
+        sentences.append("the outstanding units have no names: give --among")
     return {
         "run": run.name,
         "chains": len(chains),
         "state": state,
         "count": len(bad),
-        "sentence": why.sentence,
+        "sentence": "; ".join(filter(None, sentences)),
         "findings": [one.to_json() for one in why.findings],
-        "reasons": dict(reasons.most_common()),
-        "notes": dict(Counter(filter(None, (one.note_text for one in bad))).most_common()),
-        "outstanding": dict(outstanding.most_common()),
+        "name_findings": [one.to_json() for one in units.findings],
+        "ages_ms": _ends(one.age_ms for one in bad),
+        "silent_ms": _ends(
+            (one.chain.ended_at or now) - one.chain.last_stamp_at
+            for one in bad
+            if one.chain.last_stamp_at is not None
+        ),
+        "reasons": _counted(reasons),
+        "notes": _counted(filter(None, (one.note_text for one in bad))),
+        "outstanding": dict(Counter(t for names in named for t in {*names.values()}).most_common()),
         "unnamed": unnamed,
+        "dead_letters": _counted(letters[one.chain.tag] for one in bad if one.chain.tag in letters),
         "after_end": {what: count for what, count in after_end.items() if count},
         "tags": [status.chain.tag for status in bad[:_SHOWN]],
     }
@@ -89,18 +118,95 @@ def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         have = "has failed" if count == 1 else "have failed"
     else:
         have = "is unfinished" if count == 1 else "are unfinished"
-    facts = [("run", f"{count:,} of {chains} of run {found['run']} {have}")]
-    facts.append(("why", found["sentence"]))
-    facts += [
-        ("", f"{one['share']:.0%} have {one['what']} ({one['share_of_all']:.0%} of all)")
-        for one in found["findings"][1:_SHOWN]
+    facts = [("why", found["sentence"])] if found["sentence"] else []
+    facts.append(("run", f"{count:,} of {chains} of run {found['run']} {have}"))
+    more = [
+        f"{one['share']:.0%} have {one['what']} ({one['share_of_all']:.0%} of all)"
+        for one in (*found["findings"][1:], *found["name_findings"][1:])
     ]
-    for name in ("reasons", "notes", "outstanding", "after_end"):
-        lines = [f"{times:>6,}  {text}" for text, times in found[name].items()][:_SHOWN]
+    facts += listed("also", cut(more, _SHOWN))
+    for name in ("ages_ms", "silent_ms"):
+        if ends := found[name]:
+            what = "age" if name == "ages_ms" else "last stamp"
+            text = " to ".join(dict.fromkeys(map(span, ends)))
+            facts.append((what, text if what == "age" else f"{text} before the end, or now"))
+    for name in ("reasons", "notes", "outstanding", "dead_letters", "after_end"):
+        text_of = name_text if name == "outstanding" else str
+        lines = [f"{times:>6,}  {text_of(text)}" for text, times in found[name].items()]
+        lines = cut(lines, _SHOWN)
         if name == "outstanding" and found["unnamed"]:
-            lines.append(f"{found['unnamed']:>6,}  units without a name: give --among")
+            unit = "unit" if found["unnamed"] == 1 else "units"
+            lines.append(f"{found['unnamed']:>6,}  {unit} without a name: give --among")
         facts += listed(name.replace("_", " "), lines)
-    return facts + listed("tags", found["tags"])
+    rest = count - len(found["tags"])
+    return facts + listed("tags", [*found["tags"], *([f"and {rest:,} more"] if rest else [])])
+
+
+def _ends(values: Iterable[int | None]) -> list[int]:
+    """Return the least and the most of times that are known; none of nothing."""
+    known = [max(0, value) for value in values if value is not None]
+    return [min(known), max(known)] if known else []
+
+
+def _counted(texts: Iterable[str]) -> dict[str, int]:
+    """Count texts, the commonest first; those that differ in numbers alone are one group."""
+    groups: dict[str, Counter[str]] = defaultdict(Counter)
+    for text in texts:
+        groups[_NUMBER.sub("…", text)][text] += 1
+    counts = Counter(
+        {
+            next(iter(some)) if len(some) == 1 else text: some.total()
+            for text, some in groups.items()
+        }
+    )
+    return dict(counts.most_common())
+
+
+def _explain_names(
+    named: Sequence[Mapping[int, str]], candidates: Sequence[Candidate]
+) -> Explanation:
+    """Find what tells the names of outstanding units from the other candidates of their chains."""
+    missing = [text for names in named for text in names.values() if text != ROOT]
+    if len(missing) < 2:
+        return Explanation("")
+    every = sorted({_text_of(one) for one in candidates})
+    chosen, others = random.Random(0), list[str]()
+    most = max(1, _MOST_COMPARED // len(named))
+    for names in named:
+        some = every if len(every) <= most else chosen.sample(every, most)
+        others += {*some}.difference(names.values())
+    count, total = len(missing), max(len(missing) + len(others), len(named) * len(every))
+    missing = chosen.sample(missing, min(count, _MOST_COMPARED))
+    if others:
+        own, rest = ([_name_parts(text) for text in some] for some in (missing, others))
+        why = explain(own, rest, count, total, "outstanding name")
+        if why.findings:
+            told = why.sentence.rpartition(" (")[0].replace("have name = ", "are ")
+            share = f"{100 * why.findings[0].all:.0f} % of the names given"
+            return Explanation(f"{told} ({share})", why.findings)
+    parts = [[str(part) for part in _parts(text)] for text in missing]
+    if len({*map(len, parts)}) > 1:
+        return Explanation("")
+    same = [some[0] if len({*some}) == 1 else "…" for some in zip(*parts, strict=True)]
+    if {*same} == {"…"}:
+        return Explanation("")
+    return Explanation(f"All {count:,} outstanding names are {' '.join(same)}")
+
+
+def _parts(name: str) -> list[Any]:
+    """Return the parts of a name of `names_in`, of all levels of a path."""
+    path = json.loads(name) if name.startswith("[") else [name]
+    return [part for step in path for part in (step if isinstance(step, list) else [step])]
+
+
+def _name_parts(name: str) -> dict[str, Any]:
+    """Return what names are compared by: their parts, and that of the parent."""
+    parts = _parts(name)
+    if len(parts) == 1:
+        return {"name": parts[0]}
+    path = json.loads(name)
+    parent = {"parent": name_text(json.dumps(path[:-1]))} if len(path) > 1 else {}
+    return {f"part {n}": part for n, part in enumerate(parts, 1)} | parent
 
 
 @dataclass(frozen=True)
@@ -156,23 +262,21 @@ def _time(at: int | None) -> datetime | None:
     return None if at is None else datetime.fromtimestamp(at // 1000, timezone.utc)
 
 
-def _named(
-    chains: Sequence[ChainStatus], candidates: Sequence[Candidate]
-) -> tuple[Counter[str], int]:
-    """Count in how many chains units of a name are outstanding, and units without a name."""
-    counts: Counter[str] = Counter()
-    unnamed = 0
-    for status in chains:
-        names = names_in(status.outstanding, candidates, status.chain.tag)
-        counts.update({*names.values()})
-        unnamed += len(status.outstanding) - len(names)
-    return counts, unnamed
+def _names(status: ChainStatus, candidates: Sequence[Candidate]) -> dict[int, str]:
+    """Return the names of a chain's outstanding units that are found or, of a window, known."""
+    units = status.outstanding
+    known = {unit: name for unit, name in status.partitions.items() if unit in units}
+    return known | names_in(units, candidates, status.chain.tag)
+
+
+def _text_of(name: Candidate) -> str:
+    return name if isinstance(name, str) else json.dumps(name, ensure_ascii=False)
 
 
 def names_in(units: Sequence[int], candidates: Iterable[Candidate], tag: str) -> dict[int, str]:
     """Return the names of a chain's outstanding units, as far as they are found."""
     names = {
-        int(unit, 16): name if isinstance(name, str) else json.dumps(name, ensure_ascii=False)
+        int(unit, 16): _text_of(name)
         for unit, name in names_of(units, candidates, tag).items()
         if name is not None
     }

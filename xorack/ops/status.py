@@ -20,6 +20,8 @@ from xorack.ops.text import plural, span
 STATUSES = ("pending", "open", "acked", "failed")
 SOON_MS = 600_000
 """A deadline within this time is soon."""
+_NAMED = {16: 32, 64: 80, 256: 384, 1024: 1792}
+"""Units that a traced stamp names, by its cells."""
 
 
 @dataclass(frozen=True)
@@ -150,12 +152,18 @@ class ChainStatus:
         """A text on the outstanding units that are not named; empty if all are."""
         if self.outstanding_complete:
             return ""
-        left = outstanding_units(self.chain) or 0
+        left, cells = outstanding_units(self.chain) or 0, TRACED_LENGTHS.get(len(self.chain.stamp))
+        enough = [
+            size for size, named in _NAMED.items() if cells and size > cells and named >= left
+        ]
+        hint = (
+            f": stamps of cells={enough[0]} name {_NAMED[enough[0]]:,}" if left and enough else ""
+        )
         if self.outstanding:
-            return f"and more: {plural(left, 'unit')} in all" if left else "and more"
+            return f"and more: {plural(left, 'unit')} in all{hint}" if left else "and more"
         count = plural(left, "unit") if left else "some units"
-        too_many = len(self.chain.stamp) in TRACED_LENGTHS and left > 1
-        return f"{count}, " + ("too many to name" if too_many else "this stamp names none")
+        too_many = cells and left > 1
+        return f"{count}, " + (f"too many to name{hint}" if too_many else "this stamp names none")
 
     def facts(self) -> list[tuple[str, str, str]]:
         """Return what people want to know: a name, a value, and its detail, perhaps empty."""

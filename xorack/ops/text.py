@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from xorack.core.errors import printable
 
-__all__ = ["listed", "plural", "printable", "span"]
+__all__ = ["cut", "listed", "plural", "printable", "span"]
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
@@ -26,6 +26,12 @@ def span(milliseconds: int) -> str:
 def plural(count: int, noun: str) -> str:
     """Format a number of things, for example ``1 message`` or ``2 messages``."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def cut(values: Sequence[str], most: int) -> list[str]:
+    """Return the first of many values, and how many more there are."""
+    more = len(values) - most
+    return [*values[:most], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def listed(name: str, values: Iterable[str]) -> list[tuple[str, str]]:
