@@ -28,7 +28,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy clean distclean measure docs
+.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy deployed clean distclean measure docs
 
 help: ## List the targets
 	@"$(PYTHON)" -c 'import re, sys; targets = re.findall("^([a-z0-9-]+):.*?## (.*)", open(sys.argv[1]).read(), re.M); \
@@ -55,6 +55,9 @@ demo: venv-demo ## Run the demo on this machine: DIR=folder of your own files, L
 
 measure: venv ## Load a deployed stack and judge it: STACK=name, ARGS="--chains 1000 --lose 0.05"
 	@$(PY) -m measure $(if $(call GIVEN,STACK),--stack "$$STACK") $(ARGS)
+
+deployed: venv ## Deploy a stack of its own, load and judge it, delete it: STACK=name, ARGS of measure
+	@$(PY) -m tools.deployed $(if $(call GIVEN,STACK),--stack "$$STACK") $(ARGS)
 
 # Four workers: one has the Spark tests, one those of the embedded AWS and the CDK; they often wait.
 PYTEST := $(PY) -m pytest -n 4 --max-worker-restart=3

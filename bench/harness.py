@@ -54,9 +54,16 @@ class Table:
 
     def add(self, *cells: str | float | None) -> None:
         """Append a row: integers whole, floats with three significant digits, None empty."""
-        self.rows.append([figure(value) if isinstance(value, float) else
-                          f"{value:,}" if isinstance(value, int) else value or ""
-                          for value in cells])  # fmt: skip
+        self.rows.append(
+            [
+                figure(value)
+                if isinstance(value, float)
+                else f"{value:,}"
+                if isinstance(value, int)
+                else value or ""
+                for value in cells
+            ]
+        )
 
     def markdown(self) -> str:
         """Format the table: the first column left-aligned, the others right-aligned."""

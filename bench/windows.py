@@ -125,8 +125,14 @@ def tables(figures: Figures) -> list[Table]:
         for variant in VARIANTS:
             times = ratios(runs, variant, VARIANTS[0], lambda run: run["wall"])
             asked = runs[variant][-1].get("requests")
-            table.add(case, variant, median(map(cpu, runs[variant])),
-                      median(ratios(runs, variant, VARIANTS[0])), median(times), asked)  # fmt: skip
+            table.add(
+                case,
+                variant,
+                median(map(cpu, runs[variant])),
+                median(ratios(runs, variant, VARIANTS[0])),
+                median(times),
+                asked,
+            )
         found = ratios(runs, VARIANTS[1], VARIANTS[0])
         goals.append(spread_goal(f"{case} rows a batch: CPU with windows", found, GOAL))
     return [table, goal_table(goals)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from xorack.cdk.settings import Settings, flag, text
-from xorack.core.errors import ArgumentError
+from xorack.cdk.settings import Settings, text
 
 _STACK_NAME: Final = "[A-Za-z][A-Za-z0-9-]{0,127}"
 _SENDER: Final = (
@@ -17,7 +16,6 @@ _KEY: Final = (
     r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/"
     "(mrk-[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 )
-_SUBNETS: Final = r"subnet-[0-9a-f]{8,17}(,subnet-[0-9a-f]{8,17})*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,21 +24,16 @@ class StackSettings(Settings):
 
     Attributes:
         stack_name: Name of the stack; two stacks share nothing.
-        termination_protection: CloudFormation rejects deletion of the stack.
         senders: Who may send besides principals of this account with a policy of their own:
             numbers of accounts, ARNs of roles and users, services, separated by commas.
         event_bus_arn: ARN of the bus for events; by default the stack creates one.
         encryption_key_arn: ARN of the key for the table, the queues, the logs and environments.
-        vpc_id: Id of the functions' VPC; by default they are in none.
-        subnet_ids: Ids of its subnets for the functions, separated by commas.
-        exports: Other stacks can import the outputs, as ``xorack-QueueUrl``.
         parameter_prefix: SSM parameters below it have the outputs, as ``/xorack/QueueUrl``.
     """
 
     stack_name: str = text(
         "xorack", _STACK_NAME, "1 to 128 letters, digits and hyphens, a letter first"
     )
-    termination_protection: bool = flag(False)
     senders: str | None = text(
         None,
         f"({_SENDER})(,({_SENDER}))*",
@@ -49,19 +42,9 @@ class StackSettings(Settings):
     )
     event_bus_arn: str | None = text(None, _BUS, "the ARN of an event bus")
     encryption_key_arn: str | None = text(None, _KEY, "the ARN of a KMS key, not of an alias")
-    vpc_id: str | None = text(None, "vpc-[0-9a-f]{8,17}", "the id of a VPC")
-    subnet_ids: str | None = text(None, _SUBNETS, "ids of subnets, separated by commas")
-    exports: bool = flag(False)
     parameter_prefix: str | None = text(
         None, r"(/[A-Za-z0-9_.-]+){1,10}/?", "a path such as /xorack"
     )
-
-    def __post_init__(self) -> None:
-        # No super(): a class with slots is not the one that its methods were defined in.
-        Settings.__post_init__(self)
-        if (self.vpc_id is None) != (self.subnet_ids is None):
-            expected = "both vpc_id and subnet_ids, or none"
-            raise ArgumentError("setting subnet_ids", self.subnet_ids, expected)
 
     @property
     def sender_list(self) -> list[str]:

@@ -17,7 +17,7 @@ from aws_cdk import App
 
 from infra.settings import StackSettings
 from infra.stack import XorackStack
-from xorack.core.errors import ArgumentError, StateError
+from xorack.core.errors import StateError
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -68,7 +68,7 @@ def main(
     outdir = options.out or Path(os.environ.get("CDK_OUTDIR", "cdk.out"))
     try:
         made = list(make(outdir, dict(pair.split("=", 1) for pair in options.context)))
-    except (ArgumentError, StateError) as error:
+    except (ValueError, StateError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if options.out:  # the output of `cdk ls` and the like is their own

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from infra.settings import StackSettings
 from infra.synth import main, synth
+from xorack.cdk.settings import DEAD_LETTER_DAYS
 from xorack.core.errors import ArgumentError
 from xorack.local.deploy import zip_folder
 
@@ -74,22 +75,31 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
     ),
     "MemoryMb": Parameter("memory_mb", 6_871, "Memory of each function", _number(512, 10_240)),
     "DefaultTimeoutSeconds": Parameter(
-        "default_timeout_seconds", 86_413, "Deadline of chains that set none",
+        "default_timeout_seconds",
+        86_413,
+        "Deadline of chains that set none",
         _number(1, 315_360_000),
     ),
     "RetentionSeconds": Parameter(
-        "retention_days", 3_001, "Life of finished chains; above the queues' retention together",
-        {}, factor=_DAY,
+        "retention_days",
+        3_001,
+        "Life of finished chains; above the queues' retention together",
+        {},
+        factor=_DAY,
     ),
     "FailedChainsThreshold": Parameter(
-        "failed_chains_threshold", 7_477, "Failed chains in five minutes without an alarm",
+        "failed_chains_threshold",
+        7_477,
+        "Failed chains in five minutes without an alarm",
         _number(0, 1_000_000),
     ),
     "LogRetentionDays": Parameter(
-        "log_retention_days", 2_557, "Life of the logs",
+        "log_retention_days",
+        2_557,
+        "Life of the logs",
         {"AllowedValues": [1, 7, 14, 30, 60, 90, 180, 365, 731, 1_827, 3_653]},
     ),
-}  # fmt: skip
+}
 
 
 def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str) -> dict[str, Any]:
@@ -107,7 +117,6 @@ def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str
     }
     parameters = _parameters(settings)
     defaults = {name: getattr(settings, one.setting) for name, one in parameters.items()}
-    defaults["MaxConcurrency"] = settings.consumer_concurrency
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": body["Description"],
@@ -134,12 +143,12 @@ def sentinels(settings: StackSettings) -> dict[str, str]:
 
 def _parameters(settings: StackSettings) -> dict[str, Parameter]:
     """Return the parameters of the template, without those that settings replace."""
-    least = (settings.queue_retention_days + settings.dead_letter_retention_days + 1) * _DAY
+    least = (settings.queue_retention_days + DEAD_LETTER_DAYS + 1) * _DAY
     limits = _number(least, 3_650 * _DAY)
     retention = replace(PARAMETERS["RetentionSeconds"], limits=limits)
     parameters = {**PARAMETERS, "RetentionSeconds": retention}
-    if settings.has_pollers:
-        del parameters["MaxConcurrency"]
+    if settings.profile != "low-cost":
+        del parameters["BatchSize"]
     return parameters
 
 

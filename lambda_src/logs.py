@@ -1,6 +1,6 @@
 """Logs: Lambda's runtime writes each line of `logging` as JSON; this adds what it leaves out.
 
-docs/logs.md describes the lines.
+docs/operations.md describes the lines.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     counts = {
         Metric.CHAINS_LOOKED_AT: result.chains,
         Metric.CHAINS_ACKED: result.ended["acked"],
+        Metric.ACKED_WITH_OUTSTANDING: result.tolerated,
         Metric.CHAINS_FAILED: sum(result.ended.values()) - result.ended["acked"],
         Metric.CHAINS_TIMED_OUT: result.ended[TIMED_OUT],
         Metric.CHAINS_NEVER_CREATED: result.ended[NEVER_CREATED],

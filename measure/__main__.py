@@ -35,9 +35,12 @@ def _options() -> Iterator[Callable[..., Any]]:
     for one in (one for one in fields(Options) if "help" in one.metadata):
         range_of: Any = {float: cli.Number, int: click.IntRange}.get(type(one.default))
         yield click.option(
-            f"--{one.name.replace('_', '-')}", default=one.default, show_default=True,
-            help=one.metadata["help"], type=range_of and range_of(*one.metadata["range"]),
-        )  # fmt: skip
+            f"--{one.name.replace('_', '-')}",
+            default=one.default,
+            show_default=True,
+            help=one.metadata["help"],
+            type=range_of and range_of(*one.metadata["range"]),
+        )
 
 
 def _with(*options: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,13 +56,18 @@ def _with(*options: Callable[..., Any]) -> Callable[..., Any]:
     # Without a default: it could be somebody's production.
     cli.text_option("--stack", required=True, help="The CloudFormation stack to load."),
     cli.text_option("--region", help="The AWS region.  [default: as your AWS configuration says]"),
-    click.option("--max-cost", type=cli.Number(0, 1e6), default=1.0, show_default=True,
-                 help="Refuse a load whose upper estimate is above this."),
+    click.option(
+        "--max-cost",
+        type=cli.Number(0, 1e6),
+        default=1.0,
+        show_default=True,
+        help="Refuse a load whose upper estimate is above this.",
+    ),
     click.option("--yes", is_flag=True, help="Do not ask before the start."),
     click.option("--json", "json_file", type=click.File("w", lazy=False), help="Write JSON, too."),
     click.option("--seed", type=click.IntRange(0, (1 << 63) - 1), help="Replays a load."),
     *_options(),
-)  # fmt: skip
+)
 def measure(stack: str, region: str | None, max_cost: float, yes: bool, **others: Any) -> int:
     """Load a deployed stack, judge each chain, and report latency and throughput.
 

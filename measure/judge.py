@@ -73,9 +73,12 @@ def check_event(kind: str, detail: Mapping[str, Any], expected: Expected) -> Ite
 
 def _expected(plan: Plan) -> Expected:
     values = {
-        "status": "failed" if plan.lost else "acked", "reason": TIMED_OUT if plan.lost else None,
-        "started": plan.units, "finished": plan.finished, "detail": {"chain": plan.number},
-    }  # fmt: skip
+        "status": "failed" if plan.lost else "acked",
+        "reason": TIMED_OUT if plan.lost else None,
+        "started": plan.units,
+        "finished": plan.finished,
+        "detail": {"chain": plan.number},
+    }
     traced = plan.options.stamps == "traced"
     if plan.lost:
         values["outstanding_complete"] = traced

@@ -166,8 +166,9 @@ class Sender:
     def _send(self, batch: Sequence[Message]) -> None:
         begun, sent = time.time(), self.sent
         # A group of a fair queue: the flood does not delay other senders' messages.
-        entries = [{**make_message(m.body, self.run), "DelaySeconds": m.delay_seconds}
-                   for m in batch]  # fmt: skip
+        entries = [
+            {**make_message(m.body, self.run), "DelaySeconds": m.delay_seconds} for m in batch
+        ]
         send_messages(self.queue_url, entries, self.client, RetryPolicy(attempts=_ATTEMPTS))
         with self._lock:
             sent.first, sent.last = min(sent.first, begun), max(sent.last, time.time())

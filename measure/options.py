@@ -91,8 +91,11 @@ class Options:
 
     def describe(self) -> str:
         """Return the options that replay the load, as the command takes them."""
-        given = {one.name: getattr(self, one.name) for one in fields(self)
-                 if getattr(self, one.name) != one.default}  # fmt: skip
+        given = {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if getattr(self, one.name) != one.default
+        }
         return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in given.items())
 
 

@@ -7,6 +7,7 @@ import traceback
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import fields
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -58,7 +59,7 @@ def run(job: Callable[..., dict[str, Any]], options: dict[str, Any], argv: Any =
         return 1
     summary["seconds"] = round(time.monotonic() - begun, 1)
     if arguments.json:
-        print(json.dumps(summary))
+        print(json.dumps(summary, default=datetime.isoformat))
     else:
         sizes = {k: len(v) if isinstance(v, list) else v for k, v in summary.items()}
         print(f"{name}: " + ", ".join(f"{value} {key}" for key, value in sizes.items()))

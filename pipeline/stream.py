@@ -10,7 +10,7 @@ Three queries, each with a checkpoint of its own in OUT/checkpoints:
 
 In OUT/words, a file is a row without a word, with an error if it cannot be read, and a row a word.
 They are in one Parquet file, so in one batch. A batch that is repeated after a kill has the same
-rows and sends the same requests. docs/streaming.md has the rest.
+rows and sends the same requests. docs/spark.md has the rest.
 """
 
 import signal

@@ -163,7 +163,6 @@ def apps(folder: Path) -> list[App]:
         deletion_protection=False,
         removal_policy="destroy",
         resume="all",
-        sweeper_reserved_concurrency=2,
         tracing=True,
     )
     XorackStack(ours, settings)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from xorack.aws.sqs import send as send
     from xorack.client.event_tag import event_tag as event_tag
     from xorack.client.fan_in import fan_in as fan_in
-    from xorack.client.fan_in import fan_out as fan_out
     from xorack.client.fan_in import step_of as step_of
     from xorack.client.fan_in import token_of as token_of
+    from xorack.client.fan_out import fan_out as fan_out
     from xorack.client.names import names_of as names_of
     from xorack.client.token import Token as Token
     from xorack.client.tracker import Step as Step
@@ -46,7 +46,8 @@ __getattr__, __dir__, _NAMES = lazy_names(
         "aws.retry": "RetryPolicy",
         "aws.sqs": "send",
         "client.event_tag": "event_tag",
-        "client.fan_in": "fan_in fan_out step_of token_of",
+        "client.fan_in": "fan_in step_of token_of",
+        "client.fan_out": "fan_out",
         "client.names": "names_of",
         "client.token": "Token",
         "client.tracker": "Step Tracker",

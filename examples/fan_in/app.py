@@ -85,9 +85,11 @@ class FanIn(Stack):
         target = aws_events_targets.LambdaFunction(split)
         aws_events.Rule(self, "NewFile", event_pattern=files, targets=[target])
         source = aws_lambda_event_sources.SqsEventSource(
-            queue, batch_size=100, max_batching_window=Duration.seconds(1),
+            queue,
+            batch_size=100,
+            max_batching_window=Duration.seconds(1),
             report_batch_item_failures=True,
-        )  # fmt: skip
+        )
         work.add_event_source(source)
         acker.events.rule("Report", targets=[aws_events_targets.LambdaFunction(report)])
 

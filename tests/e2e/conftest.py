@@ -21,9 +21,13 @@ ROOT = Path(__file__).parents[2]
 def python(*arguments, **environ):
     """Run a Python program in the checkout; return its process."""
     return subprocess.run(
-        [sys.executable, *arguments], env={**os.environ, **environ}, cwd=ROOT,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, *arguments],
+        env={**os.environ, **environ},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def item_of(stack, tag):

@@ -92,9 +92,13 @@ def test_an_interrupted_demo_leaves_nothing_behind(demo_work, database):
     mark = f"of-this-test-{os.getpid()}"
     process = subprocess.Popen(
         [sys.executable, "-m", "demo", f"--work={demo_work}", "--dir", database],
-        env={**os.environ, "XORACK_TEST": mark}, cwd=ROOT,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        env={**os.environ, "XORACK_TEST": mark},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     assert any("split: files to words" in line for line in process.stdout)
     assert eventually(lambda: any("java" in one for one in running(mark)))
     assert len(running(mark)) >= 4  # the demo, the embedded AWS, the job, its Java

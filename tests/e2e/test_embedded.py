@@ -60,8 +60,11 @@ def handler(event, context):
 CODE = {"bucketName": "assets-${AWS::AccountId}-${AWS::Region}", "objectKey": "code.zip"}
 SSM = "AWS::SSM::Parameter::Value<String>"
 OUTPUTS = {
-    "TableName": "Table", "QueueUrl": "Queue", "DeadLetterQueueUrl": "Dead", "EventBusName": "Bus"
-}  # fmt: skip
+    "TableName": "Table",
+    "QueueUrl": "Queue",
+    "DeadLetterQueueUrl": "Dead",
+    "EventBusName": "Bus",
+}
 
 
 def resources(*, visibility=300, window=1, timeout=5):
@@ -73,11 +76,14 @@ def resources(*, visibility=300, window=1, timeout=5):
         "TimeToLiveSpecification": {"AttributeName": "expires_at", "Enabled": True},
     }
     function = {
-        "Runtime": "python3.13", "Architectures": ["arm64"], "Handler": "main.handler",
-        "Timeout": timeout, "Role": "arn:aws:iam::123456789012:role/any",
+        "Runtime": "python3.13",
+        "Architectures": ["arm64"],
+        "Handler": "main.handler",
+        "Timeout": timeout,
+        "Role": "arn:aws:iam::123456789012:role/any",
         "Environment": {"Variables": {"TABLE": {"Ref": "Table"}, "BUS": {"Ref": "Bus"}}},
         "Code": {"S3Bucket": {"Fn::Sub": CODE["bucketName"]}, "S3Key": CODE["objectKey"]},
-    }  # fmt: skip
+    }
     mapping = {
         "EventSourceArn": {"Fn::GetAtt": ["Queue", "Arn"]},
         "FunctionName": {"Ref": "Function"},
@@ -335,8 +341,11 @@ def test_nothing_remains_however_the_parent_ends(template, number):
     """
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program), template],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=ROOT,
+    )
     try:
         group, directory = parent.stdout.readline().split()
         assert len(members(int(group))) >= 2  # ministack, and the function's worker

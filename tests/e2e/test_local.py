@@ -82,9 +82,7 @@ def test_a_second_shell_produces_and_looks(running, tmp_path):
     assert (show["status"], show["started"], show["finished"]) == ("acked", 3, 3)
     assert listed["tag"] == "order/18"
     assert (event["source"], event["detail-type"]) == ("xorack", "acked")
-    assert (event["detail"]["tag"], event["detail"]["detail"]) == (
-        "order/17", {"customer": "Ahab"}
-    )  # fmt: skip
+    assert (event["detail"]["tag"], event["detail"]["detail"]) == ("order/17", {"customer": "Ahab"})
 
 
 @pytest.mark.slow

@@ -82,9 +82,13 @@ def test_a_load_with_all_faults_ends_as_expected_and_leaves_only_chains(stack, t
 def test_an_interrupted_measurement_cleans_up_and_names_its_chains(stack):
     command = [sys.executable, "-m", "measure", "--stack", stack.name, "--yes", "--rate", "5"]
     process = subprocess.Popen(
-        [*command, "--message-bytes", "2000"], cwd=ROOT, stderr=subprocess.PIPE, text=True,
-        stdout=subprocess.DEVNULL, env={**os.environ, **stack.aws.environ()},
-    )  # fmt: skip
+        [*command, "--message-bytes", "2000"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, **stack.aws.environ()},
+    )
     assert process.stderr.readline().startswith("sending 100 chains")
     # Rule and queue exist already.
     assert eventually(lambda: [one for one in leftovers(stack, "measure-") if "tag" in one])
@@ -96,3 +100,21 @@ def test_an_interrupted_measurement_cleans_up_and_names_its_chains(stack):
     assert f"xorack list --table {stack.table_name} --run measure-" in chains
     # The chains that were sent stay; they time out after a day.
     assert all("tag" in one for one in leftovers(stack, run))
+
+
+def test_the_proof_that_it_deploys_leaves_nothing(stack):
+    """The command of the workflow `deployed`."""
+    name = "proof"
+    ran = python(
+        *("-m", "tools.deployed", "--stack", name, "--chains", "5", "--duplicate", "0.2"),
+        **stack.aws.environ(),
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.rstrip().endswith("all as expected")
+    stacks = stack.client("cloudformation").list_stacks()["StackSummaries"]
+    assert [
+        one for one in stacks if one["StackName"] == name and "DELETE" not in one["StackStatus"]
+    ] == []
+    buckets = [one["Name"] for one in stack.client("s3").list_buckets()["Buckets"]]
+    assert not [one for one in buckets if one.startswith(name)]
+    assert name not in str(stack.client("dynamodb").list_tables()["TableNames"])

@@ -63,9 +63,14 @@ def outcome_of(stack, tag):
 def state_machine(stack):
     """A state machine whose only task sends a create with its token, and waits."""
     request = {
-        "op": "create", "tag.$": "$.tag", "id": "create", "stamp.$": "$.stamp", "started": 1,
-        "detail.$": "$.detail", "resume": {"step_functions.$": "$$.Task.Token"},
-    }  # fmt: skip
+        "op": "create",
+        "tag.$": "$.tag",
+        "id": "create",
+        "stamp.$": "$.stamp",
+        "started": 1,
+        "detail.$": "$.detail",
+        "resume": {"step_functions.$": "$$.Task.Token"},
+    }
     wait = {
         "Type": "Task",
         "Resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken",

@@ -130,16 +130,22 @@ def test_a_function_of_ones_own_finishes_units(stack, events, tmp_path):
             shutil.copy(source, tmp_path)
     client, sqs = stack.client("lambda"), stack.client("sqs")
     client.create_function(
-        FunctionName="worker", Runtime="python3.13", Handler="worker.handler", Timeout=30,
-        Role="arn:aws:iam::123456789012:role/any", Code={"ZipFile": zip_folder(tmp_path)},
+        FunctionName="worker",
+        Runtime="python3.13",
+        Handler="worker.handler",
+        Timeout=30,
+        Role="arn:aws:iam::123456789012:role/any",
+        Code={"ZipFile": zip_folder(tmp_path)},
         Environment={"Variables": {"XORACK_QUEUE_URL": stack.queue_url}},
-    )  # fmt: skip
+    )
     work = sqs.create_queue(QueueName="work")["QueueUrl"]
     queue = sqs.get_queue_attributes(QueueUrl=work, AttributeNames=["QueueArn"])["Attributes"]
     client.create_event_source_mapping(
-        FunctionName="worker", BatchSize=10, EventSourceArn=queue["QueueArn"],
+        FunctionName="worker",
+        BatchSize=10,
+        EventSourceArn=queue["QueueArn"],
         FunctionResponseTypes=["ReportBatchItemFailures"],
-    )  # fmt: skip
+    )
     tracker = xorack.Tracker(stack.queue_url, sqs)
     with tracker.step(tracker.start("own/1")) as step:
         xorack.fan_out(step, {n: {"line": f"line {n}"} for n in range(20)}, work, sqs)
@@ -163,9 +169,12 @@ def test_a_sender_in_javascript(stack, events):
 
     environ = {"XORACK_QUEUE_URL": stack.queue_url, "AWS_ENDPOINT_URL": stack.aws.endpoint_url}
     done = subprocess.run(
-        [os.environ["JSII_NODE"], ROOT / "examples/javascript/tracker.mjs", "js/1", "oar", "rope"],
-        env={**os.environ, **environ}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [os.environ["JSII_NODE"], ROOT / "examples/javascript_order.mjs", "js/1", "oar", "rope"],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     (event, *_) = events("js/1")["js/1"]
     assert (event["detail-type"], event["detail"]["detail"]) == ("acked", {"lines": 2})

@@ -57,9 +57,13 @@ def engine(name: str, aws: EmbeddedAWS) -> Iterator[str]:
         port = str(probe.getsockname()[1])
     command = _java_command(port) if name == "dynamodb-local" else _node_command(port)
     process = subprocess.Popen(
-        command, cwd=_FOLDER, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        command,
+        cwd=_FOLDER,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         _wait(process, name, f"http://{HOST}:{port}")
         yield f"http://{HOST}:{port}"
@@ -90,9 +94,16 @@ def _java_command(port: str) -> list[str]:
     except LocalError as error:
         raise EngineMissing(str(error)) from error
     return [
-        java, "-Xmx512m", f"-Djava.library.path={libraries}", "-jar",
-        str(folder / "DynamoDBLocal.jar"), "--port", port, "--inMemory", "-sharedDb",
-    ]  # fmt: skip
+        java,
+        "-Xmx512m",
+        f"-Djava.library.path={libraries}",
+        "-jar",
+        str(folder / "DynamoDBLocal.jar"),
+        "--port",
+        port,
+        "--inMemory",
+        "-sharedDb",
+    ]
 
 
 def _node_command(port: str) -> list[str]:

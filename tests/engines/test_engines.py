@@ -42,10 +42,12 @@ def test_a_set_takes_each_mark_once(endpoint_url):
     dynamodb.create_table(TableName="sets", BillingMode="PAY_PER_REQUEST", **definitions().table)
     for mark in (b"a", b"b", b"a"):
         dynamodb.update_item(
-            TableName="sets", Key={"tag": {"S": "x"}}, UpdateExpression="SET #u = :u ADD #m :m",
+            TableName="sets",
+            Key={"tag": {"S": "x"}},
+            UpdateExpression="SET #u = :u ADD #m :m",
             ExpressionAttributeNames={"#u": "until", "#m": "marks"},
             ExpressionAttributeValues={":u": {"N": "1"}, ":m": {"BS": [mark, b"c"]}},
-        )  # fmt: skip
+        )
     item = dynamodb.get_item(TableName="sets", Key={"tag": {"S": "x"}})["Item"]
     assert sorted(item["marks"]["BS"]) == [b"a", b"b", b"c"]
 

@@ -50,10 +50,15 @@ def test_a_rejected_request_is_shown_as_a_whole(stack, xorack, sqs):
     deliver(stack, [received])
     (message,) = as_json(xorack)
     expected = {
-        "kind": "malformed", "field": "started", "value": "two\x1b\u202e", "tags": ["run/b"],
-        "sender": "AROA:loader", "message_id": "original", "sent_at": rfc3339(sent_at),
+        "kind": "malformed",
+        "field": "started",
+        "value": "two\x1b\u202e",
+        "tags": ["run/b"],
+        "sender": "AROA:loader",
+        "message_id": "original",
+        "sent_at": rfc3339(sent_at),
         "receives": 1,
-    }  # fmt: skip
+    }
     assert message == {**message, **expected}
     assert message["error"].startswith("requests[0].started: 'two\\x1b\\u202e', expected a whole")
     assert json.loads(message["body"])["requests"] == [INVALID]
@@ -87,7 +92,7 @@ def test_a_rejected_request_is_shown_as_a_whole(stack, xorack, sqs):
         ("[" * 100_000, None, "body", "[" * 100_000),
     ],
     ids=range(10),
-)  # fmt: skip
+)
 def test_the_invalid_value_is_named(stack, xorack, sqs, body, error, field, value):
     put(stack, body, **({"error": error} if error else {}))
     (one,) = as_json(xorack)

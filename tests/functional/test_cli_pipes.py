@@ -14,13 +14,22 @@ from xorack.cli.commands import cli
 from xorack.core.request import Request
 
 ARGUMENTS = {
-    ("show",): [TAG], ("explain",): [TAG], ("list",): ["--order", "tag", "--limit", "0"],
-    ("fail",): [TAG, "--reason", "x"], ("extend",): [TAG, "--timeout", "60"],
-    ("watch",): ["--json"], ("wait",): ["done"], ("dead-letters", "list"): [],
-    ("dead-letters", "show"): [], ("dead-letters", "send"): [os.devnull],
-    ("dead-letters", "delete"): ["--all", "--yes"], ("dead-letters", "redrive"): ["--look"],
-    ("redrive",): ["--yes", "--json"], ("web",): ["--no-open"], ("windows",): [],
-}  # fmt: skip
+    ("show",): [TAG],
+    ("explain",): [TAG],
+    ("list",): ["--order", "tag", "--limit", "0"],
+    ("fail",): [TAG, "--reason", "x"],
+    ("extend",): [TAG, "--timeout", "60"],
+    ("watch",): ["--json"],
+    ("wait",): ["done"],
+    ("dead-letters", "list"): [],
+    ("dead-letters", "show"): [],
+    ("dead-letters", "send"): [os.devnull],
+    ("dead-letters", "delete"): ["--all", "--yes"],
+    ("dead-letters", "redrive"): ["--look"],
+    ("redrive",): ["--yes", "--json"],
+    ("web",): ["--no-open"],
+    ("windows",): [],
+}
 
 
 LOCAL = [("local", name) for name in ("start", "status", "env", "events", "stop", "purge")]
@@ -53,7 +62,7 @@ class Pipe:
             self.read = file.read(size)
 
 
-BY_DAY = (("list",), ("dead-letters", "show"), ("web",))
+FAST = (("list",), ("dead-letters", "show"), ("web",))
 
 
 @pytest.mark.thorough
@@ -61,7 +70,7 @@ BY_DAY = (("list",), ("dead-letters", "show"), ("web",))
     ("path", "names"),
     [
         *(
-            pytest.param(path, ["stdout"], marks=[pytest.mark.slow] * (path not in BY_DAY))
+            pytest.param(path, ["stdout"], marks=[pytest.mark.slow] * (path not in FAST))
             for path in ARGUMENTS
         ),
         (("redrive",), ["stdout", "stderr"]),

@@ -81,14 +81,27 @@ def test_stages_are_a_table(stack, xorack):
         f"{HOURS[0]} whole missing 66.6 %, 4 rows, t/2 lags failed 66.6 %, closed, by hand",
     ]
     status, lines, _ = xorack("windows", "mart", "none", "--limit", "1", "--json")
-    assert [json.loads(line) for line in lines] == [{
-        "run": "shop", "window": HOURS[0], "stages": {"none": None, "mart": {
-            "tag": f"shop/mart/{HOURS[0]}", "state": "failed", "percent": 66.6,
-            "lagging": ["t/2"], "missing_count": 0}}}]  # fmt: skip
+    assert [json.loads(line) for line in lines] == [
+        {
+            "run": "shop",
+            "window": HOURS[0],
+            "stages": {
+                "none": None,
+                "mart": {
+                    "tag": f"shop/mart/{HOURS[0]}",
+                    "state": "failed",
+                    "percent": 66.6,
+                    "lagging": ["t/2"],
+                    "missing_count": 0,
+                },
+            },
+        }
+    ]
     apply(stack, windows.create("b/raw/h", {"log": "raw", "window": "h", "ranges": "d"}, ["t/0"]))
     assert [row.split()[0] for row in xorack("windows", "raw")[1]][1:] == [
-        "b/h", *(f"shop/{hour}" for hour in reversed(HOURS))
-    ]  # fmt: skip
+        "b/h",
+        *(f"shop/{hour}" for hour in reversed(HOURS)),
+    ]
 
 
 def test_a_detail_of_any_sender_names_no_endless_partitions(stack, xorack):

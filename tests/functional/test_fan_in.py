@@ -394,7 +394,7 @@ def test_a_message_without_a_valid_token_fails_alone(work, functions, token, inv
     ],
 )
 def test_an_event_that_ignores_failures_is_rejected(work, event):
-    with pytest.raises(ArgumentError, match="expected an SQS event"):
+    with pytest.raises(ArgumentError, match="expected an event of SQS"):
         handler_of(work, nothing)(event, Context())
 
 

@@ -27,11 +27,13 @@ STATE = Background(
     settings=dict(assembly.SETTINGS),
     name="xorack",
     outputs={
-        "QueueUrl": f"{QUEUES}/queue", "DeadLetterQueueUrl": f"{QUEUES}/dead",
-        "TableName": "table", "EventBusName": "bus",
+        "QueueUrl": f"{QUEUES}/queue",
+        "DeadLetterQueueUrl": f"{QUEUES}/dead",
+        "TableName": "table",
+        "EventBusName": "bus",
     },
     functions={},
-)  # fmt: skip
+)
 
 
 @pytest.fixture(autouse=True)
@@ -58,8 +60,13 @@ def running(ended):
         yield ended
 
 
-COMMANDS = [["local", "status"], ["local", "env"], ["local", "events"], ["--local", "list"],
-            ["--local", "web"]]  # fmt: skip
+COMMANDS = [
+    ["local", "status"],
+    ["local", "env"],
+    ["local", "events"],
+    ["--local", "list"],
+    ["--local", "web"],
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

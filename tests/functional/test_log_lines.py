@@ -1,4 +1,4 @@
-"""The functions' logs: docs/logs.md; one line a record, one schema, no content of requests."""
+"""The functions' logs, see docs/operations.md: a line a record, one schema, no content."""
 
 import json
 import logging
@@ -26,8 +26,11 @@ def test_every_line_has_one_schema_whatever_the_service(service):
     run = run_function("consumer", event(*creates("t0", "t1", "t2"), "no JSON"), service=service)
     *lines, metrics, uncaught = run.lines
     assert [line["message"] for line in lines] == [
-        "chains not written", "requests rejected", "rejected requests not sent", "batch",
-    ]  # fmt: skip
+        "chains not written",
+        "requests rejected",
+        "rejected requests not sent",
+        "batch",
+    ]
     for line in lines:
         expected = {"service": service, "requestId": "request-0", "logger": "xorack"}
         assert line.items() >= expected.items()
@@ -35,9 +38,14 @@ def test_every_line_has_one_schema_whatever_the_service(service):
         assert re.fullmatch(r"[0-9T:-]{19}Z", line["timestamp"])
     assert (metrics["service"], metrics["RequestsRejected"]) == (service, [1.0])
     # Lambda's own line for an error that nobody catches.
-    assert uncaught.items() >= {
-        "level": "ERROR", "requestId": "request-0", "errorType": "BatchError",
-    }.items()  # fmt: skip
+    assert (
+        uncaught.items()
+        >= {
+            "level": "ERROR",
+            "requestId": "request-0",
+            "errorType": "BatchError",
+        }.items()
+    )
     assert "timestamp" in uncaught
 
 
@@ -121,8 +129,9 @@ def test_failures_of_another_kind_have_their_own_line(records):
     failures = [line for line in lines if line["message"] == "chains not written"]
     assert sum(line["failures"] for line in failures) == 3
     assert {re.search(r"\w+Exception", line["why"])[0] for line in failures} == {
-        "AccessDeniedException", "ValidationException",
-    }  # fmt: skip
+        "AccessDeniedException",
+        "ValidationException",
+    }
 
 
 def test_a_line_is_one_line_whatever_the_tag(records):

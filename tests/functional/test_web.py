@@ -57,9 +57,13 @@ def chains(aws):
 
 
 FILTERS = {
-    "group=failed": [2], "group=unfinished": [0, 1], "group=acked": [3], "prefix=run/": [2, 3],
-    "prefix=run/&group=acked": [3], "prefix=%2525": [],
-}  # fmt: skip
+    "group=failed": [2],
+    "group=unfinished": [0, 1],
+    "group=acked": [3],
+    "prefix=run/": [2, 3],
+    "prefix=run/&group=acked": [3],
+    "prefix=%2525": [],
+}
 
 
 def test_chains_are_listed_unfinished_first_and_filtered(web, chains):
@@ -108,8 +112,11 @@ def finish_one(aws, tag):
 
 
 def test_chains_are_sorted_and_searched_by_detail(aws, web):
-    for tag, units, detail in (("b", 3, {"customer": "Ahab"}), ("a", 2, {"customer": "Starbuck"}),
-                               ("c", 5, {"ship": "Ahab's <Pequod>"})):  # fmt: skip
+    for tag, units, detail in (
+        ("b", 3, {"customer": "Ahab"}),
+        ("a", 2, {"customer": "Starbuck"}),
+        ("c", 5, {"ship": "Ahab's <Pequod>"}),
+    ):
         stamp = xor(*(traced(unit + 1) for unit in range(units)))
         apply(aws, Request.create(tag, "c", stamp, started=units, detail=detail))
         apply(aws, Request.stamp_(tag, "s", traced(1), finished=1))

@@ -103,9 +103,16 @@ def test_a_refresh_keeps_what_is_open_typed_focused_and_scrolled(aws, visit):
     after = page.evaluate(STATE)
     assert before.pop("rows") == ["many/0", "many/1", "many/2"]
     assert after.pop("rows") == ["many/1", "many/2", "another", "many/0"]
-    assert before == after == {
-        "open": ["many/2"], "typed": "many", "focused": "prefix", "scrolled": 100,
-    }  # fmt: skip
+    assert (
+        before
+        == after
+        == {
+            "open": ["many/2"],
+            "typed": "many",
+            "focused": "prefix",
+            "scrolled": 100,
+        }
+    )
     page.keyboard.press("Enter")
     page.wait_for_url("**/?prefix=many&detail=")
     expect(page.locator("tr[data-key]")).to_have_count(3)
@@ -258,8 +265,15 @@ def test_the_policy_stops_a_script_that_gets_in(aws, visit, problems):
     problems.clear()
 
 
-PATHS = ("", "?group=failed&prefix=f", f"chain?tag={TAG}", "chain?tag=failed", "windows",
-         "dead-letters", "x")  # fmt: skip
+PATHS = (
+    "",
+    "?group=failed&prefix=f",
+    f"chain?tag={TAG}",
+    "chain?tag=failed",
+    "windows",
+    "dead-letters",
+    "x",
+)
 
 
 @pytest.fixture(scope="module")

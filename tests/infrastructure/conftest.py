@@ -18,16 +18,26 @@ from xorack.core.request import Request
 from .templates import HERE, Template
 
 VARIED = {
-    "stack_name": "other", "partition_key": "file", "default_timeout_seconds": "60",
-    "function_timeout_seconds": "100", "memory_mb": "512", "architecture": "x86_64",
-    "batch_size": "250", "batch_window_seconds": "5", "min_pollers": "3", "max_pollers": "30",
-    "sweeper_reserved_concurrency": "2",
-    "max_receive_count": "3", "queue_retention_days": "13", "retention_days": "40",
-    "deletion_protection": "false", "removal_policy": "destroy", "tracing": "true",
-    "log_retention_days": "90", "log_level": "DEBUG",
+    "stack_name": "other",
+    "partition_key": "file",
+    "default_timeout_seconds": "60",
+    "function_timeout_seconds": "100",
+    "memory_mb": "512",
+    "architecture": "x86_64",
+    "batch_size": "250",
+    "batch_window_seconds": "5",
+    "max_concurrency": "30",
+    "max_receive_count": "3",
+    "queue_retention_days": "13",
+    "retention_days": "40",
+    "deletion_protection": "false",
+    "removal_policy": "destroy",
+    "tracing": "true",
+    "log_retention_days": "90",
     "alarm_topic_arn": "arn:aws:sns:eu-west-1:123456789012:alarms",
-    "failed_chains_threshold": "25", "resume": "all",
-}  # fmt: skip
+    "failed_chains_threshold": "25",
+    "resume": "all",
+}
 
 
 @pytest.fixture(scope="session")
@@ -70,9 +80,12 @@ varied = synthesised(**VARIED)
 """A stack in which nearly every setting differs from its default."""
 adopted = synthesised(table_name="chains")
 minimal = synthesised(
-    monitoring="minimal", batch_size=10, tracing="true", architecture="x86_64",
-    log_level="DEBUG", alarm_topic_arn=VARIED["alarm_topic_arn"],
-)  # fmt: skip
+    monitoring="minimal",
+    batch_size=10,
+    tracing="true",
+    architecture="x86_64",
+    alarm_topic_arn=VARIED["alarm_topic_arn"],
+)
 """Little monitoring, and settings that change no stateful resource."""
 
 

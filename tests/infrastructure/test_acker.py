@@ -17,9 +17,13 @@ from aws_cdk import (
     aws_sns,
     aws_sqs,
 )
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
+from constructs import Construct
 
-from xorack.cdk.acker import Acker
+from infra.synth import main
+from xorack.cdk.acker import Acker, name_of
 from xorack.cdk.functions import Network
+from xorack.cdk.grants import IAcker
 from xorack.cdk.settings import Settings
 
 from .templates import FUNCTIONS, Template
@@ -77,9 +81,22 @@ def test_a_sender_may_send_a_reader_may_read_and_nothing_else(mine):
     assert template.granted(reader) == {table: READ, f"{table}/index/due": {"dynamodb:Query"}}
 
 
-def test_grants_to_others_do_not_widen_the_functions_roles(mine):
+@pytest.mark.parametrize(
+    "widen",
+    [
+        lambda acker: acker.queue.grant_purge(acker.consumer),
+        lambda acker: acker.consumer.add_to_role_policy(
+            aws_iam.PolicyStatement(actions=["sqs:PurgeQueue"], resources=["*"])
+        ),
+        lambda acker: acker.consumer.role.add_managed_policy(
+            aws_iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSQSFullAccess")
+        ),
+    ],
+)
+def test_a_permission_for_a_function_is_an_error(mine, widen):
     stack, acker, template = mine
-    acker.queue.grant_purge(acker.consumer)
+    with pytest.raises((RuntimeError, ValueError), match="Python/Role takes no further permission"):
+        widen(acker)
     assert Template.of_stack(stack).resources == template.resources
 
 
@@ -89,7 +106,8 @@ def test_rules_match_the_requested_statuses(mine):
     rules = template.of("AWS::Events::Rule").values()
     patterns = [rule["EventPattern"] for rule in rules if rule.get("EventBusName") == bus]
     table = {"Fn::GetAtt": [logical_id(acker.table), "Arn"]}  # another acker may share the bus
-    expected = {"source": ["xorack"], "resources": [table]}
+    account = {"Ref": "AWS::AccountId"}  # anybody may put any resource on a bus of yours
+    expected = {"account": [account], "source": ["xorack"], "resources": [table]}
     statuses = [["acked", "failed"], ["acked"]]
     assert sorted(patterns, key=str) == [{**expected, "detail-type": some} for some in statuses]
 
@@ -98,6 +116,72 @@ def test_rules_match_the_requested_statuses(mine):
 def test_an_unknown_status_is_rejected(mine, statuses):
     with pytest.raises(ValueError, match="expected some of"):
         mine[1].events.rule("Wrong", targets=[], statuses=statuses)
+
+
+def physical_names(template):
+    """All names of a template that another stack cannot have as well."""
+    resources = [*template.resources.values()]
+    names = {
+        json.dumps(value)
+        for one in resources
+        for key, value in one.get("Properties", {}).items()
+        if key in PHYSICAL.get(one["Type"], ())
+    }
+    exports = (one.get("Export", {}).get("Name") for one in template.body["Outputs"].values())
+    services = (
+        one["Properties"]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
+        for one in resources
+        if one["Type"] == "AWS::Lambda::Function"
+    )
+    return names | {*exports} | {*services}
+
+
+PHYSICAL = {
+    kind: {
+        path.rpartition("/")[2]
+        for path in PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema[
+            "primaryIdentifier"
+        ]
+    }
+    | {"Name", "DashboardName"}
+    for kind in (
+        "AWS::CloudWatch::Dashboard",
+        "AWS::Events::EventBus",
+        "AWS::DynamoDB::Table",
+        "AWS::SQS::Queue",
+        "AWS::Lambda::Function",
+        "AWS::CloudWatch::Alarm",
+        "AWS::CloudWatch::CompositeAlarm",
+        "AWS::Logs::LogGroup",
+        "AWS::IAM::Role",
+        "AWS::Events::Rule",
+        "AWS::SSM::Parameter",
+    )
+}
+"""The properties that name a resource, by its type."""
+
+
+def test_two_stacks_of_one_app_have_no_name_in_common():
+    names = []
+    for stage in ("dev", "prod"):
+        stack = Stack(App(), "Warehouse", stack_name=f"warehouse-{stage}")
+        acker = Acker(stack, "Acker")
+        acker.add_outputs(parameters=f"/{stage}")
+        template = Template.of_stack(stack)
+        assert {one["Type"] for one in template.resources.values()} >= {*PHYSICAL}
+        names.append(physical_names(template))
+        assert f"warehouse-{stage}-Acker" in names[-1]
+        assert acker.service == f"warehouse-{stage}-Acker"
+    assert len(names[0]) > 25
+    assert not names[0] & names[1]
+
+
+def test_a_long_name_is_cut_and_stays_its_own():
+    stack = Stack(App(), "Mine")
+    outer = Construct(stack, "o" * 190)
+    first, second = (name_of(Construct(outer, name)) for name in ("a" * 30, "a" * 31))
+    assert len(first) == len(second) == 200
+    assert first != second
 
 
 def test_two_ackers_in_one_stack_share_nothing(stack):
@@ -166,7 +250,8 @@ def test_functions_call_a_bus_of_another_account_by_its_arn(request, name, calle
     # EventBridge looks for a bare name in this account.
     stack, buses = request.getfixturevalue(name), aws_events.EventBus
     make = buses.from_event_bus_arn if called == THEIR_BUS else buses.from_event_bus_name
-    acker = Acker(stack, "Acker", bus=make(stack, "All", called))
+    settings = Settings(policies_ready=True)
+    acker = Acker(stack, "Acker", bus=make(stack, "All", called), settings=settings)
     template = Template.of_stack(stack)
     for function in ("consumer", "sweeper"):
         assert template.environment(function)["EVENT_BUS_NAME"] == called
@@ -208,14 +293,170 @@ def test_a_grant_without_effect_is_rejected(here):
                 grant(grantee)
 
 
+OUR_KEY = "arn:aws:kms:eu-west-1:111111111111:key/1234"
+
+
+def statement_in(message):
+    """The JSON of a statement in a message."""
+    return json.JSONDecoder().raw_decode(message[message.index("{") :])[0]
+
+
+@pytest.mark.parametrize(
+    ("grantee", "principal"),
+    [
+        (aws_iam.ServicePrincipal("events.amazonaws.com"), {"Service": "events.amazonaws.com"}),
+        (aws_iam.AccountPrincipal("222222222222"), "222222222222:root"),
+        (aws_iam.ArnPrincipal(THERE), {"AWS": THERE}),
+    ],
+)
+@pytest.mark.parametrize("ready", [False, True])
+def test_an_imported_key_does_not_let_a_grant_fall_silent(here, grantee, principal, ready):
+    key = aws_kms.Key.from_key_arn(here, "Key", OUR_KEY)
+    settings = Settings(policies_ready=ready)
+    acker = Acker(here, "Acker", encryption_key=key, settings=settings)
+    if ready:
+        assert acker.grant_send(grantee).success
+        assert "xorack:imported-key" not in str([one.data for one in acker.node.metadata])
+        return
+    with pytest.raises(ValueError, match="grant_send: the policy of Mine/Key cannot be") as caught:
+        acker.grant_send(grantee)
+    statement = statement_in(str(caught.value))
+    assert statement["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+    assert (statement["Effect"], statement["Resource"]) == ("Allow", "*")
+    shown = statement["Principal"]
+    assert shown == principal or principal in json.dumps(shown)
+    (warning,) = [one.data for one in acker.node.metadata if "Mine/Key" in str(one.data)]
+    assert "kms:EncryptionContext:aws:logs:arn" in str(statement_in(warning))
+
+
+def test_the_standalone_stack_says_what_its_key_must_allow(tmp_path, capsys):
+    settings = {"encryption_key_arn": OUR_KEY.replace("1234", STANDALONE_KEY)}
+    senders = {"senders": "222222222222,events.amazonaws.com"}
+    arguments = [f"-c{name}={value}" for name, value in {**settings, **senders}.items()]
+    assert main(["--out", str(tmp_path), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: grant_send: the policy of xorack/Key cannot be changed")
+    assert error.count("\n") == 1
+    assert "222222222222:root" in json.dumps(statement_in(error)["Principal"])
+    assert "policies_ready=true" in error
+
+
+STANDALONE_KEY = "11111111-2222-3333-4444-555555555555"
+
+
+@pytest.mark.parametrize(
+    ("argument", "make", "action"),
+    [
+        (
+            "bus",
+            lambda s: aws_events.EventBus.from_event_bus_arn(s, "There", THEIR_BUS),
+            "events:PutEvents",
+        ),
+        (
+            "alarm_topic",
+            lambda s: aws_sns.Topic.from_topic_arn(
+                s, "There", "arn:aws:sns:eu-west-1:222222222222:alarms"
+            ),
+            "sns:Publish",
+        ),
+    ],
+)
+def test_a_resource_of_another_account_needs_a_statement(here, argument, make, action):
+    theirs = make(here)
+    with pytest.raises(ValueError, match=f"{argument}: the policy of Mine/There") as caught:
+        Acker(here, "Acker", **{argument: theirs})
+    assert statement_in(str(caught.value))["Action"] == action
+    Acker(here, "Other", settings=Settings(policies_ready=True), **{argument: theirs})
+
+
+# -- an acker of another stack or app --------------------------------------------------------------
+
+ELSEWHERE = {
+    "table_arn": "arn:aws:dynamodb:eu-west-1:111111111111:table/chains",
+    "queue_arn": OUR_QUEUE,
+    "event_bus_arn": OUR_BUS,
+}
+
+
+def test_an_imported_acker_has_grants_rules_and_metrics(here):
+    acker = Acker.from_attributes(
+        here, "Acker", **ELSEWHERE, service="xorack-Acker", encryption_key_arn=OUR_KEY
+    )
+    assert isinstance(acker, IAcker)
+    role = aws_iam.Role(here, "Role", assumed_by=aws_iam.AccountRootPrincipal())
+    assert acker.grant_send(role).success
+    assert acker.grant_read(role).success
+    acker.events.rule("Done", targets=[])
+    acker.events.archive("Archive", retention=Duration.days(7))
+    acker.metric_failed().create_alarm(here, "Lost", threshold=1, evaluation_periods=1)
+    template = Template.of_stack(here)
+    granted = template.granted(logical_id(role))
+    assert granted[OUR_QUEUE] == {"sqs:SendMessage"}
+    assert granted[ELSEWHERE["table_arn"]] == READ
+    key = {"kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"}
+    assert granted[OUR_KEY] == key
+    _, rule = template.one("AWS::Events::Rule")
+    assert rule["EventPattern"]["account"] == ["111111111111"]
+    assert rule["EventPattern"]["resources"] == [ELSEWHERE["table_arn"]]
+    _, archive = template.one("AWS::Events::Archive")
+    assert archive["EventPattern"]["resources"] == [ELSEWHERE["table_arn"]]
+    assert (archive["RetentionDays"], archive["SourceArn"]) == (7, OUR_BUS)
+    _, alarm = template.one("AWS::CloudWatch::Alarm")
+    assert (alarm["Namespace"], alarm["MetricName"]) == ("xorack", "ChainsFailed")
+    assert alarm["Dimensions"] == [{"Name": "service", "Value": "xorack-Acker"}]
+    with pytest.raises(ValueError, match="grant_send: the policy of Mine/Acker/Queue cannot be"):
+        acker.grant_send(aws_iam.ServicePrincipal("events.amazonaws.com"))
+
+
+def test_an_acker_is_found_by_what_its_stack_exports():
+    there, here = Stack(App(), "There", stack_name="prod"), Stack(App(), "Here")
+    Acker(there, "Acker").add_outputs()
+    outputs = Template.of_stack(there).body["Outputs"].values()
+    acker = Acker.from_stack_outputs(here, "Acker", "prod")
+    role = aws_iam.Role(here, "Role", assumed_by=aws_iam.AccountRootPrincipal())
+    acker.grant_send(role)
+    acker.grant_read(role)
+    acker.events.rule("Done", targets=[])
+    acker.metric_oldest_pending().create_alarm(here, "Late", threshold=1, evaluation_periods=1)
+    imported = set(
+        re.findall(r'"Fn::ImportValue": "([^"]+)"', json.dumps(Template.of_stack(here).body))
+    )
+    assert imported == {
+        f"prod-{name}" for name in ("QueueArn", "TableArn", "EventBusArn", "Service")
+    }
+    assert imported <= {one["Export"]["Name"] for one in outputs}
+
+
+def test_a_metric_that_nobody_emits_is_an_error(mine, stack):
+    acker = mine[1]
+    metric = acker.metric_acked(period=Duration.hours(1))
+    assert (metric.metric_name, metric.statistic) == ("ChainsAcked", "Sum")
+    assert metric.dimensions == {"service": "Mine-Acker"}
+    assert acker.metric("AckLatency", statistic="p99").statistic == "p99"
+    quiet = Acker(stack, "Quiet", settings=Settings(monitoring="minimal"))
+    unknown = Acker.from_attributes(stack, "Unknown", **ELSEWHERE)
+    for one, name, line in (
+        (acker, "ChainsAckd", "'ChainsAckd', expected one of AckLatency, "),
+        (quiet, "ChainsAcked", "metric: Mine/Quiet has none"),
+        (unknown, "ChainsAcked", "imported without its `service`"),
+    ):
+        with pytest.raises(ValueError, match=line):
+            one.metric(name)
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("settings", "a Settings"), ("table", "an ITable"), ("queue", "an IQueue"),
-        ("dead_letters", "an IQueue"), ("bus", "an IEventBus"), ("encryption_key", "an IKey"),
-        ("alarm_topic", "an ITopic"), ("network", "a Network"),
+        ("settings", "a Settings"),
+        ("table", "an ITable"),
+        ("queue", "an IQueue"),
+        ("dead_letters", "an IQueue"),
+        ("bus", "an IEventBus"),
+        ("encryption_key", "an IKey"),
+        ("alarm_topic", "an ITopic"),
+        ("network", "a Network"),
     ],
-)  # fmt: skip
+)
 def test_an_argument_of_the_wrong_kind_is_named(stack, name, kind):
     with pytest.raises(TypeError, match=re.escape(f"{name} is 'arn': expected {kind}")):
         Acker(stack, "Acker", **{name: "arn"})
@@ -225,15 +466,24 @@ def test_other_wrong_arguments_are_named(stack, mine):
     vpc, (_, acker, _) = aws_ec2.Vpc(stack, "Vpc"), mine
     grantee = "grantee is {!r}: expected an IGrantable, such as a role"
     for call, arguments, line in (
-        (Acker, {"scope": stack, "construct_id": "Acker", "topic": None},
-         "Acker has no argument 'topic'"),
+        (
+            Acker,
+            {"scope": stack, "construct_id": "Acker", "topic": None},
+            "Acker has no argument 'topic'",
+        ),
         (Network, {"vpc": "vpc-1"}, "vpc is 'vpc-1': expected an IVpc"),
         # A VPC alone is not a network.
-        (Acker, {"scope": stack, "construct_id": "Other", "network": vpc},
-         r"network is .*: expected a Network"),
-        *((grant, {"grantee": value}, re.escape(grantee.format(value)))
-          for grant in (acker.grant_send, acker.grant_read) for value in (None, THERE)),
-    ):  # fmt: skip
+        (
+            Acker,
+            {"scope": stack, "construct_id": "Other", "network": vpc},
+            r"network is .*: expected a Network",
+        ),
+        *(
+            (grant, {"grantee": value}, re.escape(grantee.format(value)))
+            for grant in (acker.grant_send, acker.grant_read)
+            for value in (None, THERE)
+        ),
+    ):
         with pytest.raises(TypeError, match=line):
             call(**arguments)
 
@@ -259,48 +509,68 @@ def test_a_resource_in_another_region_is_rejected(here, name, importer, resource
     ("arguments", "line"),
     [
         # A statement on an alias allows nothing: the functions would be denied their calls.
-        (lambda s: {"encryption_key": alias(s)},
-         "encryption_key: Mine/Alias is an alias, expected its key"),
-        (lambda s: {"queue": supplied(s, encryption_master_key=alias(s))},
-         "queue: Mine/Alias is an alias, expected its key"),
-        (lambda s: {"queue": supplied(s, fifo=True)},
-         "queue: Mine/Mine is a FIFO queue, expected a standard one"),
-        (lambda s: {"queue": supplied(s, visibility_timeout=None)},
-         "the visibility timeout of Mine/Mine is 30 seconds, expected at least 361"),
-        (lambda s: {"queue": supplied(s, visibility_timeout=Duration.seconds(60))},
-         "the visibility timeout of Mine/Mine is 60 seconds, expected at least 361"),
-        (lambda s: {"queue": supplied(s, retention_period=Duration.days(10))},
-         "come back for 2073600 seconds, expected less"),
+        (
+            lambda s: {"encryption_key": alias(s)},
+            "encryption_key: Mine/Alias is an alias, expected its key",
+        ),
+        (
+            lambda s: {"queue": supplied(s, encryption_master_key=alias(s))},
+            "queue: Mine/Alias is an alias, expected its key",
+        ),
+        (
+            lambda s: {"queue": supplied(s, fifo=True)},
+            "queue: Mine/Mine is a FIFO queue, expected a standard one",
+        ),
+        (
+            lambda s: {"queue": supplied(s, visibility_timeout=None)},
+            "the visibility timeout of Mine/Mine is 30 seconds, expected at least 361",
+        ),
+        (
+            lambda s: {"queue": supplied(s, visibility_timeout=Duration.seconds(60))},
+            "the visibility timeout of Mine/Mine is 60 seconds, expected at least 361",
+        ),
+        (
+            lambda s: {"queue": supplied(s, retention_period=Duration.days(10))},
+            "come back for 2073600 seconds, expected less",
+        ),
         # Rejected requests would come back for ever.
-        (lambda s: dict.fromkeys(("queue", "dead_letters"), supplied(s)),
-         "dead_letters: Mine/Mine is the queue itself"),
-        (lambda s: {"queue": imported(s, "One"), "dead_letters": imported(s, "Same")},
-         "dead_letters: Mine/Same is the queue itself"),
+        (
+            lambda s: dict.fromkeys(("queue", "dead_letters"), supplied(s)),
+            "dead_letters: Mine/Mine is the queue itself",
+        ),
+        (
+            lambda s: {"queue": imported(s, "One"), "dead_letters": imported(s, "Same")},
+            "dead_letters: Mine/Same is the queue itself",
+        ),
         # Alarms and `xorack redrive` would look at one queue, while SQS moves messages to another.
-        (lambda s: {"queue": supplied(s, **redrive_to(for_two_weeks(s, "Used"))),
-                    "dead_letters": for_two_weeks(s, "Other")},
-         "dead_letters: got Mine/Other, but Mine/Mine uses Mine/Used"),
-        (lambda s: {"dead_letters": aws_sqs.Queue(s, "Letters")},
-         "dead_letters: .* 345600 seconds, expected more than the"),
+        (
+            lambda s: {
+                "queue": supplied(s, **redrive_to(for_two_weeks(s, "Used"))),
+                "dead_letters": for_two_weeks(s, "Other"),
+            },
+            "dead_letters: got Mine/Other, but Mine/Mine uses Mine/Used",
+        ),
+        (
+            lambda s: {"dead_letters": aws_sqs.Queue(s, "Letters")},
+            "dead_letters: .* 345600 seconds, expected more than the",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_resource_that_cannot_work_is_rejected(stack, arguments, line):
     with pytest.raises(ValueError, match=line):
         Acker(stack, "Acker", settings=Settings(retention_days=19), **arguments(stack))
 
 
 @pytest.mark.parametrize(
-    ("queue", "setting", "seconds"),
+    ("queue", "seconds"),
     [
-        (supplied, None, 4 * 86_400),
-        (lambda s: supplied(s, retention_period=Duration.days(9)), None, 9 * 86_400),
-        (lambda s: imported(s, "Imported"), None, 14 * 86_400),
-        (supplied, 60, 60),
+        (supplied, 4 * 86_400),
+        (lambda s: supplied(s, retention_period=Duration.days(9)), 9 * 86_400),
+        (lambda s: imported(s, "Imported"), 14 * 86_400),
     ],
 )
-def test_a_chain_waits_for_its_create_as_long_as_the_queue_keeps_it(stack, queue, setting, seconds):
-    settings = Settings(pending_timeout_seconds=setting)
-    Acker(stack, "Acker", settings=settings, queue=queue(stack))
+def test_a_chain_waits_for_its_create_as_long_as_the_queue_keeps_it(stack, queue, seconds):
+    Acker(stack, "Acker", queue=queue(stack))
     environments = map(Template.of_stack(stack).environment, FUNCTIONS)
     assert {one["PENDING_TIMEOUT_SECONDS"] for one in environments} == {str(seconds)}
 

@@ -117,10 +117,14 @@ def test_an_imported_table_is_checked_by_those_that_write(here):
 KEYS = "due_shard (N), due_at (N)"
 # tests/functional/test_table_check.py has more of what can be wrong.
 WRONG = [
-    ({"due": ("due", "shard", NUMBER, "due_at", STRING)}, "key of index due of",
-     "shard (N), due_at (S)", KEYS),
+    (
+        {"due": ("due", "shard", NUMBER, "due_at", STRING)},
+        "key of index due of",
+        "shard (N), due_at (S)",
+        KEYS,
+    ),
     ({"time_to_live_attribute": "ttl"}, "time to live of", "ttl", "expires_at"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("changes", "field", "value", "expected"), WRONG)

@@ -1,8 +1,10 @@
 """The functions' code: handlers, the parts of the library that they use, and locked packages."""
 
+import importlib.util
 import json
 import re
 import shutil
+import sys
 from importlib import metadata
 from modulefinder import ModuleFinder
 from pathlib import Path
@@ -18,9 +20,18 @@ from .test_lock import MAIN, PROJECT, PYTHONS, locked
 
 # The packages on Lambda: the functions' own code, and the runtime's boto3.
 ON_LAMBDA = {
-    "lambda_src", "xorack", "boto3", "botocore", "s3transfer", "dateutil", "six", "urllib3",
-    "aws_lambda_powertools", "jmespath", "typing_extensions",
-}  # fmt: skip
+    "lambda_src",
+    "xorack",
+    "boto3",
+    "botocore",
+    "s3transfer",
+    "dateutil",
+    "six",
+    "urllib3",
+    "aws_lambda_powertools",
+    "jmespath",
+    "typing_extensions",
+}
 PACKAGES = ["aws_lambda_powertools", "jmespath", "typing_extensions"]
 
 # The asset is the first folder on the path; the checkout and other packages are hidden.
@@ -60,8 +71,27 @@ def test_it_has_the_handlers_and_what_they_import(asset):
     assert sorted(others) == PACKAGES
     # Modules, and the packages' METADATA and LICENSE: nothing compiled for one architecture.
     assert {path.suffix for path in packed} == {".py", ".typed", ""}
-    assert sum((asset / path).stat().st_size for path in ours) < 320_000
+    assert sum((asset / path).stat().st_size for path in ours) < 340_000
     assert sum((asset / path).stat().st_size for path in packed) < 2_200_000
+
+
+def test_the_python_of_lambda_adds_bytecode_that_it_does_not_check(monkeypatch, tmp_path):
+    monkeypatch.setattr(code, "LAMBDA_PYTHON", sys.version_info[:2])
+    made = [shutil.copytree(code.assemble_code.__wrapped__(), tmp_path / name) for name in "ab"]
+    compiled = [{p.relative_to(one): p.read_bytes() for p in one.rglob("*.pyc")} for one in made]
+    assert compiled[0] == compiled[1]  # the asset's hash stays the same
+    sources = {Path(importlib.util.cache_from_source(p)) for p in made[0].rglob("*.py")}
+    assert {made[0] / path for path in compiled[0]} == sources
+    flags = {content[4:8] for content in compiled[0].values()}
+    assert flags == {b"\x01\0\0\0"}  # a hash, which is not checked
+    assert not any(str(made[0].parent).encode() in one for one in compiled[0].values())
+    # In a wheel that Lambda's Python built, pip adds bytecode of the user's.
+    shipped = shutil.copytree(made[0], tmp_path / "wheel" / "asset.1")
+    (shipped / "xorack" / "__pycache__" / "errors.cpython-39.pyc").touch()
+    monkeypatch.setattr(code, "_IN_WHEEL", shipped.parent)
+    monkeypatch.setattr(code, "_compile", lambda folder: None)
+    unpacked = code.assemble_code.__wrapped__()
+    assert {p.relative_to(unpacked) for p in unpacked.rglob("*.pyc")} == {*compiled[0]}
 
 
 def test_each_module_in_it_is_reached_by_a_handler(asset):
@@ -164,14 +194,29 @@ def changed(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("file", "old", "new", "package", "problem"),
     [
-        ("jmespath-1.1.0.dist-info/METADATA", "Version: 1.1.0", "Version: 0.10.0",
-         "jmespath==1.1.0", "jmespath 0.10.0 is installed"),
-        ("aws_lambda_powertools/metrics/base.py", "import", "# changed\nimport",
-         "aws-lambda-powertools==3.37.0", "aws-lambda-powertools 3.37.0 has the SHA-256 HASH"),
-        ("typing_extensions.py", "", None,  # missing
-         "typing_extensions==4.16.0", "typing_extensions 4.16.0 has the SHA-256 HASH"),
+        (
+            "jmespath-1.1.0.dist-info/METADATA",
+            "Version: 1.1.0",
+            "Version: 0.10.0",
+            "jmespath==1.1.0",
+            "jmespath 0.10.0 is installed",
+        ),
+        (
+            "aws_lambda_powertools/metrics/base.py",
+            "import",
+            "# changed\nimport",
+            "aws-lambda-powertools==3.37.0",
+            "aws-lambda-powertools 3.37.0 has the SHA-256 HASH",
+        ),
+        (
+            "typing_extensions.py",
+            "",
+            None,  # missing
+            "typing_extensions==4.16.0",
+            "typing_extensions 4.16.0 has the SHA-256 HASH",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_error_names_a_package_that_is_not_the_locked_one(
     changed, file, old, new, package, problem
 ):

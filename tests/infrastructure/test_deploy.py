@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from infra.settings import StackSettings
 from infra.synth import build
 from tests.support.http_server import Handler, Server
 from tools import preflight
@@ -54,29 +53,46 @@ def deploy(aws, tmp_path, monkeypatch):
         for name in ("npm", "npx") if node else ():
             script(programs / name, f'echo {name} "$@" >> {log}\n')
         ran = make(
-            "deploy", f"CURDIR={tmp_path}", f"PYTHON={unused}", f"PY={sys.executable}",
-            f"ARGS={arguments}", AWS_ENDPOINT_URL=aws.endpoint_url, AWS_CONFIG_FILE=os.devnull,
-            AWS_SHARED_CREDENTIALS_FILE=os.devnull, AWS_EC2_METADATA_DISABLED="true",
+            "deploy",
+            f"CURDIR={tmp_path}",
+            f"PYTHON={unused}",
+            f"PY={sys.executable}",
+            f"ARGS={arguments}",
+            AWS_ENDPOINT_URL=aws.endpoint_url,
+            AWS_CONFIG_FILE=os.devnull,
+            AWS_SHARED_CREDENTIALS_FILE=os.devnull,
+            AWS_EC2_METADATA_DISABLED="true",
             **environment,
-        )  # fmt: skip
+        )
         return ran, log.read_text().splitlines() if log.exists() else []
 
     return run
 
 
 BROKEN = {
-    "no credentials": ({"AWS_REGION": "eu-west-1"},
-        "there are no AWS credentials: run `aws configure sso`, or set AWS_PROFILE"),
-    "credentials that AWS rejects": ({**HERE, "AWS_ACCESS_KEY_ID": "old"},
-        "AWS rejects your credentials (InvalidClientTokenId): renew them"),
-    "an unknown profile": ({**HERE, "arguments": "--profile nobody"},
-        "The config profile (nobody) could not be found"),
+    "no credentials": (
+        {"AWS_REGION": "eu-west-1"},
+        "there are no AWS credentials: run `aws configure sso`, or set AWS_PROFILE",
+    ),
+    "credentials that AWS rejects": (
+        {**HERE, "AWS_ACCESS_KEY_ID": "old"},
+        "AWS rejects your credentials (InvalidClientTokenId): renew them",
+    ),
+    "an unknown profile": (
+        {**HERE, "arguments": "--profile nobody"},
+        "The config profile (nobody) could not be found",
+    ),
     "no region": (KEYS, "there is no AWS region: set AWS_REGION, or one in your profile"),
-    "no bootstrap": (HERE, f"account {ACCOUNT}, region eu-west-1 has no "
-        "/cdk-bootstrap/hnb659fds/version: run `make bootstrap` once"),
-    "no node": ({**HERE, "node": False, "PATH": os.devnull},
-        "there is no node: run `make venv`, or install node 20 or later"),
-}  # fmt: skip
+    "no bootstrap": (
+        HERE,
+        f"account {ACCOUNT}, region eu-west-1 has no "
+        "/cdk-bootstrap/hnb659fds/version: run `make bootstrap` once",
+    ),
+    "no node": (
+        {**HERE, "node": False, "PATH": os.devnull},
+        "there is no node: run `make venv`, or install node 20 or later",
+    ),
+}
 
 
 @pytest.mark.thorough
@@ -106,9 +122,11 @@ def test_settings_name_what_the_stack_shares_with_others(synthesise):
     bus = "arn:aws:events:eu-west-1:222222222222:event-bus/all"
     made = synthesise(
         senders="222222222222,events.amazonaws.com,arn:aws:iam::333333333333:role/loader",
-        event_bus_arn=bus, encryption_key_arn=key, exports="true", parameter_prefix="/acker/",
-        vpc_id="vpc-12345678", subnet_ids="subnet-12345678,subnet-abcdef12",
-    )  # fmt: skip
+        event_bus_arn=bus,
+        encryption_key_arn=key,
+        parameter_prefix="/acker/",
+        policies_ready="true",
+    )
     queue = [{"Ref": made.queue()[0]}]
     policy = made.one("AWS::SQS::QueuePolicy", Queues=queue)[1]["PolicyDocument"]["Statement"]
     senders = [one["Principal"] for one in policy if one["Action"] == "sqs:SendMessage"]
@@ -118,7 +136,6 @@ def test_settings_name_what_the_stack_shares_with_others(synthesise):
     assert made.environment("consumer")["EVENT_BUS_NAME"] == bus
     _, consumer = made.function("consumer")
     assert consumer["KmsKeyArn"] == key
-    assert consumer["VpcConfig"]["SubnetIds"] == ["subnet-12345678", "subnet-abcdef12"]
     outputs = made.body["Outputs"]
     names = {"TableArn", "QueueArn", "DeadLetterQueueArn", "EventBusArn", "ConsumerArn"}
     assert names < outputs.keys()
@@ -130,9 +147,8 @@ def test_settings_name_what_the_stack_shares_with_others(synthesise):
 
 
 def test_settings_of_the_stack_are_read_and_warnings_are_given():
-    _, stack = build({"termination_protection": "true", "stack_name": "other"})
-    assert (stack.termination_protection, stack.stack_name) == (True, "other")
-    assert StackSettings().termination_protection is False
+    _, stack = build({"stack_name": "other"})
+    assert stack.stack_name == "other"
     warnings = {
         topic: [
             str(entry.data)

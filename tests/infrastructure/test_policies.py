@@ -21,6 +21,7 @@ from xorack.cdk.acker import Acker
 from xorack.cdk.functions import Network
 from xorack.cdk.resume import _ACTIONS, _ANY
 from xorack.cdk.settings import Settings
+from xorack.core.event import SOURCE
 
 from .templates import FUNCTIONS, HERE, Template, target
 
@@ -111,6 +112,14 @@ def test_a_service_sends_for_this_account_only(guarded):
     assert "Condition" not in of_service(guarded.one("AWS::KMS::Key")[1]["KeyPolicy"], "events")
 
 
+@pytest.mark.parametrize("name", ["consumer", "sweeper"])
+def test_the_functions_put_events_of_this_source_only(guarded, name):
+    (put,) = (one for one in guarded.statements(name) if one["Action"] == "events:PutEvents")
+    assert target(put["Resource"]) == guarded.bus()[0]
+    ours = {"events:source": SOURCE, "events:detail-type": ["acked", "failed"]}
+    assert put["Condition"] == {"ForAllValues:StringEquals": ours}
+
+
 ORDERS = "arn:aws:states:eu-west-1:111111111111:stateMachine:orders"
 BILLS = "arn:aws:lambda:eu-west-1:111111111111:function:bills"
 CALLBACK = "lambda:SendDurableExecutionCallback"
@@ -129,7 +138,7 @@ def test_the_functions_resume_executions_of_whom_they_may_only(by):
     acker = Acker(stack, "Acker", settings=settings)
     if by == "grant":
         for arn in (ORDERS, BILLS):
-            acker.grant_resume(waiting(stack, arn))
+            assert acker.grant_resume(waiting(stack, arn)).success
     template = Template.of_stack(stack)
     for name in ("consumer", "sweeper"):
         assert template.environment(name)["RESUME"] == "step_functions,lambda"

@@ -31,6 +31,51 @@ except RuntimeError as error:
     assert str(error) == "chains failed: {'order/1': 'timed out'}"
     print("done")
 """
+AIRFLOW_ROUTER = """
+from examples import airflow_router as example
+(watcher,) = example.ended.watchers
+assert watcher.trigger is example.trigger
+event = types.SimpleNamespace(extra={"payload": {"message_batch": [message("acked")]}})
+class Outlet(list):
+    def add(self, asset, extra):
+        self.append((asset.name, extra))
+outlets = {example.routed: Outlet()}
+route = example.route_chains().task_dict["route"]
+assert route.outlets == [example.routed]
+route.python_callable({example.ended: [event]}, outlets)
+assert outlets[example.routed] == [("orders_ended", {"tags": ["order/1"]})]
+from airflow.sdk.execution_time.context import OutletEventAccessor
+import inspect
+assert {"asset", "extra"} <= {*inspect.signature(OutletEventAccessor.add).parameters}
+example.bill_acked = lambda run: [run]
+bill = example.bill_orders()
+assert bill.max_active_runs == 1 and bill.task_dict["bill"].python_callable() == ["order"]
+print("done")
+"""
+DAGSTER_ROUTER = """
+import dagster as dg
+from examples import dagster_router as example
+deleted = []
+example.boto3.client = lambda service: types.SimpleNamespace(
+    receive_message=lambda **_: {"Messages": [] if deleted else [message("acked")]},
+    delete_message=lambda **arguments: deleted.append(arguments["ReceiptHandle"]),
+)
+repository = example.defs.get_repository_def()
+with dg.DagsterInstance.ephemeral() as instance:
+    def tick(cursor):
+        context = dg.build_sensor_context(
+            instance=instance, cursor=cursor, repository_def=repository
+        )
+        return repository.get_sensor_def("chains_ended").evaluate_tick(context)
+    first = tick(None)
+    (request,) = first.run_requests
+    assert (request.run_key, request.job_name, deleted) == ("e1", "bill_orders", [])
+    assert tick(first.cursor).run_requests == [] and deleted == ["r1"]
+example.bill_acked = lambda run: billed.append(run)
+billed = []
+assert example.bill_orders.execute_in_process().success and billed == ["order"]
+print("done")
+"""
 DAGSTER = """
 import dagster as dg
 from examples import dagster_sensor as example
@@ -46,10 +91,18 @@ assert deleted == [{"QueueUrl": "https://queue", "ReceiptHandle": "r1"}]
 print("done")
 """
 CASES = {
-    "airflow": (AIRFLOW, ["apache-airflow>=3.1", "apache-airflow-providers-amazon",
-                          "apache-airflow-providers-common-messaging"]),
+    "airflow": (
+        AIRFLOW,
+        [
+            "apache-airflow>=3.1",
+            "apache-airflow-providers-amazon",
+            "apache-airflow-providers-common-messaging",
+            "boto3",
+        ],
+    ),
     "dagster": (DAGSTER, ["dagster", "boto3"]),
-}  # fmt: skip
+}
+ROUTERS = {"airflow": AIRFLOW_ROUTER, "dagster": DAGSTER_ROUTER}
 
 
 @pytest.mark.slow
@@ -65,8 +118,13 @@ def test_the_example_deals_with_the_events_of_chains(name, tmp_path):
     ):
         subprocess.run([*uv, *command], check=True)
     homes = {"AIRFLOW_HOME": str(tmp_path), "DAGSTER_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [python, "-c", MESSAGE + code], cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, **homes, "ORDERS_ENDED": "https://queue"},
-    )  # fmt: skip
-    assert done.stdout.splitlines()[-1:] == ["done"], done.stderr
+    for program in (code, ROUTERS[name]):
+        done = subprocess.run(
+            [python, "-c", MESSAGE + program],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **homes, "ORDERS_ENDED": "https://queue"},
+        )
+        assert done.stdout.splitlines()[-1:] == ["done"], done.stderr

@@ -251,9 +251,21 @@ def test_make_passes_arguments_on(tmp_path):
 
 @pytest.mark.parametrize(
     "target",
-    ["demo", "measure", "check", "test", "test-slow", "test-all", "lint", "types", "format",
-     "synth", "bootstrap", "deploy"],
-)  # fmt: skip
+    [
+        "demo",
+        "measure",
+        "check",
+        "test",
+        "test-slow",
+        "test-all",
+        "lint",
+        "types",
+        "format",
+        "synth",
+        "bootstrap",
+        "deploy",
+    ],
+)
 def test_every_target_that_runs_something_sets_up_first(target):
     commands = made("-n", target, f"PYTHON={sys.executable}")
     assert commands.index("tools/venv.py") < commands.rindex(".venv/bin")

@@ -17,10 +17,16 @@ from .templates import STATEFUL
 
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:alarms"
 VALUES = {
-    "AlarmTopicArn": TOPIC, "BatchSize": 250, "MaxConcurrency": 9, "MemoryMb": 2048,
-    "DefaultTimeoutSeconds": 60, "RetentionSeconds": 40 * 86_400, "FailedChainsThreshold": 25,
-    "LogRetentionDays": 90, "AWS::StackName": "xorack",
-}  # fmt: skip
+    "AlarmTopicArn": TOPIC,
+    "BatchSize": 250,
+    "MaxConcurrency": 9,
+    "MemoryMb": 2048,
+    "DefaultTimeoutSeconds": 60,
+    "RetentionSeconds": 40 * 86_400,
+    "FailedChainsThreshold": 25,
+    "LogRetentionDays": 90,
+    "AWS::StackName": "xorack",
+}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +79,6 @@ def test_with_parameters_it_is_what_the_settings_make(made, synthesise):
             changed = {
                 "AWS::Lambda::Function": "Code",
                 "AWS::Lambda::Alias": "FunctionVersion",
-                "AWS::Events::EventBus": "Name",  # a hash of the stack's path is in it
             }
             resource["Properties"].pop(changed.get(resource["Type"]), None)
     assert ours["Resources"] == theirs["Resources"]
@@ -118,12 +123,12 @@ def test_what_the_deployment_decides_is_no_setting(setting, tmp_path, capsys):
     assert re.match(f"error: setting {name}: .* the deployment decides", capsys.readouterr().err)
 
 
-def test_pollers_leave_no_parameter_for_what_they_replace(tmp_path):
-    context = {"max_pollers": "30", "batch_size": "20", "queue_retention_days": "10"}
+def test_the_parameters_follow_from_the_settings(tmp_path):
+    context = {"profile": "low-latency", "max_concurrency": "20", "queue_retention_days": "10"}
     template, _ = write(tmp_path, context)
     parameters = json.loads(template.read_text())["Parameters"]
-    assert "MaxConcurrency" not in parameters
-    assert parameters["BatchSize"]["Default"] == 20
+    assert "BatchSize" not in parameters  # more than ten need a window
+    assert parameters["MaxConcurrency"]["Default"] == 20
     assert parameters["RetentionSeconds"]["MinValue"] == 25 * 86_400
     with pytest.raises(ArgumentError):
         write(tmp_path, {"batch_size": "0"})

@@ -23,8 +23,18 @@ from .test_acker import READ
 pytestmark = pytest.mark.slow
 
 EXAMPLE = ROOT / "examples" / "own_stack"
-PACKED = ("Makefile", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE",
-          "cdk.json", "infra", "xorack", "lambda_src")  # fmt: skip
+PACKED = (
+    "Makefile",
+    "pyproject.toml",
+    "setup.py",
+    "MANIFEST.in",
+    "README.md",
+    "LICENSE",
+    "cdk.json",
+    "infra",
+    "xorack",
+    "lambda_src",
+)
 
 SYNTH = """
 import runpy, sys
@@ -207,13 +217,16 @@ def test_an_installed_wheel_runs_the_stack_and_tracks_an_order(wheel, tmp_path):
         ["sh", "-c", SHELL],
         cwd=tmp_path,
         env={
-            **inherited, "PATH": f"{programs}:/usr/bin:/bin", "PRODUCER": PRODUCER,
-            "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CACHE_HOME": str(cache(tmp_path)),
+            **inherited,
+            "PATH": f"{programs}:/usr/bin:/bin",
+            "PRODUCER": PRODUCER,
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+            "XDG_CACHE_HOME": str(cache(tmp_path)),
         },
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-    ).stdout  # fmt: skip
+    ).stdout
     start, listed, event, stop, mappings, _ = out.splitlines()
     assert json.loads(start)["started"]
     assert json.loads(listed)["status"] == "acked"

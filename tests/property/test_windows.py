@@ -58,16 +58,24 @@ class World:
         self.chance, self.store, self.sent = chance, Store(), {}
         self.gappy = chance.random() < 0.5
         sizes = {f"t/{n}": chance.randrange(13) for n in range(chance.randint(1, 3))}
-        self.rows = {(key, n) for key, size in sizes.items() for n in range(size)
-                     if not self.gappy or chance.random() < 0.7}  # fmt: skip
+        self.rows = {
+            (key, n)
+            for key, size in sizes.items()
+            for n in range(size)
+            if not self.gappy or chance.random() < 0.7
+        }
         self.batches = {"a": self._cut({key: (0, size) for key, size in sizes.items()})}
         if chance.random() < 0.5:  # two streams of one log, each with a part of each partition
             cuts = {key: chance.randint(0, size) for key, size in sizes.items()}
             self.batches["a"] = self._cut({key: (0, cut) for key, cut in cuts.items()})
             self.batches["b"] = self._cut({key: (cuts[key], size) for key, size in sizes.items()})
         self.next = dict.fromkeys(self.batches, 0)
-        self.skipped = {(name, n) for name, some in self.batches.items() for n in range(len(some))
-                        if chance.random() < 0.05}  # fmt: skip
+        self.skipped = {
+            (name, n)
+            for name, some in self.batches.items()
+            for n in range(len(some))
+            if chance.random() < 0.05
+        }
         marks = [sorted(chance.randint(0, size) for _ in range(3)) for size in sizes.values()]
         ends = zip(*marks, strict=True)
         self.ends = {f"w{i}": dict(zip(sizes, one, strict=True)) for i, one in enumerate(ends)}
@@ -81,8 +89,10 @@ class World:
         )
         batches = []
         for left in range(number - 1, -1, -1):
-            ends = {key: self.chance.randint(begins[key], end) if left else end
-                    for key, (_, end) in parts.items()}  # fmt: skip
+            ends = {
+                key: self.chance.randint(begins[key], end) if left else end
+                for key, (_, end) in parts.items()
+            }
             batches.append({key: (begins[key], end) for key, end in ends.items()})
             begins = ends
         return batches
@@ -117,8 +127,10 @@ class World:
         if (stream, number) in self.skipped:  # a batch that nobody proves
             self.next[stream] = number + 1
             return
-        places = {key: sorted(n for k, n in self.rows if k == key and begin <= n < end)
-                  for key, (begin, end) in ranges.items()}  # fmt: skip
+        places = {
+            key: sorted(n for k, n in self.rows if k == key and begin <= n < end)
+            for key, (begin, end) in ranges.items()
+        }
         self.written |= {(key, n) for key, some in places.items() for n in some}
         seen = {
             key: Range(some[0], some[-1] + 1, len(some)) for key, some in places.items() if some
@@ -269,13 +281,13 @@ def test_a_stream_that_goes_back(seeds):
         rewind(random.Random(seed))
 
 
-def looks_early(real, late, store, *given):
+def looks_early(real, late, store, *given, **how):
     """Call with a store that shows what was there at the first look, but for one answer."""
     seen = SimpleNamespace(windows=store.windows(), proofs=store.proofs())
     early = SimpleNamespace(keep_window=store.keep_window, keep_proof=store.keep_proof)
     early.windows, early.proofs = (lambda: seen.windows), (lambda: seen.proofs)
     setattr(early, late, getattr(store, late))
-    return real(early, *given)
+    return real(early, *given, **how)
 
 
 def forgets(real, store, name, ends, starts):
@@ -286,28 +298,37 @@ def forgets(real, store, name, ends, starts):
         return real(store, name, fewer, starts)
 
 
-def proved_twice(real, store, batch, *given):
+def proved_twice(real, store, batch, *given, **how):
     """Take a batch that is repeated for the next one."""
     last = max((one.batch for one in store.slots.values() if one.stream == batch[0]), default=-1)
-    return real(store, (batch[0], max(batch[1], last + 1)), *given)
+    return real(store, (batch[0], max(batch[1], last + 1)), *given, **how)
 
 
 MUTANTS: Mapping[str, tuple] = {
     "a prefix that jumps over a hole": (
-        "prefix", lambda _, ranges, start: max([start, *(one.end for one in ranges)])),
+        "prefix",
+        lambda _, ranges, start: max([start, *(one.end for one in ranges)]),
+    ),
     "a partition forgotten at open": ("find_window", forgets),
     "a batch proved twice": ("prove", proved_twice),
     "ends read before the proof is kept": (
-        "prove", lambda real, *given: looks_early(real, "proofs", *given)),
+        "prove",
+        lambda real, *given, **how: looks_early(real, "proofs", *given, **how),
+    ),
     "proofs read before the window is kept": (
-        "open_window", lambda real, *given: looks_early(real, "windows", *given)),
+        "open_window",
+        lambda real, *given: looks_early(real, "windows", *given),
+    ),
     "one slot": (
-        "StreamProof", lambda real, stream, batch, _, *given: real(stream, batch, 0, *given)),
-    "one stream alone": (
-        "proved_of", lambda real, proofs: real([*proofs][-1:])),
+        "StreamProof",
+        lambda real, stream, batch, _, *given: real(stream, batch, 0, *given),
+    ),
+    "one stream alone": ("proved_of", lambda real, proofs: real([*proofs][-1:])),
     "rows after a batch that nobody proved follow on the last ones": (
-        "_own", lambda real, seen, known, at: real(seen, known, {**dict.fromkeys(seen, 0), **at})),
-}  # fmt: skip
+        "_own",
+        lambda real, seen, known, at: real(seen, known, {**dict.fromkeys(seen, 0), **at}),
+    ),
+}
 
 
 SEEDS = (1168, 1188, 1685, 20286, *range(1000))

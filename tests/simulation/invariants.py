@@ -65,7 +65,7 @@ class Write(NamedTuple):
     @property
     def expired(self) -> bool:
         """True if it ends the chain by time."""
-        return self.status == "failed" != self.model.status
+        return self.status in ("acked", "failed") and self.status != self.model.status
 
     def is_now(self, time: int | None) -> bool:
         """Tell if a written time is the time of the write, as far as clocks agree."""
@@ -150,7 +150,7 @@ def _status(write: Write) -> Statements:
         by_time = write.expired and expected != "acked"
         holds = by_time or status == expected or f"{status}, expected {expected}"
     yield "The status follows from the applied requests, unless the chain ends by time.", holds
-    if status == "acked":
+    if status == "acked" and not write.expired:
         taken = [*model.applied.values(), *model.rejected]
         left = {name for one in taken for name in one.started_work}
         left -= {name for one in model.applied.values() for name in one.finished_work}
@@ -160,7 +160,9 @@ def _status(write: Write) -> Statements:
 def _expiry(write: Write) -> Statements:
     model, reason = write.model, text(write.after, "reason") or ""
     started, finished = model.counts
-    if model.create is None:
+    if write.status == "acked" or (model.tolerates and not model.contradicted):
+        holds = write.status == "acked" and model.tolerates  # only, and always
+    elif model.create is None:
         holds = reason == "never created"
     elif model.outstanding or started == finished or model.adopted:
         holds = reason == "timed out"
@@ -168,7 +170,7 @@ def _expiry(write: Write) -> Statements:
         named = str(started) in reason and str(finished) in reason
         holds = reason.startswith("timed out") and named
     yield (
-        "A chain that ends by time is never created, or timed out, maybe with wrong counts.",
+        "A chain that ends by time is never created, timed out, maybe with wrong counts, or acked.",
         holds or reason,
     )
     yield "A write that ends a chain by time applies no request.", not write.new
@@ -293,7 +295,7 @@ def of_event(model: Model, detail: dict, detail_type: str) -> Statements:
         found == [] or found,
     )
     noted = sorted(json.loads(model.note or "{}").get("missing", ()))
-    if text(model.final, "status") == "failed" and noted and not detail["outstanding_named"]:
+    if "outstanding" in detail and noted and not detail["outstanding_named"]:
         holds = detail["outstanding"] == noted and not detail["outstanding_complete"]
         yield "Where the stamp names no unit, the event has those of the note, incomplete.", holds
     started, finished = model.counts

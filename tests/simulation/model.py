@@ -157,6 +157,18 @@ class Model:
         return "open" if self.outstanding or uncounted else "acked"
 
     @property
+    def tolerates(self) -> bool:
+        """True if the units that are outstanding are few enough for an ack at the deadline.
+
+        A traced stamp of few units names those that finished before they started, too.
+        """
+        if self.status != "open" or self.adopted or not self.outstanding:
+            return False
+        left, most = self.counts[0] - self.counts[1], self.create.request.tolerated_units
+        named = len(self.outstanding) if self.length in TRACED_LENGTHS else 0
+        return 0 < left <= most and (named + left) // 2 <= most
+
+    @property
     def end(self) -> str:
         """How the chain ended: reason or status."""
         reason = text(self.final, "reason") or text(self.final, "status") or "open"
@@ -169,6 +181,8 @@ class Model:
         """What the event of the ended chain must say."""
         item, create = self.final, self.create
         status = text(item, "status")
+        tolerated = status == "acked" and self.tolerates
+        unfinished = status == "failed" or tolerated
         values = {
             "tag": self.workload.tag,
             "version": 1,
@@ -178,7 +192,8 @@ class Model:
             "started": min(MAX_COUNT, self.counts[0]),
             "finished": min(MAX_COUNT, self.counts[1]),
             "detail": (create and create.request.detail) or {},
-            "note": json.loads(self.note) if self.note and status == "failed" else None,
+            "note": json.loads(self.note) if self.note and unfinished else None,
+            "tolerated_units": create.request.tolerated_units if tolerated else None,
         }
         if create and not self.workload.foreign:
             values["created_at"] = rfc3339(number(item, "created_at"))

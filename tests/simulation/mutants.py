@@ -338,204 +338,431 @@ _BY_REQUEST_ALONE = tuple(
 )
 _SERVICE = SERVICES["step_functions"]
 _Row = tuple[Any, ...]
-_BY_DAY: tuple[_Row, ...] = (
+_FAST: tuple[_Row, ...] = (
     ("the mark is written after the XOR", DynamoDBStore.write, _mark_after_xor),
     ("requests are folded before duplicates are dropped", transitions.apply, _fold_before_drop),
     ("a duplicate within a batch is not dropped", transitions.apply, _repeat_within_batch),
     ("the event is published before the state is written", DynamoDBStore.write, _publish_first),
     ("the event is marked as published before it is published", Outbox.publish, _mark_first),
-    ("a refused report is made whenever its chain is read", Chain.due_channels,
-     lambda _, chain, now: list(chain.undelivered)),
-    ("nobody is resumed", transitions._run,
-     lambda run, *call: replace(run(*call), resume_pending=False)),
-    ("a failed chain resumes a task as acked", patch.dict(SERVICES, step_functions=(
-        _SERVICE._replace(failure=lambda client, token, _, detail: _SERVICE.success(
-            client, token, detail))))),
+    (
+        "a refused report is made whenever its chain is read",
+        Chain.due_channels,
+        lambda _, chain, now: list(chain.undelivered),
+    ),
+    (
+        "nobody is resumed",
+        transitions._run,
+        lambda run, *call: replace(run(*call), resume_pending=False),
+    ),
+    (
+        "a failed chain resumes a task as acked",
+        patch.dict(
+            SERVICES,
+            step_functions=(
+                _SERVICE._replace(
+                    failure=lambda client, token, _, detail: _SERVICE.success(client, token, detail)
+                )
+            ),
+        ),
+    ),
     ("each copy of an event has another id", event.event_id, lambda *_: uuid4().hex),
     ("a chain is deleted at zero", DynamoDBStore.write, _delete_at_zero),
-    ("a late request is applied to a finished chain", patch.dict(
-        VERDICTS, dict.fromkeys(("acked", "failed", "never created"), VERDICTS["open"]))),
+    (
+        "a late request is applied to a finished chain",
+        patch.dict(VERDICTS, dict.fromkeys(("acked", "failed", "never created"), VERDICTS["open"])),
+    ),
     ("a deadline that moves nearer is not noticed", transitions._scheduled, _miss_nearer_deadline),
     ("after a conflict the old state is written", ChainWriter._after_conflict, _write_old_state),
-    ("the state that a failed condition returns is ignored",
-     DynamoDBStore.write, _ignore_returned_state),
+    (
+        "the state that a failed condition returns is ignored",
+        DynamoDBStore.write,
+        _ignore_returned_state,
+    ),
     ("the write has no condition", dynamodb_store._condition_expression, lambda *_: ANY_STATE),
     ("spilled marks are not looked up", ChainWriter._spilled_marks, lambda *_: {}),
     ("a second create is applied", patch.dict(VERDICTS["open"], create="apply")),
-    ("another request under a used id is taken for a duplicate", transitions._duplicate,
-     lambda duplicate, request, _: duplicate(request, True)),
+    (
+        "another request under a used id is taken for a duplicate",
+        transitions._duplicate,
+        lambda duplicate, request, _: duplicate(request, True),
+    ),
     ("a message is deleted though its chain was not written", _Batch.fail, lambda *_: None),
-    ("a zero chain is acked though its counts differ", transitions._is_complete,
-     lambda _, chain, now: transitions._is_zero(chain)),
-    ("a time-out at zero does not name the counts", transitions._is_overdue_at_zero,
-     lambda *_: False),
-    ("tombstones expire at once", item.encode,
-     lambda encode, chain, key, retention_ms: encode(chain, key, 0)),
-    ("calls take their time whatever is left", TimeOuts.within.__func__,
-     lambda within, cls, seconds: cls(3.0, 10.0)),
-    ("nothing is reserved for the last call", Budget.left,
-     lambda left, budget: budget.seconds_left()),
-    ("a chain that another program brought to zero is not acked",
-     patch.object(transitions, "TRANSITIONS", _BY_REQUEST_ALONE)),
-    ("the first note stands", transitions._fold,
-     lambda fold, old, *call: {**fold(old, *call), **({"note": old.note} if old.note else {})}),
+    (
+        "a zero chain is acked though its counts differ",
+        transitions._is_complete,
+        lambda _, chain, now: transitions._is_zero(chain),
+    ),
+    (
+        "a time-out at zero does not name the counts",
+        transitions._is_overdue_at_zero,
+        lambda *_: False,
+    ),
+    (
+        "tombstones expire at once",
+        item.encode,
+        lambda encode, chain, key, retention_ms: encode(chain, key, 0),
+    ),
+    (
+        "calls take their time whatever is left",
+        TimeOuts.within.__func__,
+        lambda within, cls, seconds: cls(3.0, 10.0),
+    ),
+    (
+        "nothing is reserved for the last call",
+        Budget.left,
+        lambda left, budget: budget.seconds_left(),
+    ),
+    (
+        "a chain that another program brought to zero is not acked",
+        patch.object(transitions, "TRANSITIONS", _BY_REQUEST_ALONE),
+    ),
+    (
+        "the first note stands",
+        transitions._fold,
+        lambda fold, old, *call: {**fold(old, *call), **({"note": old.note} if old.note else {})},
+    ),
+    (
+        "too much outstanding is tolerated",
+        Chain.within_tolerance.fget,
+        lambda within, chain: within(replace(chain, tolerated_units=chain.tolerated_units + 1)),
+    ),
     ("a request with ids is another than that with their stamp", marks.mark_of, _mark_form),
     ("what comes again is counted after the end", Consumer._counted, _count_again),
-    ("nothing is counted after the end", Consumer._counted,
-     lambda _, consumer, batch, tag, applied: applied),
-    ("a create that nobody can resume is applied", transitions._invalid,
-     lambda invalid, request, length, limits: invalid(
-         request, length, limits._replace(resumes=frozenset(RESUME_KINDS)))),
+    (
+        "nothing is counted after the end",
+        Consumer._counted,
+        lambda _, consumer, batch, tag, applied: applied,
+    ),
+    (
+        "a create that nobody can resume is applied",
+        transitions._invalid,
+        lambda invalid, request, length, limits: invalid(
+            request, length, limits._replace(resumes=frozenset(RESUME_KINDS))
+        ),
+    ),
     ("a child of several units is that of the first", Step.child, _first_of_several),
-    ("a unit is finished again in another group", transitions._new_units,
-     lambda new, request, mark, seen: new(request, mark, {})),
+    (
+        "a unit is finished again in another group",
+        transitions._new_units,
+        lambda new, request, mark, seen: new(request, mark, {}),
+    ),
     ("a retried task is not resumed", transitions._waits_anew, lambda *_: False),
     ("an adopted chain ends only at equal counts", Chain.adopted.fget, lambda *_: False),
-    ("messages older than the tombstones are taken", DeadMessage.read.__func__,
-     lambda read, cls, message, oldest=0: read(cls, message)),
-    ("messages older than the tombstones are taken", _Batch.__init__,
-     lambda init, batch, messages, oldest: init(batch, messages, 0)),
-)  # fmt: skip
+)
 _MONTHS: tuple[_Row, ...] = (
-    ("a tombstone is kept no longer than messages are taken", item.encode,
-     lambda encode, chain, key, retention_ms: encode(chain, key, retention_ms // 2)),
-    ("what comes late does not prolong the tombstone", item.encode,
-     lambda encode, chain, key, retention_ms: {
-         **encode(chain, key, retention_ms),
-         **{n: v for n, v in encode(replace(chain, last_late_at=None), key, retention_ms).items()
-            if n == schema.EXPIRES_AT}}),
-    ("a deletion takes a chain whose event is pending", DynamoDBStore.delete,
-     lambda delete, *call, **named: delete(*call, **{**named, "force": True})),
-)  # fmt: skip
-_AT_NIGHT: tuple[_Row, ...] = (
+    (
+        "a tombstone is kept no longer than messages are taken",
+        item.encode,
+        lambda encode, chain, key, retention_ms: encode(chain, key, retention_ms // 2),
+    ),
+    (
+        "what comes late does not prolong the tombstone",
+        item.encode,
+        lambda encode, chain, key, retention_ms: {
+            **encode(chain, key, retention_ms),
+            **{
+                n: v
+                for n, v in encode(replace(chain, last_late_at=None), key, retention_ms).items()
+                if n == schema.EXPIRES_AT
+            },
+        },
+    ),
+    (
+        "a deletion takes a chain whose event is pending",
+        DynamoDBStore.delete,
+        lambda delete, *call, **named: delete(*call, **{**named, "force": True}),
+    ),
+)
+_SLOW: tuple[_Row, ...] = (
+    (
+        "messages older than the tombstones are taken",
+        DeadMessage.read.__func__,
+        lambda read, cls, message, oldest=0: read(cls, message),
+    ),
+    (
+        "messages older than the tombstones are taken",
+        _Batch.__init__,
+        lambda init, batch, messages, oldest: init(batch, messages, 0),
+    ),
     ("the first unit of a group starts its children", Step.requests, _first_starts),
     ("a step of one unit finishes what one of several did", marks.unit_of_step, lambda *_: None),
-    ("a step of several units finishes what one of one did", transitions._new_units,
-     lambda new, request, mark, seen: new(
-         request, mark, {key: one for key, one in seen.items() if one == marks.NO_CONTENT})),
-    ("spilled marks of units are not looked up", marks.keys_of,
-     lambda keys, *call: keys(*call)[:1]),
-    ("an older attempt wins back", transitions._waits_anew,
-     lambda waits, request, _, state: waits(request, 1 << 60, state)),
-    ("who waits after the end is not answered", transitions._answering,
-     lambda _, chain, now: replace(chain, resume=None)),
-    ("a task that does not wait counts as resumed", transitions.mark_delivered,
-     _in_vain_is_delivered),
-    ("a due chain is failed though its deadline moved", transitions._is_overdue,
-     lambda _, chain, now: chain.effective_deadline is not None),
+    (
+        "a step of several units finishes what one of one did",
+        transitions._new_units,
+        lambda new, request, mark, seen: new(
+            request, mark, {key: one for key, one in seen.items() if one == marks.NO_CONTENT}
+        ),
+    ),
+    (
+        "spilled marks of units are not looked up",
+        marks.keys_of,
+        lambda keys, *call: keys(*call)[:1],
+    ),
+    (
+        "an older attempt wins back",
+        transitions._waits_anew,
+        lambda waits, request, _, state: waits(request, 1 << 60, state),
+    ),
+    (
+        "who waits after the end is not answered",
+        transitions._answering,
+        lambda _, chain, now: replace(chain, resume=None),
+    ),
+    (
+        "a task that does not wait counts as resumed",
+        transitions.mark_delivered,
+        _in_vain_is_delivered,
+    ),
+    (
+        "a due chain is failed though its deadline moved",
+        transitions._is_overdue,
+        lambda _, chain, now: chain.effective_deadline is not None,
+    ),
     ("a wrong length before the create takes the chain", transitions._invalid, _first_length),
-    ("two lengths of stamps do not fail the chain", transitions._fold_stamps,
-     lambda fold, *call: {n: value for n, value in fold(*call).items() if n != "failing"}),
-    ("a newer format is read as this one", item.decode,
-     lambda decode, stored, key: decode(
-         {n: value for n, value in stored.items() if n != schema.FORMAT_NAME}, key)),
-    ("a late create is rejected without the chain's reason",
-     transitions.apply, _changed_errors(
-         TagExists, lambda one: one._replace(error=TagExists(one.request.tag)))),
+    (
+        "two lengths of stamps do not fail the chain",
+        transitions._fold_stamps,
+        lambda fold, *call: {n: value for n, value in fold(*call).items() if n != "failing"},
+    ),
+    (
+        "a newer format is read as this one",
+        item.decode,
+        lambda decode, stored, key: decode(
+            {n: value for n, value in stored.items() if n != schema.FORMAT_NAME}, key
+        ),
+    ),
+    (
+        "a late create is rejected without the chain's reason",
+        transitions.apply,
+        _changed_errors(TagExists, lambda one: one._replace(error=TagExists(one.request.tag))),
+    ),
     ("the mark is written before the XOR", DynamoDBStore.write, _mark_before_xor),
-    ("no event is pending, whoever ends the chain publishes it",
-     transitions._run, lambda run, chain, *call: replace(
-         run(chain, *call), event_pending=chain.event_pending)),
-    ("no event is pending, whoever ends the chain publishes it",
-     Consumer._write, _consumer_publishes),
-    ("no event is pending, whoever ends the chain publishes it",
-     ChainWriter.expire, _note_end),
-    ("no event is pending, whoever ends the chain publishes it",
-     Sweeper._report, _sweeper_publishes),
-    ("what was delivered on one channel counts for all", transitions.mark_delivered,
-     lambda mark, chain, _, **named: mark(chain, chain.undelivered, **named)),
-    ("the sweeper forgets who waits once the event is published", transitions.mark_delivered,
-     lambda mark, *call, **named: replace(mark(*call, **named), due_at=None)),
-    ("a token stays in the item", transitions.mark_delivered,
-     lambda mark, chain, *call, **named: replace(
-         mark(chain, *call, **named), resume=chain.resume)),
+    (
+        "no event is pending, whoever ends the chain publishes it",
+        transitions._run,
+        lambda run, chain, *call: replace(run(chain, *call), event_pending=chain.event_pending),
+    ),
+    (
+        "no event is pending, whoever ends the chain publishes it",
+        Consumer._write,
+        _consumer_publishes,
+    ),
+    ("no event is pending, whoever ends the chain publishes it", ChainWriter.expire, _note_end),
+    (
+        "no event is pending, whoever ends the chain publishes it",
+        Sweeper._report,
+        _sweeper_publishes,
+    ),
+    (
+        "what was delivered on one channel counts for all",
+        transitions.mark_delivered,
+        lambda mark, chain, _, **named: mark(chain, chain.undelivered, **named),
+    ),
+    (
+        "the sweeper forgets who waits once the event is published",
+        transitions.mark_delivered,
+        lambda mark, *call, **named: replace(mark(*call, **named), due_at=None),
+    ),
+    (
+        "a token stays in the item",
+        transitions.mark_delivered,
+        lambda mark, chain, *call, **named: replace(
+            mark(chain, *call, **named), resume=chain.resume
+        ),
+    ),
     ("the first refusal is the last", patch.object(transitions, "_GIVE_UP_MS", 0)),
     ("the first refusal of a channel counts for all", transitions.mark_delivered, _first_of_all),
-    ("refused reports wait no longer each time", patch.object(
-        transitions, "_LONGEST_WAIT_MS", 60_000)),
-    ("what a channel refuses is forgotten", transitions.mark_delivered,
-     lambda mark, chain, *call, **named: replace(mark(chain, *call, **named), refused=None)),
+    (
+        "refused reports wait no longer each time",
+        patch.object(transitions, "_LONGEST_WAIT_MS", 60_000),
+    ),
+    (
+        "what a channel refuses is forgotten",
+        transitions.mark_delivered,
+        lambda mark, chain, *call, **named: replace(mark(chain, *call, **named), refused=None),
+    ),
     ("an error of a service counts as a resumed task", Resumer._resume, _resume_in_vain),
-    ("failed entries of PutEvents are ignored", EventBus._put_events,
-     lambda put, *call: {n: one for n, one in put(*call).items() if one.reason == NO_TIME}),
+    (
+        "failed entries of PutEvents are ignored",
+        EventBus._put_events,
+        lambda put, *call: {n: one for n, one in put(*call).items() if one.reason == NO_TIME},
+    ),
     ("an expiry overwrites what came in between", ChainWriter.expire, _overwrite),
-    ("the write's condition leaves the version out",
-     dynamodb_store._condition_expression, _leave_out("version")),
-    ("the write's condition leaves the stamp out",
-     dynamodb_store._condition_expression, _leave_out("stamp")),
-    ("reads are not consistent", Table.call,
-     _changed_read("get_item", lambda arguments: arguments.update(ConsistentRead=False))),
+    (
+        "the write's condition leaves the version out",
+        dynamodb_store._condition_expression,
+        _leave_out("version"),
+    ),
+    (
+        "the write's condition leaves the stamp out",
+        dynamodb_store._condition_expression,
+        _leave_out("stamp"),
+    ),
+    (
+        "reads are not consistent",
+        Table.call,
+        _changed_read("get_item", lambda arguments: arguments.update(ConsistentRead=False)),
+    ),
     ("batch reads are not consistent", Table.call, _changed_read("batch_get_item", _stale_batch)),
-    ("a call does not look up its own request after a lost response",
-     ChainWriter._spilled_marks, lambda look_up, writer, work, *call: look_up(
-         writer, SimpleNamespace(unknown=set(), fresh_ids=work.fresh_ids), *call)),
-    ("ids of queued requests are taken for fresh", ChainWriter.apply,
-     lambda apply, *call, **named: apply(*call, **{**named, "fresh_ids": True})),
-    ("marks leave the chain before they are copied", DynamoDBStore.put_spilled_marks,
-     lambda put, *call: setattr(call[0], "later", partial(put, *call))),
+    (
+        "a call does not look up its own request after a lost response",
+        ChainWriter._spilled_marks,
+        lambda look_up, writer, work, *call: look_up(
+            writer, SimpleNamespace(unknown=set(), fresh_ids=work.fresh_ids), *call
+        ),
+    ),
+    (
+        "ids of queued requests are taken for fresh",
+        ChainWriter.apply,
+        lambda apply, *call, **named: apply(*call, **{**named, "fresh_ids": True}),
+    ),
+    (
+        "marks leave the chain before they are copied",
+        DynamoDBStore.put_spilled_marks,
+        lambda put, *call: setattr(call[0], "later", partial(put, *call)),
+    ),
     ("marks leave the chain before they are copied", DynamoDBStore.write, _write_then_spill),
-    ("keys that a batch read did not process are forgotten", Table.call,
-     lambda call, *of, **named: {**call(*of, **named), "UnprocessedKeys": {}}),
+    (
+        "keys that a batch read did not process are forgotten",
+        Table.call,
+        lambda call, *of, **named: {**call(*of, **named), "UnprocessedKeys": {}},
+    ),
     ("a lost response is retried blindly", ChainWriter._attempt, _blind_retry),
-    ("sums of counts end at 64 bits", transitions._fold,
-     lambda fold, *call: {n: min(value, MAX_COUNT) if n in ("started", "finished") else value
-                          for n, value in fold(*call).items()}),
-    ("a fail is not sticky", transitions._fold,
-     lambda fold, *call: {"failing": None, **fold(*call)}),
-    ("a dead letter that could not be sent is forgotten", send_rejected,
-     lambda send, *call: send(*call) and []),
-    ("our own write is taken for another's at the last attempt",
-     ChainWriter._after_conflict, _conflict_is_another),
-    ("the write's condition leaves the generation out",
-     dynamodb_store._condition_expression, _leave_out("first_seen_at", "nonce")),
-    ("a wrong request to an ended chain is only late", transitions.apply, _changed_errors(
-        BufferLengthsUnequal, lambda one: one._replace(kind="late", error=None), only_ended=True)),
-    ("requests of a batch that needs two writes are applied in any order",
-     patch.object(chain_writer, "order_of", lambda requests: range(len(requests)))),
-    ("requests of a batch are applied in any order", transitions.order_of,
-     lambda _, requests: range(len(requests))),
-    ("a note of a batch comes after its fail", transitions.order_of,
-     lambda order, requests: sorted(order(requests), key=lambda n: requests[n].op == "note")),
-    ("a count after the end forgets the event", Chain.with_late,
-     lambda count, *call: replace(count(*call), event_pending=False)),
-    ("what a later write of the batch that ends a chain finds late is not counted",
-     Consumer._counted, _count_of_one_write),
-    ("our own count after the end is taken for another's", ChainWriter.count_late,
-     _count_own_write_again),
-    ("every request moves the idle time-out", transitions._fold,
-     lambda fold, old, requests, now, *rest: {
-         "last_stamp_at": now, **fold(old, requests, now, *rest)}),
+    (
+        "sums of counts end at 64 bits",
+        transitions._fold,
+        lambda fold, *call: {
+            n: min(value, MAX_COUNT) if n in ("started", "finished") else value
+            for n, value in fold(*call).items()
+        },
+    ),
+    (
+        "a fail is not sticky",
+        transitions._fold,
+        lambda fold, *call: {"failing": None, **fold(*call)},
+    ),
+    (
+        "a dead letter that could not be sent is forgotten",
+        send_rejected,
+        lambda send, *call: send(*call) and [],
+    ),
+    (
+        "our own write is taken for another's at the last attempt",
+        ChainWriter._after_conflict,
+        _conflict_is_another,
+    ),
+    (
+        "the write's condition leaves the generation out",
+        dynamodb_store._condition_expression,
+        _leave_out("first_seen_at", "nonce"),
+    ),
+    (
+        "a wrong request to an ended chain is only late",
+        transitions.apply,
+        _changed_errors(
+            BufferLengthsUnequal, lambda one: one._replace(kind="late", error=None), only_ended=True
+        ),
+    ),
+    (
+        "requests of a batch that needs two writes are applied in any order",
+        patch.object(chain_writer, "order_of", lambda requests: range(len(requests))),
+    ),
+    (
+        "requests of a batch are applied in any order",
+        transitions.order_of,
+        lambda _, requests: range(len(requests)),
+    ),
+    (
+        "a note of a batch comes after its fail",
+        transitions.order_of,
+        lambda order, requests: sorted(order(requests), key=lambda n: requests[n].op == "note"),
+    ),
+    (
+        "a count after the end forgets the event",
+        Chain.with_late,
+        lambda count, *call: replace(count(*call), event_pending=False),
+    ),
+    (
+        "what a later write of the batch that ends a chain finds late is not counted",
+        Consumer._counted,
+        _count_of_one_write,
+    ),
+    (
+        "our own count after the end is taken for another's",
+        ChainWriter.count_late,
+        _count_own_write_again,
+    ),
+    (
+        "every request moves the idle time-out",
+        transitions._fold,
+        lambda fold, old, requests, now, *rest: {
+            "last_stamp_at": now,
+            **fold(old, requests, now, *rest),
+        },
+    ),
     ("an event leaves out the units of the note", event.noted_units, lambda *_: []),
-    ("the write's condition leaves the nonce out",
-     dynamodb_store._condition_expression, _leave_out("nonce")),
+    (
+        "the write's condition leaves the nonce out",
+        dynamodb_store._condition_expression,
+        _leave_out("nonce"),
+    ),
     ("the write's condition leaves the nonce out", transitions._fold, frozen_first_seen),
     ("a late create is only counted", patch.dict(VERDICTS["never created"], create="late")),
-    ("a pending chain ends at its deadline", Chain.effective_deadline.fget,
-     lambda deadline, chain: deadline(
-         replace(chain, status="open") if chain.status == "pending" else chain)),
-    ("spilled marks expire at the first deadline", ChainWriter.keep_marks,
-     lambda _, writer, after: after),
-    ("the marks of one bucket only are prolonged", marks.all_buckets,
-     lambda every, spilled: list(every(spilled))[-1:]),
-    ("marks do not move to the run that takes them", marks.changes_of,
-     lambda changes, *call: ([], changes(*call)[1])),
-    ("spilled marks are looked up in the newest run only", marks.buckets_of,
-     lambda every, *call: list(every(*call))[-1:]),
-    ("a bucket's marks are replaced", MarkBuckets._update,
-     lambda update, buckets, chain, bucket, expression, *call: update(
-         buckets, chain, bucket, expression.replace(" ADD #marks :marks", ", #marks = :marks"),
-         *call)),
+    (
+        "a pending chain ends at its deadline",
+        Chain.effective_deadline.fget,
+        lambda deadline, chain: deadline(
+            replace(chain, status="open") if chain.status == "pending" else chain
+        ),
+    ),
+    (
+        "spilled marks expire at the first deadline",
+        ChainWriter.keep_marks,
+        lambda _, writer, after: after,
+    ),
+    (
+        "the marks of one bucket only are prolonged",
+        marks.all_buckets,
+        lambda every, spilled: list(every(spilled))[-1:],
+    ),
+    (
+        "marks do not move to the run that takes them",
+        marks.changes_of,
+        lambda changes, *call: ([], changes(*call)[1]),
+    ),
+    (
+        "spilled marks are looked up in the newest run only",
+        marks.buckets_of,
+        lambda every, *call: list(every(*call))[-1:],
+    ),
+    (
+        "a bucket's marks are replaced",
+        MarkBuckets._update,
+        lambda update, buckets, chain, bucket, expression, *call: update(
+            buckets,
+            chain,
+            bucket,
+            expression.replace(" ADD #marks :marks", ", #marks = :marks"),
+            *call,
+        ),
+    ),
     ("an event that is not published fails its message", Consumer._publish, _fail_unpublished),
-    ("an event that was not accepted is marked as published", Outbox._deliver,
-     lambda deliver, *call: deliver(*call) and {}),
+    (
+        "an event that was not accepted is marked as published",
+        Outbox._deliver,
+        lambda deliver, *call: deliver(*call) and {},
+    ),
     ("a mark's checksum leaves out time-out and detail", marks._canonical, lambda *_: b""),
-    ("pending events are forgotten after a sweep without time", Sweeper._report,
-     lambda report, sweeper, channel, ranks, result: ranks.clear() or iter(())),
-)  # fmt: skip
+    (
+        "pending events are forgotten after a sweep without time",
+        Sweeper._report,
+        lambda report, sweeper, channel, ranks, result: ranks.clear() or iter(()),
+    ),
+)
 
-BY_DAY = {name for name, *_ in _BY_DAY}
+FAST = {name for name, *_ in _FAST}
 """One mutant of each law, among the soonest caught: `make test` runs these."""
 MUTANTS: dict[str, list[AbstractContextManager[Any]]] = {}
 """The effect of each mutant to its replacements."""
-for _name, *_row in _BY_DAY + _MONTHS + _AT_NIGHT:
+for _name, *_row in _FAST + _MONTHS + _SLOW:
     MUTANTS.setdefault(_name, []).append(Replaced(*_row) if len(_row) > 1 else _row[0])

@@ -44,6 +44,7 @@ class Options:
     merged_units = 0.15
     missing_work = 0.12
     missing_create = 0.03
+    tolerance = 0.3
     fail = 0.06
     detail = 0.3
     resume = 0.25

@@ -119,7 +119,7 @@ class Senders:
             self.copies -= 1  # the tombstone may be gone: a new chain
             return
         body = message_body([one.sent(self.random).to_json()])
-        self.oracle.queued(body)
+        self.oracle.queued(body, sent_at)
 
         def redrive() -> None:
             self.copies -= 1

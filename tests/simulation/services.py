@@ -17,7 +17,7 @@ from xorack.acker.consumer import Consumer
 from xorack.acker.consumer import Message as ConsumedMessage
 from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper
-from xorack.aws import mark_buckets
+from xorack.aws import mark_buckets, schema
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import send
 from xorack.compat import dynamodb_acker
@@ -142,6 +142,7 @@ def simulated_clock_and_ids(world: World, top_level: int) -> Iterator[None]:
         patch.object(mark_buckets, "ThreadPoolExecutor", InTurn),
         # Small writes: a batch needs several for many chains.
         patch.object(chain_writer, "MAX_FOLD", 8),
+        patch.object(schema, "DUE_SHARDS", 4),  # a sweep queries all of them
         ExitStack() as stack,
     ):
         stack.callback(logging.disable, level)

@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 
 from tests.simulation.__main__ import campaign
-from tests.simulation.mutants import BY_DAY, MUTANTS, frozen_first_seen, mutated
+from tests.simulation.mutants import FAST, MUTANTS, frozen_first_seen, mutated
 from tests.simulation.test_schedules import SEEDS
 from tests.support.mutants import Replaced
 from xorack.acker import chain_writer
@@ -21,7 +21,7 @@ ORDER = sorted(range(SEEDS), key=lambda seed: seed > 15 and seed not in CATCHING
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.slow) for name in MUTANTS],
+    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in MUTANTS],
 )
 def test_a_mutant_is_caught(name):
     with mutated(name):

@@ -126,6 +126,7 @@ class _ChainBuilder:
         self.cells = {"plain": 0, "traced": 16, "large": 64}.get(kind)
         self.notes = Random(f"{seed}/notes/{number}")
         self.retries = Random(f"{seed}/retries/{number}")
+        self.tolerance = Random(f"{seed}/tolerance/{number}")
         self.submissions: list[Submission] = []
 
     def happens(self, probability: float) -> bool:
@@ -146,7 +147,16 @@ class _ChainBuilder:
         one = Submission(request.tag, name or request.id, request)
         one.units, one.after = frozenset(units), int(self.random.random() * self.options.span)
         if ids and self.cells is not None:
-            rest = ("op", "tag", "id", "timeout", "idle_timeout", "detail", "resume")
+            rest = (
+                "op",
+                "tag",
+                "id",
+                "timeout",
+                "idle_timeout",
+                "tolerated_units",
+                "detail",
+                "resume",
+            )
             fields = {name: getattr(request, name) for name in rest}
             one.other = Request(**fields, cells=self.cells, **ids)
         self.submissions.append(one)
@@ -174,7 +184,7 @@ class _ChainBuilder:
         elif route == "queue" and self.happens(options.missing_create):
             self.submissions.pop(0)
         if route == "queue" and not months:
-            if self.happens(options.wrong_counts):
+            if self.happens(options.wrong_counts) or self.tolerance.random() < 0.03:
                 self._miscount()
             self._add_irregular_requests()
             self._add_invalid_request()
@@ -341,6 +351,8 @@ class _ChainBuilder:
             limits["detail"] = {"from": self.tag, "n": random.randrange(9)}
         if self.happens(options.resume):
             limits["resume"] = {"step_functions": f"{self.tag} {random.randrange(1 << 30)}"}
+        if counted and self.tolerance.random() < options.tolerance:
+            limits["tolerated_units"] = self.tolerance.choice((1, 1, 2, 5))
         request = Request.create(self.tag, "create", stamp, started=int(counted), **limits)
         self.add(request, (root,), **({"starts": [root]} if counted else {}))
 
@@ -349,7 +361,9 @@ class _ChainBuilder:
         one = self.random.choice(self.submissions)
         if one.request is not None and one.request.op == "stamp":
             wrong = {**one.raw, "finished": one.request.finished + 1}
-            if len(self.submissions) % 2:
+            if self.submissions[0].request.tolerated_units:
+                wrong = {**one.raw, "started": one.request.started + 1}
+            elif len(self.submissions) % 2:
                 wrong |= {"started": MAX_COUNT, "finished": MAX_COUNT}
             one.request, one.other, one.name = Request.from_json(wrong), None, f"{one.name}?"
 

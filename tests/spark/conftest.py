@@ -16,8 +16,17 @@ from tests.support.queue_server import QueueServer
 ROOT = Path(__file__).resolve().parents[2]
 CONNECT = any(Path(pyspark.__file__).parent.glob("jars/spark-connect_*.jar"))
 """Whether PySpark brings the Connect server, as it does from 4.0 on."""
-OTHERS = ("deploy", "pipeline", "pipeline_mutations", "readme", "repair", "retries", "stream",
-          "windows_log", "windows_stream")  # fmt: skip
+OTHERS = (
+    "deploy",
+    "pipeline",
+    "pipeline_mutations",
+    "readme",
+    "repair",
+    "retries",
+    "stream",
+    "windows_log",
+    "windows_stream",
+)
 """Test files of more than `xorack.spark`, or of what PySpark 3.5 does not have."""
 
 collect_ignore = [] if CONNECT else [f"test_{name}.py" for name in OTHERS]

@@ -41,7 +41,7 @@ def cached(frame):
     return frame
 
 
-BY_DAY = {
+FAST = {
     "the input's path",
     "cached, and its files are gone",
     "written again",
@@ -49,7 +49,7 @@ BY_DAY = {
 
 
 def by_day_or_night(names):
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in BY_DAY)) for name in names]
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST)) for name in names]
 
 
 STARTED = {

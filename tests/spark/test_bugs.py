@@ -30,14 +30,15 @@ def lines_of(spark):
         .withColumn("order", F.expr("int(id div 10)"))
         .withColumn("line", F.expr("int(id % 10)"))
         .withColumn("sku", F.expr("concat('sku ', (order * 3 + line) % 20)"))
-        .withColumn("country", F.expr("element_at(array('DE', 'FR', 'IT', NULL), "
-                                      "1 + (order + line) % 4)"))
+        .withColumn(
+            "country", F.expr("element_at(array('DE', 'FR', 'IT', NULL), 1 + (order + line) % 4)")
+        )
         .withColumn("day", F.expr("date_add(date'2026-01-01', order % 3)"))
         .withColumn("at", F.expr("timestamp'2026-01-31' + make_dt_interval(0, 0, 0, id * 143)"))
         .withColumn("tags", F.expr("if(order % 6 = 0, array(), array('new'))"))
         .withColumn("amount", F.expr("int(id % 97)"))
         .drop("id")
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")

@@ -184,9 +184,18 @@ def submit(python, folder, *arguments):
     home = Path(pyspark.__file__).parent
     kept = {name: held for name, held in os.environ.items() if not name.startswith("PY")}
     return run_process(
-        [home / "bin" / "spark-submit", "--master", "local-cluster[1,1,1024]",
-         "--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=512m",
-         "--conf", "spark.sql.shuffle.partitions=1", *arguments],
+        [
+            home / "bin" / "spark-submit",
+            "--master",
+            "local-cluster[1,1,1024]",
+            "--conf",
+            "spark.ui.enabled=false",
+            "--conf",
+            "spark.executor.memory=512m",
+            "--conf",
+            "spark.sql.shuffle.partitions=1",
+            *arguments,
+        ],
         cwd=folder,
         env={
             **kept,
@@ -196,7 +205,7 @@ def submit(python, folder, *arguments):
             "PYSPARK_PYTHON": str(python),
             "PYSPARK_DRIVER_PYTHON": str(python),
         },
-    ).stdout  # fmt: skip
+    ).stdout
 
 
 START = """

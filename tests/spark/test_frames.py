@@ -44,9 +44,11 @@ def test_columns_of_any_type_and_name(run, configure):
     configure("spark.sql.execution.arrow.maxRecordsPerBatch", "3")
     values = [tuple(pair[row] for pair in TYPES.values()) for row in (0, 1)]
     schema = ", ".join(f"x{i} {kind}" for i, kind in enumerate(TYPES))
-    frame = run.spark.createDataFrame(values, schema).toDF(*NAMES).crossJoin(
-        run.spark.range(5).withColumnRenamed("id", "ID")
-    )  # fmt: skip
+    frame = (
+        run.spark.createDataFrame(values, schema)
+        .toDF(*NAMES)
+        .crossJoin(run.spark.range(5).withColumnRenamed("id", "ID"))
+    )
     path = run.write(frame, "frame")
     rows = run.tracking.rows("n", chain=NAMES[::-1], unit=["id", *NAMES])
     written = rows.with_unit(run.spark.read.parquet(path))

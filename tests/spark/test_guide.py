@@ -15,8 +15,11 @@ from xorack.spark import Tracking
 GUIDE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 SNIPPETS = code_blocks(GUIDE, "python")
 ORDERS = "order long, line int, parcel int, sku string, amount long"
-ROWS = [(order, line, line // 2, f"sku {line % 3}", line - 1) for order in (17, 18, 91)
-        for line in range(6)]  # fmt: skip
+ROWS = [
+    (order, line, line // 2, f"sku {line % 3}", line - 1)
+    for order in (17, 18, 91)
+    for line in range(6)
+]
 ORDER_TAGS = [f"2026-01-31/order/{order}" for order in (17, 18, 91)]
 
 

@@ -78,9 +78,9 @@ JOBS = {
     ),
     "half a chain doubled, half lost": (
         lambda run: run.bill(
-            run.read().where("order < 6 OR line <= 60").withColumn(
-                "twice", F.explode(F.expr("sequence(1, if(order < 6, 1, 2))"))
-            )
+            run.read()
+            .where("order < 6 OR line <= 60")
+            .withColumn("twice", F.explode(F.expr("sequence(1, if(order < 6, 1, 2))")))
         ),
         ALL,
     ),
@@ -89,19 +89,21 @@ JOBS = {
         ALL,
     ),
     "rows of another name": (
-        lambda run: (
-            run.bill(
-                run.read(), rows=run.tracking.rows("x", chain="order", unit=["order", "line"])
-            ).withColumnsRenamed({"xorack_x_xor": "xorack_lines_xor",
-                                  "xorack_x_count": "xorack_lines_count",
-                                  "xorack_x_sum": "xorack_lines_sum"})
+        lambda run: run.bill(
+            run.read(), rows=run.tracking.rows("x", chain="order", unit=["order", "line"])
+        ).withColumnsRenamed(
+            {
+                "xorack_x_xor": "xorack_lines_xor",
+                "xorack_x_count": "xorack_lines_count",
+                "xorack_x_sum": "xorack_lines_sum",
+            }
         ),
         ALL,
     ),
-}  # fmt: skip
+}
 
 
-SELDOM = {
+SLOW = {
     *("one row dropped", "dropped after the aggregation", "nothing counted"),
     *("counted twice by a join", "counted three times by a join", "rows of another name"),
     *("rows removed", "a part file three times", "dropped before the aggregation"),
@@ -116,7 +118,7 @@ SELDOM = {
 
 
 def by_day_or_night(names):
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name in SELDOM)) for name in names]
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in names]
 
 
 @pytest.mark.parametrize("name", by_day_or_night(JOBS))
@@ -205,10 +207,17 @@ def test_chains_that_differ_are_named(run, copied):
     """With the chain's column in the output, whole orders finish, and the others are told."""
     path = copied("by_order")
     for part in part_files(path):
-        rewrite(part, lambda table: table.filter(
-            [not (o == 6 and s == "sku 0") and o != 2 for o, s in
-             zip(*(table[name].to_pylist() for name in ("order", "sku")), strict=True)]
-        ))  # fmt: skip
+        rewrite(
+            part,
+            lambda table: table.filter(
+                [
+                    not (o == 6 and s == "sku 0") and o != 2
+                    for o, s in zip(
+                        *(table[name].to_pylist() for name in ("order", "sku")), strict=True
+                    )
+                ]
+            ),
+        )
     with pytest.raises(OutputDiffersError) as caught:
         run.rows.finish(str(path))
     assert caught.value.chains == (f"{tag(2)} (0 of 2)", f"{tag(6)} (96 of 120)")
@@ -269,8 +278,9 @@ def test_a_chain_column_that_tells_nothing(run, tmp_path, column):
 
 @pytest.mark.slow
 def test_other_input_rows_as_many_as_were_started(run, tmp_path):
-    other = run.read().withColumn("line", F.when(F.expr("order = 3 and line = 1"), 99)
-                                  .otherwise(F.col("line")))  # fmt: skip
+    other = run.read().withColumn(
+        "line", F.when(F.expr("order = 3 and line = 1"), 99).otherwise(F.col("line"))
+    )
     by_sku = run.write(run.bill(other), str(tmp_path / "by_sku"))
     with pytest.raises(OutputDiffersError) as caught:
         run.rows.finish(by_sku, rows=other)

@@ -33,12 +33,12 @@ OPTIONS = {
     "badRecordsPath": "/bad",
     "failOnDataLoss": "false",
 }
-BY_DAY = {"spark.sql.files.ignoreCorruptFiles", "mode"}
+FAST = {"spark.sql.files.ignoreCorruptFiles", "mode"}
 
 
 def cases(table):
     return [
-        pytest.param(name, value, id=name, marks=[pytest.mark.slow] * (name not in BY_DAY))
+        pytest.param(name, value, id=name, marks=[pytest.mark.slow] * (name not in FAST))
         for name, value in table.items()
     ]
 
@@ -135,8 +135,15 @@ NULLS = {
 @pytest.mark.parametrize("name", NULLS)
 def test_a_malformed_record_has_no_unit(run, name):
     """It is there, with nulls in place of its keys."""
-    frame = malformed(run, NULLS[name], lambda text: text.replace('"order":1', '"order":x').replace(
-        "\n1,", "\nx,") if "{" in text else "x" + text)  # fmt: skip
+    frame = malformed(
+        run,
+        NULLS[name],
+        lambda text: (
+            text.replace('"order":1', '"order":x').replace("\n1,", "\nx,")
+            if "{" in text
+            else "x" + text
+        ),
+    )
     with pytest.raises(Exception, match=r"column order is null"):
         run.rows.start(frame)
     assert run.queue.bodies == []

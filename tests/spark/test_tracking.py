@@ -625,7 +625,7 @@ def test_outputs_that_are_invalid(run):
         (lambda: lines.start(path, chains=path), "chains: '/.*, expected a frame"),
         (lambda: lines.with_unit(path), "frame: '/.*, expected a frame"),
         (lambda: lines.rows_of(path, [1]), "frame: '/.*, expected a frame"),
-        (lambda: lines.observe(path), "frame: '/.*, expected a frame"),
+        (lambda: lines.observe(path, print), "frame: '/.*, expected a frame"),
         (lambda: lines.evidence(path), "frame: '/.*, expected a frame"),
         (lambda: lines.evidence(doubled), "column xorack_lines is 2 times in the frame"),
         (lambda: lines.advance("x", path), "following: 'x', expected rows of another name"),

@@ -183,12 +183,14 @@ def test_no_tag_holds_what_is_no_text(spark, value, problem):
         (("50%/a", "50%/a"), "50%25%2Fa/50%/a"),
         ((b"\x00\xff",), "00ff"),
         ((date(33, 1, 2),), "0033-01-02"),
-        ((datetime(2026, 1, 31, 13, tzinfo=timezone(timedelta(hours=1))),),
-         "2026-01-31T12:00:00.000000Z"),
+        (
+            (datetime(2026, 1, 31, 13, tzinfo=timezone(timedelta(hours=1))),),
+            "2026-01-31T12:00:00.000000Z",
+        ),
         ((datetime(2026, 1, 31, 12, 0, 0, 5),), "2026-01-31T12:00:00.000005"),
         ((Decimal("1E+2"), Decimal("-0.250")), "100/-0.25"),
     ],
-)  # fmt: skip
+)
 def test_the_text_of_values(values, text):
     assert tag_text("p/", *values) == f"p/{text}"
 

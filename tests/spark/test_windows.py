@@ -42,8 +42,11 @@ class Log:
 
     def frame(self, *ranges, hour=14):
         """Return rows of partitions at ranges of offsets, or at listed ones."""
-        rows = [("t", p, n, at(hour), n) for p, *ends in ranges
-                for n in (range(*ends) if len(ends) == 2 else ends[0])]  # fmt: skip
+        rows = [
+            ("t", p, n, at(hour), n)
+            for p, *ends in ranges
+            for n in (range(*ends) if len(ends) == 2 else ends[0])
+        ]
         return self.run.spark.createDataFrame(rows, SCHEMA)
 
     def batch(self, number, *ranges, windows=None, lose=None, **options):

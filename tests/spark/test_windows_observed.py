@@ -69,9 +69,10 @@ def unread(monkeypatch):
 RIGHT = {
     "another order": lambda units: units.orderBy(F.desc("offset")),
     "a join that keeps all": lambda units: units.join(
-        units.limit(1).select("partition", "offset"), ["partition", "offset"], "left"),
+        units.limit(1).select("partition", "offset"), ["partition", "offset"], "left"
+    ),
     "only once": lambda units: units.union(units).distinct(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -99,12 +100,16 @@ WRONG = {
     "a limit": (lambda units: units.limit(12), "lacks 1 rows: "),
     "a join with nothing": (
         lambda units: units.join(units.where("offset < rand() - 1"), "offset", "left_semi"),
-        "lacks 13 rows: t/"),
+        "lacks 13 rows: t/",
+    ),
     "rows twice": (lambda units: units.union(units.where("offset = 4")), "lacks 0 rows: "),
     "as many of another partition": (
         lambda units: units.where("partition = 0 OR offset <> 4").union(
-            units.where("partition = 0 AND offset = 4")), "lacks 0 rows: "),
-}  # fmt: skip
+            units.where("partition = 0 AND offset = 4")
+        ),
+        "lacks 0 rows: ",
+    ),
+}
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,16 @@ class Broker:
 
 
 def consumer(servers: str) -> Consumer:
-    return Consumer({
-        "bootstrap.servers": servers, "group.id": "tests", "enable.auto.commit": False,
-        "enable.partition.eof": True, "auto.offset.reset": "error", "log_level": 0,
-    })  # fmt: skip
+    return Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "tests",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+        }
+    )
 
 
 def sizes(client: Consumer, topic: str) -> list[int]:

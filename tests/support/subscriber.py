@@ -61,9 +61,12 @@ def messages(
     deadline = time.monotonic() + wait_seconds
     while not until():
         answer = client.receive_message(
-            QueueUrl=queue_url, MaxNumberOfMessages=10, WaitTimeSeconds=1 if wait_seconds else 0,
-            MessageAttributeNames=["All"], MessageSystemAttributeNames=["All"],
-        )  # fmt: skip
+            QueueUrl=queue_url,
+            MaxNumberOfMessages=10,
+            WaitTimeSeconds=1 if wait_seconds else 0,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["All"],
+        )
         received = answer.get("Messages", [])
         yield from received
         if received:

@@ -17,6 +17,7 @@ HOUSE = [
     "tests/spark",
     "tests/property",
     "tests/infrastructure",
+    "tests/conformance",
     "tests/functional",
     "tests/e2e",
     "tests/engines",
@@ -211,6 +212,9 @@ def test_a_number_of_time_has_its_unit_in_the_name(folder):
 def test_a_comment_has_at_most_two_lines():
     """More of a reason belongs into docs/adr."""
     folders = {one.split("/")[0] for one in FLOOR} - {"tests"}
-    texts = {path: path.read_text(encoding="utf-8") for one in folders
-             for path in (ROOT / one).rglob("*.py")}  # fmt: skip
+    texts = {
+        path: path.read_text(encoding="utf-8")
+        for one in folders
+        for path in (ROOT / one).rglob("*.py")
+    }
     assert [path for path, text in texts.items() if re.search(r"^( *# .*\n){3}", text, re.M)] == []

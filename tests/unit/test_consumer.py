@@ -153,10 +153,17 @@ def test_from_messages_to_an_event(world):
     assert world.consume(message(finish("a", 3))).latencies_ms == [1500]
     event = world.bus.events[-1]
     assert event == {
-        "version": 1, "id": event["id"], "tag": "a", "status": "acked",
-        "created_at": "2023-11-14T22:13:20.000Z", "ended_at": "2023-11-14T22:13:21.500Z",
-        "duration_ms": 1500, "started": 3, "finished": 3, "detail": {"x": 1},
-    }  # fmt: skip
+        "version": 1,
+        "id": event["id"],
+        "tag": "a",
+        "status": "acked",
+        "created_at": "2023-11-14T22:13:20.000Z",
+        "ended_at": "2023-11-14T22:13:21.500Z",
+        "duration_ms": 1500,
+        "started": 3,
+        "finished": 3,
+        "detail": {"x": 1},
+    }
     assert not world.store.chains["a"].event_pending
 
 

@@ -44,10 +44,18 @@ def files_of(database):
 def test_by_default_it_copies_the_valid_sources_of_this_pythons_library(tmp_path, monkeypatch):
     library, work = tmp_path / "lib", tmp_path / "work"
     write_files(
-        library, "os.py", "json/decoder.py", "json/tests/bad.py", "test/test_os.py", "README",
-        ".hidden.py", "site-packages/a.py", "dist-packages/a.py", "__pycache__/os.py",
+        library,
+        "os.py",
+        "json/decoder.py",
+        "json/tests/bad.py",
+        "test/test_os.py",
+        "README",
+        ".hidden.py",
+        "site-packages/a.py",
+        "dist-packages/a.py",
+        "__pycache__/os.py",
         "config-3/x.py",
-    )  # fmt: skip
+    )
     (library / "latin.py").write_bytes(b"# caf\xe9")
     (library / "link.py").symlink_to("nowhere.py")
     monkeypatch.setattr(sysconfig, "get_path", {"stdlib": library}.get)

@@ -51,10 +51,15 @@ def test_the_table_at_the_end():
     assert result().ok
     rows = {line[:20].strip(): line[20:] for line in printed(result()) if line[18:20] == "  "}
     assert rows == {
-        "files": "3", "words": "12,345 (678 different)", "chains acked": "3 of 3",
-        "SQS messages": "2", "Lambda invocations": "4", "DynamoDB writes": "9",
-        "seconds": "6.5 (set up 1.0, split 2.0, count 3.0)", "counts": ".demo/counts",
-    }  # fmt: skip
+        "files": "3",
+        "words": "12,345 (678 different)",
+        "chains acked": "3 of 3",
+        "SQS messages": "2",
+        "Lambda invocations": "4",
+        "DynamoDB writes": "9",
+        "seconds": "6.5 (set up 1.0, split 2.0, count 3.0)",
+        "counts": ".demo/counts",
+    }
     assert printed(result())[-3:] == ["commonest words", "  1,000  self", "     20  is"]
     wrong = result(words=12_342)
     assert not wrong.ok

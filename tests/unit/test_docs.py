@@ -64,7 +64,7 @@ def test_the_page_of_logs_has_each_line_of_the_functions():
         if isinstance(node, ast.Call) and re.match(r"log_|_?(LOG|logger)\.", ast.unparse(node.func))
     ]
     given = [one.value for call in calls for one in call.args if isinstance(one, ast.Constant)]
-    lines = re.findall(r"^\| (`.+`) \| [A-Z]+ \|", text_of("docs/logs.md"), re.MULTILINE)
+    lines = re.findall(r"^\| (`.+`) \| [A-Z]+ \|", text_of("docs/operations.md"), re.MULTILINE)
     told = set(re.findall("`(.+?)`", "".join(lines)))
     assert set(given) <= told
     channels = ("step_functions: ", "lambda: ")
@@ -93,6 +93,14 @@ def test_links_out_of_the_docs_lead_to_the_repository():
 def test_a_link_to_nothing_stops_the_site():
     with pytest.raises(ValueError, match=r"the repository has no docs/none\.md"):
         site.with_repository("[a](none.md)", "", "https://e.org")
+
+
+def test_the_faults_of_the_handbook_name_tests_that_exist():
+    section = text_of("docs/operations.md").partition("## Faults")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(test_\w+)`", section))
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(named) > 7
+    assert [name for name in named if not any(f"def {name}(" in one for one in sources)] == []
 
 
 # -- the `xorack` commands that the pages name: each exists, with its options; none is run ---------

@@ -7,9 +7,14 @@ from xorack import errors
 
 LIBRARY = Path(errors.__file__).parent
 NAMED_ELSEWHERE = {
-    "BufferLengthsUnequal", "LessThanTwoBuffers", "RequestIdReused", "StaleLocalData", "TagExists",
-    "TagNotFound", "ZeroBufferNoOp",
-}  # fmt: skip
+    "BufferLengthsUnequal",
+    "LessThanTwoBuffers",
+    "RequestIdReused",
+    "StaleLocalData",
+    "TagExists",
+    "TagNotFound",
+    "ZeroBufferNoOp",
+}
 
 
 def error_classes():

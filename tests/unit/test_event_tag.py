@@ -45,8 +45,12 @@ def received(body, **attributes):
 def envelope(message, **attributes):
     attributes = {name: {"Type": "String", "Value": text} for name, text in attributes.items()}
     message = message if isinstance(message, str) else json.dumps(message)
-    return {"Type": "Notification", "MessageId": "n-1", "Message": message,
-            "MessageAttributes": attributes}  # fmt: skip
+    return {
+        "Type": "Notification",
+        "MessageId": "n-1",
+        "Message": message,
+        "MessageAttributes": attributes,
+    }
 
 
 def records(*entries):

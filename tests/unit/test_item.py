@@ -10,12 +10,29 @@ from xorack.core.errors import NotAChainError
 
 TIMES = ("first_seen_at", "created_at", "last_stamp_at", "ended_at", "deadline", "due_at")
 FULL = Chain(
-    "t", b"\1\2", "failed", 3, 2, 7, idle_timeout=6, detail='{"a":1}', failing="f", reason="r",
-    resume='{"lambda":"i"}', note='{"text":null,"missing":[],"missing_count":0}',
-    resume_failed="r", refused_at=8, refused='{"event":[8,9]}', resumed_at=9,
-    marks=b"m" * 16, spilled=8, event_pending=True, resume_pending=True, extended=True,
+    "t",
+    b"\1\2",
+    "failed",
+    3,
+    2,
+    7,
+    idle_timeout=6,
+    detail='{"a":1}',
+    failing="f",
+    reason="r",
+    resume='{"lambda":"i"}',
+    note='{"text":null,"missing":[],"missing_count":0}',
+    resume_failed="r",
+    refused_at=8,
+    refused='{"event":[8,9]}',
+    resumed_at=9,
+    marks=b"m" * 16,
+    spilled=8,
+    event_pending=True,
+    resume_pending=True,
+    extended=True,
     **{name: number for number, name in enumerate(TIMES, 1)},
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("chain", [FULL, Chain("t"), Chain("t", deadline=0, reason="")])
@@ -25,8 +42,13 @@ def test_a_chain_survives_its_item(chain):
 
 def test_defaults_are_left_out_and_only_a_finished_chain_expires():
     assert encode(Chain("t"), "key", 1000).keys() == {
-        "key", "status", "started", "finished", "version", "spilled"
-    }  # fmt: skip
+        "key",
+        "status",
+        "started",
+        "finished",
+        "version",
+        "spilled",
+    }
     reported = replace(FULL, ended_at=4, last_late_at=5, event_pending=False, resume_pending=False)
     assert encode(reported, "key", 1000)["expires_at"] == {"N": "3"}
     assert encode(replace(reported, last_late_at=None), "key", 997)["expires_at"] == {"N": "2"}

@@ -29,9 +29,17 @@ _PRICE = re.compile(r"^\| a (?:million|GB of) ([\w-]+(?: units)?).* \| ([\d.]+) 
 PRICES = {name: float(dollars) for name, dollars in _PRICE.findall(PAGE.read_text())}
 RUN = "measure-20260131-00000001"
 FAULTY = Options(
-    seed=5, chains=60, units="1:3,2:3,40:4", fold=3, message_bytes=9000, duplicate=0.3, delay=0.3,
-    reorder=0.3, lose=0.3, bad=0.6,
-)  # fmt: skip
+    seed=5,
+    chains=60,
+    units="1:3,2:3,40:4",
+    fold=3,
+    message_bytes=9000,
+    duplicate=0.3,
+    delay=0.3,
+    reorder=0.3,
+    lose=0.3,
+    bad=0.6,
+)
 
 
 def simulate(options):
@@ -138,9 +146,10 @@ def test_a_sender_injects_the_messages_faults():
     honest = Counter(text for plan in FAULTY.plans(RUN) for text in texts(plan))
     requests = Counter(
         json.dumps(raw, separators=(",", ":"))
-        for body in bodies if not body.endswith("not JSON")
+        for body in bodies
+        if not body.endswith("not JSON")
         for raw in json.loads(body)["requests"]
-    )  # fmt: skip
+    )
     assert requests == honest
     assert {*sent.times} == {plan.tag for plan in FAULTY.plans(RUN)}
 
@@ -254,8 +263,9 @@ def test_copies_of_an_event_count_once():
     for kind, at in (("acked", 1.0), ("acked", 2.0), ("failed", 3.0)):
         events.add(kind, {"tag": "t", "id": "i"}, at)
     assert [(e.kind, e.received_at, e.copies) for e in events.by_tag["t"]] == [
-        ("acked", 1.0, 2), ("failed", 3.0, 1)
-    ]  # fmt: skip
+        ("acked", 1.0, 2),
+        ("failed", 3.0, 1),
+    ]
 
 
 # -- the bill and the report -------------------------------------------------------------------
@@ -272,9 +282,13 @@ def test_the_estimate_is_above_what_a_load_costs():
     item = traced_length(TRACED_CELLS) + MANY_INLINE_MARKS * MARK_BYTES + 500
     writes, reads = 2 * (math.ceil(item / 1024) + 1), 2 * (math.ceil(item / 4096) + 1)
     request = {
-        "calls": 3, "invocations": 1, "GB-seconds": 0.07, "write units": writes,
-        "read units": reads, "logs": 1.5,
-    }  # fmt: skip
+        "calls": 3,
+        "invocations": 1,
+        "GB-seconds": 0.07,
+        "write units": writes,
+        "read units": reads,
+        "logs": 1.5,
+    }
     end = {"write units": 8, "calls": 6, "events": 1, "read units": 4}
     for amounts in (request, end):
         dollars = sum(PRICES[name] * amount for name, amount in amounts.items()) / 1e6

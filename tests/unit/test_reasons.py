@@ -32,8 +32,10 @@ def why(lost, rows=ROWS, **given):
     [
         (lambda r: r["line"] == 7, "Every missing row has line = 7 ({all} of all rows, all of"),
         (lambda r: r["note"] is None, "Every missing row has note = NULL ({all} of all rows, all"),
-        (lambda r: r["line"] == 7 and r["mode"] == "AIR",
-         "Every missing row has line = 7 and mode = 'AIR' ({all} of all rows, all of which"),
+        (
+            lambda r: r["line"] == 7 and r["mode"] == "AIR",
+            "Every missing row has line = 7 and mode = 'AIR' ({all} of all rows, all of which",
+        ),
         (lambda r: r["line"] == 7 and r["id"] % 2, "Every missing row has line = 7 (1"),
         (lambda r: r["line"] > 5, "Every missing row has line in (6, 7) ({all} of all rows"),
         (lambda r: r["line"] < 3, "Every missing row has line in (1, 2) ({all} of all rows"),
@@ -41,13 +43,15 @@ def why(lost, rows=ROWS, **given):
         (lambda r: r["mode"] != "AIR", "Every missing row has mode in ('RAIL', 'SHIP') ({all} of"),
         (lambda r: 1010 < r["id"] < 1090, "Every missing row has id from 1011 to 1089 (1.6 %"),
         (lambda r: r["day"] == date(2026, 1, 9), "Every missing row has day = 2026-01-09 (2 %"),
-        (lambda r: r["line"] == 7 or r["note"] is None,
-         "{share} of the {n:,} missing rows have line = 7 ("),
+        (
+            lambda r: r["line"] == 7 or r["note"] is None,
+            "{share} of the {n:,} missing rows have line = 7 (",
+        ),
         (lambda r: r["id"] % 97 == 0, "Nothing tells the {n:,} missing rows from the others"),
         (lambda r: r["id"] in (17, 4200), "Nothing tells the 2 missing rows from the others"),
         (lambda r: r["line"] != 7 or r["id"] % 20 == 0, ""),  # no rule, and no false one
     ],
-)  # fmt: skip
+)
 def test_what_missing_rows_have_in_common(lost, sentence):
     explanation = why(lambda row: bool(lost(row)))
     missing = [row for row in ROWS if lost(row)]
@@ -73,10 +77,18 @@ def shop(seed, products=20):
         product = draw.randrange(products)
         price, maker, origin = of[product]
         rows.append(
-            {"order": number // 6, "line": number % 6, "product": f"p{product}", "price": price,
-             "maker": maker, "origin": origin, "city": draw.choice("ABCDEFGHIJ"),
-             "day": date(2026, 1, 1) + timedelta(number // 6 % 30), "amount": draw.randrange(90)}
-        )  # fmt: skip
+            {
+                "order": number // 6,
+                "line": number % 6,
+                "product": f"p{product}",
+                "price": price,
+                "maker": maker,
+                "origin": origin,
+                "city": draw.choice("ABCDEFGHIJ"),
+                "day": date(2026, 1, 1) + timedelta(number // 6 % 30),
+                "amount": draw.randrange(90),
+            }
+        )
     return rows, draw
 
 

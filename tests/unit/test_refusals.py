@@ -25,9 +25,20 @@ def ended(functions, tag, *, token=None, event=True):
     """Store a chain that ended long ago, with pending deliveries."""
     resume = None if token is None else json.dumps({"step_functions": token})
     functions.table.chains[tag] = Chain(
-        tag, b"\0", "acked", 1, 1, 2, START, created_at=START, ended_at=1, due_at=1,
-        resume=resume, resume_pending=token is not None, event_pending=event,
-    )  # fmt: skip
+        tag,
+        b"\0",
+        "acked",
+        1,
+        1,
+        2,
+        START,
+        created_at=START,
+        ended_at=1,
+        due_at=1,
+        resume=resume,
+        resume_pending=token is not None,
+        event_pending=event,
+    )
 
 
 def late(functions, tag, *, token=None):
@@ -146,6 +157,7 @@ def test_no_message_makes_a_refused_report_before_its_time(functions):
 
 
 def test_a_slow_bus_holds_up_no_callback(functions):
+    functions._variables["RESUME"] = "step_functions"
     functions.bus.seconds = 5
     for number in range(1_000):
         ended(functions, f"e{number}")

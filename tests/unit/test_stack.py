@@ -9,8 +9,13 @@ from xorack.aws.stack import find_stack
 from xorack.errors import StateError
 
 QUEUE = "https://sqs.eu-west-1.amazonaws.com/123456789012/stamps"
-OUTPUTS = {"TableName": "chains", "QueueUrl": QUEUE, "DeadLetterQueueUrl": f"{QUEUE}-dead",
-           "EventBusName": "bus", "RetentionSeconds": "60"}  # fmt: skip
+OUTPUTS = {
+    "TableName": "chains",
+    "QueueUrl": QUEUE,
+    "DeadLetterQueueUrl": f"{QUEUE}-dead",
+    "EventBusName": "bus",
+    "RetentionSeconds": "60",
+}
 
 
 def aws(values, tags):
@@ -35,13 +40,19 @@ def test_it_is_found_by(where):
 @pytest.mark.parametrize(
     ("where", "values", "line"),
     [
-        ("/xorack", {"TableName": "chains"},
-         "SSM below /xorack has no output QueueUrl, DeadLetterQueueUrl, EventBusName"),
+        (
+            "/xorack",
+            {"TableName": "chains"},
+            "SSM below /xorack has no output QueueUrl, DeadLetterQueueUrl, EventBusName",
+        ),
         (QUEUE, {}, f"the queue {QUEUE} is not CloudFormation's"),
-        ("shop", {**OUTPUTS, "RetentionSeconds": "a day"},
-         "output RetentionSeconds of stack shop: 'a day', expected whole seconds"),
+        (
+            "shop",
+            {**OUTPUTS, "RetentionSeconds": "a day"},
+            "output RetentionSeconds of stack shop: 'a day', expected whole seconds",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_error_says_what_was_read(where, values, line):
     with pytest.raises(StateError) as caught:
         find_stack(where, aws(values, {}))

@@ -116,9 +116,14 @@ def test_peel_names_outstanding_units(kind, cells, count, runs, least):
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("cells", "fewest", "most", "runs"),
-    [(16, 33, 60, 30), (16, 60, 200, 150), (64, 150, 700, 20), (256, 600, 3000, 4),
-     (1024, 2500, 6000, 1)],
-)  # fmt: skip
+    [
+        (16, 33, 60, 30),
+        (16, 60, 200, 150),
+        (64, 150, 700, 20),
+        (256, 600, 3000, 4),
+        (1024, 2500, 6000, 1),
+    ],
+)
 def test_no_id_is_wrong_when_there_are_too_many(cells, fewest, most, runs):
     rng = random.Random(cells + fewest)
     for _ in range(runs):
@@ -189,11 +194,10 @@ def test_ids_that_were_chosen_to_share_cells_are_not_named(shared, groups):
     """To look for four of them that have another four's sum would take minutes."""
     rng = random.Random(shared)
     ids = ids_of_hashes(
-        sum(
-            ((n % groups) * 7 % 1024 if table < shared else n) << 10 * table for table in range(5)
-        ) | rng.getrandbits(14) << 50
+        sum(((n % groups) * 7 % 1024 if table < shared else n) << 10 * table for table in range(5))
+        | rng.getrandbits(14) << 50
         for n in range(1000)
-    )  # fmt: skip
+    )
     outstanding = peel(fold(ids, 1024))
     assert outstanding.ids <= ids
     assert not outstanding.complete or outstanding.ids == ids

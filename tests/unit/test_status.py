@@ -17,9 +17,16 @@ def status(**fields):
 
 @pytest.mark.parametrize(
     ("started", "finished", "percent"),
-    [(0, 0, None), (3, 0, 0.0), (3, 1, 33.3), (3, 2, 66.6), (10_000, 9_999, 99.9), (3, 3, 99.9),
-     (1, 5, None)],
-)  # fmt: skip
+    [
+        (0, 0, None),
+        (3, 0, 0.0),
+        (3, 1, 33.3),
+        (3, 2, 66.6),
+        (10_000, 9_999, 99.9),
+        (3, 3, 99.9),
+        (1, 5, None),
+    ],
+)
 def test_progress_is_rounded_down_and_below_100(started, finished, percent):
     assert status(started=started, finished=finished).percent == percent
     assert status(status="acked", started=started, ended_at=5000).percent == 100.0
@@ -45,15 +52,33 @@ def test_json_has_times_as_text_and_ids_as_hex():
     fields = {"stamp": traced(255), "started": 1, "failing": "x", "detail": '{"path":"/books"}'}
     chain = status(**times, **fields)
     assert chain.to_json() == {
-        "tag": "t", "status": "open", "percent": 0.0, "started": 1, "finished": 0,
-        "created_at": "1970-01-01T00:00:02.000Z", "last_stamp_at": None, "ended_at": None,
-        "age_seconds": 998.0, "deadline": "2023-11-14T22:13:20.000Z", "idle_timeout_seconds": 60.0,
-        "note": None, "reason": "x", "detail": {"path": "/books"}, "event_pending": False,
-        "resume_sent_at": None, "resume_pending": False, "resumed_at": None, "refused_at": None,
+        "tag": "t",
+        "status": "open",
+        "percent": 0.0,
+        "started": 1,
+        "finished": 0,
+        "created_at": "1970-01-01T00:00:02.000Z",
+        "last_stamp_at": None,
+        "ended_at": None,
+        "age_seconds": 998.0,
+        "deadline": "2023-11-14T22:13:20.000Z",
+        "idle_timeout_seconds": 60.0,
+        "note": None,
+        "reason": "x",
+        "detail": {"path": "/books"},
+        "event_pending": False,
+        "resume_sent_at": None,
+        "resume_pending": False,
+        "resumed_at": None,
+        "refused_at": None,
         "resume_failed": None,
-        "outstanding": ["00000000000000ff"], "outstanding_complete": True, "repeated": 0, "late": 0,
-        "last_late_at": None, "stamp_bytes": 648,
-    }  # fmt: skip
+        "outstanding": ["00000000000000ff"],
+        "outstanding_complete": True,
+        "repeated": 0,
+        "late": 0,
+        "last_late_at": None,
+        "stamp_bytes": 648,
+    }
 
 
 def test_what_came_after_the_end_is_told():

@@ -64,15 +64,21 @@ NO_INDEX = f"indexes of table chains: 'none', expected due, with the key {KEYS}"
         (table("id"), "key of table chains: 'id (S)', expected tag (S)"),
         (table("tag", "at"), "key of table chains: 'tag (S), at (N)', expected tag (S)"),
         (table("tag", due=()), NO_INDEX),
-        (table("tag", due=("due_at", "due_shard")),
-         f"key of index due of table chains: 'due_at (N), due_shard (N)', expected {KEYS}"),
-        (table("tag", types="S"),
-         f"key of index due of table chains: 'due_shard (S), due_at (S)', expected {KEYS}"),
+        (
+            table("tag", due=("due_at", "due_shard")),
+            f"key of index due of table chains: 'due_at (N), due_shard (N)', expected {KEYS}",
+        ),
+        (
+            table("tag", types="S"),
+            f"key of index due of table chains: 'due_shard (S), due_at (S)', expected {KEYS}",
+        ),
         # It is awaited.
-        (table("tag", IndexStatus="CREATING"),
-         "index due of table chains: 'CREATING', expected ACTIVE or UPDATING"),
+        (
+            table("tag", IndexStatus="CREATING"),
+            "index due of table chains: 'CREATING', expected ACTIVE or UPDATING",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_table_that_cannot_hold_chains_is_named(described, line):
     with pytest.raises(ArgumentError) as caught:
         check_definition("chains", described, "tag")

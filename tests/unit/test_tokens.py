@@ -72,13 +72,17 @@ FORGED = {
     "of fewer chains": changed(tags=["order/17"]),
     "of joined tags": changed(tags=["order/17/run/1"]),
     "in another order": changed(tags=["run/1", "order/17"]),
-    "of another unit": changed(unit="00000000000000fe"), "of another size": changed(cells=64),
-    "of another kind": changed(kind="plain"), "cut off": changed(mac=KEYED.mac[:16]),
-    "empty": changed(mac=""), "in capitals": changed(mac=KEYED.mac.upper()),
-    "no text": changed(mac=5), "by chance": changed(mac="0" * 32),
+    "of another unit": changed(unit="00000000000000fe"),
+    "of another size": changed(cells=64),
+    "of another kind": changed(kind="plain"),
+    "cut off": changed(mac=KEYED.mac[:16]),
+    "empty": changed(mac=""),
+    "in capitals": changed(mac=KEYED.mac.upper()),
+    "no text": changed(mac=5),
+    "by chance": changed(mac="0" * 32),
     "of another key": str(Keys(THEIRS).sign(KEYED)),
     "of a key that is not used any more": str(Keys(OLD).sign(KEYED)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", FORGED)
@@ -205,7 +209,7 @@ def test_a_token_that_is_lost_does_not_pass_silently(caplog):
     with step_of(tracker(), untracked) as step:
         assert step is None
     (line,) = caplog.records
-    why = "no token in the message attribute 'xorack'"
+    why = "no token in the attribute or header 'xorack'"
     assert (line.message, line.why) == (f"messages not tracked: 1 with {why}", why)
-    with pytest.raises(ArgumentError, match="token place: None, expected the message attribute"):
+    with pytest.raises(ArgumentError, match="token place: None, expected the attribute"):
         step_of(tracker(), untracked, required=True)

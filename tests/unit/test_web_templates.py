@@ -27,8 +27,15 @@ def test_no_module_but_the_widgets_holds_html():
 EVIL = "<b a=\"'&\u202e\n"
 
 
-@pytest.mark.parametrize("source", ["{{ x }}", "{{ x|cut(99) }}", "{{ 'a ' ~ x }}",
-                                    "{% macro m() %}{{ x }}{% endmacro %}{{ m() }}"])  # fmt: skip
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ x }}",
+        "{{ x|cut(99) }}",
+        "{{ 'a ' ~ x }}",
+        "{% macro m() %}{{ x }}{% endmacro %}{{ m() }}",
+    ],
+)
 def test_a_template_escapes_text_and_shows_what_hides(source):
     shown = templates().from_string(source).render(x=EVIL)
     assert shown.removeprefix("a ") == "&lt;b a=&#34;&#39;&amp;\\u202e\\n"

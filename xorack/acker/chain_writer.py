@@ -173,6 +173,10 @@ class ChainWriter:
     def seconds_left(self) -> float:
         return self._budget.left()
 
+    def resumes(self) -> bool:
+        """Tell whether chains may have callbacks."""
+        return bool(self.limits.resumes)
+
     def start_retry(self) -> Retry:
         """Start the attempts of one operation."""
         return self._policy.start(self._budget)

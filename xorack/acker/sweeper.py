@@ -41,7 +41,8 @@ class SweepResult:
     """The result of a sweep.
 
     Attributes:
-        ended: Chains ended, by reason; ``acked`` for those that were complete.
+        ended: Chains ended, by reason; ``acked`` for those that were complete or tolerated.
+        tolerated: Chains acked with units outstanding.
         events: Events published, and callbacks made; for others the next sweep tries again.
         pending_since: End of the earliest chain among those; milliseconds since the epoch.
         refused: Those that a service refused for the first time, and callbacks given up.
@@ -51,6 +52,7 @@ class SweepResult:
 
     chains: int = 0
     ended: Counter[str] = field(default_factory=Counter)
+    tolerated: int = 0
     events: int = 0
     events_pending: int = 0
     pending_since: int | None = None
@@ -107,11 +109,15 @@ class Sweeper:
         for _ in judging:
             if self.writer.seconds_left() < half:
                 break
-        # What waits for another channel is known before the first call of a bus that may be slow.
-        for _ in self._pages(
-            self.reporter, schema.DUE_SHARDS, lambda tags: self._look(tags, waiting, result), result
-        ):
-            pass
+        if self.writer.resumes():
+            # What waits for a callback is known before the first call of a bus that may be slow.
+            for _ in self._pages(
+                self.reporter,
+                schema.DUE_SHARDS,
+                lambda tags: self._look(tags, waiting, result),
+                result,
+            ):
+                pass
         turns = [self._report(channel, waiting[channel], result) for channel in waiting]
         turns.append(
             self._pages(
@@ -197,6 +203,7 @@ class Sweeper:
                 if after.final and not before.final:
                     reason, _, _ = (after.reason or after.status).partition(":")
                     result.ended[reason] += 1
+                    result.tolerated += after.tolerated
                     ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
                     log_chain(logging.INFO, "chain ended", after.tag, **ended)
                 _add(after, after.due_channels(self.writer.now()), waiting, result)

@@ -51,7 +51,7 @@ def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
         item[schema.FORMAT_NAME] = {"N": str(schema.FORMAT)}
     for name, type_ in schema.ATTRIBUTES.items():
         value = getattr(chain, name)
-        if type_ == "bool" or name in schema.COUNTERS:
+        if type_ == "bool" or name in schema.ABSENT_AT_ZERO:
             value = int(value) or None
         if value is not None and value != b"":
             kind = _TYPES[type_][0]

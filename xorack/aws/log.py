@@ -1,6 +1,6 @@
 """Log lines of the services: one a batch for each kind of failure, so an outage logs little.
 
-docs/logs.md describes the lines and their fields.
+docs/operations.md describes the lines and their fields.
 """
 
 from __future__ import annotations

@@ -43,6 +43,8 @@ ATTRIBUTES: Final = {
 }
 """Attributes of a chain's item, with their types in Python."""
 COUNTERS: Final = ("repeated", "late")
+"""What is counted after a chain's end."""
+ABSENT_AT_ZERO: Final = (*COUNTERS, "tolerated_units")
 """Numbers that are absent while they are 0."""
 RESERVED: Final = frozenset((*ATTRIBUTES, DUE_SHARD, EXPIRES_AT, FORMAT_NAME, SPILLED_MARKS))
 """Attributes of an item. The partition key must have another name."""
@@ -66,6 +68,7 @@ class Metric:
     CREATES_REPEATED: Final = "CreatesRepeated"
     CHAINS_CREATED: Final = "ChainsCreated"
     CHAINS_ACKED: Final = "ChainsAcked"
+    ACKED_WITH_OUTSTANDING: Final = "AckedWithOutstanding"
     CHAINS_FAILED: Final = "ChainsFailed"
     CHAINS_FAILED_ON_REQUEST: Final = "ChainsFailedOnRequest"
     CHAINS_TIMED_OUT: Final = "ChainsTimedOut"

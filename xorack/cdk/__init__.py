@@ -23,14 +23,20 @@ from xorack._lazy import lazy_names
 if TYPE_CHECKING:
     from xorack.cdk.acker import Acker, AckerProps
     from xorack.cdk.functions import Network
+    from xorack.cdk.grants import IAcker
     from xorack.cdk.settings import Settings
 
-__all__ = ["Acker", "AckerProps", "Network", "Settings"]
+__all__ = ["Acker", "AckerProps", "IAcker", "Network", "Settings"]
 
 # The first import of aws_cdk starts a node: only when something is used.
 __getattr__, __dir__, _ = lazy_names(
     __name__,
-    {"cdk.acker": "Acker AckerProps", "cdk.functions": "Network", "cdk.settings": "Settings"},
+    {
+        "cdk.acker": "Acker AckerProps",
+        "cdk.functions": "Network",
+        "cdk.grants": "IAcker",
+        "cdk.settings": "Settings",
+    },
     extra="cdk",
 )
 

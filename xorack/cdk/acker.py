@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from typing import Any
 
 from aws_cdk import (
     Annotations,
+    ArnFormat,
     CfnOutput,
+    Fn,
     Stack,
     aws_dynamodb,
     aws_events,
@@ -22,7 +26,7 @@ from aws_cdk import (
 from constructs import Construct
 from typing_extensions import TypedDict, Unpack
 
-from xorack.aws.schema import SHOWN
+from xorack.aws.schema import TAG
 from xorack.cdk.alarms import create_alarms
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents, name_for
@@ -33,20 +37,21 @@ from xorack.cdk.functions import (
     create_sweeper,
     create_widget,
 )
+from xorack.cdk.grants import IAcker, ImportedAcker, needed_statement
 from xorack.cdk.permissions import (
-    READ_WITH_KEY,
-    SEND_WITH_KEY,
     allow_alarms_to_use,
     allow_logs_to_use,
     for_account,
+    logs_statement,
 )
 from xorack.cdk.queue import create_queues
 from xorack.cdk.resume import ResumeAccess
 from xorack.cdk.settings import Settings
-from xorack.cdk.table import adopt_table, create_table, index_arn
-from xorack.cdk.validation import check_arguments, check_kind, describe, is_external
+from xorack.cdk.table import adopt_table, create_table
+from xorack.cdk.validation import check_arguments, describe, has_own_policy, is_known_to_differ
 
-_READ = ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan")
+_LONGEST_NAME = 200
+"""A dashboard's name has the region, too, and at most 255 characters."""
 
 
 class AckerProps(TypedDict, total=False):
@@ -65,6 +70,8 @@ class AckerProps(TypedDict, total=False):
         alarm_topic: Your topic for alarms, as in `Settings.alarm_topic_arn`. A topic of this app
             and its key let the account's alarms use them; the policies of an imported one must.
         network: Your VPC for the functions.
+        service: Name of the metrics' dimension, the bus and the dashboard; by default the stack's
+            name and the construct's path in it.
     """
 
     settings: Settings | None
@@ -75,9 +82,25 @@ class AckerProps(TypedDict, total=False):
     encryption_key: aws_kms.IKey | None
     alarm_topic: aws_sns.ITopic | None
     network: Network | None
+    service: str | None
 
 
-class Acker(Construct):
+def name_of(acker: Construct) -> str:
+    """Return the name of an acker: its stack's name and its path in the stack.
+
+    The metrics, the bus and the dashboard have it, so two stacks of one app share none of them.
+    """
+    scopes = acker.node.scopes
+    stack = next(index for index, one in enumerate(scopes) if Stack.is_stack(one))
+    parts = [Stack.of(scopes[stack]).stack_name, *(one.node.id for one in scopes[stack + 1 :])]
+    name = re.sub("[^A-Za-z0-9_-]", "-", "-".join(parts))
+    if len(name) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: _LONGEST_NAME - 17]}-{digest}"
+
+
+class Acker(IAcker):
     """Everything between a queue of requests and a bus of events.
 
     `AckerProps` describes its keyword arguments.
@@ -94,8 +117,11 @@ class Acker(Construct):
         table: The table of chains.
         queue: The queue of requests.
         dead_letters: The dead-letter queue.
-        events: The bus (`events.bus`), and rules on it (`events.rule`).
+        events: The bus (`events.bus`), rules on it (`events.rule`), its archive (`events.archive`).
+        service: The name that the metrics, the bus and the dashboard have; with
+            `monitoring="minimal"` there are no metrics, and it is None.
         consumer: The function that applies requests.
+        messages: The event source mapping from the queue to the consumer.
         sweeper: The function that times chains out.
         widget: The function that shows unfinished chains on the dashboard; None without one.
         alarms: The alarms, by construct id; with `monitoring="full"` two of them are composites.
@@ -118,14 +144,19 @@ class Acker(Construct):
         supplied = props.get("queue"), props.get("dead_letters")
         queues = create_queues(Construct(self, "Stamps"), settings, key, *supplied)
         self.queue, self.dead_letters = queues
-        self.events = AckEvents(self, "Events", self.table, props.get("bus"))
+        self._name = name = props.get("service") or name_of(self)
+        bus = props.get("bus")
+        self.service = None if settings.monitoring == "minimal" else name
+        self._partition_key = settings.partition_key
+        self._policies_ready = settings.policies_ready
+        here = Stack.of(self).account
+        self.events = AckEvents(self, "Events", self.table, name if bus is None else bus, here)
         if key is not None:
             allow_logs_to_use(key, self)
         self._resume = ResumeAccess(self, settings, props.get("network") is not None)
         resources = Resources(
             settings=settings,
-            # Two ackers must not share metrics.
-            service=settings.service or re.sub("[^A-Za-z0-9_-]", "-", self.node.path)[-200:],
+            service=name,
             table=self.table,
             queue=self.queue,
             dead_letters=self.dead_letters,
@@ -135,6 +166,7 @@ class Acker(Construct):
             network=props.get("network"),
         )
         self.consumer = create_consumer(Construct(self, "Consumer"), resources)
+        self.messages: Any = self.node.find_child("Consumer").node.find_child("Messages")
         self.sweeper = create_sweeper(Construct(self, "Sweeper"), resources)
         monitoring = Construct(self, "Monitoring")
         functions = {"Consumer": self.consumer, "Sweeper": self.sweeper}
@@ -149,6 +181,8 @@ class Acker(Construct):
                 "nobody is told of alarms: name a topic with the setting alarm_topic_arn, or "
                 "acknowledge this if the alarms have actions of yours",
             )
+        if not settings.policies_ready:
+            self._check_imported(key, topic)
         self.alarms = create_alarms(monitoring, resources, functions, topic)
         self.widget = self.dashboard = None
         if settings.monitoring == "full":
@@ -158,80 +192,85 @@ class Acker(Construct):
                 monitoring, resources, functions, self.alarms.values(), widget
             )
 
-    def grant_send(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
-        """Allow a producer, such as a Spark job, to send requests.
+    @staticmethod
+    def from_attributes(
+        scope: Construct,
+        construct_id: str,
+        *,
+        table_arn: str,
+        queue_arn: str,
+        event_bus_arn: str,
+        service: str | None = None,
+        encryption_key_arn: str | None = None,
+        partition_key: str = TAG,
+        policies_ready: bool = False,
+    ) -> IAcker:
+        """Return an acker of another stack or app, for grants, rules and metrics.
 
         Args:
-            grantee: A principal. The policies of the queue and of its key allow a service, or a
-                principal of another account. They allow a service without conditions of yours for
-                this account only.
+            scope: Where to import it.
+            construct_id: Id of the import.
+            table_arn: ARN of its table.
+            queue_arn: ARN of its queue.
+            event_bus_arn: ARN of its bus.
+            service: Its name, the stack's output `Service`; its metrics need it.
+            encryption_key_arn: ARN of the key of its table and queue, if it has one of yours.
+            partition_key: Name of the table's partition key.
+            policies_ready: As `Settings.policies_ready`.
 
-        Raises:
-            TypeError: The grantee is not an IGrantable.
-            ValueError: The policy of an imported queue would have to change.
+        Examples:
+            Acker.from_attributes(
+                self, "Acker", table_arn=…, queue_arn=…, event_bus_arn=…, service="xorack"
+            ).grant_send(loader)
         """
-        check_kind("grantee", grantee)
-        imported = not isinstance(self.queue.node.default_child, aws_sqs.CfnQueue)
-        if imported and is_external(grantee, self.queue.env.account):
-            raise ValueError(
-                f"grant_send: the policy of {self.queue.node.path} cannot be changed, since it was "
-                f"imported: it has to allow {describe(grantee)} itself"
-            )
-        grant = aws_iam.Grant.add_to_principal_or_resource(
-            grantee=for_account(grantee, self.queue.env.account),
-            actions=["sqs:SendMessage"],
-            resource_arns=[self.queue.queue_arn],
-            resource=self.queue,
+        return ImportedAcker(
+            scope,
+            construct_id,
+            table_arn=table_arn,
+            queue_arn=queue_arn,
+            event_bus_arn=event_bus_arn,
+            service=service,
+            encryption_key_arn=encryption_key_arn,
+            partition_key=partition_key,
+            policies_ready=policies_ready,
         )
-        key = self.queue.encryption_master_key
-        return grant if key is None else grant.combine(key.grant(grantee, *SEND_WITH_KEY))
 
-    def grant_read(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
-        """Allow a dashboard, `xorack show` or `xorack list` to read chains.
-
-        It shows all attributes but `resume`, the token of who waits. So a read has to name its
-        attributes: one of whole items is denied.
+    @classmethod
+    def from_stack_outputs(
+        cls, scope: Construct, construct_id: str, stack_name: str, **attributes: Any
+    ) -> IAcker:
+        """Return the acker of a stack of this account and region that exports its outputs.
 
         Args:
-            grantee: A role, user or group of the table's account.
+            scope: Where to import it.
+            construct_id: Id of the import.
+            stack_name: Name of its stack: this repository's, or one with `add_outputs()`.
+            attributes: Those of `from_attributes` that are no outputs, such as
+                `encryption_key_arn`.
 
-        Raises:
-            TypeError: The grantee is not an IGrantable.
-            ValueError: The grantee is a service, or of another account.
+        Examples:
+            Acker.from_stack_outputs(self, "Acker", "xorack").grant_send(loader)
         """
-        check_kind("grantee", grantee)
-        shown = [self.settings.partition_key, *SHOWN]
-        conditions: dict[str, Any] = {
-            "ForAllValues:StringEquals": {"dynamodb:Attributes": shown},
-            "Null": {"dynamodb:Attributes": "false"},
-            "StringEqualsIfExists": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
+        exported = {
+            name: Fn.import_value(f"{stack_name}-{output}")
+            for name, output in (
+                ("table_arn", "TableArn"),
+                ("queue_arn", "QueueArn"),
+                ("event_bus_arn", "EventBusArn"),
+                ("service", "Service"),
+            )
         }
-        grant, *others = (
-            aws_iam.Grant.add_to_principal(
-                grantee=grantee, actions=[*actions], resource_arns=[arn], conditions=limits
-            )
-            for arn, actions, limits in (
-                (self.table.table_arn, _READ, conditions),
-                (self.table.table_arn, ["dynamodb:DescribeTable"], None),
-                (index_arn(self.table), ["dynamodb:Query"], None),
-            )
-        )
-        if not grant.success or is_external(grantee, self.table.env.account):
-            raise ValueError(
-                f"grant_read: {describe(grantee)} cannot read in this account: expected a "
-                "role, user or group of it (which others may assume)"
-            )
-        for other in others:
-            grant = grant.combine(other)
-        key = self.table.encryption_key
-        return grant if key is None else grant.combine(key.grant(grantee, *READ_WITH_KEY))
+        return cls.from_attributes(scope, construct_id, **{**exported, **attributes})
 
-    def add_outputs(self, *, exports: bool = False, parameters: str | None = None) -> None:
+    def add_outputs(self, *, exports: bool = True, parameters: str | None = None) -> None:
         """Add outputs to the stack: names and ARNs, by which `xorack --stack` finds the acker.
 
         Args:
-            exports: Export them, under the stack's name, a hyphen and theirs.
+            exports: Export them for `from_stack_outputs`, as the stack's name, a hyphen and theirs.
             parameters: Prefix of SSM parameters with the same values, such as ``/xorack``.
+
+        Examples:
+            acker.add_outputs(parameters="/xorack")
         """
         dead_letters, bus = self.dead_letters, self.events.bus
         outputs = {
@@ -246,6 +285,7 @@ class Acker(Construct):
             "ConsumerName": (self.consumer.function_name, "Applies requests"),
             "ConsumerArn": (self.consumer.function_arn, "Its ARN; its alias is live"),
             "RetentionSeconds": (str(self.settings.retention_seconds), "Life of finished chains"),
+            "Service": (self._name, "Dimension of the metrics, name of a created bus"),
             "SweeperName": (self.sweeper.function_name, "Times chains out"),
             "SweeperArn": (self.sweeper.function_arn, "Its ARN; its alias is live"),
         }
@@ -261,10 +301,12 @@ class Acker(Construct):
                     scope, name, parameter_name=path, string_value=value, description=description
                 )
 
-    def grant_resume(self, waiting: aws_stepfunctions.IStateMachine | aws_lambda.IFunction) -> None:
+    def grant_resume(
+        self, waiting: aws_stepfunctions.IStateMachine | aws_lambda.IFunction
+    ) -> aws_iam.Grant:
         """Let chains resume tasks of a state machine, or callbacks of a durable function.
 
-        A `create` may then name who waits for its chain's end: docs/resume.md.
+        A `create` may then name who waits for its chain's end: docs/schedulers.md.
 
         Args:
             waiting: A state machine or a durable function of this account and region.
@@ -272,5 +314,35 @@ class Acker(Construct):
         Raises:
             TypeError: It is neither.
             ValueError: It is of another account or region: AWS takes no token from there.
+
+        Examples:
+            acker.grant_resume(orders)
         """
-        self._resume.allow(waiting)
+        return self._resume.allow(waiting)
+
+    def _check_imported(self, key: aws_kms.IKey | None, topic: aws_sns.ITopic | None) -> None:
+        """Name the statements that imported resources need in their own policies.
+
+        Where it is known that one is of another account, the calls would be denied: an error.
+        """
+        here, stack = aws_iam.AccountPrincipal(Stack.of(self).account), Stack.of(self)
+        alarms = aws_iam.ServicePrincipal("cloudwatch.amazonaws.com")
+        for argument, resource, arn, grantee, action in (
+            ("bus", self.events.bus, self.events.bus.event_bus_arn, here, "events:PutEvents"),
+            ("alarm_topic", topic, topic and topic.topic_arn, alarms, "sns:Publish"),
+        ):
+            if resource is None or has_own_policy(resource) or not arn:
+                continue
+            owner = stack.split_arn(arn, ArnFormat.COLON_RESOURCE_NAME).account
+            if owner is not None and is_known_to_differ(owner, stack.account):
+                caller = for_account(grantee, stack.account)
+                statement = needed_statement(self, caller, arn, action)
+                self._check_policy(argument, resource, describe(grantee), statement)
+        if key is not None and not has_own_policy(key):
+            needed = json.dumps(stack.resolve(logs_statement(self).to_statement_json()))
+            Annotations.of(self).add_warning_v2(
+                "xorack:imported-key",
+                f"the policy of {key.node.path} cannot be changed, since it was imported: "
+                f"CloudWatch Logs needs its statement {needed}. The setting "
+                "policies_ready=true says that it is there",
+            )

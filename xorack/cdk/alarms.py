@@ -22,7 +22,7 @@ from constructs import Construct
 from xorack.aws.schema import Metric
 from xorack.cdk.functions import Resources
 from xorack.cdk.queue import visibility_timeout_seconds
-from xorack.cdk.settings import Settings
+from xorack.cdk.settings import DEAD_LETTER_DAYS, Settings
 from xorack.core.budget import Budget, TimeOuts
 
 PAGE: Final = "PageWorkIsStuck"
@@ -111,8 +111,6 @@ def queue_age_threshold_seconds(resources: Resources) -> int:
     and an attempt. The threshold is halfway between these.
     """
     settings = resources.settings
-    if settings.queue_age_threshold_seconds is not None:
-        return settings.queue_age_threshold_seconds
     visibility = visibility_timeout_seconds(settings, resources.queue)
     attempt = settings.batch_window_seconds + settings.function_timeout_seconds
     return (3 * visibility + attempt) // 2
@@ -132,8 +130,8 @@ def create_alarms(
     """Create the alarms by construct id, composite alarms first, and notify a topic of them.
 
     With `monitoring="full"` the composite alarms notify for states: a cause that sets off several
-    alarms sends one message. Alarms on single events notify by themselves. A new alarm without a
-    problem notifies of its "end", so ends are optional.
+    alarms sends one message. Alarms on single events notify by themselves. None notifies of its
+    end: CloudWatch would do so for each new alarm.
     """
     settings, rows = resources.settings, _ROWS
     watched = _Watched(resources, functions["Consumer"], functions["Sweeper"])
@@ -151,8 +149,6 @@ def create_alarms(
         notify = aws_cloudwatch_actions.SnsAction(topic)
         for alarm in notifying.values():
             alarm.add_alarm_action(notify)
-            if settings.notify_ok:
-                alarm.add_ok_action(notify)
     return {**composites, **alarms}
 
 
@@ -214,7 +210,7 @@ def _least_left_seconds(settings: Settings) -> int:
 
     Its age counts from the arrival there, but it expires by the time of its first send.
     """
-    return (settings.dead_letter_retention_days - settings.queue_retention_days) * _DAY
+    return int((DEAD_LETTER_DAYS - settings.queue_retention_days) * _DAY)
 
 
 _ROWS: Final[Sequence[_Row]] = (
@@ -295,11 +291,13 @@ _ROWS: Final[Sequence[_Row]] = (
     _Row(
         name="SweeperNearTimeout",
         metric=lambda w: w.sweeper.metric_duration(statistic="Maximum"),
-        threshold=lambda w: 1000 * last_write_seconds(w.resources.settings.sweeper_timeout_seconds),
+        threshold=lambda w: (
+            1000 * last_write_seconds(w.resources.settings.function_timeout_seconds)
+        ),
         comparison=_COMPARISON.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
         out_of=(10, 12),
         problem="Sweeps run out of time: chains end later than their deadlines.",
-        first="raise `sweeper_timeout_seconds`, and see whether the table is throttled.",
+        first="raise `function_timeout_seconds`, and see whether the table is throttled.",
     ),
     _Row(
         name="DeadLettersNew",

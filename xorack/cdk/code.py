@@ -9,7 +9,10 @@ from __future__ import annotations
 import ast
 import atexit
 import hashlib
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -21,6 +24,8 @@ from xorack.core.errors import StateError
 
 _LIBRARY: Final = Path(__file__).resolve().parents[1]
 _IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # see setup.py
+LAMBDA_PYTHON: Final = (3, 13)
+"""The version of the functions' runtime."""
 _HANDLERS: Final = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
 _PACKAGES: Final = {
     "aws-lambda-powertools": (
@@ -44,14 +49,14 @@ _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 M
 def assemble_code() -> Path:
     """Copy everything side by side into a folder, which is deleted when the process ends.
 
-    A checkout and the wheel built from it give the same files, to the byte, on any machine.
+    A checkout and the wheel built from it give the same files, to the byte, on any machine. There
+    is bytecode for Lambda's Python if this is its version, or if the wheel was built by it.
     """
     folder = Path(tempfile.mkdtemp(prefix="xorack-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for shipped in _IN_WHEEL.glob("asset.*"):
-        # pip compiles the modules that it installs.
-        ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(shipped, folder, ignore=ignore, dirs_exist_ok=True)
+        shutil.copytree(shipped, folder, ignore=_compiled_by_pip, dirs_exist_ok=True)
+        _compile(folder)
         return folder
     for source in handlers_closure(_LIBRARY.parent):
         target = folder / source.relative_to(_LIBRARY.parent)
@@ -59,7 +64,28 @@ def assemble_code() -> Path:
         shutil.copyfile(source, target)
     for name in _PACKAGES:
         _copy_package(name, folder)
+    _compile(folder)
     return folder
+
+
+def _compile(folder: Path) -> None:
+    """Add the bytecode that Lambda would otherwise make in each cold start.
+
+    It has unchecked hashes: the CDK dates all files 1980, so Python would reject dated bytecode.
+    """
+    if sys.version_info[:2] != LAMBDA_PYTHON:
+        return
+    command = [sys.executable, "-m", "compileall", "-q", "-f", "--invalidation-mode"]
+    # A seed of its own orders the sets in constants: the same bytes each time.
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    environment.pop("PYTHONPYCACHEPREFIX", None)
+    subprocess.run([*command, "unchecked-hash", "-s", folder, folder], env=environment, check=True)
+
+
+def _compiled_by_pip(_: str, names: list[str]) -> list[str]:
+    """Return the bytecode that pip made as it installed the wheel: of the user's Python."""
+    tag = "cpython-{}{}".format(*LAMBDA_PYTHON)
+    return [name for name in names if name.endswith(".pyc") and f".{tag}." not in name]
 
 
 def handlers_closure(root: Path) -> list[Path]:

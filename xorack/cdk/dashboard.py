@@ -41,50 +41,103 @@ def create_dashboard(
     pending = metric(Metric.EVENTS_PENDING_AFTER_SWEEP, "Pending events", period=_MINUTE, **_GAUGE)
     behind = queue_age_threshold_seconds(resources), "alarm"
     timeout = 1000 * settings.function_timeout_seconds, "the consumer's timeout"
-    most = settings.consumer_concurrency, "the consumer's maximum"
+    most = settings.max_concurrency, "the consumer's maximum"
     # Title, unit, metrics, and a limit with its name.
     rows: list[list[tuple[str, str, _Metrics, tuple[float, str] | None]]] = [
         [
-            ("How late are we? From create to acked", "ms",
-             [metric(Metric.ACK_LATENCY, p, statistic=p) for p in ("p50", "p90", "p99")], None),
+            (
+                "How late are we? From create to acked",
+                "ms",
+                [metric(Metric.ACK_LATENCY, p, statistic=p) for p in ("p50", "p90", "p99")],
+                None,
+            ),
             ("Oldest message in the queue", "seconds", [oldest], behind),
-            ("Unfinished: dead letters, failed messages, pending events", "count",
-             [dead_letters, metric(Metric.MESSAGES_FAILED, "Messages to retry"), pending,
-              metric(Metric.SWEEP_PROBLEMS, "Chains that cannot end", **_GAUGE),
-              metric(Metric.SWEEPS_INCOMPLETE, "Incomplete sweeps")], None),
+            (
+                "Unfinished: dead letters, failed messages, pending events",
+                "count",
+                [
+                    dead_letters,
+                    metric(Metric.MESSAGES_FAILED, "Messages to retry"),
+                    pending,
+                    metric(Metric.SWEEP_PROBLEMS, "Chains that cannot end", **_GAUGE),
+                    metric(Metric.SWEEPS_INCOMPLETE, "Incomplete sweeps"),
+                ],
+                None,
+            ),
         ],
         [
-            ("Requests", "count",
-             [metric(Metric.REQUESTS_APPLIED, "applied"),
-              metric(Metric.REQUESTS_DUPLICATE, "duplicate"),
-              metric(Metric.REQUESTS_LATE, "late"),
-              metric(Metric.CREATES_REPEATED, "repeated create"),
-              metric(Metric.REQUESTS_REJECTED, "rejected")], None),
-            ("Chains", "count",
-             [created, acked, metric(Metric.CHAINS_TIMED_OUT, "failed: timed out"),
-              metric(Metric.CHAINS_NEVER_CREATED, "failed: never created"),
-              metric(Metric.CHAINS_FAILED_ON_REQUEST, "failed: on request")], None),
-            ("Writes, and conflicts among them", "count",
-             [metric(Metric.WRITES, "writes"), metric(Metric.CONFLICTS, "conflicts")], None),
+            (
+                "Requests",
+                "count",
+                [
+                    metric(Metric.REQUESTS_APPLIED, "applied"),
+                    metric(Metric.REQUESTS_DUPLICATE, "duplicate"),
+                    metric(Metric.REQUESTS_LATE, "late"),
+                    metric(Metric.CREATES_REPEATED, "repeated create"),
+                    metric(Metric.REQUESTS_REJECTED, "rejected"),
+                ],
+                None,
+            ),
+            (
+                "Chains",
+                "count",
+                [
+                    created,
+                    acked,
+                    metric(Metric.CHAINS_TIMED_OUT, "failed: timed out"),
+                    metric(Metric.CHAINS_NEVER_CREATED, "failed: never created"),
+                    metric(Metric.CHAINS_FAILED_ON_REQUEST, "failed: on request"),
+                ],
+                None,
+            ),
+            (
+                "Writes, and conflicts among them",
+                "count",
+                [metric(Metric.WRITES, "writes"), metric(Metric.CONFLICTS, "conflicts")],
+                None,
+            ),
         ],
         [
-            ("Functions: errors and throttles", "count",
-             [one.metric(name, statistic="Sum", label=f"{function} {name.lower()}")
-              for name in ("Errors", "Throttles") for function, one in functions.items()], None),
-            ("Functions: duration", "ms",
-             [consumer.metric_duration(statistic="p50", label="Consumer p50"),
-              consumer.metric_duration(statistic="p99", label="Consumer p99"),
-              sweeper.metric_duration(label="Sweeper maximum", **_GAUGE)], timeout),
-            ("Functions: concurrent invocations", "count",
-             [one.metric("ConcurrentExecutions", period=_MINUTE, label=name, **_GAUGE)
-              for name, one in functions.items()], most),
+            (
+                "Functions: errors and throttles",
+                "count",
+                [
+                    one.metric(name, statistic="Sum", label=f"{function} {name.lower()}")
+                    for name in ("Errors", "Throttles")
+                    for function, one in functions.items()
+                ],
+                None,
+            ),
+            (
+                "Functions: duration",
+                "ms",
+                [
+                    consumer.metric_duration(statistic="p50", label="Consumer p50"),
+                    consumer.metric_duration(statistic="p99", label="Consumer p99"),
+                    sweeper.metric_duration(label="Sweeper maximum", **_GAUGE),
+                ],
+                timeout,
+            ),
+            (
+                "Functions: concurrent invocations",
+                "count",
+                [
+                    one.metric("ConcurrentExecutions", period=_MINUTE, label=name, **_GAUGE)
+                    for name, one in functions.items()
+                ],
+                most,
+            ),
         ],
         [
-            ("Table: consumed capacity units", "count",
-             _of_table(resources, "Consumed{}CapacityUnits"), None),
+            (
+                "Table: consumed capacity units",
+                "count",
+                _of_table(resources, "Consumed{}CapacityUnits"),
+                None,
+            ),
             ("Table: throttled", "count", _of_table(resources, "{}ThrottleEvents"), None),
         ],
-    ]  # fmt: skip
+    ]
     health = [
         aws_cloudwatch.AlarmStatusWidget(
             title="Is it healthy?", alarms=list(alarms), width=10, height=5

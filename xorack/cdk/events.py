@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from aws_cdk import Stack, aws_dynamodb, aws_events
+from aws_cdk import Duration, Stack, aws_dynamodb, aws_events
 from constructs import Construct
 
 from xorack.cdk.validation import is_known_to_differ
 
-_SOURCE: Final = "xorack"
-_STATUSES: Final = ("acked", "failed")
+SOURCE: Final = "xorack"
+STATUSES: Final = ("acked", "failed")
 
 
 def name_for(bus: aws_events.IEventBus, caller: Construct) -> str:
@@ -21,7 +21,7 @@ def name_for(bus: aws_events.IEventBus, caller: Construct) -> str:
 
 
 class AckEvents(Construct):
-    """The bus of the chains' events: a new one, or the user's.
+    """The bus of the chains' events: a new one of a name, or the user's.
 
     Attributes:
         bus: The bus.
@@ -33,12 +33,20 @@ class AckEvents(Construct):
         scope: Construct,
         construct_id: str,
         table: aws_dynamodb.ITable,
-        bus: aws_events.IEventBus | None = None,
+        bus: aws_events.IEventBus | str,
+        account: str,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.table = table
-        self.bus: aws_events.IEventBus = bus or aws_events.EventBus(
-            self, "Bus", description="Chains that were acked or that failed"
+        self.table, self._account = table, account
+        self.bus: aws_events.IEventBus = (
+            aws_events.EventBus(
+                self,
+                "Bus",
+                event_bus_name=bus,
+                description="Chains that were acked or that failed",
+            )
+            if isinstance(bus, str)
+            else bus
         )
 
     def rule(
@@ -46,7 +54,7 @@ class AckEvents(Construct):
         construct_id: str,
         *,
         targets: Sequence[aws_events.IRuleTarget],
-        statuses: Sequence[str] = _STATUSES,
+        statuses: Sequence[str] = STATUSES,
     ) -> aws_events.Rule:
         """Send events of this acker's finished chains to targets.
 
@@ -58,20 +66,46 @@ class AckEvents(Construct):
         Raises:
             ValueError: `statuses` is empty or has an unknown status, or the bus belongs to another
                 account, where its rules must be created too.
+
+        Examples:
+            acker.events.rule("Done", targets=[targets.SqsQueue(done)], statuses=["acked"])
         """
         if is_known_to_differ(self.bus.env.account, Stack.of(self).account):
             raise ValueError(
                 f"rule: {self.bus.node.path} is a bus of account {self.bus.env.account}, expected "
                 "one of this account: create the rule in the account of its bus"
             )
-        if not statuses or not set(statuses) <= set(_STATUSES):
-            raise ValueError(f"statuses is {list(statuses)!r}: expected some of {_STATUSES}")
+        if not statuses or not set(statuses) <= set(STATUSES):
+            raise ValueError(f"statuses is {list(statuses)!r}: expected some of {STATUSES}")
         return aws_events.Rule(
             self,
             construct_id,
             event_bus=self.bus,
             event_pattern=aws_events.EventPattern(
-                source=[_SOURCE], detail_type=list(statuses), resources=[self.table.table_arn]
+                # Others may put events of any source and resource on a bus, but for no account.
+                account=[self._account],
+                source=[SOURCE],
+                detail_type=list(statuses),
+                resources=[self.table.table_arn],
             ),
             targets=list(targets),
+        )
+
+    def archive(self, construct_id: str, *, retention: Duration) -> aws_events.Archive:
+        """Keep the events of this acker's chains, so that EventBridge can replay them.
+
+        Args:
+            construct_id: Id of the archive.
+            retention: Life of an event in the archive; 0 is for ever.
+
+        Examples:
+            acker.events.archive("Archive", retention=Duration.days(30))
+        """
+        pattern = aws_events.EventPattern(source=[SOURCE], resources=[self.table.table_arn])
+        return aws_events.Archive(
+            self,
+            construct_id,
+            source_event_bus=self.bus,
+            event_pattern=pattern,
+            retention=retention,
         )

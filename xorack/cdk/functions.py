@@ -30,6 +30,7 @@ from xorack.cdk.permissions import (
     WRITE_WITH_KEY,
     acknowledge,
     allow,
+    allow_events,
     allow_key,
     forbid_code,
 )
@@ -39,7 +40,7 @@ from xorack.cdk.settings import Settings
 from xorack.cdk.table import index_arn, is_imported, removal_policy
 from xorack.cdk.validation import check_kind
 
-_RUNTIME: Final = aws_lambda.Runtime.PYTHON_3_13
+_RUNTIME: Final = getattr(aws_lambda.Runtime, "PYTHON_{}_{}".format(*code.LAMBDA_PYTHON))
 _ARCHITECTURES: Final = {
     "arm64": aws_lambda.Architecture.ARM_64,
     "x86_64": aws_lambda.Architecture.X86_64,
@@ -51,10 +52,15 @@ _ALIAS: Final = "live"
 """The alias of each function's version that runs: code and environment change in one step."""
 # Lambda joins the network with the function's role.
 _NETWORK_ACTIONS: Final = (
-    "ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
-    "ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets",
-    "ec2:DescribeVpcs", "ec2:UnassignPrivateIpAddresses",
-)  # fmt: skip
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+    "ec2:UnassignPrivateIpAddresses",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +91,7 @@ class Resources:
     """Resources of one acker, for its functions and its monitoring.
 
     Attributes:
-        service: Value of the metrics' dimension `service`.
+        service: The acker's name: the metrics' dimension, and part of the dashboard's name.
         resume: Whose waiting executions the functions may resume.
         encryption_key: Key of the functions' logs and environments; AWS's own if None.
         policies: The policies of the functions' roles, by the functions' names.
@@ -104,13 +110,7 @@ class Resources:
 
     def metric(self, name: str, label: str | None = None, **options: Any) -> aws_cloudwatch.Metric:
         """Return a metric that the functions emit: by default its sum over five minutes."""
-        return aws_cloudwatch.Metric(
-            namespace=METRIC_NAMESPACE,
-            metric_name=name,
-            dimensions_map={"service": self.service},
-            label=label,
-            **{"statistic": "Sum", **options},
-        )
+        return emitted(self.service, name, label=label, **options)
 
     def table_metrics(self, name: str) -> dict[str, aws_cloudwatch.Metric]:
         """Return a metric of reads and writes, of the table and of its index, as ``read_table``."""
@@ -123,6 +123,16 @@ class Resources:
             for verb in ("Read", "Write")
             for place, dimensions in places.items()
         }
+
+
+def emitted(service: str, name: str, **options: Any) -> aws_cloudwatch.Metric:
+    """Return a metric that the functions of an acker emit."""
+    return aws_cloudwatch.Metric(
+        namespace=METRIC_NAMESPACE,
+        metric_name=name,
+        dimensions_map={"service": service},
+        **{"statistic": "Sum", **options},
+    )
 
 
 def create_function(
@@ -150,7 +160,7 @@ def create_function(
     on_all = _statements_on_all_resources(resources)
     access = aws_iam.PolicyDocument(statements=[log, *statements, *on_all])
     resources.policies[name] = access
-    role = aws_iam.Role(
+    role = _ClosedRole(
         scope,
         "Role",
         assumed_by=aws_iam.ServicePrincipal("lambda.amazonaws.com"),
@@ -165,7 +175,7 @@ def create_function(
     if any("*" in one.resources for one in [*statements, *on_all]):
         reason = "The actions of X-Ray and those that join a network accept no resource"
         acknowledge(scope, "AwsSolutions-IAM5[Resource::*]", reason)
-    return aws_lambda.Function(
+    function = aws_lambda.Function(
         scope,
         "Function",
         description=description,
@@ -175,11 +185,11 @@ def create_function(
         handler=handler,
         memory_size=settings.memory_mb,
         timeout=Duration.seconds(timeout_seconds),
-        role=role.without_policy_updates(),
+        role=role,
         log_group=logs,
         # Lambda then writes the lines of Python's `logging`, and its own, as JSON.
         logging_format=aws_lambda.LoggingFormat.JSON,
-        application_log_level_v2=aws_lambda.ApplicationLogLevel[settings.log_level],
+        application_log_level_v2=aws_lambda.ApplicationLogLevel.INFO,
         system_log_level_v2=aws_lambda.SystemLogLevel.INFO,
         tracing=aws_lambda.Tracing.ACTIVE if settings.tracing else aws_lambda.Tracing.DISABLED,
         environment_encryption=key,
@@ -187,7 +197,7 @@ def create_function(
             "TABLE_NAME": resources.table.table_name,
             "PARTITION_KEY": settings.partition_key,
             "DEFAULT_TIMEOUT_SECONDS": str(settings.default_timeout_seconds),
-            "PENDING_TIMEOUT_SECONDS": str(pending_timeout_seconds(settings, resources.queue)),
+            "PENDING_TIMEOUT_SECONDS": str(pending_timeout_seconds(resources.queue)),
             "RETENTION_SECONDS": str(settings.retention_seconds),
             "POWERTOOLS_SERVICE_NAME": resources.service,
             "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
@@ -197,6 +207,37 @@ def create_function(
         vpc_subnets=network.subnets if network else None,
         security_groups=_security_groups(scope, network) if network else None,
     )
+    role.is_closed = True
+    return function
+
+
+class _ClosedRole(aws_iam.Role):
+    """A role with inline policies only. Once it is closed, a grant to it is an error.
+
+    What the CDK itself adds while it creates the function is in the policies already.
+    """
+
+    is_closed = False
+
+    def add_to_principal_policy(
+        self, statement: aws_iam.PolicyStatement
+    ) -> aws_iam.AddToPrincipalPolicyResult:
+        self._refuse(", ".join(statement.actions))
+        return aws_iam.AddToPrincipalPolicyResult(statement_added=True)
+
+    def attach_inline_policy(self, policy: aws_iam.Policy) -> None:
+        self._refuse(policy.node.path)
+
+    def add_managed_policy(self, policy: aws_iam.IManagedPolicy) -> None:
+        self._refuse(str(policy.managed_policy_arn))
+
+    def _refuse(self, what: str) -> None:
+        if self.is_closed:
+            raise ValueError(
+                f"{what}: the role {self.node.path} takes no further permissions, since its code "
+                "is xorack's alone: grant it to a function of yours, such as a target of "
+                "`events.rule`"
+            )
 
 
 def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Function:
@@ -216,16 +257,13 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Functi
             allow(table.table_arn, *_READ, "dynamodb:UpdateItem", *_check(table)),
             allow(queue.queue_arn, *_RECEIVE),  # Lambda polls with the function's role
             allow(dead_letters.queue_arn, "sqs:SendMessage"),
-            allow(resources.bus.event_bus_arn, "events:PutEvents"),
+            allow_events(resources.bus),
             *allow_key(table.encryption_key, *WRITE_WITH_KEY),
             *allow_key(queue.encryption_master_key, *READ_WITH_KEY),
             *allow_key(dead_letters.encryption_master_key, *SEND_WITH_KEY),
         ],
     )
     _add_environment("consumer", function, resources)
-    pollers = aws_lambda.ProvisionedPollerConfig(
-        minimum_pollers=settings.min_pollers, maximum_pollers=settings.max_pollers
-    )
     # SqsEventSource would grant more than the poller needs.
     aws_lambda.EventSourceMapping(
         scope,
@@ -234,8 +272,7 @@ def create_consumer(scope: Construct, resources: Resources) -> aws_lambda.Functi
         event_source_arn=queue.queue_arn,
         batch_size=settings.batch_size,
         max_batching_window=Duration.seconds(settings.batch_window_seconds),
-        max_concurrency=None if settings.has_pollers else settings.consumer_concurrency,
-        provisioned_poller_config=pollers if settings.has_pollers else None,
+        max_concurrency=settings.max_concurrency,
         report_batch_item_failures=True,
     )
     return function
@@ -252,18 +289,15 @@ def create_sweeper(scope: Construct, resources: Resources) -> aws_lambda.Functio
         resources,
         name="sweeper",
         description="Ends chains whose deadline has passed, and publishes pending events",
-        timeout_seconds=resources.settings.sweeper_timeout_seconds,
+        timeout_seconds=resources.settings.function_timeout_seconds,
         statements=[
             allow(index_arn(table), "dynamodb:Query"),
             allow(table.table_arn, *_READ, "dynamodb:UpdateItem", *_check(table)),
-            allow(resources.bus.event_bus_arn, "events:PutEvents"),
+            allow_events(resources.bus),
             *allow_key(table.encryption_key, *WRITE_WITH_KEY),
         ],
     )
     _add_environment("sweeper", function, resources)
-    if (reserved := resources.settings.sweeper_reserved_concurrency) is not None:
-        resource: Any = function.node.default_child
-        resource.reserved_concurrent_executions = reserved
     # The next sweep replaces the retry of one that failed, or that Lambda did not take.
     retries: Any = {"retry_attempts": 0, "max_event_age": Duration.seconds(60)}
     alias = function.add_alias(_ALIAS, **retries)

@@ -5,19 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aws_cdk import Acknowledgment, ArnFormat, Stack, Validations, aws_iam, aws_kms, aws_sns
+from aws_cdk import (
+    Acknowledgment,
+    ArnFormat,
+    Stack,
+    Validations,
+    aws_events,
+    aws_iam,
+    aws_kms,
+    aws_sns,
+)
 from constructs import Construct
+
+from xorack.cdk.events import SOURCE, STATUSES
 
 # Actions on a customer-managed key: to read a table or a queue, to send, to write.
 READ_WITH_KEY: Final = ("kms:Decrypt", "kms:DescribeKey")
 SEND_WITH_KEY: Final = ("kms:Decrypt", "kms:GenerateDataKey")
 WRITE_WITH_KEY: Final = (
-    *READ_WITH_KEY, "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext",
-    "kms:ReEncryptFrom", "kms:ReEncryptTo",
-)  # fmt: skip
+    *READ_WITH_KEY,
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:GenerateDataKeyWithoutPlaintext",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+)
 _LOGS_WITH_KEY: Final = (
-    "kms:Decrypt*", "kms:Describe*", "kms:Encrypt*", "kms:GenerateDataKey*", "kms:ReEncrypt*",
-)  # fmt: skip
+    "kms:Decrypt*",
+    "kms:Describe*",
+    "kms:Encrypt*",
+    "kms:GenerateDataKey*",
+    "kms:ReEncrypt*",
+)
 
 
 # Services that use the key for a function's role; the role itself cannot.
@@ -35,6 +54,15 @@ def allow_key(key: aws_kms.IKey | None, *actions: str) -> list[aws_iam.PolicySta
     statement = allow(key.key_arn, *actions)
     statement.add_condition("StringLike", {"kms:ViaService": list(_SERVICES)})
     return [statement]
+
+
+def allow_events(bus: aws_events.IEventBus) -> aws_iam.PolicyStatement:
+    """Allow events of this source on a bus: others' are not these functions' to claim."""
+    statement = allow(bus.event_bus_arn, "events:PutEvents")
+    # `events:source` has several values in a call of several entries.
+    matches = {"events:source": SOURCE, "events:detail-type": [*STATUSES]}
+    statement.add_condition("ForAllValues:StringEquals", matches)
+    return statement
 
 
 def forbid_code(actions: Sequence[str]) -> aws_iam.PolicyStatement:
@@ -101,15 +129,17 @@ def allow_logs_to_use(key: aws_kms.IKey, scope: Construct) -> None:
     The key cannot name its log groups, since they name the key. The policy of an imported key does
     not change.
     """
-    stack = Stack.of(scope)
-    log_groups = arn_of_all(scope, "logs", "log-group")
-    key.add_to_resource_policy(
-        aws_iam.PolicyStatement(
-            principals=[aws_iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")],
-            actions=list(_LOGS_WITH_KEY),
-            resources=["*"],
-            conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": log_groups}},
-        )
+    key.add_to_resource_policy(logs_statement(scope))
+
+
+def logs_statement(scope: Construct) -> aws_iam.PolicyStatement:
+    """Return what the policy of a key needs so that CloudWatch Logs can use it."""
+    stack, log_groups = Stack.of(scope), arn_of_all(scope, "logs", "log-group")
+    return aws_iam.PolicyStatement(
+        principals=[aws_iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")],
+        actions=list(_LOGS_WITH_KEY),
+        resources=["*"],
+        conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": log_groups}},
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from aws_cdk import Annotations, Duration, aws_kms, aws_sqs
 from constructs import Construct
 
-from xorack.cdk.settings import Settings
+from xorack.cdk.settings import DEAD_LETTER_DAYS, Settings
 from xorack.cdk.table import removal_policy
 from xorack.cdk.validation import check_key
 
@@ -43,7 +43,7 @@ def create_queues(
         "enforce_ssl": True,
         "removal_policy": removal_policy(settings),
     }
-    dead_days = Duration.days(settings.dead_letter_retention_days)
+    dead_days = Duration.days(DEAD_LETTER_DAYS)
     dead_letters = dead_letters or aws_sqs.Queue(
         scope, "DeadLetters", retention_period=dead_days, **common
     )
@@ -71,10 +71,8 @@ def create_queues(
     return queue, dead_letters
 
 
-def pending_timeout_seconds(settings: Settings, queue: aws_sqs.IQueue) -> int:
-    """Return how long a chain waits for its create: by default as long as one can arrive."""
-    if settings.pending_timeout_seconds is not None:
-        return settings.pending_timeout_seconds
+def pending_timeout_seconds(queue: aws_sqs.IQueue) -> int:
+    """Return how long a chain waits for its create: as long as the queue keeps a message."""
     kept = _seconds(queue, "message_retention_period", _RETENTION_SECONDS)
     return kept or _LONGEST_RETENTION_SECONDS
 
@@ -110,19 +108,27 @@ def _check(settings: Settings, queue: aws_sqs.IQueue, dead_letters: aws_sqs.IQue
     rules = (
         (queue.fifo, f"queue: {path} is a FIFO queue, expected a standard one"),
         (dead_letters.fifo, f"dead_letters: {dead_path} is a FIFO queue, expected a standard one"),
-        (dead_letters.queue_arn == queue.queue_arn,
-         f"dead_letters: {dead_path} is the queue itself, expected another one: rejected requests "
-         "would come back for ever"),
-        (visibility is not None and visibility < needed,
-         f"queue: the visibility timeout of {path} is {visibility} seconds, expected at least "
-         f"{needed}, six times the function's timeout and the batch window"),
-        (0 < dead_kept <= kept,
-         f"dead_letters: {dead_path} keeps messages for {dead_kept} seconds, expected more than "
-         f"the queue ({kept}), since a message's age counts from when it was first sent"),
-        (kept + dead_kept >= settings.retention_seconds,
-         f"queue: messages may come back for {kept + dead_kept} seconds, expected less than "
-         f"retention_days, {settings.retention_days} days"),
-    )  # fmt: skip
+        (
+            dead_letters.queue_arn == queue.queue_arn,
+            f"dead_letters: {dead_path} is the queue itself, expected another one: rejected "
+            "requests would come back for ever",
+        ),
+        (
+            visibility is not None and visibility < needed,
+            f"queue: the visibility timeout of {path} is {visibility} seconds, expected at least "
+            f"{needed}, six times the function's timeout and the batch window",
+        ),
+        (
+            0 < dead_kept <= kept,
+            f"dead_letters: {dead_path} keeps messages for {dead_kept} seconds, expected more than "
+            f"the queue ({kept}), since a message's age counts from when it was first sent",
+        ),
+        (
+            kept + dead_kept >= settings.retention_seconds,
+            f"queue: messages may come back for {kept + dead_kept} seconds, expected less than "
+            f"retention_days, {settings.retention_days} days",
+        ),
+    )
     for broken, message in rules:
         if broken:
             raise ValueError(message)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
+import jsii
 from aws_cdk import Annotations, Stack, aws_iam, aws_lambda
-from constructs import Construct
+from constructs import Construct, DependencyGroup
 
 from xorack.aws.schema import RESUME_KINDS
 from xorack.cdk.permissions import acknowledge, allow, arn_of_all
@@ -51,7 +53,7 @@ class ResumeAccess:
                 access.add_statements(_statement(kind, arn))
         self._name_kinds(function)
 
-    def allow(self, waiting: Any) -> None:
+    def allow(self, waiting: Any) -> aws_iam.Grant:
         """Let the functions resume executions of a state machine or a durable function."""
         kind = "step_functions" if hasattr(waiting, "state_machine_arn") else "lambda"
         arn = getattr(waiting, f"{_ANY[kind][2]}_arn", None)
@@ -61,9 +63,14 @@ class ResumeAccess:
         here = stack.account, stack.region
         _check_place("grant_resume", waiting.node.path, there, here)
         self._arns[kind].append(arn)
-        for function, access in self._members:
-            access.add_statements(_statement(kind, arn))
+        statement = _statement(kind, arn)
+        for function, _ in self._members:
             self._name_kinds(function)
+        return aws_iam.Grant.add_to_principal(
+            grantee=_Functions([access for _, access in self._members]),
+            actions=statement.actions,
+            resource_arns=statement.resources,
+        )
 
     def _name_kinds(self, function: aws_lambda.Function) -> None:
         kinds = [kind for kind, arns in self._arns.items() if arns]
@@ -83,6 +90,35 @@ class ResumeAccess:
         reason = f"The setting resume asks for each {resource} of the account"
         acknowledge(self._scope, f"AwsSolutions-IAM5[Resource::{printed}]", reason)
         return arn
+
+
+@jsii.implements(aws_iam.IPrincipal)
+class _Functions:
+    """The roles of the functions as one grantee: a grant goes to their inline policies."""
+
+    assume_role_action = "sts:AssumeRole"
+    principal_account = None
+
+    def __init__(self, policies: Sequence[aws_iam.PolicyDocument]) -> None:
+        self._policies = policies
+
+    @property
+    def grant_principal(self) -> aws_iam.IPrincipal:
+        return self
+
+    @property
+    def policy_fragment(self) -> aws_iam.PrincipalPolicyFragment:
+        return aws_iam.ServicePrincipal("lambda.amazonaws.com").policy_fragment
+
+    def add_to_principal_policy(
+        self, statement: aws_iam.PolicyStatement
+    ) -> aws_iam.AddToPrincipalPolicyResult:
+        for policy in self._policies:
+            policy.add_statements(statement.copy())
+        # No resource holds these statements but the roles themselves.
+        return aws_iam.AddToPrincipalPolicyResult(
+            statement_added=True, policy_dependable=DependencyGroup()
+        )
 
 
 def _check_place(source: str, name: str, there: tuple[str, str], here: tuple[str, str]) -> None:

@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from typing_extensions import Self
 
@@ -21,16 +21,40 @@ _DAY: Final = 86_400  # seconds
 _TEN_YEARS: Final = 3650  # days
 # Lambda's advice: otherwise SQS delivers a batch again while Lambda retries it for throttling.
 _VISIBILITY_FACTOR: Final = 6
-# A new account may have ten executions for all functions: half of them for the consumer.
-_CONCURRENCY: Final = 5
-# Lambda's: concurrent invocations of one provisioned poller, and the default of their number.
-_PER_POLLER: Final = 10
-_MAX_POLLERS: Final = 200
-# CloudWatch Logs allows these.
-_LOG_RETENTION_DAYS: Final = (
-    1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545,
-    731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
-)  # fmt: skip
+DEAD_LETTER_DAYS: Final = 14
+"""Life of a message in the dead-letter queue: SQS's longest."""
+_LOG_RETENTION: Final = {
+    "ONE_DAY": 1,
+    "THREE_DAYS": 3,
+    "FIVE_DAYS": 5,
+    "ONE_WEEK": 7,
+    "TWO_WEEKS": 14,
+    "ONE_MONTH": 30,
+    "TWO_MONTHS": 60,
+    "THREE_MONTHS": 90,
+    "FOUR_MONTHS": 120,
+    "FIVE_MONTHS": 150,
+    "SIX_MONTHS": 180,
+    "ONE_YEAR": 365,
+    "THIRTEEN_MONTHS": 400,
+    "EIGHTEEN_MONTHS": 545,
+    "TWO_YEARS": 731,
+    "THREE_YEARS": 1096,
+    "FIVE_YEARS": 1827,
+    "SIX_YEARS": 2192,
+    "SEVEN_YEARS": 2557,
+    "EIGHT_YEARS": 2922,
+    "NINE_YEARS": 3288,
+    "TEN_YEARS": 3653,
+}
+"""Days that CloudWatch Logs allows, by the names of the CDK's `RetentionDays`."""
+PROFILES: Final = {"low-cost": (1_000, 1), "low-latency": (10, 0)}
+"""Batch size and window in seconds of each profile."""
+_PROFILED: Final = ("batch_size", "batch_window_seconds")
+Time: TypeAlias = int | Any
+"""A number in the unit of the setting's name, or a `Duration`; as an attribute it is a number."""
+Choice: TypeAlias = str | Any
+"""Text, or the CDK's value of that name, such as `RemovalPolicy.DESTROY`; then it is text."""
 _ARNS: Final = {
     "step_functions": r"arn:aws[a-z-]*:states:[a-z0-9-]+:\d{12}:stateMachine:[A-Za-z0-9_-]{1,80}",
     "lambda": r"arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:function:[A-Za-z0-9_-]{1,64}",
@@ -74,57 +98,49 @@ class Settings:
         table_name: Name of an existing table of this account and region; by default the acker
             creates one.
         partition_key: Name of the table's partition key.
-        function_timeout_seconds: Timeout of the consumer. The queue's visibility timeout follows.
-            No write starts in its last 19 seconds (of 10 seconds, in the last 6): they are for
-            events, dead letters and the response.
-        sweeper_timeout_seconds: Timeout of the sweeper.
+        profile: `low-cost`, batches of up to 1,000 messages and a window of a second, in which
+            Lambda may wait up to 20 seconds on a quiet queue; or `low-latency`, batches of up to
+            10 and no window: more invocations and writes (docs/capacity.md).
+        function_timeout_seconds: Timeout of the consumer and of the sweeper. The queue's visibility
+            timeout follows. No write starts in its last 19 seconds (of 10 seconds, in the last 6):
+            they are for events, dead letters and the response.
         memory_mb: Memory of each function, at least 512: a batch of 6 MB takes 399. Lambda gives
             processor time in proportion.
-        batch_size: Maximum number of messages in one invocation of the consumer. One write applies
-            all messages of a chain in a batch, so large batches cost less.
-        batch_window_seconds: Time for which Lambda gathers messages before it invokes the consumer.
-            Batches of more than ten messages need at least one second.
-        max_concurrency: Maximum number of concurrent invocations of the consumer; by default 5,
-            which leaves room for the sweeper in an account of ten. Pollers replace it.
-        min_pollers: Minimum number of provisioned pollers of the queue. They are paid by the hour,
-            and invoke up to ten consumers each. By default there are none, or with `max_pollers`
-            Lambda's two.
-        max_pollers: Maximum number of provisioned pollers; by default Lambda's, 200.
-        sweeper_reserved_concurrency: Concurrent executions that Lambda reserves for the sweeper. It
-            leaves 100 unreserved, so an account needs more than that.
+        batch_size: Maximum number of messages in one invocation of the consumer; by default the
+            profile's. One write applies all messages of a chain in a batch, so large batches cost
+            less.
+        batch_window_seconds: Time for which Lambda gathers messages before it invokes the consumer;
+            by default the profile's. Batches of more than ten messages need at least one second.
+        max_concurrency: Maximum number of concurrent invocations of the consumer. Five leave room
+            for the sweeper in an account of ten.
         max_receive_count: Attempts before SQS moves a message to the dead-letter queue: by default
             those of ten hours. Requests that are rejected go there at once.
-        queue_retention_days: Time for which the queue keeps a message.
-        dead_letter_retention_days: Time for which the dead-letter queue keeps a message. For failed
-            messages it counts from the first send, so it must be longer than the queue's.
+        queue_retention_days: Time for which the queue keeps a message. A chain waits as long for
+            its `create`. The dead-letter queue keeps messages for 14 days.
         resume: Who may wait for a chain's end: `none`; ARNs of state machines (tasks with a task
             token) and of durable functions (callbacks), separated by commas; or each of the account
             and region: `step_functions`, `lambda` or `all`. It gives the functions the permission;
             a request with another kind is rejected. See also `Acker.grant_resume`.
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
-        pending_timeout_seconds: Time for which a chain waits for its `create`; by default the
-            retention of the queue, since the `create` can arrive until then.
         retention_days: Longest age of a message that is applied. A finished chain stays for twice
             as long, so that late or redriven messages do not start it again.
         deletion_protection: DynamoDB rejects deletion of the table.
-        removal_policy: `retain` or `destroy`: what happens to the table, the queues and the logs
-            when the stack is deleted.
-        log_retention_days: Time for which the functions' logs stay.
-        log_level: `DEBUG` or `INFO`, the lowest level that the functions log. A higher level would
-            drop the metrics, which are log lines of level INFO.
-        architecture: `arm64` or `x86_64`.
+        removal_policy: `retain` or `destroy`, or a `RemovalPolicy`: what happens to the table, the
+            queues and the logs when the stack is deleted.
+        log_retention_days: Time for which the functions' logs stay; also a `RetentionDays`.
+        architecture: `arm64` or `x86_64`, or an `Architecture`.
         tracing: X-Ray traces the invocations of the functions.
         alarm_topic_arn: SNS topic for alarms; without one, they only show in CloudWatch.
         failed_chains_threshold: Number of chains that may fail in five minutes without an alarm.
-        queue_age_threshold_seconds: Age of a message above which the queue is behind; by default
-            more than an attempt that is repeated once takes. SQS counts no message that fails for
-            longer than two visibility timeouts: a higher value finds a slow consumer only.
         monitoring: `full` or `minimal`: all alarms, the functions' metrics and a dashboard; or a
             few alarms on metrics that AWS emits for nothing.
-        notify_ok: Notify the topic when an alarm ends, too. CloudWatch then also notifies it once
-            of each new alarm, whatever its state.
-        service: Dimension of the metrics that tells ackers of one account and region apart. By
-            default the stack's name, or in a stack of yours the construct's path.
+        contributor_insights: CloudWatch names the throttled keys of the table and its index, so
+            the hot chain. It is paid by the throttled call. An adopted table keeps its own.
+        policies_ready: True once the policies of the resources that you import have the statements
+            that the synthesis asks for; the CDK cannot see them.
+
+    Examples:
+        Settings(profile="low-latency", default_timeout_seconds=Duration.hours(6))
 
     Raises:
         ArgumentError: A value has the wrong type, is out of range, or contradicts another setting.
@@ -139,90 +155,86 @@ class Settings:
         str,
         _is_key_name,
     )
-    function_timeout_seconds: int = _number(60, 10, 900, "seconds")
-    sweeper_timeout_seconds: int = _number(60, 10, 900, "seconds")
+    profile: str = _choice("low-cost", *PROFILES)
+    function_timeout_seconds: Time = _number(60, 10, 900, "seconds")
     memory_mb: int = _number(1024, 512, 10_240, "MB")
-    batch_size: int = _number(1_000, 1, 10_000, "messages")
-    batch_window_seconds: int = _number(1, 0, 300, "seconds")
-    max_concurrency: int | None = _number(None, 2, 1_000, "concurrent invocations")
-    min_pollers: int | None = _number(None, 2, 200, "pollers")
-    max_pollers: int | None = _number(None, 2, 2_000, "pollers")
-    sweeper_reserved_concurrency: int | None = _number(None, 1, 100, "concurrent executions")
+    # __post_init__ takes these from the profile.
+    batch_size: int = _number(None, 1, 10_000, "messages")
+    batch_window_seconds: Time = _number(None, 0, 300, "seconds")
+    # A new account may have ten executions for all functions: half of them for the consumer.
+    max_concurrency: int = _number(5, 2, 1_000, "concurrent invocations")
     max_receive_count: int = _number(100, 1, 1_000, "receives")
-    queue_retention_days: int = _number(4, 1, 13, "days")
-    dead_letter_retention_days: int = _number(14, 2, 14, "days")
+    queue_retention_days: Time = _number(4, 1, 13, "days")
     resume: str = text(
         "none",
         rf"none|all|({_WAITING})(,({_WAITING}))*",
         f"none, all, or some of {', '.join(RESUME_KINDS)} and ARNs of state machines and functions "
         "of this account and region, separated by commas",
     )
-    default_timeout_seconds: int = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
-    pending_timeout_seconds: int | None = _number(None, 1, _TEN_YEARS * _DAY, "seconds")
-    retention_days: int = _number(30, 1, _TEN_YEARS, "days")
+    default_timeout_seconds: Time = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
+    retention_days: Time = _number(30, 1, _TEN_YEARS, "days")
     deletion_protection: bool = flag(True)
-    removal_policy: str = _choice("retain", "retain", "destroy")
-    log_retention_days: int = _choice(30, *_LOG_RETENTION_DAYS)
-    log_level: str = _choice("INFO", "DEBUG", "INFO")
-    architecture: str = _choice("arm64", "arm64", "x86_64")
+    removal_policy: Choice = _choice("retain", "retain", "destroy")
+    log_retention_days: Time = _choice(30, *_LOG_RETENTION.values())
+    architecture: Choice = _choice("arm64", "arm64", "x86_64")
     tracing: bool = flag(False)
     alarm_topic_arn: str | None = text(
         None, _TOPIC, "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
     )
     failed_chains_threshold: int = _number(0, 0, 1_000_000, "failed chains")
-    queue_age_threshold_seconds: int | None = _number(None, 60, 1_209_600, "seconds")
     monitoring: str = _choice("full", "full", "minimal")
-    notify_ok: bool = flag(False)
-    service: str | None = text(
-        None, r"[A-Za-z0-9_-]{1,200}", "1 to 200 letters, digits, hyphens and underscores"
-    )
+    contributor_insights: bool = flag(False)
+    policies_ready: bool = flag(False)
 
     def __post_init__(self) -> None:
         for setting in fields(self):
-            value, check = getattr(self, setting.name), setting.metadata
+            value, check = _plain(setting.name, getattr(self, setting.name)), setting.metadata
+            object.__setattr__(self, setting.name, value)  # the class is frozen
             if value is None and setting.default is None:
                 continue
             # isinstance would accept True as an int.
             if type(value) is not check["kind"] or not check["is_valid"](value):
                 raise ArgumentError(f"setting {setting.name}", value, check["expected"])
+        for name, default in zip(_PROFILED, PROFILES[self.profile], strict=True):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
         self._check_combinations()
 
     def _check_combinations(self) -> None:
-        queue_days = self.queue_retention_days
-        longest = queue_days + self.dead_letter_retention_days
-        low, high = self.min_pollers, self.max_pollers
+        longest = self.queue_retention_days + DEAD_LETTER_DAYS
+        quick = self.profile == "low-latency"
         rules = (
-            ("batch_window_seconds", self.batch_size > 10 and self.batch_window_seconds == 0,
-             f"1 to 300 seconds, since batch_size is {self.batch_size} and Lambda gathers more "
-             "than 10 messages only within a window"),
-            ("dead_letter_retention_days", self.dead_letter_retention_days <= queue_days,
-             f"more than queue_retention_days ({queue_days}), since a message's age counts from "
-             "when it was first sent"),
-            ("retention_days", self.retention_days <= longest,
-             f"more than {longest} days (queue_retention_days + dead_letter_retention_days): a "
-             "finished chain has to outlive every message that may still come back"),
-            ("removal_policy", self.deletion_protection and self.removal_policy == "destroy",
-             "retain, or deletion_protection=false as well: a protected table cannot be destroyed"),
-            ("max_concurrency", self.has_pollers and self.max_concurrency is not None,
-             "none, since provisioned pollers replace it"),
-            ("max_pollers", low is not None and high is not None and high < low,
-             f"min_pollers ({low}) or more"),
-        )  # fmt: skip
+            (
+                "batch_size",
+                quick and self.batch_size > 10,
+                "at most 10, since the profile is low-latency and more need a window",
+            ),
+            (
+                "batch_window_seconds",
+                quick and self.batch_window_seconds > 0,
+                "0, since the profile is low-latency",
+            ),
+            (
+                "batch_window_seconds",
+                self.batch_size > 10 and self.batch_window_seconds == 0,
+                f"1 to 300 seconds, since batch_size is {self.batch_size} and Lambda gathers more "
+                "than 10 messages only within a window",
+            ),
+            (
+                "retention_days",
+                self.retention_days <= longest,
+                f"more than {longest} days (queue_retention_days + {DEAD_LETTER_DAYS}): a finished "
+                "chain has to outlive every message that may still come back",
+            ),
+            (
+                "removal_policy",
+                self.deletion_protection and self.removal_policy == "destroy",
+                "retain, or deletion_protection=false as well: a protected table stays",
+            ),
+        )
         for name, broken, expected in rules:
             if broken:
                 raise ArgumentError(f"setting {name}", getattr(self, name), expected)
-
-    @property
-    def has_pollers(self) -> bool:
-        """True with provisioned pollers, which replace `max_concurrency`."""
-        return self.min_pollers is not None or self.max_pollers is not None
-
-    @property
-    def consumer_concurrency(self) -> int:
-        """Maximum number of concurrent invocations of the consumer."""
-        if self.has_pollers:
-            return _PER_POLLER * (self.max_pollers or _MAX_POLLERS)
-        return self.max_concurrency or _CONCURRENCY
 
     @property
     def visibility_timeout_seconds(self) -> int:
@@ -230,7 +242,7 @@ class Settings:
 
         A message waits in the window after SQS has delivered it.
         """
-        return _VISIBILITY_FACTOR * self.function_timeout_seconds + self.batch_window_seconds
+        return int(_VISIBILITY_FACTOR * self.function_timeout_seconds + self.batch_window_seconds)
 
     @property
     def resume_targets(self) -> dict[str, list[str]]:
@@ -245,7 +257,7 @@ class Settings:
     @property
     def retention_seconds(self) -> int:
         """Retention of a finished chain, in seconds."""
-        return self.retention_days * _DAY
+        return int(self.retention_days * _DAY)
 
     @classmethod
     def from_context(cls, context: Mapping[str, object]) -> Self:
@@ -274,6 +286,26 @@ class Settings:
                 if name in context
             }
         )
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a value of the CDK as a number or as text, and all others as they are.
+
+    Their names tell them: the settings must not import the CDK, which starts a node.
+    """
+    match type(value).__name__:
+        case "Duration":
+            seconds = value.to_seconds()
+            if name.endswith("_days"):
+                return seconds / _DAY if seconds % _DAY else seconds // _DAY
+            return seconds
+        case "RemovalPolicy":
+            return value.name.lower()
+        case "RetentionDays":
+            return _LOG_RETENTION.get(value.name, value.name)
+        case "Architecture":
+            return value.name
+    return value
 
 
 def _parse(value: object, kind: type, default: object) -> Any:

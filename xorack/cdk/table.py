@@ -25,6 +25,10 @@ def create_table(
     spreads the consumers' writes and the sweeper's queries over partitions.
     """
     recovery = aws_dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True)
+    insights = None
+    if settings.contributor_insights:
+        throttled = aws_dynamodb.ContributorInsightsMode.THROTTLED_KEYS
+        insights = aws_dynamodb.ContributorInsightsSpecification(enabled=True, mode=throttled)
     table = aws_dynamodb.Table(
         scope,
         "Table",
@@ -33,6 +37,7 @@ def create_table(
         point_in_time_recovery_specification=recovery,
         encryption=aws_dynamodb.TableEncryption.CUSTOMER_MANAGED if encryption_key else None,
         encryption_key=encryption_key,
+        contributor_insights_specification=insights,
         time_to_live_attribute=EXPIRES_AT,
         deletion_protection=settings.deletion_protection,
         # A rollback cannot delete a protected table: it would fail, and block the next deployment.
@@ -42,6 +47,7 @@ def create_table(
     )
     table.add_global_secondary_index(
         index_name=DUE_INDEX,
+        contributor_insights_specification=insights,
         partition_key=_Attribute(name=DUE_SHARD, type=_Type.NUMBER),
         sort_key=_Attribute(name=DUE_AT, type=_Type.NUMBER),
         projection_type=aws_dynamodb.ProjectionType.KEYS_ONLY,

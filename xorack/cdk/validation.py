@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aws_cdk import Stack, Token, aws_iam, aws_kms
+from aws_cdk import CfnResource, Stack, Token, aws_iam, aws_kms
 from constructs import Construct
 
 # The kind of each argument, and an attribute that only this kind has.
@@ -36,6 +36,8 @@ def check_kind(name: str, value: object) -> None:
 def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
     """Check the kinds and regions of an acker's arguments; None stands for the default."""
     for name, value in arguments.items():
+        if name == "service":
+            continue
         if name not in _KINDS:
             raise TypeError(f"Acker has no argument {name!r}")
         if value is None:
@@ -59,7 +61,7 @@ def check_key(name: str, key: aws_kms.IKey) -> None:
 
 def describe(grantee: aws_iam.IGrantable) -> str:
     """Return a grantee's name for messages."""
-    for name in ("service", "arn"):  # principals that are not constructs
+    for name in ("service", "account_id", "arn"):  # principals that are not constructs
         if hasattr(grantee, name):
             return str(getattr(grantee, name))
     node = getattr(grantee, "node", None)
@@ -71,8 +73,19 @@ def is_external(grantee: aws_iam.IGrantable, account: str) -> bool:
 
     They have no policy in this account, so only the policies of resources can allow them anything.
     """
-    principal_account = grantee.grant_principal.principal_account
-    return principal_account is None or is_known_to_differ(principal_account, account)
+    principal = grantee.grant_principal
+    principal_account = principal.principal_account
+    # A role, user or group is a construct; an ARN or an account has no policy to extend.
+    return (
+        not hasattr(principal, "node")
+        or principal_account is None
+        or is_known_to_differ(principal_account, account)
+    )
+
+
+def has_own_policy(resource: Any) -> bool:
+    """Return True if the resource is one of this app, so the CDK can change its policy."""
+    return isinstance(resource.node.default_child, CfnResource)
 
 
 def is_known_to_differ(one: str, other: str) -> bool:

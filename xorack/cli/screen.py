@@ -81,6 +81,7 @@ def cells(status: ChainStatus) -> dict[str, str]:
     if status.deadline is not None:
         left = status.deadline - status.now
         time_left = "passed" if left <= 0 else span(left // 1000 * 1000)
+    why = status.tolerance if chain.tolerated else status.reason
     return {
         "TAG": printable(chain.tag),
         "STATUS": chain.status,
@@ -88,7 +89,7 @@ def cells(status: ChainStatus) -> dict[str, str]:
         "UNITS": f"{chain.finished:,}/{chain.started:,}",
         "AGE": "?" if status.age_ms is None else span(status.age_ms),
         "TIME LEFT": time_left,
-        "REASON": printable("; ".join(filter(None, (status.reason, status.after_end)))),
+        "REASON": printable("; ".join(filter(None, (why, status.after_end)))),
     }
 
 
@@ -131,7 +132,7 @@ def _properties(
     if status.detail:
         lines = json.dumps(status.detail, ensure_ascii=False, indent=2).split("\n")
         yield from listed("detail", lines)
-    if chain.status != "acked":
+    if chain.status != "acked" or chain.tolerated:
         ids = [f"{unit:016x}  {names.get(unit, '')}".rstrip() for unit in status.outstanding]
         note = [status.outstanding_note] if status.outstanding_note else []
         yield from listed("outstanding", [*ids, *note] or ["none"])

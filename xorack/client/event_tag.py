@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -73,7 +74,8 @@ def layers(event: Mapping[str, Any], *, bodies: bool = True) -> Iterator[Mapping
     """Yield an event and what it wraps, outermost first.
 
     With ``bodies``, also what the event's sender wrote: the body of a message of SQS or SNS, the
-    ``detail`` of an event. A body that is no JSON object ends them, and so do several records.
+    data of a record of Kinesis or Kafka, the ``detail`` of an event. A body that is no JSON object
+    ends them, and so do several records.
     """
     layer: Any = event
     for _ in range(_DEPTH):
@@ -100,7 +102,17 @@ def _body(layer: Mapping[str, Any]) -> Any:
         return layer.get("body", layer.get("Body"))
     if _is_sns(layer):
         return layer["Message"]
+    if isinstance(kinesis := layer.get("kinesis"), Mapping):
+        return _decoded(kinesis.get("data"))
+    if {"topic", "offset", "value"} <= layer.keys():  # of Kafka
+        return _decoded(layer["value"])
     return layer.get("detail") if {"detail-type", "source", "id"} <= layer.keys() else None
+
+
+def _decoded(data: Any) -> str | None:
+    with suppress(TypeError, ValueError):  # it is not the base64 of a text
+        return base64.b64decode(data, validate=True).decode()
+    return None
 
 
 def _is_sqs(layer: Mapping[str, Any]) -> bool:

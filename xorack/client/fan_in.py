@@ -1,7 +1,7 @@
 """Fan-in for Lambda functions and workers: the tokens in messages, and steps around their handlers.
 
-A message carries its token in the message attribute ``xorack``, or, if the caller reads bodies, in
-the field ``xorack`` of its JSON body. A handler that ends well finishes the message's unit. One
+A message carries its token in the attribute or header ``xorack``, or, if the caller reads bodies,
+in the field ``xorack`` of its JSON body. A handler that ends well finishes the message's unit. One
 that raises leaves the unit outstanding, and the message is delivered again.
 """
 
@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Final, TypeAlias
 
 from xorack.aws.log import LOG, log_chain
-from xorack.aws.sqs import Entry, make_message, send_messages
 from xorack.client.event_tag import layers
-from xorack.client.names import Part
+from xorack.client.records import NAME, attribute_of, lane_of, records_of
 from xorack.client.token import Keys, Token, TokenKey
 from xorack.client.tracker import Step, Tracker, collected
-from xorack.core.errors import ArgumentError, XorAckError
-
-NAME: Final = "xorack"
-"""The name of the message attribute, or of the field, that holds the token."""
+from xorack.core.errors import ArgumentError, StateError, XorAckError
 
 Handler = Callable[[dict[str, Any], Any], Any]
 Tags: TypeAlias = str | Callable[[str], bool] | None
@@ -50,7 +45,7 @@ class _Reader:
     def read(self, message: Mapping[str, Any], required: bool = False) -> Token | None:
         for layer in layers(message, bodies=self.bodies):
             field = layer.get(self.name) if self.bodies else None
-            for value in (_attribute(layer, self.name), field):
+            for value in (attribute_of(layer, self.name), field):
                 if value is not None:
                     return self._checked(value)
         if required:
@@ -66,7 +61,7 @@ class _Reader:
     @property
     def _place(self) -> str:
         field = f", or the field {self.name!r} of a JSON body" if self.bodies else ""
-        return f"the message attribute {self.name!r}{field}"
+        return f"the attribute or header {self.name!r}{field}"
 
     def _checked(self, value: Any) -> Token:
         tag, tags = "", self.tags
@@ -111,16 +106,6 @@ def token_of(
     return _Reader(Keys(token_key), name, bodies, tags).read(message)
 
 
-def _attribute(layer: Mapping[str, Any], name: str) -> Any:
-    """Return a message attribute as SQS or SNS gives it, to Lambda or by the API."""
-    for attributes in (layer.get("messageAttributes"), layer.get("MessageAttributes")):
-        attribute = attributes.get(name) if isinstance(attributes, Mapping) else None
-        if isinstance(attribute, Mapping):
-            texts = (attribute.get(key) for key in ("stringValue", "StringValue", "Value"))
-            return next(filter(None, texts), attribute)
-    return None
-
-
 def step_of(
     tracker: Tracker,
     message: Mapping[str, Any],
@@ -161,12 +146,16 @@ def fan_in(
     tags: Tags = None,
     required: bool = False,
 ) -> Callable[[Callable[[Any, Step | None], Any]], Handler]:
-    """Turn a function of one SQS message into a Lambda handler of batches, as a decorator.
+    """Turn a function of one message into a Lambda handler of batches, as a decorator.
 
-    The function gets Powertools' ``SQSRecord`` and the message's step, which is None for a message
-    without a token. The message's unit is finished when the function returns. When it raises, the
-    unit stays outstanding, and the message is among the ``batchItemFailures``. So is a message
-    whose token is invalid or refused.
+    It takes the batches of SQS, Kinesis, DynamoDB Streams and Kafka. The function gets Powertools'
+    record (``SQSRecord``, ``KinesisStreamRecord``, ``DynamoDBRecord``, ``KafkaEventRecord``) and
+    the message's step, which is None for a message without a token. The message's unit is finished
+    when the function returns. When it raises, the unit stays outstanding, and the message is among
+    the ``batchItemFailures``. So is a message whose token is invalid or refused.
+
+    What fails blocks what is behind it in its shard, partition or group of a FIFO queue: the
+    function does not get these messages, and they come again.
 
     One message to the acker ends the steps of a batch, for each group of chains. It is sent before
     the handler returns. If the acker's queue does not accept it, all messages fail whose functions
@@ -180,10 +169,10 @@ def fan_in(
 
     Args:
         tracker: The tracker.
-        processor: A batch processor of Powertools for SQS, without a model; by default a
-            ``BatchProcessor``. For FIFO queues use a ``SqsFifoPartialProcessor``.
+        processor: A batch processor of Powertools for the source of the events, without a model; by
+            default a ``BatchProcessor``.
         name: As in `token_of`.
-        bodies: As in `token_of`.
+        bodies: As in `token_of`. Kinesis has no other place for a token.
         tags: As in `token_of`.
         required: As in `step_of`.
 
@@ -198,7 +187,7 @@ def fan_in(
     """
     reader = _Reader(tracker.keys, name, bodies, tags)
     if processor is None:
-        processor = _batch_processor()
+        processor_for = _processors()
     elif getattr(processor, "model", None) is not None:
         raise ArgumentError("processor", processor, "a batch processor without a model")
 
@@ -207,34 +196,66 @@ def fan_in(
 
         @functools.wraps(function)
         def handler(event: dict[str, Any], context: Any) -> Any:
-            sending: list[Any] = []
-            untracked = 0
-
-            def handle(record: Any) -> Any:
-                nonlocal untracked
-                before = collected(tracker)
-                token = reader.read(record.raw_event, required)
-                with tracker.step(token) if token else nullcontext() as step:
-                    result = _finished(function(record, step))
-                untracked += not token
-                if collected(tracker) > before:
-                    sending.append(record)
-                return result
-
-            with processor(_records(event), handle, context):
+            kind, records = records_of(event)
+            if kind == "KinesisDataStreams" and not bodies:
+                expected = "True: a record of Kinesis has a token in its data alone"
+                raise ArgumentError("bodies", bodies, expected)
+            powertools = processor_for(kind) if processor is None else processor
+            if powertools.event_type.name != kind:
+                raise ArgumentError("processor", powertools, f"one of {kind}")
+            batch = _Batch(tracker, reader, required, function)
+            with powertools(records, batch.handle, context):
                 try:
                     with tracker.batch():
-                        processor.process()
+                        powertools.process()
                 except XorAckError:
-                    for record in sending:
-                        processor.failure_handler(record, sys.exc_info())
-            if untracked:
-                reader.log_untracked(untracked)
-            return processor.response()
+                    for record in batch.unsent():
+                        powertools.failure_handler(record, sys.exc_info())
+            if batch.untracked:
+                reader.log_untracked(batch.untracked)
+            return powertools.response()
 
         return handler
 
     return decorate
+
+
+@dataclass
+class _Batch:
+    """The records of one event, in their order."""
+
+    tracker: Tracker
+    reader: _Reader
+    required: bool
+    function: Callable[[Any, Step | None], Any]
+    untracked: int = 0
+    _handled: list[tuple[Any, Hashable | None, bool]] = field(default_factory=list)
+    _blocked: set[Hashable] = field(default_factory=set)
+
+    def handle(self, record: Any) -> Any:
+        """Call the function with a record and its step, unless one before it in its lane failed."""
+        lane = lane_of(record.raw_event)
+        if lane in self._blocked:
+            raise StateError(f"a record before it in {lane!r} failed: both come again")
+        try:
+            before = collected(self.tracker)
+            token = self.reader.read(record.raw_event, self.required)
+            with self.tracker.step(token) if token else nullcontext() as step:
+                result = _finished(self.function(record, step))
+        except Exception:
+            self._blocked.update(() if lane is None else (lane,))
+            raise
+        self.untracked += not token
+        self._handled.append((record, lane, collected(self.tracker) > before))
+        return result
+
+    def unsent(self) -> Iterator[Any]:
+        """Yield the records that made requests, and what is behind them in their lanes."""
+        lanes: set[Hashable] = set()
+        for record, lane, made_requests in self._handled:
+            if made_requests or lane in lanes:
+                lanes.update(() if lane is None else (lane,))
+                yield record
 
 
 _DEFERRED: Final = (
@@ -266,68 +287,12 @@ def _finished(result: Any) -> Any:
     return result
 
 
-def _records(event: Any) -> Any:
-    records: Any = event.get("Records") if isinstance(event, dict) else None
-    valid = isinstance(records, list) and all(isinstance(one, dict) for one in records)
-    if not valid or any(one.get("eventSource") != "aws:sqs" for one in records):
-        # Other services ignore batchItemFailures: what failed would be lost.
-        raise ArgumentError("event", event, "an SQS event with Records; use step_of for others")
-    return records
-
-
-def _batch_processor() -> Any:
+def _processors() -> Callable[[str], Any]:
+    """Return a function that makes one batch processor for each kind of source."""
     try:
         from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "fan_in needs Powertools: install xorack with the extra fan-in", name=error.name
         ) from error
-    return BatchProcessor(event_type=EventType.SQS)
-
-
-def fan_out(
-    step: Step | None,
-    messages: Mapping[Any, Any] | Iterable[tuple[Part | tuple[Part, ...], Any]],
-    queue_url: str,
-    client: Any = None,
-    *,
-    name: str = NAME,
-    group: str | None = None,
-) -> int:
-    """Start a child of a step for each message, and send the messages with their tokens.
-
-    Call it within the step. The messages are sent at once, the step's stamp when the step ends: a
-    worker may be done with a child before, which does no harm.
-
-    Args:
-        step: The step; None sends the messages without tokens.
-        messages: Bodies by the names of the children, as a mapping or as pairs: a part, or a tuple
-            of parts, as `Step.child` takes them. A body that is not a string is sent as JSON.
-        queue_url: A standard queue.
-        client: A boto3 SQS client; by default one of the default credential chain.
-        name: The message attribute for the token.
-        group: The group of the messages. The backlog of one group does not delay others.
-
-    Returns:
-        The number of messages.
-
-    Raises:
-        SendError: The queue did not accept some messages. Let the step raise, and run it again:
-            those that were sent twice count once.
-        ArgumentError: Two messages have one name, or something is no pair.
-    """
-    if isinstance(messages, (str, bytes)) or not isinstance(messages, Iterable):
-        raise ArgumentError("messages", messages, "a mapping of names to bodies, or pairs")
-
-    def packed() -> Iterator[Entry]:
-        for pair in messages.items() if isinstance(messages, Mapping) else messages:
-            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                expected = "a mapping of names to bodies, or pairs of a name and a body"
-                raise ArgumentError("messages", pair, expected)
-            child, body = pair
-            text = body if isinstance(body, str) else json.dumps(body)
-            parts = child if isinstance(child, tuple) else (child,)
-            token = None if step is None else str(step.child(*parts))
-            yield make_message(text, group, {name: token})
-
-    return send_messages(queue_url, packed(), client).messages
+    return functools.cache(lambda kind: BatchProcessor(event_type=EventType[kind]))

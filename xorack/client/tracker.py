@@ -198,6 +198,7 @@ class Tracker:
         *parts: str | bytes | int,
         timeout: float | timedelta | None = None,
         idle_timeout: float | timedelta | None = None,
+        tolerated_units: int = 0,
         detail: Mapping[str, Any] | None = None,
         resume: Mapping[str, str] | None = None,
     ) -> Token:
@@ -212,6 +213,8 @@ class Tracker:
             timeout: Seconds, or a timedelta, until the chain fails if it is not acked; by default
                 the acker's.
             idle_timeout: The same without a stamp; by default no limit.
+            tolerated_units: The most units outstanding with which the chain is acked at its
+                deadline. One of them may stand for children that it has not started.
             detail: A JSON object of at most 4 KiB, returned in the chain's events.
             resume: Who waits for the chain's end: ``{"step_functions": task token}`` or
                 ``{"lambda": callback id of a durable execution}``.
@@ -228,6 +231,7 @@ class Tracker:
             **_carried(token, [unit]),
             "timeout": timeout,
             "idle_timeout": idle_timeout,
+            "tolerated_units": tolerated_units,
             "detail": detail,
             "resume": resume,
         }

@@ -32,6 +32,7 @@ class Chain:
         pending_deadline: Time at which the chain fails if its create has not come. None for never,
             and once the create has come.
         idle_timeout: Longest time without a stamp. None for no limit.
+        tolerated_units: Most outstanding units with which the chain is acked at its deadline.
         due_at: Time at which the sweeper must look at the chain, at or before the deadline. It does
             not follow every stamp: each change costs an index write.
         detail: JSON text from the create, for the events.
@@ -65,6 +66,7 @@ class Chain:
     deadline: int | None = None
     pending_deadline: int | None = None
     idle_timeout: int | None = None
+    tolerated_units: int = 0
     due_at: int | None = None
     detail: str | None = None
     resume: str | None = field(default=None, repr=False)
@@ -107,6 +109,16 @@ class Chain:
     def adopted(self) -> bool:
         """True if xor-ack-dynamodb created the chain: its counts lack what that program did."""
         return self.created and self.created_at is None
+
+    @property
+    def within_tolerance(self) -> bool:
+        """True if units are outstanding, and no more than the create tolerates at the deadline."""
+        return 0 < self.started - self.finished <= self.tolerated_units
+
+    @property
+    def tolerated(self) -> bool:
+        """True if the chain was acked at its deadline with units outstanding."""
+        return self.status == "acked" and self.within_tolerance
 
     @property
     def undelivered(self) -> tuple[str, ...]:

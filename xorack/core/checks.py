@@ -189,6 +189,7 @@ CHECKS: dict[str, Check] = {
     "cells": _cells,
     "timeout": _seconds,
     "idle_timeout": _seconds,
+    "tolerated_units": _count,
     "detail": _detail,
     "resume": _resume,
     "reason": _text(0, MAX_REASON_BYTES),

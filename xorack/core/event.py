@@ -58,6 +58,8 @@ def event_id(chain: Chain) -> str:
 def outstanding_units(chain: Chain) -> int | None:
     """Return the number of outstanding units; None if the chain's counts do not tell it."""
     left = chain.started - chain.finished
+    if chain.tolerated:
+        return left
     told = left > 0 or (left == 0 and not any(chain.stamp))
     return left if 0 < chain.started < MAX_COUNT and told else None
 
@@ -112,10 +114,13 @@ def event_detail(chain: Chain) -> dict[str, Any]:
     }
     if chain.status == "failed":
         detail["reason"] = chain.reason
+    if chain.tolerated:
+        detail["tolerated_units"] = min(MAX_COUNT, chain.tolerated_units)
+    if chain.status == "failed" or chain.tolerated:
         if chain.note:
             detail["note"] = json.loads(chain.note)
         units, complete, named = outstanding_of(chain)
-        if units or len(chain.stamp) in (PLAIN_LENGTH, *TRACED_LENGTHS):
+        if units or chain.tolerated or len(chain.stamp) in (PLAIN_LENGTH, *TRACED_LENGTHS):
             detail["outstanding"] = [f"{unit:016x}" for unit in units[:MAX_OUTSTANDING]]
             detail["outstanding_units"] = outstanding_units(chain)
             detail["outstanding_named"] = named

@@ -182,7 +182,7 @@ def mark_of(request: Request) -> bytes:
         checksum = crc32(request.stamp, checksum)
     if request.op != "stamp":  # a stamp has no other fields
         options = (request.timeout, request.idle_timeout, request.detail, request.reason)
-        given = (request.note,) if request.note is not None else ()
+        given = (*filter(None, (request.note, request.tolerated_units)),)
         checksum = crc32(_canonical(*options, *given), checksum)
     elif request.finishes_once:
         checksum = crc32(_canonical(request.finishes_once), checksum)

@@ -39,6 +39,7 @@ class Fields(TypedDict, total=False):
     cells: int
     timeout: float | timedelta | None
     idle_timeout: float | timedelta | None
+    tolerated_units: int
     detail: Mapping[str, Any] | None
     resume: Mapping[str, str] | None
     reason: str | None
@@ -53,7 +54,7 @@ _MOST_PROBLEMS = 7
 _STAMP = frozenset(("tag", "id", "stamp", "started", "finished", "starts", "finishes", "cells"))
 _NOTE = frozenset(("tag", "id", "text", "missing", "missing_count"))
 _OPERATIONS: dict[str, frozenset[str]] = {
-    "create": _STAMP | {"timeout", "idle_timeout", "detail", "resume"},
+    "create": _STAMP | {"timeout", "idle_timeout", "tolerated_units", "detail", "resume"},
     "stamp": _STAMP | {"finishes_once"},
     "fail": _NOTE | {"reason"},
     "extend": frozenset(("tag", "id", "timeout")),
@@ -203,6 +204,8 @@ class Request:
         timeout: create and extend: seconds, or a timedelta, from the request's application to the
             deadline.
         idle_timeout: create: seconds, or a timedelta, without any stamp until the chain fails.
+        tolerated_units: create: the most units outstanding with which the chain is acked at its
+            deadline, instead of failed.
         detail: create: a JSON object of at most 4 KiB, returned in the chain's events.
         resume: create: who waits for the chain's end: ``{"step_functions": task token}`` or
             ``{"lambda": callback id}``.
@@ -224,6 +227,7 @@ class Request:
     cells: int = field(default=TRACED_CELLS, init=False, compare=False)
     timeout: float | None = None
     idle_timeout: float | None = None
+    tolerated_units: int = 0
     detail: dict[str, Any] | None = None
     resume: dict[str, str] | None = field(default=None, repr=False)
     reason: str | None = None

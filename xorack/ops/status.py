@@ -35,7 +35,7 @@ class ChainStatus:
     def percent(self) -> float | None:
         """Finished of started units, 0 to 100; None if the counts do not tell it."""
         chain = self.chain
-        if chain.status == "acked":
+        if chain.status == "acked" and not chain.tolerated:
             return 100.0
         # A finish that overtakes its start is counted before it.
         if chain.started <= 0 or chain.finished > chain.started:
@@ -87,6 +87,15 @@ class ChainStatus:
         chain = self.chain
         counts = ((chain.repeated, "repeated create"), (chain.late, "late request"))
         return ", ".join(plural(count, what) for count, what in counts if count)
+
+    @property
+    def tolerance(self) -> str:
+        """A text on the outstanding units that do not fail the chain; empty if all would."""
+        chain = self.chain
+        units = plural(chain.tolerated_units, "unit")
+        if chain.tolerated:
+            return f"acked with {chain.started - chain.finished:,} outstanding, {units} tolerated"
+        return f"{units} outstanding at the deadline" if chain.tolerated_units else ""
 
     @property
     def callback(self) -> str:
@@ -181,6 +190,7 @@ class ChainStatus:
             ("created", *(created if chain.status == "pending" else moment(chain.created_at))),
             ("first seen", *moment(chain.first_seen_at if chain.created_at is None else None)),
             ("last stamp", *moment(chain.last_stamp_at)),
+            ("tolerance", self.tolerance if chain.tolerated or not final else "", ""),
             ("deadline", deadline or ("" if final else "none"), at),
             ("idle timeout", idle, ""),
             ("ended", *moment(chain.ended_at)),
@@ -202,6 +212,9 @@ class ChainStatus:
             "age_seconds": None if self.age_ms is None else self.age_ms / 1000,
             "deadline": rfc3339(self.deadline),
             "idle_timeout_seconds": chain.idle_timeout and chain.idle_timeout / 1000,
+            "tolerated_units": chain.tolerated_units,
+            "tolerated": chain.tolerated,
+            "outstanding_units": outstanding_units(chain),
             "reason": self.reason,
             "note": self.note,
             "detail": self.detail,

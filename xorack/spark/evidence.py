@@ -428,8 +428,11 @@ class _Read(NamedTuple):
                 "row of CSV, so read it with multiLine; or leave out what a join has added",
             )
         # Some storage tells whole seconds: such a time may be any in its second.
-        old = [name for name, (_, time) in self.files.items()
-               if since and time + (0 if time % _SECOND else _SECOND) <= since]  # fmt: skip
+        old = [
+            name
+            for name, (_, time) in self.files.items()
+            if since and time + (0 if time % _SECOND else _SECOND) <= since
+        ]
         if self.is_marked or not old:
             return None
         return ArgumentError(

@@ -41,6 +41,8 @@ class Run:
         timeout: Seconds, or a timedelta, from the start of a chain to its failure, if it is not
             acked. By default that of the stack.
         idle_timeout: The same, from the last stamp.
+        tolerated_units: The most units outstanding with which a chain is acked at its deadline. A
+            job that lacks rows of a chain finishes none of its rows there. Windows tolerate none.
         keep_units: Keep the id of each unit in the record, 8 bytes a row and the chain's columns.
             Rows that vanish from storage between the jobs have names then.
         region: The queue's region; by default the one in its URL.
@@ -59,6 +61,7 @@ class Run:
     keep_units: bool = False
     region: str | None = None
     endpoint_url: str | None = None
+    tolerated_units: int = 0
 
     def __post_init__(self) -> None:
         for option, (pattern, expected) in _TEXTS.items():
@@ -69,7 +72,11 @@ class Run:
             raise ArgumentError("run_id", self.run_id, _RUN)
         if not isinstance(self.keep_units, bool):
             raise ArgumentError("keep_units", self.keep_units, "True or False")
-        times = {"timeout": self.timeout, "idle_timeout": self.idle_timeout}
+        times = {
+            "timeout": self.timeout,
+            "idle_timeout": self.idle_timeout,
+            "tolerated_units": self.tolerated_units,
+        }
         checked = Request("create", self.run_id, "id", stamp=plain(1), **times)  # type: ignore[arg-type]
         for name in times:  # a timedelta becomes seconds
             object.__setattr__(self, name, getattr(checked, name))

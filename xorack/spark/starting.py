@@ -47,7 +47,7 @@ def keep_start(rows: Names, written: Output, chains: DataFrame | None) -> Line:
         )
     facts = None if chains is None else _facts(rows, check_frame("chains", chains))
     times = {"timeout": tracking.timeout, "idle_timeout": tracking.idle_timeout}
-    given = {"starts": True, **times}
+    given = {"starts": True, **times, "tolerated_units": tracking.tolerated_units}
     with readable("written", "it cannot be read, or its record not be kept"):
         kept = keep_record(
             rows, written, before or given, lambda folded: _with_facts(rows, folded, facts)
@@ -190,6 +190,7 @@ def creates(rows: Names, line: Line) -> DataFrame:
             "if(op = 'stamp', 1L, NULL) AS finished",
             f"if(op = 'create', {times[0]}, NULL) AS timeout",
             f"if(op = 'create', {times[1]}, NULL) AS idle_timeout",
+            f"if(op = 'create', {line.get('tolerated_units', 0)}L, NULL) AS tolerated_units",
             "if(op = 'create', detail, NULL) AS detail",
             "if(op = 'fail', failed, NULL) AS reason",
         )

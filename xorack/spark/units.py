@@ -29,8 +29,20 @@ _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _ISO = "%sT%02d:%02d:%02d.%06d"
 _ENCODED = {"%": "%25", "/": "%2F"}
-_COMPARABLE = {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string",
-               "boolean", "date", "timestamp", "timestamp_ntz"}  # fmt: skip
+_COMPARABLE = {
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "decimal",
+    "string",
+    "boolean",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+}
 _TAG = f"""
 CASE WHEN contains({{tag}}, chr(0))
     THEN raise_error('xorack: a value of a chain column holds NUL; a tag cannot')

@@ -21,14 +21,24 @@ _IDS_SHOWN = 2
 
 COLOURS = {
     "light": {
-        "text": "#16191f", "faint": "#5f6b7a", "line": "#e3e7ec", "badge": "#f2f3f3",
-        "ok": "#0972d3", "soon": "#b45309", "late": "#d91515",
+        "text": "#16191f",
+        "faint": "#5f6b7a",
+        "line": "#e3e7ec",
+        "badge": "#f2f3f3",
+        "ok": "#0972d3",
+        "soon": "#b45309",
+        "late": "#d91515",
     },
     "dark": {
-        "text": "#d1d5db", "faint": "#8d99a8", "line": "#2f3b47", "badge": "#232f3e",
-        "ok": "#539fe5", "soon": "#f2a93b", "late": "#ff7a7a",
+        "text": "#d1d5db",
+        "faint": "#8d99a8",
+        "line": "#2f3b47",
+        "badge": "#232f3e",
+        "ok": "#539fe5",
+        "soon": "#f2a93b",
+        "late": "#ff7a7a",
     },
-}  # fmt: skip
+}
 
 _STYLE = """
 .xorack{{color:{text};font-size:13px;line-height:1.45;overflow-x:auto}}

@@ -169,7 +169,8 @@ def timeline(status: ChainStatus) -> list[Moment]:
         moments.append(Moment(deadline, "Deadline", kind="" if chain.final else urgent))
     if chain.final:
         kind = "done" if chain.status == "acked" else "late"
-        moments.append(Moment(chain.ended_at, chain.status.capitalize(), chain.reason or "", kind))
+        ended = status.tolerance if chain.tolerated else chain.reason or ""
+        moments.append(Moment(chain.ended_at, chain.status.capitalize(), ended, kind))
         event = Moment(None, "Event published")
         moments.append(
             Moment(None, "Event not published", "", "late") if chain.event_pending else event

@@ -1,0 +1,63 @@
+"""One queue and many DAGs of Airflow: one poller, routed by the prefix of tags. docs/schedulers.md.
+
+pip install 'apache-airflow>=3.1' apache-airflow-providers-{amazon,common-messaging,standard}
+"""
+
+import os
+from typing import Any
+
+from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
+from airflow.sdk import Asset, AssetAlias, AssetWatcher, dag, task
+
+from examples.airflow_dag import details
+from examples.billing import bill_acked
+
+QUEUE = os.environ.get("CHAINS_ENDED", "https://sqs.eu-west-1.amazonaws.com/123456789012/ended")
+trigger = MessageQueueTrigger(scheme="sqs", sqs_queue=QUEUE, max_messages=10, waiter_delay=10)
+ended = Asset("chains_ended", watchers=[AssetWatcher(name="xorack", trigger=trigger)])
+routed = AssetAlias("chains_routed")
+orders, files = Asset("orders_ended"), Asset("files_ended")
+ROUTES = {"order/": orders, "file/": files}
+
+
+@dag(schedule=[ended], catchup=False)
+def route_chains() -> None:
+    """Pass ended chains on: an event for each asset of which chains have ended."""
+
+    @task(outlets=[routed])
+    def route(triggering_asset_events: Any = None, outlet_events: Any = None) -> None:
+        chains = details(triggering_asset_events[ended])
+        for prefix, asset in ROUTES.items():
+            if tags := [one["tag"] for one in chains if one["tag"].startswith(prefix)]:
+                outlet_events[routed].add(asset, extra={"tags": tags})
+        if lost := [one["tag"] for one in chains if not one["tag"].startswith((*ROUTES,))]:
+            print("no route", lost)
+
+    route()
+
+
+@dag(schedule=[orders], catchup=False, max_active_runs=1)
+def bill_orders() -> None:
+    """Bill what is acked: events only wake it, so none that Airflow drops or joins is missed."""
+
+    @task(retries=3)
+    def bill() -> list[str]:
+        return bill_acked("order")
+
+    bill()
+
+
+@dag(schedule="@hourly", catchup=False, max_active_runs=1)
+def bill_late_orders() -> None:
+    """Bill what no event has woken `bill_orders` for."""
+
+    @task(retries=3)
+    def bill() -> list[str]:
+        return bill_acked("order")
+
+    bill()
+
+
+route_chains()
+bill_orders()
+bill_late_orders()

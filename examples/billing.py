@@ -1,0 +1,42 @@
+"""What a scheduler's task looks up and does: acked orders, each billed once. docs/schedulers.md.
+
+pip install boto3 'xorack[cli]'
+"""
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import boto3
+
+BILLED = os.environ.get("BILLED_TABLE", "billed")
+"""A table with the partition key ``tag``."""
+
+
+def charge(tag: str, idempotency_key: str) -> None:
+    """Call the payment service, which charges once for each idempotency key."""
+    print("charging", tag, idempotency_key)
+
+
+def acked(run: str) -> list[str]:
+    """Return the tags of a run's acked chains, as the acker's table has them."""
+    command = ["xorack", "list", "--run", run, "--status", "acked", "--limit", "0", "--json"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [json.loads(line)["tag"] for line in done.stdout.splitlines()]
+
+
+def bill_acked(run: str, table: Any = None) -> list[str]:
+    """Bill the acked chains of a run that are not billed yet; return their tags.
+
+    What is billed is recorded after the charge. A task that is killed between the two charges under
+    the same key again, which charges nothing.
+    """
+    table = table or boto3.resource("dynamodb").Table(BILLED)
+    billed = []
+    for tag in acked(run):
+        if "Item" not in table.get_item(Key={"tag": tag}, ConsistentRead=True):
+            charge(tag, idempotency_key=tag)
+            table.put_item(Item={"tag": tag})
+            billed.append(tag)
+    return billed

@@ -1,0 +1,1 @@
+"""What clients in every language do, as data."""

@@ -1,0 +1,40 @@
+// A scenario for the client of Node: reads it from standard input, prints what was sent and answered.
+import { readFileSync } from "node:fs";
+import { Tracker, fanIn, fanOut } from "../../clients/javascript/index.js";
+
+const { calls } = JSON.parse(readFileSync(0, "utf8"));
+const done = { sent: [], tokens: {}, failures: [], messages: [] };
+let refused = false;
+const send = async (queueUrl, entries) => {
+  if (refused) throw new Error("AccessDenied");
+  done[queueUrl === "acker" ? "sent" : "messages"].push(...entries.map((entry) => (queueUrl === "acker" ? entry.MessageBody : entry)));
+};
+const tracker = new Tracker("acker", { send });
+const of = (names) => names.map((name) => done.tokens[name]);
+
+const CALLS = {
+  start: async ({ tag, options, as }) => void (done.tokens[as] = await tracker.start(tag, options)),
+  step: ({ units, children, raises }) =>
+    tracker.step(of(units), (step) => {
+      for (const [name, parts] of Object.entries(children)) done.tokens[name] = step.child(...parts);
+      if (raises) throw new Error("raises");
+    }).catch((error) => { if (!raises) throw error; }),
+  fan_in: async ({ event, raising, refused: now = false, bodies }) => {
+    const handler = fanIn(tracker, (record, step) => {
+      if (of(raising).some(({ unit }) => unit === step.tokens[0].unit)) throw new Error("a bad day");
+    }, { bodies, required: true });
+    refused = now;
+    const answer = await handler(event).catch(() => null);
+    refused = false;
+    done.failures.push(answer ? answer.batchItemFailures.map((one) => one.itemIdentifier) : "raised");
+  },
+  fan_out: async ({ units, messages, as }) => {
+    await tracker.step(of(units), (step) => fanOut(step, messages, "work"));
+    as.forEach((name, n) => (done.tokens[name] = JSON.parse(done.messages.at(n - as.length).MessageAttributes.xorack.StringValue)));
+  },
+  fail: ({ unit, reason }) => tracker.fail(done.tokens[unit], reason),
+  note: ({ unit, text }) => tracker.note(done.tokens[unit], { text }),
+};
+for (const one of calls) await CALLS[one.call](one);
+done.messages = done.messages.map(({ MessageBody }) => MessageBody);
+console.log(JSON.stringify(done));

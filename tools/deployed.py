@@ -1,0 +1,76 @@
+"""Prove that the stack deploys and works: template, deployment, load with its judgement, deletion.
+
+    python -m tools.deployed --stack xorack-proof [ARGUMENTS OF `python -m measure`]
+
+It takes the credentials, the region and the endpoint that boto3 finds. The stack and the bucket of
+its code are deleted at the end, also after a failure. The exit status is that of `measure`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import boto3
+from botocore.exceptions import ClientError
+
+from infra.template import write
+
+SETTINGS: Final = {"removal_policy": "destroy", "deletion_protection": "false"}
+
+
+def deploy(stack: str, bucket: str, folder: Path) -> None:
+    """Create the stack from the template for CloudFormation alone, and wait for it."""
+    template, code = write(folder, SETTINGS)
+    s3 = boto3.client("s3")
+    region = s3.meta.region_name
+    place = {} if region == "us-east-1" else {"LocationConstraint": region}
+    s3.create_bucket(Bucket=bucket, **({"CreateBucketConfiguration": place} if place else {}))
+    s3.put_object(Bucket=bucket, Key=code.name, Body=code.read_bytes())
+    client = boto3.client("cloudformation")
+    client.create_stack(
+        StackName=stack,
+        TemplateBody=template.read_text(encoding="utf-8"),
+        Parameters=[{"ParameterKey": "CodeBucket", "ParameterValue": bucket}],
+        Capabilities=["CAPABILITY_IAM"],
+        OnFailure="DELETE",
+    )
+    client.get_waiter("stack_create_complete").wait(StackName=stack)
+
+
+def delete(stack: str, bucket: str) -> None:
+    """Delete the stack, which destroys what it holds, and the bucket."""
+    client, s3 = boto3.client("cloudformation"), boto3.client("s3")
+    client.delete_stack(StackName=stack)
+    client.get_waiter("stack_delete_complete").wait(StackName=stack)
+    try:
+        for one in s3.list_objects_v2(Bucket=bucket).get("Contents", []):
+            s3.delete_object(Bucket=bucket, Key=one["Key"])
+        s3.delete_bucket(Bucket=bucket)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchBucket":
+            raise
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--stack", required=True, help="its name; it must not exist")
+    options, load = parser.parse_known_args(arguments)
+    account: dict[str, Any] = boto3.client("sts").get_caller_identity()
+    bucket = f"{options.stack}-code-{account['Account']}"
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            deploy(options.stack, bucket, Path(folder))
+        command = [sys.executable, "-m", "measure", "--stack", options.stack, "--yes", *load]
+        return subprocess.run(command, check=False).returncode
+    finally:
+        delete(options.stack, bucket)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""Records to a stream of Kinesis, in as few calls as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from xorack.aws.client import NotAccepted, budget_of, make_client, send_entries
+from xorack.aws.retry import RetryPolicy
+from xorack.core.errors import SendError
+
+_RECORDS = 500
+"""Most records of one PutRecords; together they hold at most 5 MiB in every region."""
+_BYTES = 5 << 20
+
+
+def put_records(stream: str, records: Iterable[dict[str, Any]], client: Any = None) -> int:
+    """Send entries of PutRecords to a stream, by its name or ARN; return their number.
+
+    Raises:
+        SendError: The stream did not accept some, after retries.
+    """
+    client = make_client("kinesis") if client is None else client
+    place = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}
+
+    def call(entries: Mapping[int, dict[str, Any]]) -> dict[int, NotAccepted]:
+        answers = client.put_records(**place, Records=[*entries.values()])["Records"]
+        return {
+            number: NotAccepted(f"{answer['ErrorCode']}: {answer.get('ErrorMessage')}")
+            for number, answer in zip(entries, answers, strict=True)
+            if answer.get("ErrorCode")
+        }
+
+    sent = 0
+    for batch in _batches(records):
+        entries = dict(enumerate(batch))
+        if failures := send_entries(entries, call, RetryPolicy(attempts=8), budget_of(client)):
+            why = next(iter(failures.values()))
+            raise SendError(f"stream {stream}: {len(failures)} records not sent: {why}")
+        sent += len(batch)
+    return sent
+
+
+def _batches(records: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    batch: list[dict[str, Any]] = []
+    left = _BYTES
+    for record in records:
+        size = len(record["Data"]) + len(record["PartitionKey"].encode())
+        if batch and (len(batch) == _RECORDS or size > left):
+            yield batch
+            batch, left = [], _BYTES
+        batch.append(record)
+        left -= size
+    if batch:
+        yield batch

@@ -1,0 +1,136 @@
+"""Fan-out: messages to SQS, Kinesis or Kafka, with the tokens of a step's children."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from xorack.aws.kinesis import put_records
+from xorack.aws.sqs import make_message, send_messages
+from xorack.client.names import Part
+from xorack.client.records import NAME
+from xorack.client.token import Token
+from xorack.client.tracker import Step
+from xorack.core.errors import ArgumentError, SendError
+
+_FLUSH_SECONDS = 60
+
+
+def fan_out(
+    step: Step | None,
+    messages: Mapping[Any, Any] | Iterable[tuple[Part | tuple[Part, ...], Any]],
+    queue_url: str | None = None,
+    client: Any = None,
+    *,
+    stream: str | None = None,
+    topic: str | None = None,
+    name: str = NAME,
+    group: str | None = None,
+) -> int:
+    """Start a child of a step for each message, and send the messages with their tokens.
+
+    Call it within the step. The messages are sent at once, the step's stamp when the step ends: a
+    worker may be done with a child before, which does no harm.
+
+    Args:
+        step: The step; None sends the messages without tokens.
+        messages: Bodies by the names of the children, as a mapping or as pairs: a part, or a tuple
+            of parts, as `Step.child` takes them. A body that is not a string is sent as JSON. For
+            Kinesis, each is a mapping, and the token is a field of it.
+        queue_url: A standard queue of SQS; or else give a stream or a topic.
+        client: A boto3 client of SQS or Kinesis, by default one of the default credential chain; or
+            a ``Producer`` of confluent-kafka.
+        stream: The name or the ARN of a stream of Kinesis.
+        topic: A topic of Kafka.
+        name: The message attribute, the field of Kinesis' JSON or Kafka's header for the token.
+        group: The group of the messages: SQS's message group, Kinesis' partition key, by default
+            the number of the message; Kafka's key, by default none. The backlog of one group does
+            not delay others.
+
+    Returns:
+        The number of messages.
+
+    Raises:
+        SendError: Some messages were not accepted. Let the step raise, and run it again: those that
+            were sent twice count once.
+        ArgumentError: Two messages have one name, or something is no pair. There is not one queue,
+            stream or topic, or no client for the topic.
+    """
+    places = {"queue_url": queue_url, "stream": stream, "topic": topic}
+    if sum(place is not None for place in places.values()) != 1:
+        raise ArgumentError("queue_url", places, "one of queue_url, stream and topic")
+    made = _messages(step, messages)
+    if stream is not None:
+        return put_records(stream, _fields(made, name, group), client)
+    if topic is not None:
+        return _produce(topic, made, client, name, group)
+    entries = (make_message(_text(body), group, {name: _str(token)}) for body, token in made)
+    return send_messages(queue_url or "", entries, client).messages
+
+
+def _messages(step: Step | None, messages: Any) -> Iterator[tuple[Any, Token | None]]:
+    """Yield the body and the token of each message."""
+    expected = "a mapping of names to bodies, or pairs of a name and a body"
+    if isinstance(messages, (str, bytes)) or not isinstance(messages, Iterable):
+        raise ArgumentError("messages", messages, expected)
+    for pair in messages.items() if isinstance(messages, Mapping) else messages:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ArgumentError("messages", pair, expected)
+        child, body = pair
+        parts = child if isinstance(child, tuple) else (child,)
+        yield body, None if step is None else step.child(*parts)
+
+
+def _str(token: Token | None) -> str | None:
+    return None if token is None else str(token)
+
+
+def _text(body: Any) -> str:
+    return body if isinstance(body, str) else json.dumps(body)
+
+
+def _fields(
+    made: Iterable[tuple[Any, Token | None]], name: str, group: str | None
+) -> Iterator[dict[str, Any]]:
+    """Yield entries of PutRecords, with tokens as a field of the JSON."""
+    for number, (body, token) in enumerate(made):
+        if not isinstance(body, Mapping):
+            raise ArgumentError("messages", body, "a mapping: the token is a field of its JSON")
+        data = json.dumps({**body, **({} if token is None else {name: token.to_json()})})
+        yield {"Data": data.encode(), "PartitionKey": group or str(number)}
+
+
+def _produce(
+    topic: str,
+    made: Iterable[tuple[Any, Token | None]],
+    producer: Any,
+    name: str,
+    key: str | None,
+) -> int:
+    """Send messages by a producer of confluent-kafka, and wait until the broker has them."""
+    if not hasattr(producer, "produce"):
+        raise ArgumentError("client", producer, "a Producer of confluent-kafka, for a topic")
+    failures: list[str] = []
+    arrived = sent = 0
+
+    def delivered(error: Any, message: Any) -> None:
+        nonlocal arrived
+        arrived += error is None
+        failures.extend([str(error)] if error else [])
+
+    for body, token in made:
+        sent += 1
+        headers = None if token is None else {name: str(token).encode()}
+        value = _text(body).encode()
+        while True:
+            try:
+                producer.produce(topic, value, key=key, headers=headers, on_delivery=delivered)
+                break
+            except BufferError:  # its queue is full
+                producer.poll(1)
+    producer.flush(_FLUSH_SECONDS)
+    if arrived < sent:
+        why = failures[0] if failures else f"no answer in {_FLUSH_SECONDS} seconds"
+        raise SendError(f"topic {topic}: {sent - arrived} of {sent} messages not sent: {why}")
+    return sent
