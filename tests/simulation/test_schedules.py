@@ -18,7 +18,7 @@ LOST = ("has its event on the bus", "is resumed or given up")
 @pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param(range(LARGE_EVERY - 50, LARGE_EVERY), id="fast"),
+        pytest.param(range(LARGE_EVERY - 100, LARGE_EVERY), id="fast"),
         pytest.param(range(SEEDS), id="first", marks=pytest.mark.slow),
         pytest.param(range(SEEDS, 3 * SEEDS), id="second", marks=pytest.mark.slow),
         pytest.param(range(3 * SEEDS, 5 * SEEDS), id="third", marks=pytest.mark.slow),

@@ -228,7 +228,7 @@ def test_chains_that_differ_are_named(run, copied):
     chains = f"{tag(2)} (0 of 2), {tag(6)} (96 of 120)"
     assert first == (
         "128 of 154 units of 'lines' are in the output, and 2 of 6 chains differ: "
-        f"what differs is not finished; chains: {chains}"
+        f"the chains that differ stay open; chains: {chains}"
     )
     assert why == told.why
     assert counts == "26 of 26 missing rows can be named, by order, sku"

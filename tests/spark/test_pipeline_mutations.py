@@ -139,7 +139,7 @@ def test_counts_that_are_damaged(
         assert job() == 1
     error = capfd.readouterr().err
     assert "units of" in error
-    assert "what differs is not finished" in error
+    assert "the chains that differ stay open" in error
     assert error.count("\n") == 1
     sent = [request for body in queue.bodies for request in parse(body).requests]
     assert "stamp" not in {request.op for request in sent}  # no chain finishes a unit
