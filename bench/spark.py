@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
     Attributes:
         goal: The most CPU of both jobs, tracked, times that of the untracked ones; of the warm
-            case, the most CPU seconds of `start` and of `finish`; of scale, there are `MOST_MB`.
+            case, the most CPU seconds of `start` and of `finish`; of scale, there are `MAX_MB`.
         chain: The chain of a line, in SQL.
         where: The lines that are read, in SQL.
         scale: The scale factor of lineitem; 1 is 6 million lines.
@@ -86,7 +86,7 @@ CASES = {
         "concat(repeat('x', 4990), lpad(l_orderkey % 20000, 10, '0'))", rows=1_000_000
     ),
 }
-MOST_MB = {"driver": 150, "worker": 450}
+MAX_MB = {"driver": 150, "worker": 450}
 """The most memory of the driving Python and of a worker, at any scale."""
 
 
@@ -212,7 +212,7 @@ def goals_of(name: str, runs: dict[str, list[Figures]]) -> Iterator[Goal]:
             spent = sorted(cpu(run, [step]) for run in tracked)
             yield spread_goal(f"{name}: CPU s of {step}", spent, case.goal)
     elif case.rows:
-        for what, most in MOST_MB.items():
+        for what, most in MAX_MB.items():
             yield Goal(f"{name}: MB of a {what}", tracked[0][f"{what}_mb"], most, "less")
     else:
         found = ratios(runs, TRACKED, UNTRACKED)

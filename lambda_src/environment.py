@@ -17,7 +17,7 @@ from xorack.aws import schema
 from xorack.aws.client import BoundedClient, config_of, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
-from xorack.aws.naming import Naming
+from xorack.aws.naming_time import NamingTime
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import EVENT
@@ -221,7 +221,7 @@ class Invocation:
         budget = self._events
         writer = self._writer(budget)
         writer.stats = self.writer.stats
-        naming = Naming(budget)
+        naming = NamingTime(budget)
         bus = EventBus(
             services.text("EVENT_BUS_NAME"),
             self.client("events", budget),

@@ -25,7 +25,7 @@ _ATTEMPTS, _TOGETHER = 8, 10
 _OPEN_CHAINS, _THREADS = 20, 4
 _TIMEOUT_SECONDS = 86_400.0
 """Outlasts a run: chains that lose units get a nearer deadline."""
-_MOST_LATE = 1000
+_MAX_LATE = 1000
 """Bodies that are kept to send them again: they stay in memory."""
 
 
@@ -149,7 +149,7 @@ class Sender:
             yield Message(body, delay)
             if draw.random() < options.duplicate:
                 yield Message(body, draw.randint(delay, MAX_DELAY_SECONDS), copy=True)
-                if len(self.sent.late) < _MOST_LATE:
+                if len(self.sent.late) < _MAX_LATE:
                     self.sent.late.append(body)
 
     def deliver(self, messages: Iterator[Message]) -> None:

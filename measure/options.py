@@ -27,7 +27,7 @@ BAD = {
 }
 """Requests that are malformed or contradict their chain: each with a part of the reason in the
 dead-letter queue."""
-_MOST_LOST = 5
+_MAX_LOST = 5
 
 
 def option(default: Any, help_text: str, low: float = 0, high: float = 1) -> Any:
@@ -80,7 +80,7 @@ class Options:
         units = draw.choices([*self.sizes], [*self.sizes.values()])[0]
         lost, bad = 0, None
         if draw.random() < self.lose:
-            lost = draw.randint(1, min(_MOST_LOST, max(1, units - 1)))
+            lost = draw.randint(1, min(_MAX_LOST, max(1, units - 1)))
         if draw.random() < self.bad:
             bad = draw.choice(list(BAD))
         return Plan(self, f"{run}/{number}", number, units, lost, draw.random() < self.reorder, bad)

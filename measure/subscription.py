@@ -23,7 +23,7 @@ from xorack.ops.redrive import Redrive
 _RECEIVERS = 4
 _WAIT_SECONDS = 1
 _PROBE_SECONDS = 90
-_MOST_DEAD_LETTERS = 1_000_000
+_MAX_DEAD_LETTERS = 1_000_000
 
 
 class MeasureFailed(XorAckError):
@@ -197,7 +197,7 @@ def take_dead_letters(run: str, queue_url: str, sqs: Any) -> list[tuple[str, str
         The tag and the reason of each.
     """
     queue, taken = Redrive(queue_url, "", sqs), list[DeadMessage]()
-    survey = queue.survey(limit=_MOST_DEAD_LETTERS, keep=_MOST_DEAD_LETTERS)
+    survey = queue.survey(limit=_MAX_DEAD_LETTERS, keep=_MAX_DEAD_LETTERS)
     # Not by a prefix of tags: a body that is not JSON has none.
     survey.ids = {message.id for message in survey.messages if f'"tag":"{run}/' in message.body}
     if survey.ids:

@@ -11,7 +11,7 @@ from xorack.aws import dynamodb_store
 from xorack.cli import wait as waiting
 from xorack.core.request import Request
 from xorack.errors import UnavailableError
-from xorack.ops.run import Run
+from xorack.ops.run_chains import RunChains
 from xorack.ops.watch import ChainWatcher
 
 pytestmark = pytest.mark.thorough
@@ -174,7 +174,7 @@ def test_the_index_is_searched_page_by_page(stack, monkeypatch):
     others = [Request("create", f"other/{n}", "c", traced(1), 1, timeout=60) for n in range(40)]
     mine = [Request("create", f"{RUN}/{n}", "c", traced(1), 1, timeout=3600) for n in range(12)]
     apply(stack, *others, *mine)
-    prefix = Run(RUN).prefix
+    prefix = RunChains(RUN).prefix
     tags, more = store(stack).first_due(12, prefix)
     assert (sorted(tags), more) == (sorted(request.tag for request in mine), False)
     assert store(stack).first_due(8, prefix)[1]

@@ -85,7 +85,7 @@ def test_stages_are_a_table(stack, xorack):
         {
             "run": "shop",
             "window": HOURS[0],
-            "stages": {
+            "logs": {
                 "none": None,
                 "mart": {
                     "tag": f"shop/mart/{HOURS[0]}",

@@ -226,7 +226,7 @@ def test_a_lost_connection_is_shown_and_ends(aws, browser):
 def test_windows_are_a_table_of_stages_that_leads_to_chains(aws, visit):
     open_stages(aws)
     page = visit("windows?prefix=shop/")
-    rows = page.locator("table.stages tbody tr")
+    rows = page.locator("table.logs tbody tr")
     expect(rows.nth(0)).to_contain_text("not open")
     expect(rows.nth(1)).to_contain_text("4 rows, t/2 lags")
     expect(page.locator(".findings")).to_have_text("1 whole, 1 open, 1 late, 1 missing, 1 failed.")

@@ -15,7 +15,7 @@ from xorack.cdk.acker import Acker
 from xorack.core.request import Request
 from xorack.core.stamp import plain
 from xorack.ops.changes import change_chain, unfinished_tags
-from xorack.ops.run import Run
+from xorack.ops.run_chains import RunChains
 from xorack.ops.snapshot import read_snapshot
 from xorack.ops.status import read_status
 
@@ -153,7 +153,7 @@ def test_readers_name_all_attributes_but_the_token_and_writers_keep_it(deployed,
         assert read_status(store, "a").chain.status == "open"
         assert len(store.read(["a", "b"])) == len([*store.scan()]) == 2
         assert len(read_snapshot(store).chains) == 2
-        assert unfinished_tags(store, Run("none"), pytest.fail) == []
+        assert unfinished_tags(store, RunChains("none"), pytest.fail) == []
     assert all(names <= {*allowed} for names in read)
     assert read[0] == {*allowed}
     # What changes a chain reads it whole, so whoever waits is told.

@@ -15,7 +15,7 @@ from xorack.client.tracker import Tracker
 from xorack.core.request import Request
 
 _KINDS = (("plain", 16), ("traced", 16), ("traced", 64))
-_MOST_STEPS = 40
+_MAX_STEPS = 40
 _LARGE = 0.15
 """The share of pairs that have ten times as many units, so that marks leave the item."""
 
@@ -50,7 +50,7 @@ class Workers:
         self.span = options.span
         self.in_order, self.reliable = self.random.random() < 0.5, self.random.random() < 0.4
         self.large = self.random.random() < _LARGE
-        self.most_steps = _MOST_STEPS * (8 if self.large else 1)
+        self.max_steps = _MAX_STEPS * (8 if self.large else 1)
         self.steps = 0
         self.submissions: dict[tuple[str, str], Submission] = {}
         self.pending: list[Work] = []
@@ -62,7 +62,7 @@ class Workers:
 
     def run(self) -> "Workers":
         done: list[Work] = []
-        while self.pending and self.steps < self.most_steps:
+        while self.pending and self.steps < self.max_steps:
             group = self._group(self.pending + done[-2:])
             if self._step(group):
                 for one in group:
@@ -122,7 +122,7 @@ class Workers:
         return Request.stamp_(request.tag, request.id, **ids | more)
 
     def _add(self, request: Request, one: Submission) -> None:
-        late = self.steps / self.most_steps if self.in_order else self.random.random()
+        late = self.steps / self.max_steps if self.in_order else self.random.random()
         one.after = int((0.8 * late + 0.2 * self.random.random()) * self.span)
         first = self.submissions.setdefault((request.tag, one.text), one)
         if first is not one:

@@ -338,7 +338,7 @@ def test_a_text_is_read_once_unless_another_process_has_written_it(spark, tmp_pa
         Texts(spark).write(f"{tmp_path}/slot=0", "hers")
     assert [texts.read(pattern) for _ in range(2)] == [["hers"], ["hers"]]
     assert len(opened) == 1
-    monkeypatch.setattr(storage, "_MOST_KNOWN", 2)
+    monkeypatch.setattr(storage, "_MAX_KNOWN", 2)
     for number in range(1, 4):
         texts.write(f"{tmp_path}/slot={number}", f"{number}")
         assert len(storage._KNOWN) <= 2

@@ -8,7 +8,7 @@ from operator import xor
 
 import pytest
 
-from xorack.spark.missing.naming import MOST_SOLVED, Group, name_missing
+from xorack.spark.missing.naming import MAX_SOLVED, Group, name_missing
 
 _RANDOM = random.Random(28)
 
@@ -22,7 +22,7 @@ def group_of(lost, sign=1):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("size", [1, 2, 30, MOST_SOLVED])
+@pytest.mark.parametrize("size", [1, 2, 30, MAX_SOLVED])
 @pytest.mark.parametrize("count", [1, 2, 3, 20])
 def test_one_xor_names_the_units_of_a_group(size, count, sign):
     """Those that it lacks, or has twice; not if the XOR or the sum is of others."""
@@ -55,13 +55,13 @@ def test_units_that_are_not_told_apart():
     assert name_missing({0: Group(0, 7 ^ 9, 0)}, {0: [7, 9]}) is None
     assert name_missing({0: Group(2, 7, 0)}, {0: [7]}) is None
     assert name_missing({0: Group(1, 7, 0)}, {}) is None
-    many = units_of(MOST_SOLVED + 1)
+    many = units_of(MAX_SOLVED + 1)
     assert name_missing({0: group_of(many[:3])}, {0: many}) is None
 
 
 def test_a_set_of_the_xor_is_no_other_by_chance():
     """Of groups of 48 units, 1 in 2 ** 16 random sums has a set; its size and sum do not fit."""
     for _ in range(300):
-        units = units_of(MOST_SOLVED)
+        units = units_of(MAX_SOLVED)
         wrong = Group(_RANDOM.randrange(1, 9), _RANDOM.getrandbits(63), _RANDOM.getrandbits(33))
         assert name_missing({0: wrong}, {0: units}) is None

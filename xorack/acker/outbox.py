@@ -24,7 +24,7 @@ from xorack.core.ports import NO_TIME, NobodyWaits, Publisher, Refusal
 
 
 @dataclass
-class Reports:
+class Deliveries:
     """What became of the reports of some chains' ends.
 
     Attributes:
@@ -74,7 +74,7 @@ class Outbox:
         self.workers = workers or Workers()
         self.breakers = breakers or {name: CircuitBreaker() for name in channels}
 
-    def publish(self, chains: Sequence[Chain], only: str | None = None) -> Reports:
+    def publish(self, chains: Sequence[Chain], only: str | None = None) -> Deliveries:
         """Report ends and mark what was delivered, as long as there is time.
 
         `chains` are finished, and something is due. Acked ones go first: it takes long to name the
@@ -85,7 +85,7 @@ class Outbox:
             for channel in chain.due_channels(self.writer.now()):
                 if channel in self.channels and only in (None, channel):
                     waiting[channel].append(chain)
-        reports = Reports()
+        reports = Deliveries()
         for channel in sorted(waiting):
             reports.add(channel, waiting[channel], self._deliver(channel, waiting[channel]))
         assert all(chain.final for chain in chains), "only ends are reported"
@@ -125,7 +125,7 @@ class Outbox:
             breaker.record(success=answered)
         return failures
 
-    def _mark(self, chains: Sequence[Chain], reports: Reports) -> None:
+    def _mark(self, chains: Sequence[Chain], reports: Deliveries) -> None:
         """Mark what was delivered or refused; count what an operator should know of.
 
         After a failure, the reports are made once more: an event has the same id then.

@@ -11,7 +11,7 @@ from xorack.core.hashing import unit_id
 
 __all__ = ["partition_names", "shortened"]
 
-_MOST_NAMED = 10_000
+_MAX_NAMED = 10_000
 _NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]{0,8})", re.DOTALL)
 
 
@@ -37,7 +37,7 @@ def partition_names(tag: str, detail: Mapping[str, Any]) -> dict[int, str]:
     ranges, texts = detail.get("ranges"), detail.get("partitions")
     if not isinstance(ranges, str) or not isinstance(texts, list):
         return {}
-    names = islice((name for text in texts for name in _expanded(str(text))), _MOST_NAMED)
+    names = islice((name for text in texts for name in _expanded(str(text))), _MAX_NAMED)
     return {unit_id(tag, ranges, name): name for name in names}
 
 

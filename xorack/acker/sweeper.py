@@ -16,7 +16,7 @@ from heapq import nsmallest
 from typing import TypeAlias
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
-from xorack.acker.outbox import Outbox, Reports
+from xorack.acker.outbox import Deliveries, Outbox
 from xorack.acker.parallel import Workers
 from xorack.aws import schema
 from xorack.aws.log import log_chain, log_failures
@@ -61,7 +61,7 @@ class SweepResult:
     complete: bool = True
     stats: WriteStats = field(default_factory=WriteStats)
 
-    def add(self, reports: Reports, chains: Sequence[Chain]) -> None:
+    def add(self, reports: Deliveries, chains: Sequence[Chain]) -> None:
         """Count what became of the reports of some chains on one channel."""
         self.events += len(chains) - len(reports.pending) - len(reports.refused)
         self.refused += reports.alerts

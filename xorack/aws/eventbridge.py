@@ -11,7 +11,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from xorack.aws.client import NotAccepted, budget_of, error_code, make_client, send_entries
-from xorack.aws.naming import Naming
+from xorack.aws.naming_time import NamingTime
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.event import SOURCE, event_detail
@@ -43,7 +43,7 @@ class EventBus:
         *,
         find_table: Callable[[], str] | None = None,
         policy: RetryPolicy | None = None,
-        naming: Naming | None = None,
+        naming: NamingTime | None = None,
     ) -> None:
         """Use a bus.
 
@@ -54,7 +54,7 @@ class EventBus:
         self.client = make_client("events") if client is None else client
         self.policy = policy or RetryPolicy(attempts=5)
         self._budget = budget_of(self.client)
-        self._naming = naming or Naming(self._budget)
+        self._naming = naming or NamingTime(self._budget)
         self._find_table = find_table
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:

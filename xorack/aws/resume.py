@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.aws.client import NotAccepted, budget_of, error_code, is_transient, send_entries
 from xorack.aws.log import log_chain
-from xorack.aws.naming import Naming
+from xorack.aws.naming_time import NamingTime
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail
@@ -72,12 +72,12 @@ class Resumer:
         client: Any,
         *,
         policy: RetryPolicy | None = None,
-        naming: Naming | None = None,
+        naming: NamingTime | None = None,
     ) -> None:
         self.kind = kind
         self.client = client
         self.policy = policy or RetryPolicy(attempts=5)
-        self._naming = naming or Naming(budget_of(client))
+        self._naming = naming or NamingTime(budget_of(client))
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
         by_tag = {chain.tag: chain for chain in chains}

@@ -21,7 +21,7 @@ from xorack.core.checks import MAX_TIMEOUT_SECONDS
 from xorack.core.errors import NotAChainError
 from xorack.core.event import rfc3339
 from xorack.ops.changes import ChangeResult, change_chains, unfinished_tags
-from xorack.ops.run import Run
+from xorack.ops.run_chains import RunChains
 from xorack.ops.text import plural, printable
 
 Change = Literal["fail", "extend"]
@@ -101,7 +101,7 @@ def _change(
 
 
 def _print_result(
-    op: Change, result: ChangeResult, problem: str | None, run: Run | None, *, as_json: bool
+    op: Change, result: ChangeResult, problem: str | None, run: RunChains | None, *, as_json: bool
 ) -> None:
     if as_json:
         screen.print_json(_json(result, problem))
@@ -114,7 +114,7 @@ def _print_result(
 _DONE = {"fail": "failed", "extend": "extended"}
 
 
-def _problem(result: ChangeResult, run: Run | None) -> str | None:
+def _problem(result: ChangeResult, run: RunChains | None) -> str | None:
     """Describe why a chain did not change; a chain of a run may end meanwhile."""
     if result.error is not None:
         if not isinstance(result.error, EXPECTED):

@@ -13,10 +13,10 @@ from xorack.cli.options import Duration, Target, json_option, run_option, text_o
 from xorack.core.checks import MAX_TIMEOUT_SECONDS
 from xorack.core.errors import NotAChainError
 from xorack.ops.listing import ORDERS, ChainFilter, Order, list_chains
-from xorack.ops.run import Run
+from xorack.ops.log_windows import window_table
+from xorack.ops.run_chains import RunChains
 from xorack.ops.status import STATUSES, ChainStatus
 from xorack.ops.text import printable
-from xorack.ops.windows import stage_table
 
 
 @click.command("list", epilog="Example: xorack list --status open --order deadline --limit 10")
@@ -52,7 +52,7 @@ from xorack.ops.windows import stage_table
 @text_option("--after", metavar="POSITION", help="Continue where an earlier list has stopped.")
 @json_option
 @with_table
-def list_(run: Run | None, as_json: bool, target: Target, **options: Any) -> int:
+def list_(run: RunChains | None, as_json: bool, target: Target, **options: Any) -> int:
     """List chains: all, or those that meet all conditions.
 
     Reads the table until the limit is reached. With --order, reads the whole table, and keeps as
@@ -111,13 +111,13 @@ def _quoted(text: str) -> str:
 @json_option
 @with_table
 def windows(
-    logs: tuple[str, ...], run: Run | None, limit: int, as_json: bool, target: Target
+    logs: tuple[str, ...], run: RunChains | None, limit: int, as_json: bool, target: Target
 ) -> int:
-    """List windows over logs by stage, the last ones first.
+    """List windows by log, the last ones first.
 
-    A stage is a LOG, by default each, the one that was first opened first. A window is whole; open,
-    with the share of its partitions that have passed its end, and those that lag; late, after its
-    deadline; missing rows; failed; or not open.
+    Shows the LOGs in this order, by default all, the one that was first opened first. A window is
+    whole; open, with the share of its partitions that have passed its end, and those that lag;
+    late, after its deadline; missing rows; failed; or not open.
 
     Reads the whole table. With --json, prints one JSON object a window. The exit status is 0:
     `xorack wait --window` is for schedulers.
@@ -125,14 +125,14 @@ def windows(
     invalid: list[NotAChainError] = []
     chains = target.open().scan(invalid.append, prefix=run.prefix if run else "")
     now = milliseconds()
-    table = stage_table((ChainStatus(chain, now) for chain in chains), logs, limit)
+    table = window_table((ChainStatus(chain, now) for chain in chains), logs, limit)
     lines = []
     for head, (run_name, name, cells) in zip(table.heads, table.rows, strict=True):
-        stages = dict(zip(table.logs, cells, strict=True))
+        cells_of = dict(zip(table.logs, cells, strict=True))
         if as_json:
-            found = {log: one and one.to_json() for log, one in stages.items()}
-            screen.print_json({"run": run_name, "window": name, "stages": found})
-        texts = {log: one.text if one else "not open" for log, one in stages.items()}
+            found = {log: one and one.to_json() for log, one in cells_of.items()}
+            screen.print_json({"run": run_name, "window": name, "logs": found})
+        texts = {log: one.text if one else "not open" for log, one in cells_of.items()}
         lines.append({"WINDOW": head, **texts})
     if lines and not as_json:
         rows = [{printable(k): printable(text) for k, text in line.items()} for line in lines]

@@ -19,7 +19,7 @@ from xorack.aws.stack import StackOutputs, find_stack, open_table
 from xorack.core.errors import ArgumentError, StateError, shown
 from xorack.ops.backlog import Backlog, read_backlog
 from xorack.ops.redrive import Redrive
-from xorack.ops.run import Run
+from xorack.ops.run_chains import RunChains
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -133,16 +133,16 @@ class Chains(NamedTuple):
     """The chains that a command names: by their tags, or those of a run."""
 
     tags: tuple[str, ...]
-    run: Run | None
+    run: RunChains | None
 
 
-def _chains(tags: tuple[str, ...], run: Run | None, chains: int | None = None) -> Chains:
+def _chains(tags: tuple[str, ...], run: RunChains | None, chains: int | None = None) -> Chains:
     if tags and run:
         raise click.UsageError("TAG and --run cannot be used together")
     if chains is not None:
         if run is None:
             raise click.UsageError("--chains requires --run")
-        run = Run(run.name, chains)
+        run = RunChains(run.name, chains)
     return Chains(tags, run)
 
 
@@ -161,9 +161,9 @@ def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str 
     return value
 
 
-def _run(_: click.Context, __: click.Parameter, value: str | None) -> Run | None:
+def _run(_: click.Context, __: click.Parameter, value: str | None) -> RunChains | None:
     try:
-        return None if value is None else Run(value)
+        return None if value is None else RunChains(value)
     except ArgumentError as error:
         raise click.BadParameter(f"{shown(value)}, expected {error.expected}") from error
 

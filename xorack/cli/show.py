@@ -21,7 +21,7 @@ from xorack.client.names import Candidate
 from xorack.core.errors import TagNotFound
 from xorack.ops.dead_letters import Selector
 from xorack.ops.explain import candidates_in, explain_run, name_text, names_in, run_facts
-from xorack.ops.run import Run
+from xorack.ops.run_chains import RunChains
 from xorack.ops.status import ChainStatus, read_status
 
 _LETTERS = 1_000
@@ -56,7 +56,7 @@ def show(tag: str, among: TextIO | None, as_json: bool, target: Target) -> None:
 @with_table
 def explain(
     tag: str | None,
-    run: Run | None,
+    run: RunChains | None,
     among: TextIO | None,
     as_json: bool,
     target: Target,
@@ -112,7 +112,7 @@ def _print(
         screen.print_status(status, texts, letters or ())
 
 
-def _reasons(target: Target, run: Run) -> dict[str, str]:
+def _reasons(target: Target, run: RunChains) -> dict[str, str]:
     """Return reasons of a run's dead-lettered messages by tag; none if only the table is known."""
     if target.table is not None:
         return {}

@@ -22,10 +22,10 @@ from xorack.cli.options import (
     with_table,
 )
 from xorack.core.errors import StateError, UnavailableError
-from xorack.ops.run import ChainCounts, Run
+from xorack.ops.log_windows import LogWindow
+from xorack.ops.run_chains import ChainCounts, RunChains
 from xorack.ops.text import plural, printable
 from xorack.ops.watch import ChainWatcher, WatchUpdate
-from xorack.ops.windows import StageWindow
 
 _TIMED_OUT = 3
 _NAMED = 10
@@ -116,7 +116,7 @@ def _wait_for_window(
     if found is None:
         screen.say(f"{printable(window)} is not open", error=True)
         return exit_status(update)
-    shown = StageWindow(found)
+    shown = LogWindow(found)
     _print_window(shown, as_json=as_json)
     lacks_rows = not found.chain.final and shown.missing_count
     return 1 if lacks_rows else exit_status(update)
@@ -138,7 +138,7 @@ def _find_window(store: DynamoDBStore, window: str, interval_seconds: float, giv
     return window
 
 
-def _print_window(window: StageWindow, *, as_json: bool) -> None:
+def _print_window(window: LogWindow, *, as_json: bool) -> None:
     status = window.status
     if as_json:
         screen.print_json({**status.to_json(), "lagging": window.lagging})
@@ -211,7 +211,7 @@ def print_summary(update: WatchUpdate, *, as_json: bool) -> None:
         screen.say(f"and {more:,} more", error=True)
 
 
-def summary(counts: ChainCounts, run: Run | None) -> str:
+def summary(counts: ChainCounts, run: RunChains | None) -> str:
     """Format the counts as one line, for example ``2026-01-31: 2 of 3 chains: 2 acked``."""
     text = f"{run.name}: " if run else ""
     if run and run.chains not in (None, counts.chains):

@@ -29,8 +29,8 @@ MAX_TAGS = 16
 """Most chains of a token: its unit is a request to each."""
 _VERSION = 1
 _MAC_BYTES = 16
-_LEAST_KEY_BYTES = 16
-_MOST_KEYS = 2
+_MIN_KEY_BYTES = 16
+_MAX_KEYS = 2
 
 
 @dataclass(frozen=True)
@@ -167,10 +167,10 @@ class Keys:
         if keys is None:
             self._keys = []
             return
-        is_strong = (isinstance(key, bytes) and len(key) >= _LEAST_KEY_BYTES for key in self._keys)
-        if not 1 <= len(given) <= _MOST_KEYS or not all(is_strong):
+        is_strong = (isinstance(key, bytes) and len(key) >= _MIN_KEY_BYTES for key in self._keys)
+        if not 1 <= len(given) <= _MAX_KEYS or not all(is_strong):
             # A key that is lost on the way must not turn verification off.
-            expected = f"one key of at least {_LEAST_KEY_BYTES} bytes, or {_MOST_KEYS}"
+            expected = f"one key of at least {_MIN_KEY_BYTES} bytes, or {_MAX_KEYS}"
             raise ArgumentError(field, problem=f"expected {expected}: the first signs tokens")
 
     def sign(self, token: Token) -> Token:

@@ -42,7 +42,7 @@ from xorack.core.marks import step_id
 from xorack.core.request import Op, Request, validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
 
-_MOST_IDS = 40
+_MAX_IDS = 40
 """Most ids of a request. A few more take as many bytes as the smallest traced stamp."""
 _NOTE_HAS = "a note has missing, missing_count, text"
 
@@ -55,7 +55,7 @@ def _group_of(request: Request) -> str | None:
 def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) -> dict[str, Any]:
     """Return the fields of a request for units: their ids if those are shorter than a stamp."""
     cells = token.stamp_cells
-    if cells and len(starts) + len(finishes) <= _MOST_IDS:
+    if cells and len(starts) + len(finishes) <= _MAX_IDS:
         return {"starts": starts, "finishes": finishes, "cells": cells}
     stamp = sum_of((*starts, *finishes), cells)
     return {"stamp": stamp, "started": len(starts), "finished": len(finishes)}

@@ -48,7 +48,7 @@ class Bucket(NamedTuple):
     number: int
 
 
-class Run(NamedTuple):
+class MarkRun(NamedTuple):
     """Marks from the number `start` up to `end`, in the order in which they were spilled."""
 
     level: int
@@ -71,19 +71,19 @@ class Run(NamedTuple):
         return Bucket(self.level, self.start, number)
 
 
-def runs_of(spilled: int) -> list[Run]:
+def runs_of(spilled: int) -> list[MarkRun]:
     """Return the runs that hold a number of spilled marks, the oldest and largest first."""
     runs, start = [], 0
     for level in range(_TOP_LEVEL, -1, -1):
         end = spilled - (spilled - start) % (INLINE_MARKS * _GROWTH**level)
         if end > start:
-            runs.append(Run(level, start, end))
+            runs.append(MarkRun(level, start, end))
             start = end
     assert start == spilled, "marks are spilled by INLINE_MARKS"
     return runs
 
 
-def changes_of(spilled: int, count: int) -> tuple[list[Run], list[Run]]:
+def changes_of(spilled: int, count: int) -> tuple[list[MarkRun], list[MarkRun]]:
     """Return the runs that end, and those that grow or begin, if more marks are spilled.
 
     The first one that grows takes the marks of those that end: all of these are older than the

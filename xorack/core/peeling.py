@@ -19,11 +19,11 @@ from xorack.core.stamp import TRACED_LENGTHS, check_bytes, words_of
 
 _VOUCHERS = 4
 """Empty cells that vouch for a unit in an incomplete result."""
-_MOST_PER_CELL = 2.5
+_MAX_PER_CELL = 2.5
 """Ids for each cell of a table beyond which another set of ids has the same sum by chance."""
 _BITS = 64
 """More hashes than bits are never linearly independent."""
-_MOST_FULL = 0.95
+_MAX_FULL = 0.95
 """Share of cells that hold something beyond which no search succeeded."""
 _BUDGET = 4_000
 """Bound of the search, in removals."""
@@ -31,9 +31,9 @@ _DEPTH = 30
 """Most guesses in a row."""
 _WIDTH = 3
 """Guesses that are followed up, of those that leave the fewest cells."""
-_MOST_TENANTS = 32
+_MAX_TENANTS = 32
 """Hashes of one cell; more never share it by chance."""
-_MOST_CHECKS = 50_000
+_MAX_CHECKS = 50_000
 """Bound of the comparisons of hashes that share cells."""
 _SLACK = 3
 """A guess may uncover fewer cells than this and be followed up."""
@@ -125,14 +125,14 @@ class _Table:
     @property
     def solved(self) -> bool:
         """True if all cells are empty, and few enough hashes were removed to trust the result."""
-        if self.left or len(self.hashes) > _MOST_PER_CELL * self.cells:
+        if self.left or len(self.hashes) > _MAX_PER_CELL * self.cells:
             return False
         return len(self.hashes) > _BITS or _independent(self.hashes)
 
     @property
     def promising(self) -> bool:
         """True if enough cells are empty for a search to succeed."""
-        return self.left < _MOST_FULL * (len(self.words) - 1)
+        return self.left < _MAX_FULL * (len(self.words) - 1)
 
     def support(self, y: int) -> tuple[int, int]:
         """Count the cells of a hash that hold it alone, and those that are empty."""
@@ -163,7 +163,7 @@ class _Table:
         for y, its in places.items():
             for place in its:
                 tenants[place].append(y)
-        if any(len(ys) > _MOST_TENANTS for ys in tenants.values()):
+        if any(len(ys) > _MAX_TENANTS for ys in tenants.values()):
             return set(self.hashes)
         shared = Counter(pair for ys in tenants.values() for pair in combinations(ys, 2))
         found, checks = set(), 0
@@ -174,7 +174,7 @@ class _Table:
                 tables = zip(*(places[y] for y in (a, b, c, d)), strict=True)
                 if all(len({*table}) <= 2 for table in tables):
                     found |= {a, b, c, d}
-            if (checks := checks + len(near) ** 2) > _MOST_CHECKS:
+            if (checks := checks + len(near) ** 2) > _MAX_CHECKS:
                 return set(self.hashes)
         return found
 

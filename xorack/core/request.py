@@ -49,7 +49,7 @@ class Fields(TypedDict, total=False):
 
 
 _OF_IDS = (*IDS, "cells")
-_MOST_PROBLEMS = 7
+_MAX_PROBLEMS = 7
 """Invalid fields that an error tells, besides the first."""
 _STAMP = frozenset(("tag", "id", "stamp", "started", "finished", "starts", "finishes", "cells"))
 _NOTE = frozenset(("tag", "id", "text", "missing", "missing_count"))
@@ -91,7 +91,7 @@ def _validated(op: object, fields: Mapping[str, Any], check: Check = _check) -> 
         first, *others = problems
         if not others:
             raise first
-        text = "; ".join(map(str, [first, *others[:_MOST_PROBLEMS]]))
+        text = "; ".join(map(str, [first, *others[:_MAX_PROBLEMS]]))
         raise ArgumentError(first.field, problem=text.removeprefix(f"{first.field}: "))
     _complete(op, values)
     return values

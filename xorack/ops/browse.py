@@ -21,7 +21,7 @@ from xorack.ops.status import ChainStatus
 
 GROUPS = {"unfinished": ("open", "pending"), "failed": ("failed",), "acked": ("acked",)}
 """The statuses that a page can be limited to."""
-MOST_SHOWN = 50
+MAX_SHOWN = 50
 """Most chains of a page."""
 SEARCHED = 5_000
 """Most items that are read for a page; chains of 2 KB make 10 MB, or 1,250 read units."""
@@ -92,7 +92,7 @@ class ChainPage:
 
 
 def read_chains(
-    store: DynamoDBStore, query: Query, shown: int = MOST_SHOWN, searched: int = SEARCHED
+    store: DynamoDBStore, query: Query, shown: int = MAX_SHOWN, searched: int = SEARCHED
 ) -> ChainPage:
     """Read a page of chains, in bounded work.
 

@@ -18,7 +18,7 @@ from xorack.core.errors import TagNotFound
 from xorack.core.ports import OnInvalid, Publisher
 from xorack.core.request import Request, validate_tag
 from xorack.core.transitions import Limits
-from xorack.ops.run import Run
+from xorack.ops.run_chains import RunChains
 from xorack.ops.status import ChainStatus
 
 _WORKERS = Workers(8)
@@ -35,7 +35,7 @@ class ChangeResult(NamedTuple):
     error: Exception | None = None
 
 
-def unfinished_tags(store: DynamoDBStore, run: Run, on_invalid: OnInvalid) -> list[str]:
+def unfinished_tags(store: DynamoDBStore, run: RunChains, on_invalid: OnInvalid) -> list[str]:
     """Return the tags of a run's unfinished chains, by a scan of the whole table, in order.
 
     Calls `on_invalid` for each item of the run that is not a chain.

@@ -25,7 +25,7 @@ from xorack.core.event import milliseconds_of, rfc3339
 from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.core.request import Request
 from xorack.ops.body import read_json, value_line
-from xorack.ops.run import Run
+from xorack.ops.run_chains import RunChains
 from xorack.ops.text import listed, plural, span
 
 Kind = Literal["failed", "rejected", "malformed", "expired"]
@@ -193,7 +193,7 @@ class Selector:
     kinds: Collection[Kind] = ()
     reason: str | None = None
     tag: str | None = None
-    run: Run | None = None
+    run: RunChains | None = None
 
     def matches(self, message: DeadMessage) -> bool:
         return (

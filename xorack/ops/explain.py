@@ -19,16 +19,16 @@ from xorack.core.chain import TIMED_OUT, Chain
 from xorack.core.errors import ArgumentError
 from xorack.core.hashing import unit_id
 from xorack.ops.reasons import Explanation, explain
-from xorack.ops.run import Run
+from xorack.ops.run_chains import RunChains
 from xorack.ops.status import ChainStatus
 from xorack.ops.text import cut, listed, plural, span
 
 ROOT = "the chain's own unit: its first step did not end"
-_MOST_CHAINS = 20_000
+_MAX_CHAINS = 20_000
 """Chains whose properties are compared."""
-_MOST_NAMED = 1_000
+_MAX_NAMED = 1_000
 """Failed chains whose outstanding units are named."""
-_MOST_COMPARED = 10_000
+_MAX_COMPARED = 10_000
 """Names that are compared with those of outstanding units."""
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _SHOWN = 10
@@ -39,7 +39,7 @@ _LEAST = 5
 
 def explain_run(
     store: DynamoDBStore,
-    run: Run,
+    run: RunChains,
     candidates: Sequence[Candidate] = (),
     letters: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
@@ -61,15 +61,15 @@ def explain_run(
         state, wanted = "unfinished", {"open", "pending"}
     bad = [status for status in chains if status.chain.status in wanted]
     rows: tuple[list[dict[str, Any]], list[dict[str, Any]]] = [], []
-    for one in chains[:_MOST_CHAINS]:
+    for one in chains[:_MAX_CHAINS]:
         row = _properties(one.chain, len(run.prefix))
         if letters:
             row["dead letter"] = letters.get(one.chain.tag)
         rows[one.chain.status not in wanted].append(row)
     why = explain(*rows, len(bad), len(chains), f"{state} chain")
-    named = [_names(one, candidates) for one in bad[:_MOST_NAMED]]
+    named = [_names(one, candidates) for one in bad[:_MAX_NAMED]]
     units = _explain_names(named, candidates)
-    unnamed = sum(len(one.outstanding) for one in bad[:_MOST_NAMED]) - sum(map(len, named))
+    unnamed = sum(len(one.outstanding) for one in bad[:_MAX_NAMED]) - sum(map(len, named))
     reasons = (status.reason or "" for status in bad if state == "failed")
     after_end = {
         "repeated creates": sum(status.chain.repeated for status in chains),
@@ -171,12 +171,12 @@ def _explain_names(
         return Explanation("")
     every = sorted({_text_of(one) for one in candidates})
     chosen, others = random.Random(0), list[str]()
-    most = max(1, _MOST_COMPARED // len(named))
+    most = max(1, _MAX_COMPARED // len(named))
     for names in named:
         some = every if len(every) <= most else chosen.sample(every, most)
         others += {*some}.difference(names.values())
     count, total = len(missing), max(len(missing) + len(others), len(named) * len(every))
-    missing = chosen.sample(missing, min(count, _MOST_COMPARED))
+    missing = chosen.sample(missing, min(count, _MAX_COMPARED))
     if others:
         own, rest = ([_name_parts(text) for text in some] for some in (missing, others))
         why = explain(own, rest, count, total, "outstanding name")

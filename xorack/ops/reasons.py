@@ -19,16 +19,16 @@ from typing import Any
 _CHANCE = 0.01
 """Most probability with which chance alone makes a finding, over all that were looked at."""
 _NEARLY = 0.95
-_MOST_LISTED = 5
+_MAX_LISTED = 5
 """Values of a column that a condition lists."""
-_MOST_OTHERS = 0.5
+_MAX_OTHERS = 0.5
 """Share of the other rows that may meet what all missing rows meet."""
-_LEAST_SHARE = 0.3
+_MIN_SHARE = 0.3
 """Share of the missing rows of which a condition is told, if just missing rows meet it."""
 _FEW_ROWS = 3
 """Missing rows a value, so that whole values went missing, and not rows."""
-_MOST_FINDINGS = 10
-_MOST_CHARACTERS = 100
+_MAX_FINDINGS = 10
+_MAX_CHARACTERS = 100
 CHARACTERS = 300
 """Characters of a text that are compared; the caller cuts it, so that samples are small."""
 
@@ -165,7 +165,7 @@ class _Samples:
         )
         if without is None and found and not found[0].only and found[0].missing >= _NEARLY:
             found[:0] = self._with_second(found[0])
-        return found[:_MOST_FINDINGS]
+        return found[:_MAX_FINDINGS]
 
     @staticmethod
     def _of(name: str, rows: Sequence[Row]) -> list[Any]:
@@ -205,7 +205,7 @@ class _Samples:
                 yield f"{name} {what}", inside.__contains__, ways, 1 + sides + late, True
         size, rows = len(self.missing), len(self.others)
         often = [v for v, n in own.most_common() if n > 1 and n / size > 3 * other[v] / rows]
-        for number in sorted({1, min(len(often), _MOST_LISTED)} if often else ()):
+        for number in sorted({1, min(len(often), _MAX_LISTED)} if often else ()):
             some = sorted(
                 often[:number], key=lambda value: (value is None, str(type(value)), value)
             )
@@ -215,7 +215,7 @@ class _Samples:
             ways = _log_choices(len(every), number)
             yield what, frozenset(some).__contains__, ways, complexity, False
         is_pure = not own.keys() & other.keys()
-        if is_pure and len(own) > _MOST_LISTED and size >= _FEW_ROWS * len(own):
+        if is_pure and len(own) > _MAX_LISTED and size >= _FEW_ROWS * len(own):
             what = f"one of {len(own):,} of {len(every):,} values of {name}"
             yield what, own.__contains__, _log_choices(len(every), len(own)), 20 + late, False
 
@@ -229,7 +229,7 @@ class _Samples:
         times = share * self.count
         of_all = (times + other * (self.total - self.count)) / self.total
         is_only = times >= 0.99 * of_all * self.total
-        is_strong = other <= _MOST_OTHERS if share >= _NEARLY else is_only and share >= _LEAST_SHARE
+        is_strong = other <= _MAX_OTHERS if share >= _NEARLY else is_only and share >= _MIN_SHARE
         if not is_strong:
             return None
         return Finding(what, share, of_all, is_only, name, met, ways, complexity, is_range)
@@ -307,7 +307,7 @@ def _text(value: Any) -> str:
         return value.isoformat(" ")
     if not isinstance(value, (str, bytes)):
         return str(value)
-    return repr(value[:_MOST_CHARACTERS]) + ("..." if len(value) > _MOST_CHARACTERS else "")
+    return repr(value[:_MAX_CHARACTERS]) + ("..." if len(value) > _MAX_CHARACTERS else "")
 
 
 def _percent(share: float) -> str:

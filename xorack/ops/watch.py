@@ -10,7 +10,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 from xorack.core.request import validate_tag
-from xorack.ops.run import ChainCounts, Run
+from xorack.ops.run_chains import ChainCounts, RunChains
 from xorack.ops.snapshot import Snapshot, read_snapshot
 from xorack.ops.status import ChainStatus
 
@@ -33,7 +33,7 @@ class WatchUpdate:
     changed: tuple[ChainStatus, ...]
     not_found: tuple[str, ...] = ()
     counts: ChainCounts | None = None
-    run: Run | None = None
+    run: RunChains | None = None
 
     @property
     def done(self) -> bool:
@@ -55,7 +55,7 @@ class ChainWatcher:
         store: DynamoDBStore,
         tags: Sequence[str] = (),
         limit: int = 20,
-        run: Run | None = None,
+        run: RunChains | None = None,
     ) -> None:
         """Watch the named chains; without tags, at most `limit` chains, only of `run` if given."""
         self.tags = tuple(dict.fromkeys(validate_tag(tag) for tag in tags))

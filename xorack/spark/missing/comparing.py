@@ -13,7 +13,7 @@ from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import evidence_of
 from xorack.spark.folding import named, of_units
 from xorack.spark.messages import plain_errors
-from xorack.spark.missing.naming import MOST_SOLVED, Group, name_missing
+from xorack.spark.missing.naming import MAX_SOLVED, Group, name_missing
 from xorack.spark.units import chain_columns, column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _KEYS = (*INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
-_MOST_DROPPED = 4
+_MAX_DROPPED = 4
 """Columns that are left out, one at a time, where no rows explain all groups by all of them."""
 _DIFFER = "lack <> 0 OR difference <> 0 OR s <> 0"
 
@@ -137,7 +137,7 @@ def compare_groups(
         # The job may change the chain columns, or name a sum or maximum as a column of the source.
         chain = {*map(str.lower, rows.chain)}
         candidates.append([name for name in shared if name.lower() not in chain])
-        candidates += [[name for name in shared if name != one] for one in shared[:_MOST_DROPPED]]
+        candidates += [[name for name in shared if name != one] for one in shared[:_MAX_DROPPED]]
     found = Differing()
     for place, names in enumerate(candidates):
         if names in candidates[:place] or (place and not names):
@@ -165,7 +165,7 @@ def _by_groups(
     groups = differences(keyed.select("xorack_key_", *sums), held, "xorack_key_").where(_DIFFER)
     gone = "n > 0 AND (found = 0 OR lack = -n AND difference = own) AS is_whole"
     groups = groups.selectExpr("*", gone).persist()
-    solvable = f"n > 0 AND (abs(lack) = 1 OR lack <> 0 AND n <= {MOST_SOLVED})"
+    solvable = f"n > 0 AND (abs(lack) = 1 OR lack <> 0 AND n <= {MAX_SOLVED})"
     hard, others, replaced = sums_of(
         groups,
         f"count_if(NOT is_whole AND NOT ({solvable}))",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-MOST_SOLVED = 48
+MAX_SOLVED = 48
 """Units of a group that one XOR tells apart: another set has it with a probability of 2 ** -16."""
 _MASK = (1 << 64) - 1
 
@@ -48,7 +48,7 @@ def name_missing(
 def _of_group(group: Group, members: Sequence[int]) -> frozenset[int] | None:
     """Return the only set of members that has the sums of a group; None without such a set."""
     given = {unit & _MASK: unit for unit in members}
-    if len(given) < len(members) or not 0 < abs(group.lack) <= len(given) <= MOST_SOLVED:
+    if len(given) < len(members) or not 0 < abs(group.lack) <= len(given) <= MAX_SOLVED:
         return None  # of two equal members, nobody can say which one is missing
     found = _solve([*given], group.difference & _MASK)
     if found is None or len(found) != abs(group.lack):

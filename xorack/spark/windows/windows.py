@@ -43,7 +43,7 @@ __all__ = ["Windows"]
 _TEXT = r"[^\0\ud800-\udfff]+"
 _DIGITS = 64
 """Most digits of positions that are strings: those of Kinesis have 56."""
-_MOST_LOSSES = 1_000
+_MAX_LOSSES = 1_000
 """Lost batches that a stream remembers, the last ones."""
 
 
@@ -329,7 +329,7 @@ class _Folder:
         return found[0] if found else frozenset()
 
     def keep_losses(self, stream: str, batches: Iterable[int]) -> None:
-        self._write(f"{folder_part('stream', stream)}/losses", sorted(batches)[-_MOST_LOSSES:])
+        self._write(f"{folder_part('stream', stream)}/losses", sorted(batches)[-_MAX_LOSSES:])
 
     def _read(self, pattern: str, of: Callable[[Any], Any]) -> list[Any]:
         place = f"{self._folder.translate(GLOB)}/{pattern}"

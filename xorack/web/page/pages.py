@@ -19,10 +19,10 @@ from xorack.core.event import event_detail, rfc3339
 from xorack.ops.body import body_lines
 from xorack.ops.browse import GROUPS, ChainPage, Query
 from xorack.ops.dead_letters import DeadMessage
+from xorack.ops.log_windows import WindowState, WindowTable
 from xorack.ops.redrive import Survey
 from xorack.ops.status import SOON_MS, ChainStatus
 from xorack.ops.text import plural, printable, span
-from xorack.ops.windows import StageTable, WindowState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,8 +186,8 @@ def timeline(status: ChainStatus) -> list[Moment]:
     return [moment for _, moment in sorted(placed, key=lambda one: one[0])]
 
 
-def windows_page(frame: Frame, table: StageTable, prefix: str, searched: int | None) -> bytes:
-    """Render windows by stage; `searched` items were read, if these are not the whole table."""
+def windows_page(frame: Frame, table: WindowTable, prefix: str, searched: int | None) -> bytes:
+    """Render windows by log; `searched` items were read, if these are not the whole table."""
     states = Counter[str](one.state for _, _, cells in table.rows for one in cells if one)
     news = ", ".join(f"{states[state]} {state}" for state in get_args(WindowState) if states[state])
     values = {"table": table, "prefix": prefix, "searched": searched}

@@ -21,10 +21,10 @@ from xorack.ops.browse import GROUPS, ORDERS, SEARCHED, Query, read_chains
 from xorack.ops.changes import change_chain
 from xorack.ops.dead_letters import DeadMessage, Kind, Selector, add_to_groups
 from xorack.ops.explain import candidates_in, name_text, names_in
+from xorack.ops.log_windows import window_table
 from xorack.ops.redrive import MoveResult, Redrive, Survey
 from xorack.ops.status import ChainStatus, read_status
 from xorack.ops.text import plural
-from xorack.ops.windows import stage_table
 from xorack.web.page import pages
 
 _KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
@@ -235,7 +235,7 @@ class Site:
         invalid: list[NotAChainError] = []
         part = self._store.scan_part(SEARCHED, invalid.append, prefix=prefix)
         now = milliseconds()
-        table = stage_table((ChainStatus(chain, now) for chain in part.chains), limit=WINDOWS)
+        table = window_table((ChainStatus(chain, now) for chain in part.chains), limit=WINDOWS)
         searched = part.read if part.after else None
         return Response(200, pages.windows_page(self._frame(), table, prefix, searched))
 

@@ -15,7 +15,7 @@ _SHARE = 0.25
 stamp; the next sweep goes on with them."""
 
 
-class Naming:
+class NamingTime:
     """Makes reports of ends: those of failed chains, which name units, in a share of the time.
 
     Channels may share one, and threads.

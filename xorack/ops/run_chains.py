@@ -66,7 +66,7 @@ class ChainCounts:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunChains:
     """A run of a job.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Windows over logs: how far each is, and a table of them by stage. Pure."""
+"""Windows over logs: how far each is, and a table of them by log. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NAMED = 3
 
 
 @dataclass(frozen=True)
-class StageWindow:
-    """A window of a stage: the chain that `xorack.spark` creates for a window of a log."""
+class LogWindow:
+    """A chain that `xorack.spark` creates for a window of a log."""
 
     status: ChainStatus
 
@@ -86,14 +86,14 @@ class StageWindow:
         return {**facts, "lagging": self.lagging, "missing_count": self.missing_count}
 
 
-class StageTable(NamedTuple):
-    """Windows by stage: the stages, and rows.
+class WindowTable(NamedTuple):
+    """Windows by log: the logs, and rows.
 
-    A row is the run, the window's name, and its state in each stage; None where it is not open.
+    A row is the run, the window's name, and its state in each log; None where it is not open.
     """
 
     logs: tuple[str, ...]
-    rows: list[tuple[str, str, list[StageWindow | None]]]
+    rows: list[tuple[str, str, list[LogWindow | None]]]
 
     @property
     def heads(self) -> list[str]:
@@ -102,22 +102,22 @@ class StageTable(NamedTuple):
         return [f"{run}/{name}" if several else name for run, name, _ in self.rows]
 
 
-def stage_table(
+def window_table(
     statuses: Iterable[ChainStatus], logs: Sequence[str] = (), limit: int | None = None
-) -> StageTable:
+) -> WindowTable:
     """Return the windows among chains, the last names first.
 
-    `logs` are the stages, in their order; by default all, the one that was first opened first.
+    `logs` are shown in their order; by default all, the one that was first opened first.
     """
-    found: dict[tuple[str, str], dict[str, StageWindow]] = {}
+    found: dict[tuple[str, str], dict[str, LogWindow]] = {}
     first: dict[str, int] = {}
-    for window in map(StageWindow, statuses):
+    for window in map(LogWindow, statuses):
         if (place := window.place) is not None and (not logs or place[1] in logs):
             run, log, name = place
             found.setdefault((name, run), {})[log] = window
             begin = window.status.begin or 0
             first[log] = min(begin, first.get(log, begin))
-    stages = tuple(logs) or tuple(sorted(first, key=lambda log: (first[log], log)))
+    names = tuple(logs) or tuple(sorted(first, key=lambda log: (first[log], log)))
     rows = sorted(found, reverse=True)[:limit]
-    cells = [(run, name, [found[name, run].get(log) for log in stages]) for name, run in rows]
-    return StageTable(stages, cells)
+    cells = [(run, name, [found[name, run].get(log) for log in names]) for name, run in rows]
+    return WindowTable(names, cells)
