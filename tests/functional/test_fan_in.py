@@ -3,6 +3,7 @@
 import functools
 from collections import Counter
 from contextlib import suppress
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -12,7 +13,7 @@ from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingErro
 from tests.support.events import record_of
 from tests.support.faults import counted_calls, failing
 from tests.support.functions import Context
-from xorack import Tracker, fan_in, fan_out
+from xorack import Tracker, fan_in, fan_out, token_of
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import ArgumentError, SendError
@@ -401,3 +402,72 @@ def test_an_event_that_ignores_failures_is_rejected(work, event):
 def test_a_processor_with_a_model_is_rejected(work):
     with pytest.raises(ArgumentError, match="processor"):
         fan_in(work.tracker, processor=BatchProcessor(EventType.SQS, model=object))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of what is known of ended chains, in seconds."""
+    fake = SimpleNamespace(now=0.0)
+    fake.monotonic = lambda: fake.now
+    monkeypatch.setattr("xorack.client.fan_in.time", fake)
+    return fake
+
+
+@pytest.mark.parametrize("end", ["acked", "failed"])
+def test_messages_of_ended_chains_are_skipped_and_counted(work, functions, clock, caplog, end):
+    work.tracker.table_name = functions.aws.table_name
+    work.start("a", tag="ended")
+    work.start("a", "b", tag="open")
+    records, handled = work.receive()["Records"], []
+    tags = {one["messageId"]: token_of(one).tags for one in records}
+    (last,) = [one for one in records if token_of(one).tags == ("ended",)]
+    if end == "acked":
+        handler_of(work, nothing)({"Records": [last]}, Context())
+    else:
+        work.tracker.fail(token_of(last), "no more")
+    functions.deliver()
+    handler = handler_of(work, lambda one, _: handled.append(one.message_id), skip_ended=True)
+    event = {"Records": [*records, *records]}
+    with counted_calls(functions.aws.client("dynamodb")) as calls:
+        assert failures(handler(event, Context())) == []
+    assert calls == {}, "another client reads, with time-outs of its own"
+    assert Counter(tags[one] for one in handled) == {("open",): 4}
+    (line,) = caplog.records
+    assert (line.message, line.failures) == ("messages skipped: 2 with chains that have ended", 2)
+    assert acked(functions, "open") == 3
+
+
+def test_a_message_of_several_chains_is_skipped_when_all_have_ended(work, functions, clock):
+    work.tracker.table_name = functions.aws.table_name
+    roots = [work.tracker.start(tag, timeout=60) for tag in ("one", "two")]
+    with work.tracker.step(*roots) as step:
+        fan_out(step, {"a": "text"}, work.url, work.sqs)
+    work.tracker.fail(roots[0], "no more")
+    functions.deliver()
+    event, handled = work.receive(), []
+    handler = handler_of(work, lambda *_: handled.append(clock.now), skip_ended=True)
+    handler(event, Context())
+    functions.deliver()
+    for clock.now in (9, 11):
+        handler(event, Context())
+    assert handled == [0, 9], "what was read counts for ten seconds"
+
+
+@pytest.mark.parametrize("operation", ["DescribeTable", "GetItem"])
+def test_a_table_that_does_not_answer_holds_up_no_work(work, functions, clock, operation):
+    work.tracker.table_name = functions.aws.table_name
+    work.start(*"abc")
+    functions.deliver()
+    handler = handler_of(work, nothing, skip_ended=True)
+    with failing(operation, "ThrottlingException") as left:
+        assert failures(handler(work.receive(), Context())) == []
+    assert left == [97], "two attempts of the first message; the others do not ask"
+    assert acked(functions) == 4
+
+
+def test_a_table_that_may_not_be_read_fails_the_messages(work, functions):
+    work.tracker.table_name = functions.aws.table_name
+    work.start("a")
+    handler = handler_of(work, nothing, skip_ended=True)
+    with failing("GetItem", "AccessDeniedException"), pytest.raises(BatchProcessingError):
+        handler(work.receive(), Context())

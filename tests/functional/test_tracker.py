@@ -14,6 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support.cli import outputs_of
+from tests.support.functions import Functions
+from tests.support.in_process import create_resources
 from tests.support.queue_server import QueueServer
 from tests.support.threads import in_threads
 from xorack import DynamoDBAcker, Token, Tracker, traced, unit_id, xor
@@ -454,6 +457,46 @@ def test_extend_and_fail(tracker, functions):
     assert functions.events()["t"]["reason"] == "no more"
     with pytest.raises(ArgumentError):
         tracker.extend("x", 5)
+
+
+@pytest.mark.parametrize("key", ["tag", "tagID"])
+def test_the_state_of_a_chain_takes_one_read_of_its_status(aws, stacks, monkeypatch, key):
+    aws = create_resources(aws.aws, partition_key=key)
+    functions = Functions(aws, monkeypatch)
+    monkeypatch.setattr("xorack.client.tracker.make_client", stacks.make_client)
+    stacks["mine"] = outputs_of(aws)
+    tracker = Tracker.find("mine")
+    states = [tracker.state("t")]
+    token = Token(unit_id("t"), ("t",))
+    for send in (
+        lambda: tracker.note(token, "early"),
+        lambda: tracker.start("t"),
+        lambda: run(tracker.step(token)),
+    ):
+        send()
+        functions.deliver()
+        states.append(tracker.state("t"))
+    tracker.fail(tracker.start("u"), "no more")
+    functions.deliver()
+    assert [*states, tracker.state("u")] == [None, "pending", "open", "acked", "failed"]
+    calls = []
+    tracker._store.table.client.meta.events.register(
+        "provide-client-params.*.*", lambda params, model, **_: calls.append((model.name, params))
+    )
+    tracker.state("t")
+    ((operation, given),) = calls
+    assert (operation, given.get("ConsistentRead", False)) == ("GetItem", False)
+    assert {*given["ExpressionAttributeNames"].values()} == {aws.partition_key, "status"}
+
+
+def test_a_state_without_a_table_is_refused_in_words(tracker):
+    for given, problem in (
+        (None, "table_name: None, expected"),
+        ("none", "there is no table none"),
+    ):
+        tracker.table_name = given
+        with pytest.raises(XorAckError, match=problem):
+            tracker.state("t")
 
 
 def test_the_event_of_a_failed_chain_has_the_note(tracker, functions):

@@ -151,6 +151,7 @@ def test_readers_name_all_attributes_but_the_token_and_writers_keep_it(deployed,
         patched.setattr(BaseClient, "_make_api_call", record)
         store = open_table(deployed.table_name, deployed.client("dynamodb"))
         assert read_status(store, "a").chain.status == "open"
+        assert store.status("a") == "open"
         assert len(store.read(["a", "b"])) == len([*store.scan()]) == 2
         assert len(read_snapshot(store).chains) == 2
         assert unfinished_tags(store, RunChains("none"), pytest.fail) == []

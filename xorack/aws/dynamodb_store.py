@@ -22,7 +22,7 @@ from xorack.aws.item import decode, encode
 from xorack.aws.mark_buckets import MarkBuckets
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.table import Item, Table, condition_failed, projection, sdk_retried
-from xorack.core.chain import Chain
+from xorack.core.chain import Chain, Status
 from xorack.core.errors import ConflictError, NotAChainError, StateError, TagNotFound, shown
 from xorack.core.ports import DEFAULT_RETENTION_MS, OnInvalid
 from xorack.core.transitions import Retentions
@@ -80,6 +80,12 @@ class DynamoDBStore(MarkBuckets):
     def read(self, tags: Sequence[str], on_invalid: OnInvalid | None = None) -> dict[str, Chain]:
         found = {chain.tag: chain for chain in self._valid(self.table.read(tags), on_invalid)}
         return {tag: found[tag] for tag in tags if tag in found}
+
+    def status(self, tag: str) -> Status | None:
+        """Read the status of a chain, eventually consistent; None if there is none."""
+        projected = projection(self.table.partition_key, (schema.STATUS,))
+        item = self.table.call("get_item", Key=self.table.key(tag), **projected).get("Item")
+        return self._decode(item).status if item else None
 
     def write(self, before: Chain | None, after: Chain) -> None:
         new = self._encode(after)

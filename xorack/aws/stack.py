@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.aws import schema
-from xorack.aws.client import error_code
+from xorack.aws.client import error_code, is_transient
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.errors import StateError, shown
+from xorack.core.errors import StateError, UnavailableError, shown
 from xorack.core.ports import DEFAULT_RETENTION_MS
 
 
@@ -82,11 +82,13 @@ def open_table(name: str, client: Any, retention_ms: int = DEFAULT_RETENTION_MS)
     """Open a table of chains for reading, whatever the name of its partition key.
 
     A chain that ends here is kept for `retention_ms` milliseconds. Raises StateError if the account
-    and region have no such table.
+    and region have no such table, UnavailableError if a retry may help.
     """
     try:
         keys = client.describe_table(TableName=name)["Table"]["KeySchema"]
-    except ClientError as error:
+    except (ClientError, BotoCoreError) as error:
+        if is_transient(error):
+            raise UnavailableError(error) from error
         if error_code(error) != "ResourceNotFoundException":
             raise
         raise StateError(f"there is no table {name} in {client.meta.region_name}") from error

@@ -11,6 +11,7 @@ import functools
 import inspect
 import logging
 import sys
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from xorack.client.event_tag import layers
 from xorack.client.records import NAME, attribute_of, lane_of, records_of
 from xorack.client.token import Keys, Token, TokenKey
 from xorack.client.tracker import Step, Tracker, collected
-from xorack.core.errors import ArgumentError, StateError, XorAckError
+from xorack.core.errors import ArgumentError, StateError, UnavailableError, XorAckError
 
 Handler = Callable[[dict[str, Any], Any], Any]
 Tags: TypeAlias = str | Callable[[str], bool] | None
@@ -54,9 +55,7 @@ class _Reader:
 
     def log_untracked(self, count: int) -> None:
         """Log that messages had no token: one that is lost on the way must not pass silently."""
-        why = f"no token in {self._place}"
-        extra = {"failures": count, "why": why}
-        LOG.warning(f"messages not tracked: {count:,} with {why}", extra=extra)
+        _log_messages("not tracked", count, f"no token in {self._place}")
 
     @property
     def _place(self) -> str:
@@ -77,6 +76,13 @@ class _Reader:
             # The fields stand in the text, too: a logger of text prints nothing else.
             log_chain(logging.WARNING, f"token refused: {error}", tag, why=str(error))
             raise
+
+
+def _log_messages(what: str, count: int, why: str) -> None:
+    """Log what became of some messages of a batch; nothing of none."""
+    if count:
+        extra = {"failures": count, "why": why}
+        LOG.warning(f"messages {what}: {count:,} with {why}", extra=extra)
 
 
 def token_of(
@@ -145,6 +151,7 @@ def fan_in(
     bodies: bool = False,
     tags: Tags = None,
     required: bool = False,
+    skip_ended: bool = False,
 ) -> Callable[[Callable[[Any, Step | None], Any]], Handler]:
     """Turn a function of one message into a Lambda handler of batches, as a decorator.
 
@@ -175,6 +182,9 @@ def fan_in(
         bodies: As in `token_of`. Kinesis has no other place for a token.
         tags: As in `token_of`.
         required: As in `step_of`.
+        skip_ended: Take a message as handled, without a call of the function, if all its chains
+            have ended. It asks `Tracker.state` for each chain at most every 10 seconds. If
+            DynamoDB does not answer, the function is called.
 
     Raises:
         ArgumentError: An argument is invalid. The function is a coroutine function or a generator,
@@ -186,6 +196,7 @@ def fan_in(
         ...     process(record.json_body)
     """
     reader = _Reader(tracker.keys, name, bodies, tags)
+    ended = _Ended(tracker) if skip_ended else None
     if processor is None:
         processor_for = _processors()
     elif getattr(processor, "model", None) is not None:
@@ -203,7 +214,7 @@ def fan_in(
             powertools = processor_for(kind) if processor is None else processor
             if powertools.event_type.name != kind:
                 raise ArgumentError("processor", powertools, f"one of {kind}")
-            batch = _Batch(tracker, reader, required, function)
+            batch = _Batch(tracker, reader, required, function, ended)
             with powertools(records, batch.handle, context):
                 try:
                     with tracker.batch():
@@ -211,13 +222,42 @@ def fan_in(
                 except XorAckError:
                     for record in batch.unsent():
                         powertools.failure_handler(record, sys.exc_info())
-            if batch.untracked:
-                reader.log_untracked(batch.untracked)
+            reader.log_untracked(batch.untracked)
+            _log_messages("skipped", batch.skipped, "chains that have ended")
             return powertools.response()
 
         return handler
 
     return decorate
+
+
+class _Ended:
+    """Tells which chains have ended. What it has read counts for seconds."""
+
+    _SECONDS = 10
+    _MAX_TAGS = 10_000
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._known: dict[str, tuple[bool, float]] = {}
+        self._asks_after = 0.0
+
+    def all_of(self, token: Token) -> bool:
+        return all(map(self._has_ended, token.tags))
+
+    def _has_ended(self, tag: str) -> bool:
+        now = time.monotonic()
+        ended, until = self._known.get(tag, (False, 0.0))
+        if now < max(until, self._asks_after):
+            return ended
+        try:
+            ended = self._tracker.state(tag) in ("acked", "failed")
+        except UnavailableError:
+            self._asks_after = now + self._SECONDS
+        if len(self._known) >= self._MAX_TAGS:
+            self._known.clear()
+        self._known[tag] = ended, now + self._SECONDS
+        return ended
 
 
 @dataclass
@@ -228,7 +268,9 @@ class _Batch:
     reader: _Reader
     required: bool
     function: Callable[[Any, Step | None], Any]
+    ended: _Ended | None
     untracked: int = 0
+    skipped: int = 0
     _handled: list[tuple[Any, Hashable | None, bool]] = field(default_factory=list)
     _blocked: set[Hashable] = field(default_factory=set)
 
@@ -240,6 +282,9 @@ class _Batch:
         try:
             before = collected(self.tracker)
             token = self.reader.read(record.raw_event, self.required)
+            if token and self.ended and self.ended.all_of(token):
+                self.skipped += 1
+                return None
             with self.tracker.step(token) if token else nullcontext() as step:
                 result = _finished(self.function(record, step))
         except Exception:

@@ -21,9 +21,9 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from datetime import timedelta
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from xorack.aws.client import PerProcess, make_client
+from xorack.aws.client import PerProcess, config_of, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send
 from xorack.client.token import (
@@ -35,6 +35,8 @@ from xorack.client.token import (
     TokenKey,
     group_id,
 )
+from xorack.core.budget import TimeOuts
+from xorack.core.chain import Status
 from xorack.core.checks import MAX_REASON_BYTES, MAX_STEP_UNITS, unknown_field
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import child_id, unit_id
@@ -42,9 +44,17 @@ from xorack.core.marks import step_id
 from xorack.core.request import Op, Request, validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
 
+if TYPE_CHECKING:
+    from xorack.aws.dynamodb_store import DynamoDBStore
+
 _MAX_IDS = 40
 """Most ids of a request. A few more take as many bytes as the smallest traced stamp."""
 _NOTE_HAS = "a note has missing, missing_count, text"
+
+
+def _make_reader() -> Any:
+    """Make a client whose calls do not hold up the work: it can go on without their answer."""
+    return make_client("dynamodb", config=config_of(TimeOuts(connect=1, read=1), attempts=2))
 
 
 def _group_of(request: Request) -> str | None:
@@ -138,6 +148,7 @@ class Tracker:
         token_key: A secret of at least 16 bytes, with which tokens are signed and verified; by
             default that of the environment variable ``XORACK_TOKEN_KEY``, or none. Of two keys,
             the first signs and both are accepted.
+        table_name: The acker's table (the stack's output ``TableName``), which `state` reads.
 
     Examples:
         >>> tracker = Tracker(queue_url)                                # doctest: +SKIP
@@ -160,6 +171,7 @@ class Tracker:
     group: str | None = None
     policy: RetryPolicy | None = field(default=None, repr=False)
     token_key: InitVar[TokenKey | None] = None
+    table_name: str | None = None
 
     def __post_init__(self, token_key: TokenKey | None) -> None:
         if not isinstance(self.queue_url, str) or not self.queue_url:
@@ -173,15 +185,16 @@ class Tracker:
         if self.client is None:
             self.client = PerProcess(lambda: queue_client(self.queue_url))
         self.keys = Keys(token_key)
+        self._store: DynamoDBStore | None = None
 
     @classmethod
     def find(cls, acker: str, **options: Any) -> Tracker:
-        """Make a tracker for a deployed acker, whose queue one call of AWS finds.
+        """Make a tracker for a deployed acker, whose queue and table one call of AWS finds.
 
         Args:
             acker: The name of its stack, which takes `cloudformation:DescribeStacks`; or the prefix
                 of its SSM parameters, which begins with ``/`` and takes `ssm:GetParametersByPath`;
-                or the queue's URL, which takes no call.
+                or the queue's URL, which takes no call and finds no table.
             **options: The attributes of a tracker.
 
         Raises:
@@ -189,8 +202,36 @@ class Tracker:
         """
         from xorack.aws.stack import find_stack
 
-        url = acker if "://" in acker else find_stack(acker, make_client).queue_url
-        return cls(url, **options)
+        if "://" in acker:
+            return cls(acker, **options)
+        stack = find_stack(acker, make_client)
+        return cls(stack.queue_url, **{"table_name": stack.table_name, **options})
+
+    def state(self, tag: str) -> Status | None:
+        """Read the status of a chain: is it still worth working for it?
+
+        It takes one eventually consistent read of one attribute; the first call of a process also
+        describes the table. `Acker.grant_read` permits both. What was written within the last
+        second may be missing.
+
+        Returns:
+            ``pending`` before the create, ``open``, ``acked`` or ``failed``; None if the table has
+            no such chain: nothing of it has arrived, or it ended long ago.
+
+        Raises:
+            ArgumentError: The tag is invalid, or the tracker has no `table_name`.
+            StateError: There is no such table, or the item is no chain.
+            UnavailableError: DynamoDB did not answer within seconds.
+        """
+        validate_tag(tag)
+        if self._store is None:
+            if not self.table_name:
+                expected = "the name of the acker's table; `Tracker.find` finds it"
+                raise ArgumentError("table_name", self.table_name, expected)
+            from xorack.aws.stack import open_table  # few producers read
+
+            self._store = open_table(self.table_name, PerProcess(_make_reader))
+        return self._store.status(tag)
 
     def start(
         self,
