@@ -31,6 +31,7 @@ class Work:
         self.tracker = Tracker(
             aws.queue_url, self.sqs, policy=RetryPolicy(attempts=2, sleep=lambda seconds: None)
         )
+        self.table_name = aws.table_name
         self.url = self.sqs.create_queue(QueueName="work")["QueueUrl"]
 
     def start(self, *names, tag="t"):

@@ -18,10 +18,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "fan-in.md"
 def names_of_page(work, monkeypatch, **given):
     """Run the page's blocks of Python in one namespace; return it."""
     monkeypatch.setenv("ACKER_QUEUE_URL", work.tracker.queue_url)
+    monkeypatch.setenv("ACKER_TABLE", work.table_name)
     monkeypatch.setenv("ONCE_TABLE", "once")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 13
+    assert len(blocks) == 14
     names = {"work_queue_url": work.url, **given}
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
@@ -46,6 +47,8 @@ def test_the_code_of_the_page(aws, functions, monkeypatch):
     names["handler"]({"Records": [*others, *work.receive()["Records"]]}, Context())
     assert len(processed) == 3
     assert acked(functions, "file/orders.csv") == 5
+    names["load"]({"Records": others}, Context())
+    assert len(processed) == 3
 
     # One file of three messages.
     published = []

@@ -55,7 +55,7 @@ class _Reader:
 
     def log_untracked(self, count: int) -> None:
         """Log that messages had no token: one that is lost on the way must not pass silently."""
-        _log_messages("not tracked", count, f"no token in {self._place}")
+        _log_messages("messages not tracked", count, f"no token in {self._place}")
 
     @property
     def _place(self) -> str:
@@ -82,7 +82,7 @@ def _log_messages(what: str, count: int, why: str) -> None:
     """Log what became of some messages of a batch; nothing of none."""
     if count:
         extra = {"failures": count, "why": why}
-        LOG.warning(f"messages {what}: {count:,} with {why}", extra=extra)
+        LOG.warning(f"{what}: {count:,} with {why}", extra=extra)
 
 
 def token_of(
@@ -223,7 +223,7 @@ def fan_in(
                     for record in batch.unsent():
                         powertools.failure_handler(record, sys.exc_info())
             reader.log_untracked(batch.untracked)
-            _log_messages("skipped", batch.skipped, "chains that have ended")
+            _log_messages("messages skipped", batch.skipped, "chains that have ended")
             return powertools.response()
 
         return handler
