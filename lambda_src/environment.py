@@ -23,6 +23,7 @@ from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import EVENT
 from xorack.core.checks import MAX_TIMEOUT_SECONDS, RESUME_KINDS
 from xorack.core.errors import ArgumentError, UnavailableError
+from xorack.core.masking import mask_of
 from xorack.core.transitions import Limits, Retentions
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ _VARIABLES = (
     "PENDING_TIMEOUT_SECONDS",
     "RETENTION_SECONDS",
     "RESUME",
+    "MASK",
     # The boto3 clients depend on these.
     "AWS_ENDPOINT_URL",
     "AWS_REGION",
@@ -110,6 +112,7 @@ class Services:
             pending_timeout_ms=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY_SECONDS),
             retention_ms=self._milliseconds("RETENTION_SECONDS", 30 * _DAY_SECONDS),
             resumes=self.resumes,
+            mask=mask_of(self._variables["MASK"], "MASK"),
         )
 
     def find_table(self, store: DynamoDBStore) -> str:

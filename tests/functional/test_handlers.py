@@ -89,6 +89,7 @@ INVALID_VARIABLES = [
     ("RETENTION_SECONDS", "-1"),
     *(("PENDING_TIMEOUT_SECONDS", value) for value in ("14 days", "316224001", "9" * 5000)),
     ("PARTITION_KEY", "stamp"),
+    ("MASK", "a,,b"),
 ]
 
 

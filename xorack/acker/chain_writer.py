@@ -177,6 +177,10 @@ class ChainWriter:
         """Tell whether chains may have callbacks."""
         return bool(self.limits.resumes)
 
+    @property
+    def mask(self) -> frozenset[str]:
+        return self.limits.mask
+
     def start_retry(self) -> Retry:
         """Start the attempts of one operation."""
         return self._policy.start(self._budget)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import ldexp
@@ -30,6 +30,7 @@ from xorack.aws.log import LOG, log_chain, log_failures
 from xorack.core.chain import Chain
 from xorack.core.errors import ArgumentError, RequestIdReused
 from xorack.core.event import event_id
+from xorack.core.masking import masked_body
 from xorack.core.message import Rejected, parse, reject
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
@@ -91,7 +92,10 @@ class BatchResult:
 class _Batch:
     """The requests of a batch by chain, each with the id of its message."""
 
-    def __init__(self, messages: Sequence[Message], oldest: int) -> None:
+    def __init__(
+        self, messages: Sequence[Message], oldest: int, mask: Collection[str] = ()
+    ) -> None:
+        self.mask = mask
         self.messages = {message.id: message for message in messages}
         self.requests: dict[str, list[tuple[Request, str]]] = defaultdict(list)
         self.chain_counts: Counter[str] = Counter()
@@ -118,7 +122,8 @@ class _Batch:
     def reject(self, id: str, entries: Iterable[Rejected]) -> None:
         of = self.messages[id]
         for entry in entries:
-            known = entry._replace(sent_at=of.sent_at, message_id=id, sender=of.sender)
+            body = masked_body(entry.body, self.mask)
+            known = entry._replace(body=body, sent_at=of.sent_at, message_id=id, sender=of.sender)
             self.rejected.append(known)
 
     def sources(self, tag: str) -> list[Message]:
@@ -205,7 +210,7 @@ class Consumer:
 
     def consume(self, messages: Sequence[Message]) -> BatchResult:
         """Consume messages in any order. Those that are not in ``failed`` may be deleted then."""
-        batch = _Batch(messages, self.writer.oldest())
+        batch = _Batch(messages, self.writer.oldest(), self.writer.mask)
         result = BatchResult(stats=self.writer.stats)
         result.outcomes["rejected"] += sum(entry.request_count for entry in batch.rejected)
         tags = sorted(batch.requests, key=batch.rank)

@@ -197,6 +197,7 @@ def create_function(
             "TABLE_NAME": resources.table.table_name,
             "PARTITION_KEY": settings.partition_key,
             "DEFAULT_TIMEOUT_SECONDS": str(settings.default_timeout_seconds),
+            **({"MASK": settings.mask} if settings.mask else {}),
             "PENDING_TIMEOUT_SECONDS": str(pending_timeout_seconds(resources.queue)),
             "RETENTION_SECONDS": str(settings.retention_seconds),
             "POWERTOOLS_SERVICE_NAME": resources.service,

@@ -122,6 +122,8 @@ class Settings:
             and region: `step_functions`, `lambda` or `all`. It gives the functions the permission;
             a request with another kind is rejected. See also `Acker.grant_resume`.
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
+        mask: Fields of details, separated by commas, that are kept as hashes: no event, page or
+            dead-lettered request that the functions write shows their values (docs/security.md).
         retention_days: Longest age of a message that is applied. A finished chain stays for twice
             as long, so that late or redriven messages do not start it again.
         deletion_protection: DynamoDB rejects deletion of the table.
@@ -172,6 +174,11 @@ class Settings:
         "of this account and region, separated by commas",
     )
     default_timeout_seconds: Time = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
+    mask: str | None = text(
+        None,
+        r"\s*[^,\s\0][^,\0]*(,\s*[^,\s\0][^,\0]*)*",
+        "names of fields, such as customer,email",
+    )
     retention_days: Time = _number(30, 1, _TEN_YEARS, "days")
     deletion_protection: bool = flag(True)
     removal_policy: Choice = _choice("retain", "retain", "destroy")

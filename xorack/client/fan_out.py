@@ -76,7 +76,8 @@ def _messages(step: Step | None, messages: Any) -> Iterator[tuple[Any, Token | N
         raise ArgumentError("messages", messages, expected)
     for pair in messages.items() if isinstance(messages, Mapping) else messages:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise ArgumentError("messages", pair, expected)
+            shown = pair if step is None else step._tracker.shown(pair)  # noqa: SLF001 - as above
+            raise ArgumentError("messages", shown, expected)
         child, body = pair
         parts = child if isinstance(child, tuple) else (child,)
         yield body, None if step is None else step.child(*parts)

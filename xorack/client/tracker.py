@@ -16,7 +16,7 @@ import os
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
@@ -41,6 +41,7 @@ from xorack.core.checks import MAX_REASON_BYTES, MAX_STEP_UNITS, unknown_field
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.marks import step_id
+from xorack.core.masking import mask_of, masked, masked_fields
 from xorack.core.request import Op, Request, validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
 
@@ -148,6 +149,9 @@ class Tracker:
         token_key: A secret of at least 16 bytes, with which tokens are signed and verified; by
             default that of the environment variable ``XORACK_TOKEN_KEY``, or none. Of two keys,
             the first signs and both are accepted.
+        mask: Fields of details whose values are sent as hashes, at any depth and in any case; see
+            docs/security.md. If there are any, errors show names of units as hashes, too, and
+            `fail_on_error` gives the class of the exception alone.
         table_name: The acker's table (the stack's output ``TableName``), which `state` reads.
 
     Examples:
@@ -171,6 +175,7 @@ class Tracker:
     group: str | None = None
     policy: RetryPolicy | None = field(default=None, repr=False)
     token_key: InitVar[TokenKey | None] = None
+    mask: Collection[str] = ()
     table_name: str | None = None
 
     def __post_init__(self, token_key: TokenKey | None) -> None:
@@ -184,6 +189,7 @@ class Tracker:
             raise ArgumentError("group", self.group, "the name of a group of messages, or None")
         if self.client is None:
             self.client = PerProcess(lambda: queue_client(self.queue_url))
+        self.mask = mask_of(self.mask)
         self.keys = Keys(token_key)
         self._store: DynamoDBStore | None = None
 
@@ -273,7 +279,7 @@ class Tracker:
             "timeout": timeout,
             "idle_timeout": idle_timeout,
             "tolerated_units": tolerated_units,
-            "detail": detail,
+            "detail": masked_fields(detail, self.mask),
             "resume": resume,
         }
         self._send(Request.create(tag, f"create-{unit:016x}", **fields))
@@ -372,6 +378,10 @@ class Tracker:
         id = request_id or f"extend-{uuid.uuid4().hex}"
         self._send(*(Request.extend(tag, id, timeout) for tag in token.tags))
 
+    def shown(self, name: object) -> object:
+        """Return what errors show of a unit's name: its hash if the tracker masks fields."""
+        return masked(name) if self.mask else name
+
     @contextmanager
     def batch(self) -> Iterator[None]:
         """Collect what this thread or task of asyncio sends in the block; send it at the end.
@@ -455,7 +465,8 @@ class Step:
         unit = check_unit(unit, self.tokens[0].stamp_cells)
         token = self._tracker.keys.sign(replace(self.tokens[0], unit=unit, tags=self.tags))
         if unit in self._children or unit in parents:
-            raise ArgumentError("child", parts or unit, "another unit than those of the step")
+            name = self._tracker.shown(parts or unit)
+            raise ArgumentError("child", name, "another unit than those of the step")
         self._children[unit] = token
         return token
 
@@ -481,5 +492,7 @@ class Step:
         if error is None:
             self._tracker._send(*self.requests())  # noqa: SLF001 - no user needs it
         elif self._fail_on_error and isinstance(error, Exception):
+            kind = type(error).__name__  # its text may hold what is masked
+            reason = kind if self._tracker.mask else f"{kind}: {error}"
             for token in self.tokens:
-                self._tracker.fail(token, f"{type(error).__name__}: {error}")
+                self._tracker.fail(token, reason)

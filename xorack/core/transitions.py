@@ -28,6 +28,7 @@ from xorack.core.marks import (
     unit_of_step,
     waiter_key,
 )
+from xorack.core.masking import masked_fields
 from xorack.core.ports import DEFAULT_RETENTION_MS, NobodyWaits
 from xorack.core.request import Op, Request
 from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTHS, sum_of, xor
@@ -180,6 +181,7 @@ class Limits(NamedTuple):
             chain's end.
         resumes: The kinds of `Request.resume` that the acker can serve.
         earlier_retentions: What ended under one of them is kept no longer.
+        mask: Fields of details that are kept as hashes: see `xorack.core.masking`.
     """
 
     default_timeout_ms: int | None = None
@@ -187,6 +189,7 @@ class Limits(NamedTuple):
     retention_ms: int = DEFAULT_RETENTION_MS
     resumes: frozenset[str] = frozenset(RESUME_KINDS)
     earlier_retentions: Retentions = ()
+    mask: frozenset[str] = frozenset()
 
     def oldest(self, now: int) -> int:
         """Return the time before which a chain may have ended whose tombstone is gone."""
@@ -357,7 +360,7 @@ def apply(
         return Applied(chain, in_order)
     if chain is None:
         chain = Chain(requests[0].tag, pending_deadline=_after(now, limits.pending_timeout_ms))
-    after = replace(chain, **_fold(chain, effects, now, limits.default_timeout_ms))
+    after = replace(chain, **_fold(chain, effects, now, limits))
     if chain.final:
         assert all(effect.stamp is None for effect in effects), "the end is final"
         return Applied(_answering(after, now), in_order)
@@ -405,11 +408,9 @@ def _duplicate(request: Request, same_content: bool) -> Outcome:
     return Outcome(request, "rejected", RequestIdReused(request.id))
 
 
-def _fold(
-    old: Chain, effects: Sequence[Effect], now: int, default_timeout_ms: int | None
-) -> dict[str, Any]:
+def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> dict[str, Any]:
     def deadline(request: Request) -> int | None:
-        return _after(now, _milliseconds(request.timeout) or default_timeout_ms)
+        return _after(now, _milliseconds(request.timeout) or limits.default_timeout_ms)
 
     changes: dict[str, Any] = {
         "version": old.version + 1,
@@ -435,7 +436,8 @@ def _fold(
             changes["idle_timeout"] = _milliseconds(request.idle_timeout)
             changes["tolerated_units"] = request.tolerated_units
             if request.detail is not None:
-                changes["detail"] = json.dumps(request.detail, separators=(",", ":"))
+                detail = masked_fields(request.detail, limits.mask)
+                changes["detail"] = json.dumps(detail, separators=(",", ":"))
         elif request.op == "fail":
             reason = old.failing or changes.get("failing") or request.reason
             changes["failing"] = reason or "fail was asked"

@@ -1,0 +1,62 @@
+"""Masking: values that readers see as hashes. Equal values have equal hashes.
+
+A hash hides a value from readers who cannot list the candidates, as the id of a unit does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from xorack.core.errors import ArgumentError
+
+_HASH = re.compile("#[0-9a-f]{12}")
+
+
+def mask_of(names: Any, option: str = "mask") -> frozenset[str]:
+    """Return the names of fields whose values are masked, in lower case.
+
+    They may be one text, separated by commas, as a setting has them.
+
+    Raises:
+        ArgumentError: They are no names.
+    """
+    given = names.split(",") if isinstance(names, str) and names else names or ()
+    if not isinstance(given, Iterable) or not all(isinstance(n, str) and n.strip() for n in given):
+        raise ArgumentError(option, names, "names of fields, such as ['customer', 'email']")
+    return frozenset(name.strip().lower() for name in given)
+
+
+def masked(value: object) -> Any:
+    """Return a hash in place of a value, such as ``#5e884898da28``; None and a hash themselves."""
+    if value is None or (isinstance(value, str) and _HASH.fullmatch(value)):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    return "#" + hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:12]
+
+
+def masked_fields(value: Any, mask: Collection[str]) -> Any:
+    """Return JSON in which the fields with these names are masked, at any depth."""
+    if isinstance(value, Mapping) and mask:
+        return {
+            name: masked(field) if str(name).lower() in mask else masked_fields(field, mask)
+            for name, field in value.items()
+        }
+    if isinstance(value, (list, tuple)) and mask:
+        return [masked_fields(item, mask) for item in value]
+    return value
+
+
+def masked_body(body: str, mask: Collection[str]) -> str:
+    """Return a message whose details are masked; what has none, or is no JSON, as it is."""
+    try:
+        content = json.loads(body) if mask else {}
+        details = [request for request in content["requests"] if "detail" in request]
+        for request in details:
+            request["detail"] = masked_fields(request["detail"], mask)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return body
+    return json.dumps(content) if details else body
