@@ -50,6 +50,15 @@ def masked_fields(value: Any, mask: Collection[str]) -> Any:
     return value
 
 
+def masked_path(path: str, mask: Collection[str]) -> str:
+    """Return a path in which the values of partition columns are masked."""
+    parts = ((part, *part.partition("=")) for part in path.split("/"))
+    return "/".join(
+        f"{name}={masked(value)}" if equals and name.lower() in mask else part
+        for part, name, equals, value in parts
+    )
+
+
 def masked_body(body: str, mask: Collection[str]) -> str:
     """Return a message whose details are masked; what has none, or is no JSON, as it is."""
     try:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
+from xorack.core.masking import masked_path
 from xorack.spark.errors import ColumnsError
 from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, named, of_units, together
 from xorack.spark.messages import one_line, readable
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from xorack.spark.record import Line
-    from xorack.spark.run import Names
+    from xorack.spark.run import Names, Run
     from xorack.spark.storage import Files
 
 Output = DataFrame | str
@@ -438,12 +439,13 @@ class _Read(NamedTuple):
         return ArgumentError(
             "written",
             problem=f"{len(old):,} of {len(self.files):,} files are older than the start of this "
-            f"run, such as {min(old)}, and nothing in them tells runs apart: give what this job "
-            f"wrote, and keep the column {rows.unit_name} of with_unit in it",
+            f"run, such as {masked_path(min(old), rows.tracking.mask)}, and nothing in them tells "
+            f"runs apart: give what this job wrote, and keep the column {rows.unit_name} of "
+            "with_unit in it",
         )
 
 
-def check_unchanged(spark: SparkSession, proof: Proof) -> None:
+def check_unchanged(run: Run, proof: Proof) -> None:
     """Check that an output is one, and compare its files with those that were read.
 
     Raises:
@@ -454,12 +456,13 @@ def check_unchanged(spark: SparkSession, proof: Proof) -> None:
         raise proof.problem
     if not proof.files:
         return
-    now = files_of(spark, list(proof.files))
+    now = files_of(run.spark, list(proof.files))
     changed = sorted(name for name, facts in proof.files.items() if now.get(name) != facts)
     if changed:
         raise StateError(
             f"the output changed while finish read it: {len(changed):,} of {len(proof.files):,} "
-            f"files, such as {changed[0]}; repeat the call once nobody writes there"
+            f"files, such as {masked_path(changed[0], run.mask)}; repeat the call once nobody "
+            "writes there"
         )
 
 

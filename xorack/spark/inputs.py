@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from xorack.core.masking import masked_path
 from xorack.spark.errors import OutputDiffersError
 from xorack.spark.record import summary_in
 from xorack.spark.storage import MOST, files_of, files_read
@@ -27,7 +29,7 @@ def files_started(frame: DataFrame) -> Files:
     return files_of(frame.sparkSession, names) if 0 < len(names) <= MOST else {}
 
 
-def changed_files(spark: SparkSession, line: Line) -> str:
+def changed_files(spark: SparkSession, line: Line, mask: Collection[str] = ()) -> str:
     """Say which files are gone, or were written again, since the start; empty if none is known."""
     before = {name: tuple(facts) for name, facts in line.get("files", {}).items()}
     now = files_of(spark, list(before)) if before else {}
@@ -36,7 +38,8 @@ def changed_files(spark: SparkSession, line: Line) -> str:
     told = []
     for names, what in ((gone, "gone"), (others, "written again")):
         if names:
-            some = ", ".join(names[:_EXAMPLES]) + (", ..." if len(names) > _EXAMPLES else "")
+            shown = [masked_path(name, mask) for name in names[:_EXAMPLES]]
+            some = ", ".join(shown) + (", ..." if len(names) > _EXAMPLES else "")
             told.append(f"{len(names):,} of {len(before):,} files are {what} since: {some}")
     return "; ".join(told)
 
@@ -45,7 +48,7 @@ def input_lacks(rows: Names, line: Line, missing: int) -> OutputDiffersError:
     """Make the error of an output that has all that its job read, which was not all."""
     started = summary_in(line).count
     why = f"the job's input lacks {missing:,} rows that were started"
-    if changed := changed_files(rows.tracking.spark, line):
+    if changed := changed_files(rows.tracking.spark, line, rows.tracking.mask):
         why = f"{why}: {changed}"
     report = [why, "bring them back and repeat the job; allow_missing=True returns the report"]
     error = OutputDiffersError(rows.name, started, started - missing, (), "", report)

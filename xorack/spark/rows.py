@@ -281,7 +281,7 @@ class TrackedRows(Rows):
         queue, sent = self.tracking.queue, SendReport()
         error = None if isinstance(settled, Whole) else settled.error
         try:
-            check_unchanged(self.tracking.spark, proof)
+            check_unchanged(self.tracking, proof)
         except XorAckError as problem:
             raise error or problem from None
         if not isinstance(settled, Nothing) and settled.chains:
@@ -335,7 +335,7 @@ class TrackedRows(Rows):
                 raise settled.error
             if isinstance(settled, Partly) and settled.missing and not allow_missing:
                 raise input_lacks(self, line, settled.missing)
-            check_unchanged(self.tracking.spark, proof)  # before a record is kept
+            check_unchanged(self.tracking, proof)  # before a record is kept
             return self._send(
                 proof, settled, lambda whole: advance(self, line, following, whole, written)
             )

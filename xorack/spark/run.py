@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from xorack.core.errors import ArgumentError
+from xorack.core.masking import mask_of
 from xorack.core.request import Request
 from xorack.core.stamp import plain
 from xorack.spark.record import Record, folder_part
@@ -47,6 +49,8 @@ class Run:
             Rows that vanish from storage between the jobs have names then.
         region: The queue's region; by default the one in its URL.
         endpoint_url: Another endpoint than that of AWS.
+        mask: Columns whose values are shown as hashes in errors, notes and reasons, and fields of
+            details, in any case: see docs/security.md. Columns of a chain cannot be masked.
 
     Raises:
         ArgumentError: An option is invalid.
@@ -62,6 +66,7 @@ class Run:
     region: str | None = None
     endpoint_url: str | None = None
     tolerated_units: int = 0
+    mask: Collection[str] = ()
 
     def __post_init__(self) -> None:
         for option, (pattern, expected) in _TEXTS.items():
@@ -80,6 +85,7 @@ class Run:
         checked = Request("create", self.run_id, "id", stamp=plain(1), **times)  # type: ignore[arg-type]
         for name in times:  # a timedelta becomes seconds
             object.__setattr__(self, name, getattr(checked, name))
+        object.__setattr__(self, "mask", mask_of(self.mask))
 
     @property
     def queue(self) -> Queue:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from xorack.core.errors import StateError
+from xorack.core.masking import masked_fields
 from xorack.core.request import Request
 from xorack.core.stamp import plain
 from xorack.spark.errors import ColumnsError
@@ -138,24 +140,28 @@ def _facts(rows: Names, chains: DataFrame) -> DataFrame:
     detail = F.when(F.count(F.lit(1)) > 1, twice).otherwise(F.first("detail")).alias("detail")
     facts = tagged.select("tag", "detail", reason).groupBy("tag")
     checked = facts.agg(detail, F.first("failed").alias("failed"))
-    return checked.mapInArrow(check_details, "tag string, detail string, failed string")
+    check = partial(check_details, mask=rows.tracking.mask)
+    return checked.mapInArrow(check, "tag string, detail string, failed string")
 
 
-def check_details(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def check_details(
+    batches: Iterable[pa.RecordBatch], mask: Collection[str] = ()
+) -> Iterator[pa.RecordBatch]:
     """Write the column ``detail`` as JSON in ASCII, or raise `ColumnsError`."""
     import pyarrow as pa
 
     for batch in batches:
         tag, detail, failed = batch.columns
-        texts = [_detail(*pair) for pair in zip(tag.to_pylist(), detail.to_pylist(), strict=True)]
+        pairs = zip(tag.to_pylist(), detail.to_pylist(), strict=True)
+        texts = [_detail(*pair, mask) for pair in pairs]
         columns = [tag, pa.array(texts, pa.string()), failed]
         yield pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
-def _detail(tag: str, text: str | None) -> str | None:
+def _detail(tag: str, text: str | None, mask: Collection[str]) -> str | None:
     """Return the detail of a chain as JSON in ASCII."""
     try:
-        detail = None if text is None else json.loads(text)
+        detail = None if text is None else masked_fields(json.loads(text), mask)
         Request("create", tag, "id", plain(1), detail=detail)
     except (ValueError, RecursionError) as error:
         raise ColumnsError(f"detail of chain {tag}: {error}") from None

@@ -58,7 +58,7 @@ class Tracking(Run):
             ArgumentError: An argument is invalid.
         """
         _check_name(name)
-        chains, units = _names("chain", chain), _names("unit", unit)
+        chains, units = self._chain_names("chain", chain), _names("unit", unit)
         label = "+".join(chains) if label is None else label
         check_text("label", label, r"[^\0]+", "a non-empty string")
         return TrackedRows(self, name, chains, units, encoded(label))
@@ -88,8 +88,17 @@ class Tracking(Run):
         _check_name(name)
         if gaps not in ("count", "error", "ignore"):
             raise ArgumentError("gaps", gaps, "count, error or ignore")
-        chain, (place,) = _names("partition", partition), _names("position", position)
+        chain, (place,) = self._chain_names("partition", partition), _names("position", position)
         return Windows(self, name, chain, (*chain, place), encoded(name), None, place, time, gaps)
+
+    def _chain_names(self, option: str, value: str | Sequence[str]) -> tuple[str, ...]:
+        names = _names(option, value)
+        if masked := [name for name in names if name.lower() in self.mask]:
+            expected = (
+                "columns that are not masked: the tag or the detail of a chain has their values"
+            )
+            raise ArgumentError(option, ", ".join(masked), expected)
+        return names
 
 
 def _check_name(name: str) -> None:

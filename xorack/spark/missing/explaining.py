@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from xorack.core.masking import masked, masked_path
 from xorack.ops.reasons import CHARACTERS, Explanation, explain
 from xorack.spark.messages import plain_errors
 from xorack.spark.units import comparable, has_columns, quoted
@@ -30,6 +31,7 @@ def compare(
     lost: tuple[DataFrame, int],
     word: str,
     keys: Sequence[str],
+    mask: Collection[str] = (),
 ) -> Explanation:
     """Compare a sample of some rows with one of the others; see `explain`.
 
@@ -39,6 +41,7 @@ def compare(
         lost: Some of its rows, with that column, and their number.
         word: What these are.
         keys: The columns by which a shuffle has lost them, if that may be.
+        mask: The columns whose values are hidden, in lower case.
     """
     (every, total), (some, count) = source, lost
     if count >= total:
@@ -57,20 +60,26 @@ def compare(
         late[task] = 0.5
     rest = every.join(some.select("xorack_unit_"), "xorack_unit_", "left_anti"), total - count
     try:
-        missing, others = (_sample(*side, shown) for side in (lost, rest))
+        missing, others = (_sample(*side, shown, mask) for side in (lost, rest))
     except (OverflowError, ValueError):  # Python lacks some times
         for name, type_ in frame.dtypes:
             if name in shown and type_.startswith(("date", "timestamp")):
                 shown[name] = shown[name].cast("string")
-        missing, others = (_sample(*side, shown) for side in (lost, rest))
+        missing, others = (_sample(*side, shown, mask) for side in (lost, rest))
     return explain(missing, others, count, total, word, late)
 
 
-def _sample(frame: DataFrame, count: int, shown: dict[str, Column]) -> list[dict[str, Any]]:
+def _sample(
+    frame: DataFrame, count: int, shown: dict[str, Column], mask: Collection[str]
+) -> list[dict[str, Any]]:
     columns = F.struct(*(column.alias(name) for name, column in shown.items()))
     chosen = frame.where(F.rand(1) < _SAMPLE / count) if count > _SAMPLE else frame
     with plain_errors():
-        return [row[0].asDict() for row in chosen.select(columns).collect()]
+        found = [row[0].asDict() for row in chosen.select(columns).collect()]
+    for row in found if mask else ():
+        row.update({name: masked(value) for name, value in row.items() if name.lower() in mask})
+        row.update({_FILE: masked_path(row[_FILE], mask)} if row.get(_FILE) else {})
+    return found
 
 
 def deduplicated(frames: Sequence[Any], source: DataFrame, lost: DataFrame) -> list[str]:

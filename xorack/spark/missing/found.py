@@ -149,7 +149,8 @@ class MissingRows:
             return Explanation("")
         # Only what was lost behind the job's rows was lost with a task.
         tasks = self.by if self._asked.frames and has_columns(self._source, self.by) else ()
-        return compare(self._frame, (self._source, self.total), (some, count), word, tasks)
+        mask = self._rows.tracking.mask
+        return compare(self._frame, (self._source, self.total), (some, count), word, tasks, mask)
 
     def reasons(self) -> DataFrame:
         """Return the findings of `explain` as a frame, the best first."""

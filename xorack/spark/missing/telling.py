@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from xorack.core.masking import masked
 from xorack.spark.errors import ColumnsError, OutputDiffersError
 from xorack.spark.messages import one_line
 from xorack.spark.missing.found import MissingRows, resolve
@@ -106,9 +107,13 @@ def _causes(rows: Names, proof: Proof, found: MissingRows) -> Iterable[str]:
 
 
 def _first(rows: Names, frame: DataFrame) -> list[tuple[Any, ...]]:
-    """Return the units of the first rows: the values of their columns."""
+    """Return the units of the first rows: the values of their columns, as far as not masked."""
     columns = [column_named(frame, name)[0] for name in rows.unit]
-    return [tuple(row) for row in frame.select(*columns).limit(_NAMED).collect()]
+    hidden = [name.lower() in rows.tracking.mask for name in rows.unit]
+    return [
+        tuple(masked(value) if hide else value for value, hide in zip(row, hidden, strict=True))
+        for row in frame.select(*columns).limit(_NAMED).collect()
+    ]
 
 
 def _text(given: Any, otherwise: str) -> str:

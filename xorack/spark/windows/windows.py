@@ -170,7 +170,7 @@ class Windows(Rows):
                     "the batch has as many rows as positions, but not one each: some are there "
                     "twice, and hide others"
                 )
-        check_unchanged(self.tracking.spark, proof)
+        check_unchanged(self.tracking, proof)
         losses, batch = store.losses(self.stream), (self.stream, number)
         lost = number - 1 in losses
         found = ledger.prove(store, batch, seen, bounds, gaps=self.gaps, lost=lost)
