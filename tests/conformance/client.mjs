@@ -1,15 +1,24 @@
 // A scenario for the client of Node: reads it from standard input, prints what was sent and answered.
+// What it sends goes to the acker's queue, too, if the scenario names one.
 import { readFileSync } from "node:fs";
 import { Tracker, fanIn, fanOut } from "../../clients/javascript/index.js";
 
-const { calls } = JSON.parse(readFileSync(0, "utf8"));
+const { calls, queue_url: acker = "acker" } = JSON.parse(readFileSync(0, "utf8"));
 const done = { sent: [], tokens: {}, failures: [], messages: [] };
 let refused = false;
-const send = async (queueUrl, entries) => {
-  if (refused) throw new Error("AccessDenied");
-  done[queueUrl === "acker" ? "sent" : "messages"].push(...entries.map((entry) => (queueUrl === "acker" ? entry.MessageBody : entry)));
+const headers = {
+  "Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": "AmazonSQS.SendMessageBatch",
+  Authorization: "AWS4-HMAC-SHA256 Credential=local/20260101/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=0",
 };
-const tracker = new Tracker("acker", { send });
+const send = async (QueueUrl, Entries) => {
+  if (refused) throw new Error("AccessDenied");
+  if (QueueUrl === "work") return void done.messages.push(...Entries);
+  done.sent.push(...Entries.map((entry) => entry.MessageBody));
+  if (acker === "acker") return undefined;
+  const body = JSON.stringify({ QueueUrl, Entries });
+  return (await fetch(process.env.AWS_ENDPOINT_URL, { method: "POST", headers, body })).json();
+};
+const tracker = new Tracker(acker, { send });
 const of = (names) => names.map((name) => done.tokens[name]);
 
 const CALLS = {

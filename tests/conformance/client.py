@@ -1,4 +1,7 @@
-"""A scenario for the client of Python: reads it from standard input, prints what it sent."""
+"""A scenario for the client of Python: reads it from standard input, prints what it sent.
+
+What it sends goes to the acker's queue, too, if the scenario names one.
+"""
 
 import json
 import sys
@@ -9,6 +12,7 @@ from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingErro
 
 from xorack import Tracker, fan_in, fan_out
 from xorack.aws.retry import RetryPolicy
+from xorack.aws.sqs import queue_client
 from xorack.client.token import Token
 from xorack.core.errors import SendError
 
@@ -16,27 +20,28 @@ from xorack.core.errors import SendError
 class Client:
     """A client of SQS that keeps what it sends; the acker's queue may refuse it."""
 
-    def __init__(self):
+    def __init__(self, queue_url):
         self.sent, self.messages, self.refused = [], [], False
+        self.real = queue_client(queue_url) if queue_url != "acker" else None
         self.meta = Mock()
 
     def send_message_batch(self, QueueUrl, Entries):
         if self.refused:
             return {"Failed": [{"Id": one["Id"], "SenderFault": True} for one in Entries]}
-        if QueueUrl == "acker":
-            self.sent += [entry["MessageBody"] for entry in Entries]
-        else:
+        if QueueUrl == "work":
             self.messages += Entries
-        return {}
+            return {}
+        self.sent += [entry["MessageBody"] for entry in Entries]
+        return self.real.send_message_batch(QueueUrl=QueueUrl, Entries=Entries) if self.real else {}
 
 
 class Program:
     """The calls of scenarios."""
 
-    def __init__(self):
-        self.client = Client()
+    def __init__(self, queue_url):
+        self.client = Client(queue_url)
         policy = RetryPolicy(attempts=2, sleep=lambda seconds: None)
-        self.tracker = Tracker("acker", self.client, policy=policy)
+        self.tracker = Tracker(queue_url, self.client, policy=policy)
         self.tokens, self.failures = {}, []
 
     def start(self, tag, options, name):
@@ -82,8 +87,9 @@ class Program:
         self.tracker.note(self.tokens[unit], text)
 
 
-program = Program()
-for one in json.load(sys.stdin)["calls"]:
+given = json.load(sys.stdin)
+program = Program(given.get("queue_url", "acker"))
+for one in given["calls"]:
     call = getattr(program, one.pop("call"))
     call(**{"name" if key == "as" else key: value for key, value in one.items()})
 done = {

@@ -82,23 +82,24 @@ def chains_after(bodies, seed):
     return chains
 
 
+def run(client, given, **environ):
+    """Run a scenario that is prepared by a client; return what it has done."""
+    environ = {**os.environ, "PYTHONPATH": str(FOLDER.parents[1]), **environ}
+    environ.pop("XORACK_TOKEN_KEY", None)
+    text = json.dumps(given)
+    done = subprocess.run(
+        CLIENTS[client](), input=text, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario["name"])
 def test_a_client_does_what_the_scenario_says(scenario, client):
     given, tokens, failures = prepared(scenario)
-    environ = {**os.environ, "PYTHONPATH": str(FOLDER.parents[1])}
-    environ.pop("XORACK_TOKEN_KEY", None)
-    run = subprocess.run(
-        CLIENTS[client](),
-        input=json.dumps(given),
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    done = json.loads(run.stdout)
+    done = run(client, given)
     assert done["failures"] == failures
     assert {name: done["tokens"][name] for name in tokens} == {
         name: token.to_json() for name, token in tokens.items()
