@@ -1,6 +1,7 @@
 // A scenario for the client of Node: reads it from standard input, prints what was sent and answered.
 // What it sends goes to the acker's queue, too, if the scenario names one.
 import { readFileSync } from "node:fs";
+import { request } from "node:http";
 import { Tracker, fanIn, fanOut } from "../../clients/javascript/index.js";
 
 const { calls, queue_url: acker = "acker" } = JSON.parse(readFileSync(0, "utf8"));
@@ -16,7 +17,9 @@ const send = async (QueueUrl, Entries) => {
   done.sent.push(...Entries.map((entry) => entry.MessageBody));
   if (acker === "acker") return undefined;
   const body = JSON.stringify({ QueueUrl, Entries });
-  return (await fetch(process.env.AWS_ENDPOINT_URL, { method: "POST", headers, body })).json();
+  const answer = await new Promise((resolve, reject) =>
+    request(process.env.AWS_ENDPOINT_URL, { method: "POST", headers }, resolve).on("error", reject).end(body));
+  return JSON.parse((await answer.toArray()).join(""));
 };
 const tracker = new Tracker(acker, { send });
 const of = (names) => names.map((name) => done.tokens[name]);

@@ -1,8 +1,7 @@
 """Fan-in for Lambda functions and workers: the tokens in messages, and steps around their handlers.
 
-A message carries its token in the attribute or header ``xorack``, or, if the caller reads bodies,
-in the field ``xorack`` of its JSON body. A handler that ends well finishes the message's unit. One
-that raises leaves the unit outstanding, and the message is delivered again.
+A handler that ends well finishes the message's unit. One that raises leaves the unit outstanding,
+and the message is delivered again.
 """
 
 from __future__ import annotations
@@ -96,18 +95,18 @@ def token_of(
     """Return the token that a message carries; None without one.
 
     Args:
-        message: An SQS message, as Lambda or ``receive_message`` gives it; an event of SNS or
-            EventBridge, also in the body of an SQS message; or any JSON object.
-        name: The message attribute, or the field of the JSON body, that holds the token. Where both
-            exist, the attribute counts.
-        bodies: Look into bodies, too: of messages, of what they wrap, and the ``detail`` of events.
-            Only where nobody but your own code decides what a body has as this field.
-        tags: The chains that the token may name: a prefix of their tags, or a function that takes a
-            tag. A token with any other tag is refused. By default all.
+        message: A message of SQS, as Lambda or ``receive_message`` gives it; an event of SNS or
+            EventBridge, also in the body of one; or any JSON object.
+        name: The attribute or header that holds the token, or the field of the JSON body. Where
+            both exist, the attribute counts.
+        bodies: Look into bodies, too, of messages and what they wrap, and the ``detail`` of events:
+            only where nobody but your own code decides what they have as this field.
+        tags: The chains that the token may name: a prefix of their tags, or a function of a tag. By
+            default all.
         token_key: As in `Tracker`.
 
     Raises:
-        ArgumentError: The token is invalid, or refused. A line of the log has the reason.
+        ArgumentError: The token is invalid, or refused. A line of the log says why.
     """
     return _Reader(Keys(token_key), name, bodies, tags).read(message)
 
@@ -125,13 +124,12 @@ def step_of(
 
     Args:
         tracker: The tracker, whose keys verify the token.
-        message: As in `token_of`.
-        name: As in `token_of`.
-        bodies: As in `token_of`.
-        tags: As in `token_of`.
-        required: Reject a message without a token. By default a line of the log tells of it, and it
-            is handled with None as the step: messages that were under way when tracking began must
-            not be lost.
+        message: As in `token_of`, as are `name`, `bodies` and `tags`.
+        name: See `token_of`.
+        bodies: See `token_of`.
+        tags: See `token_of`.
+        required: Reject a message without a token. By default a line of the log counts it, and the
+            step is None: messages from before the tracking must not be lost.
 
     Raises:
         ArgumentError: The token is invalid or refused, or there is none and it is required.
@@ -157,38 +155,32 @@ def fan_in(
 
     It takes the batches of SQS, Kinesis, DynamoDB Streams and Kafka. The function gets Powertools'
     record (``SQSRecord``, ``KinesisStreamRecord``, ``DynamoDBRecord``, ``KafkaEventRecord``) and
-    the message's step, which is None for a message without a token. The message's unit is finished
-    when the function returns. When it raises, the unit stays outstanding, and the message is among
-    the ``batchItemFailures``. So is a message whose token is invalid or refused.
+    the message's step, which is None without a token. When it returns, the message's unit is
+    finished. When it raises, or the token is invalid or refused, the message is among the
+    ``batchItemFailures``, and so is what is behind it in its shard, partition or FIFO group.
 
-    What fails blocks what is behind it in its shard, partition or group of a FIFO queue: the
-    function does not get these messages, and they come again.
-
-    One message to the acker ends the steps of a batch, for each group of chains. It is sent before
-    the handler returns. If the acker's queue does not accept it, all messages fail whose functions
-    made requests, so they are delivered again. Whatever comes again counts once.
-
-    The function runs to its end before it returns: a coroutine function or a generator is refused,
-    and so is a result that is awaitable or a generator.
+    One message to the acker ends the steps of a batch, for each group of chains, before the handler
+    returns. If the acker's queue does not accept it, all messages fail whose functions made
+    requests. Whatever comes again counts once.
 
     The event source mapping must report batch item failures. Needs Powertools: the extra
     ``fan-in``.
 
     Args:
         tracker: The tracker.
-        processor: A batch processor of Powertools for the source of the events, without a model; by
-            default a ``BatchProcessor``.
-        name: As in `token_of`.
-        bodies: As in `token_of`. Kinesis has no other place for a token.
-        tags: As in `token_of`.
-        required: As in `step_of`.
-        skip_ended: Take a message as handled, without a call of the function, if all its chains
-            have ended. It asks `Tracker.state` for each chain at most every 10 seconds. If
-            DynamoDB does not answer, the function is called.
+        processor: A batch processor of Powertools, without a model; by default a
+            ``BatchProcessor``.
+        name: See `token_of`.
+        bodies: See `token_of`. Kinesis has no other place for a token.
+        tags: See `token_of`.
+        required: See `step_of`.
+        skip_ended: Take a message as handled, without a call, if all its chains have ended. It
+            asks `Tracker.state` for a chain at most every 10 seconds, and works if DynamoDB does
+            not answer.
 
     Raises:
         ArgumentError: An argument is invalid. The function is a coroutine function or a generator,
-            also below a wrapper.
+            also below a wrapper; a result that is one fails its message.
 
     Examples:
         >>> @fan_in(Tracker(queue_url), tags="order/")                  # doctest: +SKIP

@@ -30,8 +30,7 @@ def fan_out(
 ) -> int:
     """Start a child of a step for each message, and send the messages with their tokens.
 
-    Call it within the step. The messages are sent at once, the step's stamp when the step ends: a
-    worker may be done with a child before, which does no harm.
+    Call it within the step. The messages are sent at once, the step's stamp when the step ends.
 
     Args:
         step: The step; None sends the messages without tokens.
@@ -44,16 +43,14 @@ def fan_out(
         stream: The name or the ARN of a stream of Kinesis.
         topic: A topic of Kafka.
         name: The message attribute, the field of Kinesis' JSON or Kafka's header for the token.
-        group: The group of the messages: SQS's message group, Kinesis' partition key, by default
-            the number of the message; Kafka's key, by default none. The backlog of one group does
-            not delay others.
+        group: SQS's message group, Kinesis' partition key, by default the number of the message, or
+            Kafka's key, by default none.
 
     Returns:
         The number of messages.
 
     Raises:
-        SendError: Some messages were not accepted. Let the step raise, and run it again: those that
-            were sent twice count once.
+        SendError: Some messages were not accepted. Let the step raise, and run it again.
         ArgumentError: Two messages have one name, or something is no pair. There is not one queue,
             stream or topic, or no client for the topic.
     """
@@ -65,7 +62,9 @@ def fan_out(
         return put_records(stream, _fields(made, name, group), client)
     if topic is not None:
         return _produce(topic, made, client, name, group)
-    entries = (make_message(_text(body), group, {name: _str(token)}) for body, token in made)
+    entries = (
+        make_message(_text(body), group, {name: token and str(token)}) for body, token in made
+    )
     return send_messages(queue_url or "", entries, client).messages
 
 
@@ -76,15 +75,10 @@ def _messages(step: Step | None, messages: Any) -> Iterator[tuple[Any, Token | N
         raise ArgumentError("messages", messages, expected)
     for pair in messages.items() if isinstance(messages, Mapping) else messages:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            shown = pair if step is None else step._tracker.shown(pair)  # noqa: SLF001 - as above
-            raise ArgumentError("messages", shown, expected)
+            raise ArgumentError("messages", step.shown(pair) if step else pair, expected)
         child, body = pair
         parts = child if isinstance(child, tuple) else (child,)
         yield body, None if step is None else step.child(*parts)
-
-
-def _str(token: Token | None) -> str | None:
-    return None if token is None else str(token)
 
 
 def _text(body: Any) -> str:

@@ -22,14 +22,13 @@ def names_of(
 ) -> dict[str, Candidate | None]:
     """Return what outstanding units stand for.
 
-    An id is a hash, so a name can be found only among candidates: what the steps may have started.
+    An id is a hash: a name is found only among candidates.
 
     Args:
         outstanding: The detail of a chain's event, or ids: 16 hex digits, or numbers.
         candidates: The names that `Step.child` got, consumed until each id has one: ``"oil"`` for
             ``child("oil")``, ``("line", 3)`` for ``child("line", 3)``, and
-            ``["page 2", ("line", 3)]`` for that child of ``child("page 2")``. A path explains the
-            units along it too.
+            ``["page 2", ("line", 3)]`` for that child of ``child("page 2")``, which is named, too.
         *root: The parts of the root unit; by default the event's tag.
 
     Returns:

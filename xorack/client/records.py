@@ -1,7 +1,7 @@
-"""Records of what Lambda polls: SQS, Kinesis, DynamoDB Streams and Kafka.
+"""Records of SQS, Kinesis, DynamoDB Streams and Kafka: where a token is, and what keeps its order.
 
-Where a record holds its token, and which records keep their order. Lambda sends a stream's records
-again from the first that failed, so what is behind it in its lane must not be handled before.
+Lambda sends a stream's records again from the first that failed, so what is behind it in its lane
+must not be handled before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Tokens: a started unit and its chains, as JSON that travels with the work.
 
-A token may carry a MAC, so that nobody without the key can name a unit of a chain that is not his.
-docs/protocol.md has the format.
+A MAC keeps those without the key from naming units of others. docs/protocol.md has the format.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _MAX_KEYS = 2
 
 @dataclass(frozen=True)
 class Token:
-    """A started unit and its chains. It travels with the event to the worker that finishes it."""
+    """A started unit and its chains, which travels to the worker that finishes it."""
 
     unit: int
     tags: tuple[str, ...]
@@ -44,19 +43,15 @@ class Token:
     mac: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the token as a JSON object, for a JSON body; `str` gives its text.
-
-        What is at its default is left out.
-        """
-        token = {
+        """Return the token as a JSON object, for a JSON body; `str` gives its text."""
+        return {
             "v": _VERSION,
             "unit": f"{self.unit:016x}",
             "tags": list(self.tags),
             "kind": self.kind,
-            "cells": None if self.cells == TRACED_CELLS else self.cells,
-            "mac": self.mac,
+            **({} if self.cells == TRACED_CELLS else {"cells": self.cells}),
+            **({} if self.mac is None else {"mac": self.mac}),
         }
-        return {name: value for name, value in token.items() if value is not None}
 
     def __str__(self) -> str:
         """Return the token as JSON text."""
@@ -104,10 +99,7 @@ AnyToken: TypeAlias = Token | Mapping[str, Any] | str | bytes
 
 
 def group_id(tokens: Sequence[Token]) -> int:
-    """Return the id that stands for the units of a step: of one unit its own id.
-
-    Of several, it follows from the set of units and their chains.
-    """
+    """Return the id of a step's units: of one its own, else one of the set and its chains."""
     if len(tokens) == 1:
         return tokens[0].unit
     units = sorted(f"{token.unit:016x} {tag}" for token in tokens for tag in token.tags)

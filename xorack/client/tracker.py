@@ -2,11 +2,10 @@
 
 A chain starts with its root unit. A step finishes a unit and starts its children in one stamp, so
 the chain cannot reach zero while work is left. A child is a token, a small JSON value that travels
-with the event to its worker, also in another process.
+with the event to its worker.
 
-Unit and request ids follow from what they stand for and are never random. A step that runs again,
-because its event was delivered again, sends the same request under the same id, which takes effect
-once. So a step must start the same children each time it runs for the same unit.
+Unit and request ids follow from what they stand for. A step that runs again sends the same request
+under the same id, which takes effect once. So it must start the same children.
 """
 
 from __future__ import annotations
@@ -49,8 +48,9 @@ if TYPE_CHECKING:
     from xorack.aws.dynamodb_store import DynamoDBStore
 
 _MAX_IDS = 40
-"""Most ids of a request. A few more take as many bytes as the smallest traced stamp."""
-_NOTE_HAS = "a note has missing, missing_count, text"
+"""Most ids of a request: a few more take as many bytes as the smallest traced stamp."""
+_NOTE = ("missing", "missing_count", "text")
+_NOTE_HAS = f"a note has {', '.join(_NOTE)}"
 
 
 def _make_reader() -> Any:
@@ -77,21 +77,11 @@ def _cleaned(name: str, value: Any) -> Any:
     if name == "missing" and isinstance(value, Iterable):
         return tuple(value)  # an iterator serves once; the id and the request need it
     if name in ("missing", "missing_count") or (name, value) == ("text", None):
-        return value  # as it is: the request checks it
+        return value  # the request checks it
     if not isinstance(value, str):
         raise ArgumentError(name, value, "a string")
     data = value.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]
     return data.decode("utf-8", "ignore")
-
-
-def _noted(note: Any) -> Mapping[str, Any]:
-    """Return the fields of a fail's note, if it has no others."""
-    if not isinstance(note, Mapping):
-        raise ArgumentError("note", note, f"a mapping: {_NOTE_HAS}")
-    for name in note:
-        if name not in ("text", "missing", "missing_count"):
-            raise unknown_field(str(name), note[name], _NOTE_HAS)
-    return note
 
 
 class _Collected:
@@ -114,11 +104,11 @@ class _Collected:
 
     def close(self) -> list[Request]:
         """Return the requests of this process, and take no more; safe to repeat."""
-        if self._process != os.getpid():
-            return []
-        with self._lock:
-            self._open = False
-        return self.requests
+        if self._process == os.getpid():
+            with self._lock:
+                self._open = False
+            return self.requests
+        return []
 
 
 _BATCHES: ContextVar[Mapping[Tracker, _Collected]] = ContextVar("batches", default={})  # noqa: B039
@@ -138,17 +128,14 @@ class Tracker:
         queue_url: The acker's queue (the stack's output ``QueueUrl``).
         client: A boto3 SQS client; by default each process makes one of the default credential
             chain at its first send.
-        stamps: The kind of stamps of chains started here. ``traced`` stamps name the outstanding
+        stamps: The kind of stamps of chains started here: ``traced`` ones name the outstanding
             units; ``plain`` ones have 8 bytes and do not.
         cells: The size of traced stamps, 16, 64, 256 or 1,024 cells a table; see `xorack.traced`.
-            Plain stamps have none.
-        group: The group of all messages, the name of a run or a customer: a backlog of one group
-            does not delay others. By default each chain's is its tag up to the first ``/``, and
-            chains whose tag has none have no group.
+        group: The group of all messages: a backlog of one group does not delay others. By default
+            each chain's is its tag up to the first ``/``, if it has one.
         policy: The limits of retries for messages that were not accepted.
-        token_key: A secret of at least 16 bytes, with which tokens are signed and verified; by
-            default that of the environment variable ``XORACK_TOKEN_KEY``, or none. Of two keys,
-            the first signs and both are accepted.
+        token_key: A secret of at least 16 bytes that signs and verifies tokens; by default that of
+            the environment variable ``XORACK_TOKEN_KEY``, or none. Of two keys, the first signs.
         mask: Fields of details whose values are sent as hashes, at any depth and in any case; see
             docs/security.md. If there are any, errors show names of units as hashes, too, and
             `fail_on_error` gives the class of the exception alone.
@@ -216,13 +203,12 @@ class Tracker:
     def state(self, tag: str) -> Status | None:
         """Read the status of a chain: is it still worth working for it?
 
-        It takes one eventually consistent read of one attribute; the first call of a process also
-        describes the table. `Acker.grant_read` permits both. What was written within the last
-        second may be missing.
+        It takes one eventually consistent read; the first call also describes the table.
+        `Acker.grant_read` permits both.
 
         Returns:
-            ``pending`` before the create, ``open``, ``acked`` or ``failed``; None if the table has
-            no such chain: nothing of it has arrived, or it ended long ago.
+            ``pending`` before the create, ``open``, ``acked`` or ``failed``. None if nothing of the
+            chain has arrived, or it ended long ago.
 
         Raises:
             ArgumentError: The tag is invalid, or the tracker has no `table_name`.
@@ -257,8 +243,7 @@ class Tracker:
         Args:
             tag: The chain's name.
             *parts: The name of the root unit; by default the tag.
-            timeout: Seconds, or a timedelta, until the chain fails if it is not acked; by default
-                the acker's.
+            timeout: Seconds, or a timedelta, until the chain fails; by default the acker's.
             idle_timeout: The same without a stamp; by default no limit.
             tolerated_units: The most units outstanding with which the chain is acked at its
                 deadline. One of them may stand for children that it has not started.
@@ -288,13 +273,12 @@ class Tracker:
     def step(self, *tokens: AnyToken, fail_on_error: bool = False) -> Step:
         """Make a step, for use with ``with``: it finishes its units and starts their children.
 
-        When the block ends without an exception, one request a chain is sent: it finishes the units
-        and starts the children, or does nothing. When it raises, nothing is sent: the units stay
-        outstanding until the event is delivered again.
+        At the block's end one request a chain is sent: it finishes the units and starts the
+        children. If the block raises, nothing is sent: the units stay outstanding until the event
+        is delivered again.
 
         Units may come again in other groups: each is finished once, and each group starts children
-        of its own. The same units that come again with other children are rejected
-        (`RequestIdReused`) and dead-lettered.
+        of its own. The same units with other children are rejected and dead-lettered.
 
         Args:
             *tokens: The units that the step finishes, 1 to 10,000, of one or several chains, in any
@@ -317,14 +301,19 @@ class Tracker:
     ) -> None:
         """Fail the chains of a token, for a reason that is cut off after 1,024 bytes.
 
-        The id of the request is by default a hash of the unit and the other arguments. ``note`` has
-        ``text``, ``missing`` and ``missing_count``: see `note`.
+        ``note`` has the arguments of `note`. The request's id is by default a hash of the unit and
+        the other arguments.
 
         Raises:
             ArgumentError: An argument is invalid.
             SendError: The queue did not accept the request.
         """
-        self._tell("fail", token, {"reason": reason, **_noted(note or {})}, request_id)
+        note = note or {}
+        if not isinstance(note, Mapping):
+            raise ArgumentError("note", note, f"a mapping: {_NOTE_HAS}")
+        for name in note.keys() - _NOTE:
+            raise unknown_field(str(name), note[name], _NOTE_HAS)
+        self._tell("fail", token, {"reason": reason, **note}, request_id)
 
     def note(
         self,
@@ -344,7 +333,7 @@ class Tracker:
             text: What was found out, cut off after 1,024 bytes.
             missing: The ids of at most 100 units that are missing.
             missing_count: How many units are missing.
-            request_id: The request's id, by default a hash of the unit and the other arguments.
+            request_id: As for `fail`.
 
         Raises:
             ArgumentError: An argument is invalid, or there is neither a text nor a missing unit.
@@ -354,7 +343,7 @@ class Tracker:
         self._tell("note", token, found, request_id)
 
     def _tell(
-        self, op: Op, token: AnyToken, fields: Mapping[str, Any], request_id: str | None
+        self, op: Op, token: AnyToken, fields: dict[str, Any], request_id: str | None
     ) -> None:
         token = self.keys.verified(token)
         content = {name: _cleaned(name, value) for name, value in fields.items()}
@@ -368,7 +357,7 @@ class Tracker:
     ) -> None:
         """Move the deadline of a token's chains to ``timeout`` from now: seconds, or a timedelta.
 
-        The id of the request is random by default: each call is a separate request.
+        The request's id is random by default: each call is a separate request.
 
         Raises:
             ArgumentError: The token is invalid, or the time-out is not above 0.
@@ -378,18 +367,13 @@ class Tracker:
         id = request_id or f"extend-{uuid.uuid4().hex}"
         self._send(*(Request.extend(tag, id, timeout) for tag in token.tags))
 
-    def shown(self, name: object) -> object:
-        """Return what errors show of a unit's name: its hash if the tracker masks fields."""
-        return masked(name) if self.mask else name
-
     @contextmanager
     def batch(self) -> Iterator[None]:
         """Collect what this thread or task of asyncio sends in the block; send it at the end.
 
-        A worker of several events turns hundreds of steps into one message a group of chains.
-        Steps that ended are sent even if the block raises. Acknowledge the events after the block:
-        nothing is sent before. Tasks that start in it share it, blocks inside it too; threads and
-        forked processes do not.
+        Hundreds of steps become one message a group of chains, also if the block raises.
+        Acknowledge the events after the block. Tasks that start in it share it, blocks inside it
+        too; threads and forked processes do not.
 
         Raises:
             SendError: The queue did not accept some requests.
@@ -442,11 +426,9 @@ class Step:
     def child(self, *parts: str | bytes | int, unit: int | None = None) -> Token:
         """Start a child of this step's units, and return its token: send it with the event.
 
-        The child's id follows from the parts and all units of the step, in any order.
-
         Args:
             *parts: The name of the unit among the children of the step, the same each time the step
-                runs. By default its number, so the order of children must be the same.
+                runs; by default its number. The id follows from it and all units of the step.
             unit: The unit's id, signed or unsigned, instead of parts. Of one parent alone: two that
                 start the same unit cancel it out, and its chain fails at its deadline.
 
@@ -465,10 +447,14 @@ class Step:
         unit = check_unit(unit, self.tokens[0].stamp_cells)
         token = self._tracker.keys.sign(replace(self.tokens[0], unit=unit, tags=self.tags))
         if unit in self._children or unit in parents:
-            name = self._tracker.shown(parts or unit)
-            raise ArgumentError("child", name, "another unit than those of the step")
+            expected = "another unit than those of the step"
+            raise ArgumentError("child", self.shown(parts or unit), expected)
         self._children[unit] = token
         return token
+
+    def shown(self, name: object) -> object:
+        """Return what errors show of a unit's name: its hash if the tracker masks fields."""
+        return masked(name) if self._tracker.mask else name
 
     def requests(self) -> list[Request]:
         """Return the requests that end this step, one in each chain."""
