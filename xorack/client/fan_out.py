@@ -63,7 +63,8 @@ def fan_out(
     if topic is not None:
         return _produce(topic, made, client, name, group)
     entries = (
-        make_message(_text(body), group, {name: token and str(token)}) for body, token in made
+        make_message(_text(body), group, {name: None if token is None else str(token)})
+        for body, token in made
     )
     return send_messages(queue_url or "", entries, client).messages
 

@@ -49,11 +49,10 @@ class DynamoDBAcker:
     - RequestIdReused: another call used the ``request_id``.
     - StaleLocalData: others kept writing the chain until the retries were used up.
 
-    Errors of boto3 come after the retries. After a time-out, a broken connection
-    (``botocore.exceptions.BotoCoreError``) or a 5xx status the outcome is unknown: the call may
-    have taken effect. Repeat it with the same ``request_id``: then it takes effect once. Any other
-    ``ClientError``, such as a denied access, means that DynamoDB rejected the last attempt. An
-    earlier attempt may have taken effect if it ended in one of those unknown ways.
+    Errors of boto3 come after the retries. After a time-out, a broken connection or a 5xx status
+    the call may have taken effect: repeat it with the same ``request_id``, and it takes effect
+    once. Any other ``ClientError`` means that DynamoDB rejected the last attempt; an earlier one
+    may have ended in one of these ways.
 
     Examples:
         >>> acker = DynamoDBAcker("my-table", partition_key="tagID")   # doctest: +SKIP
@@ -135,8 +134,7 @@ class DynamoDBAcker:
         """XOR a stamp into a chain, exactly once. The arguments are those of `create`.
 
         Returns:
-            The chain's stamp. Its ``acked`` is True if the chain is acked, by this stamp or
-            before. A chain that has ended does not change.
+            The chain's stamp. Its ``acked`` tells if the chain is acked, by this stamp or before.
 
         Raises:
             TagNotFound: The chain does not exist.
@@ -145,15 +143,14 @@ class DynamoDBAcker:
         return self._apply("stamp", tag, stamp, request_id, started=started, finished=finished)
 
     def delete(self, tag: str, *, force: bool = False) -> None:
-        """Delete a chain or a tombstone.
+        """Delete a chain or a tombstone, once none of its requests is left in a queue.
 
-        The tag can be used again at once. Requests of the deleted chain that are still in a queue
-        count for the next chain of the tag. Delete a tag only when none is left.
+        The tag can be used again at once, and what is left would count for its next chain.
 
         Args:
             tag: The chain's name.
-            force: Delete a chain that has ended though its event is not published: nobody is told
-                then. For tables without a sweeper.
+            force: Delete a chain that has ended though its event is not published, and will not be:
+                for tables without a sweeper.
 
         Raises:
             TagNotFound: The chain does not exist.
@@ -218,18 +215,13 @@ class DynamoDBAcker:
                 last = None
         # A create expects no chain; a stamp without a cached chain reads it.
         cached = None if must_exist and last is None else CachedChain(last, verified=False)
-        requests = [call.request for call in calls]
+        requests, fresh = [call.request for call in calls], all(call.is_fresh for call in calls)
         chain, outcomes = self._writer.apply(
-            tag,
-            requests,
-            cached,
-            must_exist=must_exist,
-            fresh_ids=all(call.is_fresh for call in calls),
+            tag, requests, cached, must_exist=must_exist, fresh_ids=fresh
         )
         assert chain is not None  # every outcome implies a chain
         self._remember(tag, chain)
-        # Each call gets the stamp as of its own request, as if applied one at a time. Only the
-        # last can have acked the chain.
+        # Each call gets the stamp as of its own request. Only the last can have acked the chain.
         stamp = chain.stamp
         for call, outcome in zip(reversed(calls), reversed(outcomes), strict=True):
             if outcome.error is not None:

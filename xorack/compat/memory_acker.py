@@ -22,9 +22,8 @@ except ModuleNotFoundError as error:
 class Acker(EventEmitter):
     """Chains in memory, with events when they end.
 
-    The events ``acked`` and ``failed`` carry the tag and follow the removal of the chain. Threads
-    may share an acker: each call is atomic, and the thread that ends a chain calls the listeners,
-    outside the lock.
+    The events ``acked`` and ``failed`` carry the tag. Threads may share an acker: the thread that
+    ends a chain calls the listeners, once it is removed.
 
     Examples:
         >>> acker = Acker()
@@ -43,11 +42,8 @@ class Acker(EventEmitter):
     def storage(self) -> Mapping[str, Stamp]:
         """A read-only copy of the open chains: tag to the XOR of the stamps so far."""
         with self._guard:
-            stamps = {
-                tag: Stamp(total.to_bytes(length, "little"))
-                for tag, (length, total) in self._chains.items()
-            }
-        return MappingProxyType(stamps)
+            chains = [*self._chains.items()]
+        return MappingProxyType({tag: Stamp(xor.to_bytes(n, "little")) for tag, (n, xor) in chains})
 
     def add(self, tag: str, stamp: bytes) -> None:
         """Start a chain, with the stamp of its root unit.
