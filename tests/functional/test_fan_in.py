@@ -1,6 +1,7 @@
 """Fan-in: a batch of messages finishes its units once, wherever its function is killed."""
 
 import functools
+import sys
 from collections import Counter
 from contextlib import suppress
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingErro
 from tests.support.events import record_of
 from tests.support.faults import counted_calls, failing
 from tests.support.functions import Context
-from xorack import Tracker, fan_in, fan_out, token_of
+from xorack import Tracker, fan_in, fan_out, step_of, token_of
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import ArgumentError, SendError
@@ -472,3 +473,34 @@ def test_a_table_that_may_not_be_read_fails_the_messages(work, functions):
     handler = handler_of(work, nothing, skip_ended=True)
     with failing("GetItem", "AccessDeniedException"), pytest.raises(BatchProcessingError):
         handler(work.receive(), Context())
+
+
+def test_without_powertools_the_decorator_says_what_to_install(work, monkeypatch):
+    monkeypatch.setitem(sys.modules, "aws_lambda_powertools.utilities.batch", None)
+    with pytest.raises(ModuleNotFoundError, match="with the extra fan-in"):
+        fan_in(work.tracker)
+    assert fan_in(work.tracker, processor=object())(nothing)
+
+
+def by_event_bridge(token):
+    detail = {"order": 17, "xorack": token.to_json()}
+    return {"id": "e-1", "source": "shop", "detail-type": "order", "detail": detail}
+
+
+def by_sns(token):
+    attributes = {"xorack": {"Type": "String", "Value": str(token)}}
+    sns = {"Type": "Notification", "MessageId": "n-1", "Message": "text"}
+    return {"Records": [{"Sns": {**sns, "MessageAttributes": attributes}}]}
+
+
+@pytest.mark.parametrize("form", [by_event_bridge, by_sns])
+def test_an_event_finishes_its_unit_once(work, functions, form):
+    with work.tracker.step(work.tracker.start("t")) as step:
+        event = form(step.child("a"))
+    with suppress(ZeroDivisionError), step_of(work.tracker, event, bodies=True):
+        raise ZeroDivisionError
+    assert not acked(functions)
+    for _ in range(2):  # Lambda invokes a function of events again at times
+        with step_of(work.tracker, event, bodies=True) as step:
+            assert step is not None
+    assert acked(functions) == 2

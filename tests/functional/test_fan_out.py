@@ -1,7 +1,8 @@
-"""Fan-out to Kinesis and Kafka: each message has its child's token, and none is lost unsaid."""
+"""Fan-out to SQS, Kinesis and Kafka: each message has its child's token, and none is lost."""
 
 import base64
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from xorack import Tracker, fan_in, fan_out, token_of
 from xorack.aws import kinesis
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
+from xorack.aws.sqs import group_id
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.hashing import child_id
 
@@ -62,6 +64,21 @@ class Producer:
 def units(tracker, names):
     unit = tracker.start("t").unit
     return [child_id(unit, *(name if isinstance(name, tuple) else (name,))) for name in names]
+
+
+def test_a_fan_out_sends_text_as_it_is_other_bodies_as_json_and_all_in_one_group(tracker):
+    calls = []
+    client = SimpleNamespace(send_message_batch=lambda **call: calls.append(call) or {})
+    with tracker.step(tracker.start("t")) as step:
+        messages = [("a", "text"), (("b", 1), {"n": 1}), *((n, "") for n in range(10))]
+        assert fan_out(step, messages, "https://work", client, name="trace", group="t 1") == 12
+        again = [step.tokens[0].unit, "b", 1]
+    entries = [entry for call in calls for entry in call["Entries"]]
+    assert [len(call["Entries"]) for call in calls] == [10, 2]
+    assert [entry["MessageBody"] for entry in entries[:3]] == ["text", '{"n": 1}', ""]
+    assert {entry["MessageGroupId"] for entry in entries} == {group_id("t 1")}
+    token = json.loads(entries[1]["MessageAttributes"]["trace"]["StringValue"])
+    assert int(token["unit"], 16) == child_id(*again)
 
 
 @pytest.mark.parametrize("place", ["work", "arn:aws:kinesis:eu-west-1:1:stream/work"])

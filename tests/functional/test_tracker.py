@@ -3,14 +3,12 @@
 import asyncio
 import contextvars
 import json
-import os
 import subprocess
 import sys
 import threading
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +17,7 @@ from tests.support.functions import Functions
 from tests.support.in_process import create_resources
 from tests.support.queue_server import QueueServer
 from tests.support.threads import in_threads
-from xorack import DynamoDBAcker, Token, Tracker, traced, unit_id, xor
+from xorack import Token, Tracker, traced, unit_id, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import group_id
@@ -146,22 +144,6 @@ def test_a_step_of_units_of_several_chains_finishes_each_in_its_own(tracker, fun
     run(tracker.step(second, first, b))
     assert finished(functions) == {"one": 5, "two": 4}
     assert reasons_of(functions) == []
-
-
-@pytest.mark.parametrize("group", ["a", "ab"])
-def test_a_group_that_comes_again_with_other_children_is_rejected(tracker, functions, group):
-    units = dict(zip("ab", start_units(tracker, "t", "a", "b"), strict=True))
-    tokens = [units[name] for name in group]
-    child = run_with_child(tracker.step(*tokens), "x")
-    functions.deliver()
-    run_with_child(tracker.step(*tokens), "y")
-    functions.deliver()
-    (reason,) = reasons_of(functions)
-    assert reason.startswith("id: 'step")
-    # The chain counts what was applied first.
-    run(tracker.step(child))
-    run(tracker.step(units["a"], units["b"]))
-    assert finished(functions) == {"t": 4}
 
 
 @pytest.mark.parametrize("done", [(), ("a",), ("a", "new"), ("new", "other")])
@@ -416,22 +398,6 @@ def test_a_forked_process_connects_and_sends_by_itself():
     before, forked, after, *in_batch, last = server.ports
     assert before == after == last != forked
     assert len({before, forked, *in_batch}) == 3
-
-
-def test_a_table_has_a_client_in_each_process(monkeypatch):
-    made = []
-
-    def make(*arguments, **options):
-        made.append(os.getpid())
-        return SimpleNamespace(delete_item=lambda **call: {})
-
-    monkeypatch.setattr("xorack.aws.table.make_client", make)
-    acker = DynamoDBAcker("table")
-    assert made == []
-    for pid in (1, 1, 2, 2):
-        monkeypatch.setattr("os.getpid", lambda pid=pid: pid)
-        acker.delete("t")
-    assert made == [1, 2]
 
 
 def test_plain_stamps(aws, functions, monkeypatch):
