@@ -22,7 +22,7 @@ def names_of_page(work, monkeypatch, **given):
     monkeypatch.setenv("ONCE_TABLE", "once")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 14
+    assert len(blocks) == 13
     names = {"work_queue_url": work.url, **given}
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
