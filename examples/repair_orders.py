@@ -1,4 +1,4 @@
-"""Repair failed orders from plain Python: a new chain for what one lacks. docs/repair.md.
+"""Repair failed orders from plain Python: a new chain for what is missing in one. docs/repair.md.
 
     xorack list --status failed --json | python -m examples.repair_orders
 

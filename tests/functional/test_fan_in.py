@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, SqsFifoPartialProcessor
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from tests.support.events import record_of
@@ -143,16 +143,6 @@ def test_a_function_that_is_killed_repeats_the_batch_and_counts_once(
     handler_of(work, nothing)({"Records": event["Records"][1:]}, Context())
     functions.deliver()
     assert functions.events() == {}
-
-
-def test_a_message_that_comes_twice_in_a_batch_counts_once(work, functions):
-    work.start("a", "b")
-    records = work.receive()["Records"]
-    handler = handler_of(work, nothing)
-    assert failures(handler({"Records": [records[0], records[0]]}, Context())) == []
-    assert not acked(functions)
-    assert failures(handler({"Records": [*records, records[1]]}, Context())) == []
-    assert acked(functions) == 3
 
 
 def test_steps_that_were_sent_in_part_come_again_and_count_once(work, functions, monkeypatch):
@@ -294,38 +284,6 @@ def test_messages_without_names_are_refused_in_words(work, messages):
         fan_out(None, messages, work.url, work.sqs)
 
 
-def test_a_fifo_queue_keeps_its_order_when_steps_cannot_be_sent(work, functions):
-    work.start("a", "b", "c")
-    event, done = work.receive(), []
-
-    def handle(record, step):
-        done.append(name := record.json_body["name"])
-        if name == "c" and done.count(name) == 1:
-            raise OSError
-
-    handler = handler_of(work, handle, processor=SqsFifoPartialProcessor())
-    with failing("SendMessageBatch", "AccessDenied", status=403), suppress(BatchProcessingError):
-        assert len(failures(handler(event, Context()))) == 3
-    handler(event, Context())
-    assert done == ["a", "b", "c"] * 2
-    assert acked(functions) == 4
-
-
-def test_children_that_a_handler_starts_belong_to_the_chain(work, functions):
-    work.start("a", "b")
-
-    def handle(record, step):
-        if record.json_body.get("deep"):
-            return
-        fan_out(step, {("deep", n): {"deep": n + 1} for n in range(12)}, work.url, work.sqs)
-
-    handler = handler_of(work, handle)
-    assert failures(handler(work.receive(), Context())) == []
-    assert not acked(functions)
-    assert failures(handler(work.receive(), Context())) == []
-    assert acked(functions) == 27
-
-
 def test_a_fan_out_that_is_killed_midway_runs_again_and_counts_once(work, functions):
     with pytest.raises(Killed), work.tracker.step(work.tracker.start("t", timeout=60)) as step:
         fan_out(step, cut_off(15), work.url, work.sqs)
@@ -343,18 +301,6 @@ def cut_off(count):
     for n in range(count):
         yield n, {"name": n}
     raise Killed
-
-
-def test_messages_that_the_queue_rejects_stop_the_fan_out(work, functions):
-    token = work.tracker.start("t", timeout=60)
-    broken = failing("SendMessageBatch", "AccessDenied", times=1, status=403)
-    with broken, pytest.raises(SendError), work.tracker.step(token) as step:
-        fan_out(step, {"a": "1"}, work.url, work.sqs)
-    functions.deliver()
-    assert functions.item("t")["started"] == {"N": "1"}
-    work.start("a")
-    handler_of(work, nothing)(work.receive(), Context())
-    assert acked(functions) == 2
 
 
 def test_an_untracked_message_is_handled_without_a_step(work, functions):

@@ -60,10 +60,10 @@ def test_the_code_of_the_page(aws, functions, monkeypatch):
         pass
     assert acked(functions, "files/1") == 5
 
-    whole = {"Records": [{"eventSource": "aws:sqs", "messageId": n, "body": "{}"} for n in "ab"]}
+    batch = {"Records": [{"eventSource": "aws:sqs", "messageId": n, "body": "{}"} for n in "ab"]}
     names["handler"], kept = lambda *_: {"batchItemFailures": [{}]}, names["handler"]
     with pytest.raises(RuntimeError, match="1 records failed"):
-        names["whole"](whole, Context())
+        names["all_or_nothing"](batch, Context())
     names["handler"] = kept
 
     event = {"id": "1", "source": "shop", "detail-type": "order", "detail": {}}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
-from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from tests.functional.test_fan_in import acked, failures, nothing
 from tests.support.faults import failing
@@ -134,36 +133,11 @@ def test_what_fails_blocks_what_is_behind_it_and_counts_once(tracker, functions,
     assert acked(functions, "é/t") == 4
 
 
-def test_a_partition_does_not_block_another(tracker, functions):
-    event = started(tracker, "kafka")
-    worker = Worker(tracker, "kafka", failing=[{"partition": "mytopic-0", "offset": 15}])
-    response = worker(event)
-    assert failures(response) == [{"partition": "mytopic-0", "offset": n} for n in (15, 16)]
-    assert [one["offset"] for one in worker.seen] == [15, 17]
-    worker(redelivered(event, response))
-    assert acked(functions, "é/t") == 4
-
-
 def test_a_group_of_a_fifo_queue_does_not_block_another(tracker):
     event = started(tracker, "fifo")
     records_in(event)[1]["attributes"]["MessageGroupId"] = "2"
     ids = [*map(id_of, records_in(event))]
     assert failures(Worker(tracker, "fifo", failing=ids[:1])(event)) == [ids[0], ids[2]]
-
-
-def test_a_standard_queue_blocks_nothing(tracker):
-    event = started(tracker, "sqs")
-    ids = [*map(id_of, records_in(event))]
-    assert failures(Worker(tracker, "sqs", failing=ids[:1])(event)) == ids[:1]
-
-
-@pytest.mark.parametrize("service", ORDERED)
-def test_a_batch_whose_first_record_fails_fails_as_a_whole(tracker, service):
-    event = started(tracker, service)
-    worker = Worker(tracker, service, failing=[id_of(records_in(event)[0])])
-    with pytest.raises(BatchProcessingError):
-        worker(event)
-    assert len(worker.seen) == 1
 
 
 @pytest.mark.parametrize("service", ORDERED)

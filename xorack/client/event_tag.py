@@ -13,8 +13,8 @@ from urllib.parse import unquote_plus
 from xorack.core.checks import MAX_TAG_BYTES
 from xorack.core.errors import ArgumentError
 
-_DEPTH: Final = 8
-"""Most layers of an event: S3's notification by SNS in an SQS message has six."""
+_MAX_LAYERS: Final = 8
+"""S3's notification by SNS in an SQS message has six."""
 
 
 def event_tag(event: Mapping[str, Any]) -> str:
@@ -24,11 +24,9 @@ def event_tag(event: Mapping[str, Any]) -> str:
 
     Args:
         event: An event or a record of S3, SNS, SQS or EventBridge, also one in the body of an SQS
-            message. The tag names the innermost of them:
-
-            - S3: ``bucket/key/sequencer``, also of events by EventBridge. The sequencer differs
-              for each version of an object. Of a tag above 1,024 bytes, the end is a hash.
-            - SNS: ``sns/message id``. SQS: ``sqs/message id``. EventBridge: ``source/event id``.
+            message. The tag names the innermost: ``bucket/key/sequencer`` of S3, also by
+            EventBridge; ``sns/message id``; ``sqs/message id``; ``source/event id``. Of a tag above
+            1,024 bytes, the end is a hash.
 
     Raises:
         ArgumentError: The event is of none of these kinds, or has several records.
@@ -71,14 +69,13 @@ def _shortened(tag: str) -> str:
 
 
 def layers(event: Mapping[str, Any], *, bodies: bool = True) -> Iterator[Mapping[str, Any]]:
-    """Yield an event and what it wraps, outermost first.
+    """Yield an event and what it wraps, outermost first, up to several records or no JSON object.
 
     With ``bodies``, also what the event's sender wrote: the body of a message of SQS or SNS, the
-    data of a record of Kinesis or Kafka, the ``detail`` of an event. A body that is no JSON object
-    ends them, and so do several records.
+    data of a record of Kinesis or Kafka, the ``detail`` of an event.
     """
     layer: Any = event
-    for _ in range(_DEPTH):
+    for _ in range(_MAX_LAYERS):
         if isinstance(layer, str):
             try:
                 layer = json.loads(layer)
@@ -116,7 +113,7 @@ def _decoded(data: Any) -> str | None:
 
 
 def _is_sqs(layer: Mapping[str, Any]) -> bool:
-    by_lambda = layer.get("eventSource") == "aws:sqs"  # test events often lack the receipt handle
+    by_lambda = layer.get("eventSource") == "aws:sqs"  # test events often have no receipt handle
     return by_lambda or "receiptHandle" in layer or "ReceiptHandle" in layer
 
 

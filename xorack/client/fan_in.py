@@ -31,7 +31,7 @@ Tags: TypeAlias = str | Callable[[str], bool] | None
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads the tokens of messages: where they may be, and of which chains."""
+    """Reads the tokens of messages."""
 
     keys: Keys
     name: str = NAME

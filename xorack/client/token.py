@@ -147,20 +147,15 @@ class Keys:
         Raises:
             ArgumentError: A key is too short, or there are more than two. The text holds no key.
         """
-        field = "token_key"
+        field, given = "token_key", keys
         if keys is None and KEY_VARIABLE in os.environ:
-            field = KEY_VARIABLE
-            keys = [key.strip() for key in os.environ[KEY_VARIABLE].split(",")]
-        given: list[Any] = [*keys] if isinstance(keys, (list, tuple)) else [keys]
+            field, given = KEY_VARIABLE, [k.strip() for k in os.environ[KEY_VARIABLE].split(",")]
+        some: list[Any] = [*given] if isinstance(given, (list, tuple)) else [given]
         # A variable may hold any bytes.
-        self._keys = [
-            key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key for key in given
-        ]
-        if keys is None:
-            self._keys = []
-            return
+        some = [k.encode("utf-8", "surrogateescape") if isinstance(k, str) else k for k in some]
+        self._keys = [] if given is None else some
         is_strong = (isinstance(key, bytes) and len(key) >= _MIN_KEY_BYTES for key in self._keys)
-        if not 1 <= len(given) <= _MAX_KEYS or not all(is_strong):
+        if given is not None and not (1 <= len(some) <= _MAX_KEYS and all(is_strong)):
             # A key that is lost on the way must not turn verification off.
             expected = f"one key of at least {_MIN_KEY_BYTES} bytes, or {_MAX_KEYS}"
             raise ArgumentError(field, problem=f"expected {expected}: the first signs tokens")
