@@ -9,9 +9,9 @@ import hmac
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from xorack.core.errors import ArgumentError
 from xorack.core.hashing import unit_id
@@ -85,14 +85,12 @@ class Token:
                 raise ArgumentError("token text", token, expected) from None
         if not isinstance(token, Mapping):
             raise ArgumentError("token value", token, "a token, its JSON object or its JSON text")
-        version = token.get("v")
-        if isinstance(version, bool) or version != _VERSION:
-            raise ArgumentError("token v", version, f"{_VERSION}: another version made this token")
-        kind = token.get("kind")
-        if kind not in get_args(StampKind):
-            raise ArgumentError("token kind", kind, "traced or plain")
-        unit, tags = _unit_of(token.get("unit")), _tags_of(token.get("tags"))
-        return cls(unit, tags, cast(StampKind, kind), _cells_of(token, kind), _mac_of(token))
+        for name, valid, expected in _checks(token):
+            if not valid:
+                raise ArgumentError(f"token {name}", token.get(name), expected)
+        cells = check_cells(token.get("cells", TRACED_CELLS), "token cells")
+        unit, tags = int(token["unit"], 16), _tags_of(token["tags"])
+        return cls(unit, tags, token["kind"], cells, token.get("mac"))
 
 
 AnyToken: TypeAlias = Token | Mapping[str, Any] | str | bytes
@@ -106,15 +104,22 @@ def group_id(tokens: Sequence[Token]) -> int:
     return unit_id("\0".join(units))
 
 
-def _unit_of(text: object) -> int:
-    if not isinstance(text, str) or not re.fullmatch("[0-9a-fA-F]{16}", text) or not int(text, 16):
-        raise ArgumentError("token unit", text, "16 hex digits, not all zero")
-    return int(text, 16)
+def _checks(token: Mapping[str, Any]) -> Iterator[tuple[str, object, str]]:
+    """Yield the fields of a token: the name, whether it is valid, and what is expected."""
+    version, kind, unit, tags, mac = map(token.get, ("v", "kind", "unit", "tags", "mac"))
+    is_ours = version == _VERSION and not isinstance(version, bool)
+    yield "v", is_ours, f"{_VERSION}: another version made this token"
+    yield "kind", kind in get_args(StampKind), "traced or plain"
+    is_unit = isinstance(unit, str) and re.fullmatch("(?!0{16})[0-9a-fA-F]{16}", unit)
+    yield "unit", is_unit, "16 hex digits, not all zero"
+    is_list = isinstance(tags, list) and 1 <= len(tags) <= MAX_TAGS
+    yield "tags", is_list, f"a list of 1 to {MAX_TAGS} tags"
+    yield "cells", kind == "traced" or "cells" not in token, "absent: plain stamps have none"
+    is_mac = mac is None or (isinstance(mac, str) and re.fullmatch("[0-9a-f]{32}", mac))
+    yield "mac", is_mac, "32 lower-case hex digits"
 
 
-def _tags_of(tags: object) -> tuple[str, ...]:
-    if not isinstance(tags, list) or not 1 <= len(tags) <= MAX_TAGS:
-        raise ArgumentError("token tags", tags, f"a list of 1 to {MAX_TAGS} tags")
+def _tags_of(tags: Sequence[object]) -> tuple[str, ...]:
     try:
         valid = tuple(map(validate_tag, tags))
     except ArgumentError as error:
@@ -122,20 +127,6 @@ def _tags_of(tags: object) -> tuple[str, ...]:
     if len({*valid}) != len(valid):
         raise ArgumentError("token tags", tags, "each tag once")
     return valid
-
-
-def _cells_of(token: Mapping[str, Any], kind: object) -> int:
-    cells = token.get("cells", TRACED_CELLS)
-    if kind == "plain" and "cells" in token:
-        raise ArgumentError("token cells", cells, "absent: plain stamps have none")
-    return check_cells(cells, "token cells")
-
-
-def _mac_of(token: Mapping[str, Any]) -> str | None:
-    mac = token.get("mac")
-    if mac is None or (isinstance(mac, str) and re.fullmatch("[0-9a-f]{32}", mac)):
-        return mac
-    raise ArgumentError("token mac", mac, "32 lower-case hex digits")
 
 
 class Keys:

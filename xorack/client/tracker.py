@@ -185,9 +185,9 @@ class Tracker:
         """Make a tracker for a deployed acker, whose queue and table one call of AWS finds.
 
         Args:
-            acker: The name of its stack, which takes `cloudformation:DescribeStacks`; or the prefix
-                of its SSM parameters, which begins with ``/`` and takes `ssm:GetParametersByPath`;
-                or the queue's URL, which takes no call and finds no table.
+            acker: The name of its stack (needs `cloudformation:DescribeStacks`); the prefix of its
+                SSM parameters, with a ``/`` first (`ssm:GetParametersByPath`); or the queue's URL,
+                which takes no call and finds no table.
             **options: The attributes of a tracker.
 
         Raises:
@@ -237,8 +237,8 @@ class Tracker:
     ) -> Token:
         """Create a chain with its root unit, and return the unit's token.
 
-        A tag names one run of the work: a second start of the tag has no effect, and is rejected if
-        it differs. For a new run use a new tag, with a date or the number of the attempt.
+        A second start of the tag has no effect, and is rejected if it differs: a new run of the
+        work has a new tag.
 
         Args:
             tag: The chain's name.
