@@ -60,6 +60,7 @@ def test_no_output_of_a_job_shows_a_masked_value(run, spark):
     assert found.rows.where(f"email = '{SECRET}'").count() == 10
 
 
+@pytest.mark.slow
 def test_a_file_that_is_gone_is_named_without_its_masked_value(run, spark):
     rows = run.tracking.rows("lines", chain="order", unit=["order", "line"])
     path = run.root / "lines"

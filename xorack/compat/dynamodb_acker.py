@@ -38,9 +38,8 @@ class _Queue:
 class DynamoDBAcker:
     """Chains in a DynamoDB table, by direct calls: the npm package ``xor-ack-dynamodb``.
 
-    Unlike the npm package, ``stamp`` retries by itself. It is exact if a write landed and its
-    response was lost, and it keeps a finished chain as a tombstone. Threads may share an acker:
-    their stamps to one chain share a write.
+    Unlike there, ``stamp`` retries by itself, is exact if a response was lost, and keeps a finished
+    chain as a tombstone. Threads that share an acker share the writes of a chain.
 
     Each method may raise ArgumentError for an invalid argument. ``create`` and ``stamp`` raise
     these errors, after which nothing was written:
@@ -51,8 +50,7 @@ class DynamoDBAcker:
 
     Errors of boto3 come after the retries. After a time-out, a broken connection or a 5xx status
     the call may have taken effect: repeat it with the same ``request_id``, and it takes effect
-    once. Any other ``ClientError`` means that DynamoDB rejected the last attempt; an earlier one
-    may have ended in one of these ways.
+    once. Any other ``ClientError`` means that DynamoDB rejected the last attempt.
 
     Examples:
         >>> acker = DynamoDBAcker("my-table", partition_key="tagID")   # doctest: +SKIP
@@ -86,9 +84,8 @@ class DynamoDBAcker:
         """
         self.store = DynamoDBStore(table_name, partition_key, client, retention_ms=retention_ms)
         self.policy = policy or RetryPolicy()
-        self._writer = ChainWriter(
-            self.store, policy=self.policy, limits=Limits(retention_ms=retention_ms)
-        )
+        limits = Limits(retention_ms=retention_ms)
+        self._writer = ChainWriter(self.store, policy=self.policy, limits=limits)
         # The state after our last write saves a read; the condition of the next write verifies it.
         self._cache: OrderedDict[str, tuple[int, Chain]] = OrderedDict()
         self._queues: defaultdict[tuple[str, bool], _Queue] = defaultdict(_Queue)
@@ -114,8 +111,7 @@ class DynamoDBAcker:
                 with the same id and arguments take effect once.
 
         Returns:
-            The chain's stamp: this one, XORed with stamps that came before the create. If those
-            have another length, the chain fails.
+            The chain's stamp: this one, XORed with those before it. With another length, it fails.
 
         Raises:
             TagExists: Another call created the chain, or it ended without a create.
@@ -156,8 +152,7 @@ class DynamoDBAcker:
             TagNotFound: The chain does not exist.
             StateError: The chain has ended, and the sweeper has not published its event yet.
         """
-        validate_tag(tag)
-        self._remember(tag, None)
+        self._remember(validate_tag(tag), None)
         retry = self.policy.start()
         while True:
             try:
@@ -195,7 +190,6 @@ class DynamoDBAcker:
         return call.result.result()
 
     def _write_queue(self, tag: str, must_exist: bool, queue: _Queue) -> None:
-        """Write the requests of all calls that wait by now, in one write."""
         with self._guard:
             calls = [call for call in queue.calls if not call.result.done()][:MAX_FOLD]
         try:
@@ -215,7 +209,8 @@ class DynamoDBAcker:
                 last = None
         # A create expects no chain; a stamp without a cached chain reads it.
         cached = None if must_exist and last is None else CachedChain(last, verified=False)
-        requests, fresh = [call.request for call in calls], all(call.is_fresh for call in calls)
+        requests = [call.request for call in calls]
+        fresh = all(call.is_fresh for call in calls)
         chain, outcomes = self._writer.apply(
             tag, requests, cached, must_exist=must_exist, fresh_ids=fresh
         )

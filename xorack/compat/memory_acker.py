@@ -65,7 +65,7 @@ class Acker(EventEmitter):
     def stamp(self, tag: str, stamp: bytes) -> None:
         """XOR a stamp in. At zero, remove the chain and emit ``acked``.
 
-        An unknown tag is ignored, as in the npm package: the chain may have ended before.
+        An unknown tag is ignored: the chain may have ended before.
 
         Raises:
             BufferLengthsUnequal: The chain's stamps have another length.
