@@ -9,7 +9,7 @@ from tests.support.functions import Context, message, receive_bodies
 from tests.support.web import request, serving
 from xorack import Tracker, fan_out, traced
 from xorack.core.errors import ArgumentError
-from xorack.core.masking import mask_of, masked, masked_body, masked_fields
+from xorack.core.masking import mask_of, masked, masked_fields, masked_letter
 from xorack.core.request import Request
 
 SECRET = "ahab@pequod.example"
@@ -63,6 +63,9 @@ def rejected(secret):
         {**again, "detail": {"Customer": secret}},
         {**again, "detail": {"Customer": secret}, "timeout": "soon"},
         {**again, "detail": [{"customer": secret}]},
+        {**again, "detail": secret},
+        {**again, "customer": secret},
+        {**again, "details": {"customer": secret}},
     ]
     bodies = [{"version": 1, "requests": letters}, {"version": 2, "requests": letters}]
     return [json.dumps(body) for body in bodies]
@@ -134,6 +137,10 @@ def test_a_mask_is_of_names(names):
         mask_of(names)
 
 
-@pytest.mark.parametrize("body", ["no JSON", "[", "[1]", '{"requests": 5}', '{"requests": [5]}'])
-def test_a_body_without_details_stays_as_it_is(body):
-    assert masked_body(body, {"a"}) == body
+LETTERS = ["no JSON", "[", "[1]", *(f'{{"requests": {x}}}' for x in ("5", "[5]", '[{"op": 1}]'))]
+
+
+@pytest.mark.parametrize("body", LETTERS)
+def test_a_message_without_masked_values_stays_as_it_is(body):
+    reason = "requests[0].timeout: 'soon', expected seconds; op: 'a', expected create"
+    assert masked_letter(body, reason, {"a"}) == (body, reason)

@@ -30,7 +30,7 @@ from xorack.aws.log import LOG, log_chain, log_failures
 from xorack.core.chain import Chain
 from xorack.core.errors import ArgumentError, RequestIdReused
 from xorack.core.event import event_id
-from xorack.core.masking import masked_body
+from xorack.core.masking import masked_letter
 from xorack.core.message import Rejected, parse, reject
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
@@ -122,9 +122,9 @@ class _Batch:
     def reject(self, id: str, entries: Iterable[Rejected]) -> None:
         of = self.messages[id]
         for entry in entries:
-            body = masked_body(entry.body, self.mask)
-            known = entry._replace(body=body, sent_at=of.sent_at, message_id=id, sender=of.sender)
-            self.rejected.append(known)
+            body, reason = masked_letter(entry.body, entry.reason, self.mask)
+            known = entry._replace(sent_at=of.sent_at, message_id=id, sender=of.sender)
+            self.rejected.append(known._replace(body=body, reason=reason))
 
     def sources(self, tag: str) -> list[Message]:
         """Return the message of each request for a chain."""

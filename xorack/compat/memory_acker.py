@@ -63,9 +63,7 @@ class Acker(EventEmitter):
             self._chains[tag] = (len(stamp), int.from_bytes(stamp, "little"))
 
     def stamp(self, tag: str, stamp: bytes) -> None:
-        """XOR a stamp in. At zero, remove the chain and emit ``acked``.
-
-        An unknown tag is ignored: the chain may have ended before.
+        """XOR a stamp in. At zero, remove the chain and emit ``acked``. Ignore an unknown tag.
 
         Raises:
             BufferLengthsUnequal: The chain's stamps have another length.

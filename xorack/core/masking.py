@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from xorack.core.errors import ArgumentError
+from xorack.core.request import FIELDS
 
 _HASH = re.compile("#[0-9a-f]{12}")
 
@@ -59,13 +60,27 @@ def masked_path(path: str, mask: Collection[str]) -> str:
     )
 
 
-def masked_body(body: str, mask: Collection[str]) -> str:
-    """Return a message whose details are masked; what has none, or is no JSON, as it is."""
+def masked_letter(body: str, reason: str, mask: Collection[str]) -> tuple[str, str]:
+    """Return a rejected message and its reason without masked values; no JSON stays as it is.
+
+    Also fields that no request has are masked: a detail may have a misspelt name, or stand beside.
+    """
+    if not mask:
+        return body, reason
+    names = "|".join(map(re.escape, (*mask, "detail")))
+    reason = re.sub(rf"\b({names}): .*?(?=, expected)", r"\1: …", reason, flags=re.I | re.S)
     try:
-        content = json.loads(body) if mask else {}
-        details = [request for request in content["requests"] if "detail" in request]
-        for request in details:
-            request["detail"] = masked_fields(request["detail"], mask)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return body
-    return json.dumps(content) if details else body
+        content = json.loads(body)
+        changed = [_masked_request(request, mask) for request in content["requests"]]
+    except (AttributeError, ValueError, TypeError, KeyError, RecursionError):
+        return body, reason
+    same = changed == content["requests"]
+    return body if same else json.dumps({**content, "requests": changed}), reason
+
+
+def _masked_request(request: Mapping[str, Any], mask: Collection[str]) -> dict[str, Any]:
+    shown = {name: value for name, value in request.items() if name in FIELDS - {"detail"}}
+    hidden = masked_fields({n: v for n, v in request.items() if n not in shown}, mask)
+    if not isinstance(hidden.get("detail", {}), (dict, list)):
+        hidden["detail"] = masked(hidden["detail"])
+    return {**shown, **hidden}

@@ -60,6 +60,8 @@ _OPERATIONS: dict[str, frozenset[str]] = {
     "extend": frozenset(("tag", "id", "timeout")),
     "note": _NOTE,
 }
+FIELDS = frozenset(("op",)).union(*_OPERATIONS.values())
+"""The names of all fields of requests."""
 
 
 def _check(name: str, value: Any) -> Any:

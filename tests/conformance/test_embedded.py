@@ -1,14 +1,14 @@
-"""The scenarios of tests/conformance in the embedded AWS: its queue, functions and table."""
+"""The scenarios in the embedded AWS: its queue, functions and table."""
 
 import json
 
 import pytest
 
 from tests.conformance.test_conformance import CLIENTS, SCENARIOS, prepared, run
-from tests.e2e.conftest import item_of
+from tests.e2e.conftest import assembly, demo_work, embedded_aws, item_of, stack  # noqa: F401
 from tests.support.events import eventually
 
-pytestmark = [pytest.mark.embedded, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def under(prefix, scenario):
@@ -21,9 +21,9 @@ def under(prefix, scenario):
     return {"calls": calls, "chains": chains}
 
 
-def state_of(stack, tag, names):
+def state_of(deployed, tag, names):
     """Return attributes of a chain as scenarios have them."""
-    item = item_of(stack, tag) or {}
+    item = item_of(deployed, tag) or {}
     read = {"S": str, "N": int}
     found = {
         name: read[kind](value) for name in names for kind, value in item.get(name, {}).items()
@@ -32,7 +32,7 @@ def state_of(stack, tag, names):
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_the_chains_of_the_scenarios_end_as_they_say(stack, client):
+def test_the_chains_of_the_scenarios_end_as_they_say(stack, client):  # noqa: F811
     expected, answers = {}, []
     for number, scenario in enumerate(SCENARIOS):
         own = under(f"{client} {number}", scenario)
