@@ -35,7 +35,6 @@ from xorack.client.token import (
     group_id,
 )
 from xorack.core.budget import TimeOuts
-from xorack.core.chain import Status
 from xorack.core.checks import MAX_REASON_BYTES, MAX_STEP_UNITS, unknown_field
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import child_id, unit_id
@@ -46,6 +45,7 @@ from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
 
 if TYPE_CHECKING:
     from xorack.aws.dynamodb_store import DynamoDBStore
+    from xorack.core.chain import Status
 
 _MAX_IDS = 40
 """Most ids of a request: a few more take as many bytes as the smallest traced stamp."""
