@@ -125,6 +125,7 @@ def test_values_of_the_cdk_are_the_numbers_and_the_text_of_the_command_line():
         log_retention_days=RetentionDays.ONE_WEEK,
         removal_policy=RemovalPolicy.RETAIN,
         architecture=Architecture.X86_64,
+        mask=["customer", "email"],
     )
     plain = {
         "function_timeout_seconds": "120",
@@ -132,6 +133,7 @@ def test_values_of_the_cdk_are_the_numbers_and_the_text_of_the_command_line():
         "log_retention_days": "7",
         "removal_policy": "retain",
         "architecture": "x86_64",
+        "mask": "customer,email",
     }
     assert given == Settings.from_context(plain)
     assert dataclasses.replace(given, tracing=True).log_retention_days == 7

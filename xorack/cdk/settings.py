@@ -122,8 +122,8 @@ class Settings:
             and region: `step_functions`, `lambda` or `all`. It gives the functions the permission;
             a request with another kind is rejected. See also `Acker.grant_resume`.
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
-        mask: Fields of details, separated by commas, that are kept as hashes: no event, page or
-            dead-lettered request that the functions write shows their values (docs/security.md).
+        mask: Fields of details, a list or separated by commas, that are kept as hashes: no event,
+            page or dead-lettered request of the functions shows their values (docs/security.md).
         retention_days: Longest age of a message that is applied. A finished chain stays for twice
             as long, so that late or redriven messages do not start it again.
         deletion_protection: DynamoDB rejects deletion of the table.
@@ -174,7 +174,7 @@ class Settings:
         "of this account and region, separated by commas",
     )
     default_timeout_seconds: Time = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
-    mask: str | None = text(
+    mask: Choice | None = text(
         None,
         r"\s*[^,\s\0][^,\0]*(,\s*[^,\s\0][^,\0]*)*",
         "names of fields, such as customer,email",
@@ -312,6 +312,8 @@ def _plain(name: str, value: Any) -> Any:
             return _LOG_RETENTION.get(value.name, value.name)
         case "Architecture":
             return value.name
+        case "list" | "tuple" if name == "mask":
+            return ",".join(map(str, value))
     return value
 
 
