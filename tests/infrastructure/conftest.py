@@ -21,6 +21,7 @@ VARIED = {
     "stack_name": "other",
     "partition_key": "file",
     "default_timeout_seconds": "60",
+    "mask": "customer,email",
     "function_timeout_seconds": "100",
     "memory_mb": "512",
     "architecture": "x86_64",
