@@ -19,8 +19,10 @@ INJECTED = 'a\n{"level":"ERROR","message":"all is lost"}\r\n\x1b[31m\u2028\u202e
 SECRET = "content-of-the-detail"
 
 
-# The library's loggers are named `xorack`; the last is the service of a construct in a stack.
-@pytest.mark.parametrize("service", ["xor", "xorack", "Prod-Orders-Acker"])
+# The library's loggers are named `xorack`; the other is the service of a construct in a stack.
+@pytest.mark.parametrize(
+    "service", ["xorack", pytest.param("Prod-Orders-Acker", marks=pytest.mark.slow)]
+)
 def test_every_line_has_one_schema_whatever_the_service(service):
     # AWS's runtime client writes the lines, as on Lambda; all calls are denied.
     run = run_function("consumer", event(*creates("t0", "t1", "t2"), "no JSON"), service=service)

@@ -55,7 +55,9 @@ def published(functions):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("count", "calls"), [(1_000, False), (500, True)])
+@pytest.mark.parametrize(
+    ("count", "calls"), [(200, True), pytest.param(1_000, False, marks=pytest.mark.slow)]
+)
 def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls):
     """The bus refuses entries, or the calls with them."""
     functions.bus.refuses_calls = calls
@@ -80,7 +82,7 @@ def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("refused", [3, 10, 100])
+@pytest.mark.parametrize("refused", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_refused_tokens_hold_up_no_other_callback(functions, refused):
     """One legitimate time-out a minute, for four hours."""
     for number in range(refused):
