@@ -13,13 +13,9 @@ import urllib.request
 import pytest
 
 from tests.e2e.conftest import ROOT, item_of
-from tests.support.dead_letters import put_messages
 from tests.support.events import eventually
 from tests.support.processes import members
-from xorack.aws.sqs import send
 from xorack.cli import main
-from xorack.core.request import Request
-from xorack.core.stamp import traced
 from xorack.errors import LocalError, NotRunningError
 from xorack.local import assembly as assembly_module
 from xorack.local import background
@@ -125,25 +121,6 @@ def test_a_reader_follows_until_it_is_interrupted_or_the_stack_ends(running):
     assert (err.count("\n"), orphaned.returncode) == (1, 1)
     # What it reads ends before the folder that tells of it.
     assert err.startswith(("error: xorack local is not running", "error: xorack local has ended"))
-
-
-def test_its_page_shows_what_it_holds(running):
-    command = [sys.executable, "-m", "xorack.cli", "--local", "web", "--no-open"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as page:
-        url = page.stdout.readline().strip()
-        sent = [Request.create("order/19", "c", traced(1), detail={"customer": "Ahab"})]
-        send(running.stack.queue_url, sent, running.stack.client("sqs"))
-        assert eventually(lambda: item_of(running.stack, "order/19"))
-        put_messages(running.stack, failed=(1,))
-        assert "order/19" in fetch(url)
-        assert "Ahab" in fetch(f"{url}chain?tag=order%2F19")
-        assert "1 dead-lettered message." in fetch(f"{url}dead-letters")
-        page.terminate()
-
-
-def fetch(url):
-    with urllib.request.urlopen(url, timeout=60) as response:
-        return response.read().decode()
 
 
 def test_a_second_start_does_nothing_and_contradictions_are_explained(running):

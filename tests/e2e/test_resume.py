@@ -96,7 +96,7 @@ def test_a_state_machine_waits_for_a_chain(stack, state_machine, fails):
     assert client.describe_execution(executionArn=execution)["status"] == "RUNNING"
     send(stack.queue_url, others, stack.client("sqs"))
     assert outcome_of(stack, tag) == ("failed" if fails else "acked")
-    ended = eventually(lambda: running_no_more(client.describe_execution, executionArn=execution))
+    ended = ended_execution(client.describe_execution, executionArn=execution)
     if fails:
         assert (ended["status"], ended["error"]) == ("FAILED", "ChainFailed")
         assert json.loads(ended["cause"])["reason"] == "no disk"
@@ -106,10 +106,14 @@ def test_a_state_machine_waits_for_a_chain(stack, state_machine, fails):
         assert (detail["tag"], detail["status"], detail["detail"]) == (tag, "acked", {"n": 3})
 
 
-def running_no_more(describe, **names):
-    """Return the description of an execution once it has ended."""
-    found = describe(**names)
-    return None if found.get("status", found.get("Status")) == "RUNNING" else found
+def ended_execution(describe, **names):
+    """Wait for the end of an execution; return its description."""
+
+    def ended():
+        found = describe(**names)
+        return found.get("status", found.get("Status")) != "RUNNING" and found
+
+    return eventually(ended)
 
 
 def enable(params, **_):
@@ -152,9 +156,7 @@ def test_a_durable_function_waits_for_a_chain(stack, durable_function, fails):
     send(stack.queue_url, others, stack.client("sqs"))
     assert outcome_of(stack, tag) == ("failed" if fails else "acked")
     arn = started["DurableExecutionArn"]
-    ended = eventually(
-        lambda: running_no_more(client.get_durable_execution, DurableExecutionArn=arn)
-    )
+    ended = ended_execution(client.get_durable_execution, DurableExecutionArn=arn)
     if fails:
         assert ended["Status"] == "FAILED"
         assert ended["Error"]["ErrorMessage"] == "no disk"

@@ -13,7 +13,6 @@ from tests.support.runbook import Shell, commands
 from tests.support.subscriber import subscribe
 from xorack.aws.sqs import send
 from xorack.core.message import pack
-from xorack.errors import LocalError
 from xorack.local.deploy import deploy
 from xorack.local.embedded import EmbeddedAWS
 
@@ -167,37 +166,3 @@ def test_a_new_stack_takes_over_the_table_and_the_messages_of_a_deleted_one(oper
     assert operator.item(old.table_name, "open")["status"] == {"S": "acked"}
     assert operator.stack.table_name == old.table_name
     functions.invoke(FunctionName=operator.stack.outputs["SweeperName"] + ":live")
-
-
-def with_failure(template):
-    """Write the template with a resource that fails after all others; return its file."""
-    body = json.loads(template.read_text(encoding="utf-8"))
-    resources = body["Resources"]
-    (bus,) = (name for name, one in resources.items() if one["Type"] == "AWS::Events::EventBus")
-    resources["Twin"] = {
-        "Type": "AWS::Events::EventBus",
-        "Properties": {"Name": {"Fn::GetAtt": [bus, "Name"]}},
-        "DependsOn": sorted(resources),
-    }
-    failing = template.with_name("failing.template.json")
-    failing.write_text(json.dumps(body), encoding="utf-8")
-    return failing
-
-
-def test_a_failed_first_deployment_does_not_block_the_second(tmp_path):
-    template = synth(tmp_path / "cdk")
-    with EmbeddedAWS() as aws:
-        operator = Operator(aws, tmp_path)
-        with pytest.raises(LocalError, match=r"is ROLLBACK_COMPLETE\s.*Twin"):
-            deploy(aws, with_failure(template))
-        # The protected table is retained, and nothing else.
-        (table,) = aws.client("dynamodb").list_tables()["TableNames"]
-        assert not aws.client("sqs").list_queues().get("QueueUrls")
-        assert not aws.client("logs").describe_log_groups()["logGroups"]
-        buses = aws.client("events").list_event_buses()["EventBuses"]
-        assert [bus["Name"] for bus in buses] == ["default"]
-        aws.client("cloudformation").delete_stack(StackName="xorack")
-        operator.stack = deploy(aws, template)
-        operator.send(chain("first", 1))
-        assert eventually(lambda: operator.item(operator.stack.table_name, "first"))
-        assert table.startswith("xorack-AckerChainsTable")
