@@ -106,8 +106,7 @@ def reasons_of(functions):
         ("a b ab", 3),
     ],
 )
-@pytest.mark.parametrize("stamps", ["traced", "plain"])
-@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(("stamps", "at_once"), [("traced", False), ("plain", True)])
 def test_regrouped_units_count_once_and_each_group_has_its_child(
     tracker, functions, groups, files, stamps, at_once
 ):

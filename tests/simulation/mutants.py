@@ -458,11 +458,6 @@ _MONTHS: tuple[_Row, ...] = (
     ),
 )
 _SLOW: tuple[_Row, ...] = (
-    (
-        "the first note stands",
-        transitions._fold,
-        lambda fold, old, *call: {**fold(old, *call), **({"note": old.note} if old.note else {})},
-    ),
     ("a child of several units is that of the first", Step.child, _first_of_several),
     (
         "a refused report is made whenever its chain is read",
