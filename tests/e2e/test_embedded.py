@@ -281,9 +281,8 @@ def test_a_failed_start_names_the_reason():
         _ = aws.endpoint_url
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_remains_however_the_parent_ends(template, number):
     program = """
         import sys, time

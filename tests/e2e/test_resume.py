@@ -85,7 +85,7 @@ def state_machine(stack):
     return client.create_state_machine(name="waits", definition=definition, roleArn=ROLE)
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_state_machine_waits_for_a_chain(stack, state_machine, fails):
     client, tag = stack.client("stepfunctions"), f"machine/{fails}"
     create, others = create_and_rest(tag, fails=fails)
@@ -144,7 +144,7 @@ def durable_function(stack):
     return client.publish_version(FunctionName="waits")["FunctionArn"]
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_durable_function_waits_for_a_chain(stack, durable_function, fails):
     client, tag = stack.client("lambda"), f"durable/{fails}"
     create, others = create_and_rest(tag, fails=fails)

@@ -48,6 +48,7 @@ def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
     assert after["writes"] - before["writes"] < len(requests) / 2
 
 
+@pytest.mark.slow
 def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path):
     """As docs/deploy.md does it: an object in a bucket, and one call."""
     template, code = write(tmp_path, {"parameter_prefix": "/alone/first"})
