@@ -136,7 +136,7 @@ def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection,
     assert len(left(stack)) == 5 - len(numbers)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_selection_is_looked_for_in_the_whole_queue(stack, xorack, sqs):
     """A page of the queue has 80 messages, none of which may be chosen."""
     put_messages(stack, failed=range(90), malformed=(7,))

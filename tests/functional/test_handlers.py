@@ -61,7 +61,7 @@ def test_a_rejected_body_that_cannot_be_compressed_is_cut_off(functions, aws, wi
     assert attributes["message_id"]["StringValue"] == "m0"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_many_invalid_requests_do_not_hold_up_other_messages(functions, aws):
     invalid = json.dumps({"version": 1, "requests": [1] * 200})
     context = Context(20, cost=1)

@@ -203,7 +203,7 @@ def test_a_step_of_several_units_sends_one_request_a_chain():
     ]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_step_takes_a_batch_of_10_000_messages(tracker, functions):
     root = tracker.start("t")
     with tracker.step(root) as step:

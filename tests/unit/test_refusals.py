@@ -111,7 +111,7 @@ def test_an_outage_of_step_functions_holds_up_no_event(functions):
     assert len(functions.tasks.tasks) == 300
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_naming_units_for_callbacks_takes_the_share_of_events(functions, monkeypatch):
     """Each event or callback of these chains takes 22 ms to make, as long as ids can be chosen."""
 

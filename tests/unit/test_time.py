@@ -131,7 +131,7 @@ def test_a_throttled_chain_kills_no_message_but_its_own(functions):
     assert receives["m27"] < 5
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_parts_of_a_chain_are_bounded_too(functions):
     functions.table.write_seconds = 0.75
     stamps = [Request.stamp_("t", f"s{n}", b"\1", started=1) for n in range(10_000)]
