@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.conftest import ROOT, item_of
 from tests.support.events import eventually
 from tests.support.processes import members
-from tests.support.subscriber import drain, messages, subscribe
+from tests.support.subscriber import messages
 from xorack.errors import LocalError
 from xorack.local.deploy import deploy
 from xorack.local.embedded import EmbeddedAWS
@@ -204,31 +204,6 @@ def test_a_failing_message_is_retried_and_then_dead_lettered(
     # On a busy machine a batch outlasts the second for which its messages are invisible.
     assert counted(impatient)[0] >= good + len(neighbours)
     assert invoke_where(impatient)["ms"] > 0  # the next invocation works
-
-
-def test_a_subscriber_gets_the_events_of_its_rule(small):
-    queue_url, sqs = subscribe(small, ["acked"]), small.client("sqs")
-    acked = {"Source": "xorack", "DetailType": "acked", "Detail": '{"tag": "t"}'}
-    entries = [{**acked, "DetailType": "failed"}, {**acked, "Source": "another"}, acked]
-    entries = [{**one, "EventBusName": small.bus_name} for one in entries]
-    assert small.client("events").put_events(Entries=entries)["FailedEntryCount"] == 0
-    (event,) = drain(queue_url, sqs, wait_seconds=2)
-    got = (event["source"], event["detail-type"], event["detail"])
-    assert got == ("xorack", "acked", {"tag": "t"})
-
-
-def test_the_table_has_its_time_to_live_and_a_rejected_write_is_not_counted(small):
-    dynamodb, before = small.client("dynamodb"), small.usage()
-    item = {"TableName": small.table_name, "Item": {"tag": {"S": "once"}}}
-    dynamodb.put_item(**item, ConditionExpression="attribute_not_exists(tag)")
-    with pytest.raises(dynamodb.exceptions.ConditionalCheckFailedException):
-        dynamodb.put_item(**item, ConditionExpression="attribute_not_exists(tag)")
-    puts = [{"PutRequest": {"Item": {"tag": {"S": tag}}}} for tag in ("one", "other")]
-    dynamodb.batch_write_item(RequestItems={small.table_name: puts})
-    assert small.usage()["writes"] - before["writes"] == 3
-    answer = dynamodb.describe_time_to_live(TableName=small.table_name)
-    expected = {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
-    assert answer["TimeToLiveDescription"] == expected
 
 
 def test_a_function_finds_its_own_code_and_no_account_of_the_user(template, monkeypatch):
