@@ -15,7 +15,6 @@ import pytest
 from tests.e2e.conftest import ROOT, item_of
 from tests.support.events import eventually
 from tests.support.processes import members
-from xorack.cli import main
 from xorack.errors import LocalError, NotRunningError
 from xorack.local import assembly as assembly_module
 from xorack.local import background
@@ -63,7 +62,7 @@ def shell(*commands):
     ).stdout
 
 
-def test_a_second_shell_produces_and_looks(running, tmp_path):
+def test_a_second_shell_produces_and_lists(running, tmp_path):
     (snippet,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     (tmp_path / "producer.py").write_text(snippet + MORE)
     producer = f"PYTHONPATH={ROOT} python {tmp_path / 'producer.py'}"
@@ -190,16 +189,6 @@ def test_stop_ends_all_processes_and_removes_all_files(running, home):
     assert [path.name for path in home.parent.iterdir()] == ["lock"]
     assert not running.stack.aws.answers()
     assert not background.stop()
-
-
-@pytest.mark.usefixtures("stopped")
-def test_a_port_that_is_taken(listener, home, capsys):
-    port = listener.getsockname()[1]
-    assert main(["local", "start", "--port", str(port)]) == 1
-    assert capsys.readouterr().err == f"error: port {port} is taken: Address already in use\n"
-    with pytest.raises(LocalError):
-        background.start(port=port)
-    assert not home.exists()
 
 
 @pytest.mark.usefixtures("stopped")
