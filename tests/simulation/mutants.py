@@ -458,17 +458,6 @@ _MONTHS: tuple[_Row, ...] = (
     ),
 )
 _SLOW: tuple[_Row, ...] = (
-    ("a child of several units is that of the first", Step.child, _first_of_several),
-    (
-        "a refused report is made whenever its chain is read",
-        Chain.due_channels,
-        lambda _, chain, now: list(chain.undelivered),
-    ),
-    (
-        "nothing is reserved for the last call",
-        Budget.left,
-        lambda left, budget: budget.seconds_left(),
-    ),
     (
         "messages older than the tombstones are taken",
         DeadMessage.read.__func__,
@@ -752,6 +741,17 @@ _SLOW: tuple[_Row, ...] = (
         "pending events are forgotten after a sweep without time",
         Sweeper._report,
         lambda report, sweeper, channel, ranks, result: ranks.clear() or iter(()),
+    ),
+    ("a child of several units is that of the first", Step.child, _first_of_several),
+    (
+        "a refused report is made whenever its chain is read",
+        Chain.due_channels,
+        lambda _, chain, now: list(chain.undelivered),
+    ),
+    (
+        "nothing is reserved for the last call",
+        Budget.left,
+        lambda left, budget: budget.seconds_left(),
     ),
 )
 
