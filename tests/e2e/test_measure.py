@@ -69,7 +69,7 @@ def test_a_load_with_all_faults_ends_as_expected_and_leaves_only_chains(stack, t
     assert counts["copies among them"] > 0
     assert report["latency"]["to arrival"]["max"] > 0
     assert report["left behind"] == []
-    assert all("tag" in one for one in leftovers(stack, report["run"]))
+    assert all("tag" in item for item in leftovers(stack, report["run"]))
 
 
 def test_the_proof_that_it_deploys_leaves_nothing(stack):
@@ -79,7 +79,7 @@ def test_the_proof_that_it_deploys_leaves_nothing(stack):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.rstrip().endswith("all as expected")
     stacks = stack.client("cloudformation").list_stacks()["StackSummaries"]
-    left = [one["StackName"] for one in stacks if "DELETE" not in one["StackStatus"]]
-    left += [one["Name"] for one in stack.client("s3").list_buckets()["Buckets"]]
+    left = [other["StackName"] for other in stacks if "DELETE" not in other["StackStatus"]]
+    left += [bucket["Name"] for bucket in stack.client("s3").list_buckets()["Buckets"]]
     left += stack.client("dynamodb").list_tables()["TableNames"]
     assert not [name for name in left if name.startswith("proof")]

@@ -22,7 +22,7 @@ import boto3
 def handler(event, context):
     """Ask for a callback, send the chain's create with its id, and wait."""
     operations = event["InitialExecutionState"]["Operations"]
-    callback = next((one for one in operations if one["Type"] == "CALLBACK"), None)
+    callback = next((update for update in operations if update["Type"] == "CALLBACK"), None)
     if callback is None:
         made = boto3.client("lambda").checkpoint_durable_execution(
             DurableExecutionArn=event["DurableExecutionArn"],
@@ -30,7 +30,7 @@ def handler(event, context):
             Updates=[{"Id": "wait", "Type": "CALLBACK", "Action": "START"}],
         )
         operations = made["NewExecutionState"]["Operations"]
-        (callback,) = [one for one in operations if one["Type"] == "CALLBACK"]
+        (callback,) = [update for update in operations if update["Type"] == "CALLBACK"]
         work = json.loads(operations[0]["ExecutionDetails"]["InputPayload"])
         resume = {"lambda": callback["CallbackDetails"]["CallbackId"]}
         body = {"version": 1, "requests": [{**work["create"], "resume": resume}]}

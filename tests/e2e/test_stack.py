@@ -65,7 +65,7 @@ def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path
     waiter = cloudformation.get_waiter("stack_create_complete")
     waiter.wait(StackName="alone", WaiterConfig={"Delay": 1, "MaxAttempts": 60})
     (made,) = cloudformation.describe_stacks(StackName="alone")["Stacks"]
-    outputs = {one["OutputKey"]: one["OutputValue"] for one in made["Outputs"]}
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in made["Outputs"]}
     stack = Stack(embedded_aws, "alone", outputs, {})
     queue_url, sqs = subscribe(stack), stack.client("sqs")
     send_all(stack, chain("alone/1", 30))
@@ -79,7 +79,7 @@ def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path
     assert consumer["Environment"]["Variables"]["DEFAULT_TIMEOUT_SECONDS"] == "1234"
     mappings = client.list_event_source_mappings()["EventSourceMappings"]
     queue = outputs["QueueUrl"].rpartition("/")[2]
-    (mapping,) = (one for one in mappings if one["EventSourceArn"].endswith(f":{queue}"))
+    (mapping,) = (found for found in mappings if found["EventSourceArn"].endswith(f":{queue}"))
     assert mapping["BatchSize"] == 20
 
 

@@ -49,7 +49,7 @@ class Operator(Shell):
         template = synth(self.folder / f"{name}-{len(settings)}", settings)
         cloudformation = self.client("cloudformation")
         stacks = cloudformation.describe_stacks()["Stacks"]
-        if name not in [one["StackName"] for one in stacks]:
+        if name not in [stack["StackName"] for stack in stacks]:
             self.stack = deploy(self.embedded, template, name=name)
             return
         body = template.read_text(encoding="utf-8")
@@ -128,7 +128,7 @@ def test_chains_go_on_in_a_restored_table(operator):
     assert operator.item(new, "open")["status"] == {"S": "acked"}
     assert operator.item(old, "open") == {}
     assert operator.item(new, "done") == operator.item(old, "done")
-    # Nothing of the stack has moved but the table.
+    # Nothing of the stack has changed but the table.
     described = operator.client("cloudformation").describe_stacks(StackName="xorack")
     outputs = {o["OutputKey"]: o["OutputValue"] for o in described["Stacks"][0]["Outputs"]}
     arn = stack.outputs["TableArn"].replace(old, new)

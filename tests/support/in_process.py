@@ -206,7 +206,7 @@ def _hasten(stack: ExitStack) -> None:
     stack.enter_context(patch.object(models, "RESPONSES_METHODS", []))  # of the library `requests`
     stack.enter_context(patch.object(signers.RequestSigner, "sign", lambda *_, **__: None))
     stack.enter_context(patch.object(useragent.UserAgentString, "to_string", lambda _: "tests"))
-    # What holds for the whole expression needs no check at each of its nodes.
+    # What holds for an expression needs no check at each of its nodes.
     for validator, check in (
         (validators.ActionCountValidator, "verify_action_counts"),
         (validators.OverlappingPathsValidator, "check_for_overlapping_paths"),
@@ -250,7 +250,7 @@ def _lock_sqs(stack: ExitStack) -> None:
                     return messages
                 arrived.wait(min(left, _POLL_SECONDS))  # a visibility timeout may end meanwhile
 
-    # To compare a message's age, moto counts the whole queue.
+    # To compare a message's age, moto counts the entire queue.
     expires = "is_message_valid_based_on_retention_period"
     stack.enter_context(patch.object(SQSBackend, expires, lambda *_: True))
     for name in _QUEUE_METHODS:

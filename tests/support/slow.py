@@ -84,7 +84,7 @@ class SlowClient:
 
     Attributes:
         refuses: Returns True for a tag whose event, or a token whose task, is refused.
-        refuses_calls: A refused event fails its whole call.
+        refuses_calls: A refused event fails its call.
         tasks: Tokens of the tasks that were resumed, and when.
     """
 
