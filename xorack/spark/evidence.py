@@ -38,8 +38,8 @@ from xorack.spark.units import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from xorack.spark.record import Line
-    from xorack.spark.run import Names
+    from xorack.spark.record import Header
+    from xorack.spark.run import RowNames
     from xorack.spark.storage import Files
 
 Output = DataFrame | str
@@ -52,7 +52,7 @@ _ASKED: dict[tuple[str, str], list[DataFrame | str]] = {}
 """By records and salt: the frames that `evidence` was given since the last job ended."""
 
 
-def remember(rows: Names, frame: DataFrame | None) -> None:
+def remember(rows: RowNames, frame: DataFrame | None) -> None:
     """Keep a frame whose rows go into an output, until the job after this one."""
     if len(_ASKED) >= _MAX_NAMES:
         _ASKED.clear()
@@ -63,18 +63,18 @@ def remember(rows: Names, frame: DataFrame | None) -> None:
     _ASKED[key] = [*kept, _UNKNOWN if frame is None else frame][-_MAX_FRAMES:]
 
 
-def job_ends(rows: Names) -> None:
+def job_ends(rows: RowNames) -> None:
     """Note that a job calls finish: the next frame is of another one."""
     if (before := _ASKED.get((rows.tracking.records, rows.salt), [_END]))[-1] is not _END:
         before.append(_END)
 
 
-def forget(rows: Names) -> None:
+def forget(rows: RowNames) -> None:
     """Forget the frames of an output that is whole: what differs later is another one."""
     _ASKED.pop((rows.tracking.records, rows.salt), None)
 
 
-def remembered(rows: Names) -> list[DataFrame]:
+def remembered(rows: RowNames) -> list[DataFrame]:
     """Return the frames of a job, the last one first, up to an output of unknown rows."""
     frames: list[DataFrame] = []
     for one in reversed(_ASKED.get((rows.tracking.records, rows.salt), [])):
@@ -207,12 +207,12 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
     return frame
 
 
-def unit_in(rows: Names, frame: DataFrame) -> Column:
+def unit_in(rows: RowNames, frame: DataFrame) -> Column:
     """Return the unit of each row of an input: a column that has units may be of another run."""
     return unit_column(frame, rows.salt, rows.unit)
 
 
-def unit_of(rows: Names, frame: DataFrame) -> Column:
+def unit_of(rows: RowNames, frame: DataFrame) -> Column:
     """Return the unit of each row of an output: its column of units, or one of the unit columns.
 
     Raises:
@@ -228,7 +228,7 @@ def unit_of(rows: Names, frame: DataFrame) -> Column:
     return F.when(column.isNull() | (column == 0), wrong).otherwise(column)
 
 
-def has_evidence(rows: Names, frame: DataFrame) -> bool:
+def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
     """Tell whether a frame has the columns of the evidence.
 
     Raises:
@@ -251,7 +251,7 @@ def has_evidence(rows: Names, frame: DataFrame) -> bool:
     return bool(there)
 
 
-def evidence_of(rows: Names, frame: DataFrame) -> list[Column]:
+def evidence_of(rows: RowNames, frame: DataFrame) -> list[Column]:
     """Return the sums of the units that a row of an output stands for."""
     if has_evidence(rows, frame):
         return [F.col(name).cast("long") for name in rows.evidence_names]
@@ -265,7 +265,7 @@ def evidence_of(rows: Names, frame: DataFrame) -> list[Column]:
         ) from None
 
 
-def total(rows: Names, outputs: Sequence[DataFrame]) -> Totals:
+def total(rows: RowNames, outputs: Sequence[DataFrame]) -> Totals:
     """Sum up the evidence of all outputs."""
     totals = Totals()
     for frame in outputs:
@@ -298,8 +298,8 @@ class Proof(NamedTuple):
 
 
 def proof_of(
-    rows: Names,
-    line: Line,
+    rows: RowNames,
+    header: Header,
     written: Output | Sequence[Output] | None,
     observed: Observed | None = None,
     read: DataFrame | None = None,
@@ -320,13 +320,13 @@ def proof_of(
     frames = [open_output(rows.tracking.spark, one) for one in outputs]
     if written is None:
         return Proof("read", total(rows, frames), frames, output)
-    reads = [_Read.of(rows, line, *one) for one in zip(outputs, frames, strict=True)]
+    reads = [_Read.of(rows, header, *one) for one in zip(outputs, frames, strict=True)]
     files = {name: facts for one in reads for name, facts in one.files.items()}
     stored = [one.stored() for one in reads]
-    since = None if all(one.is_marked for one in reads) else _since(rows, line)
-    unproved = None in stored or any(one.may_be_older(line, since) for one in reads)
+    since = None if all(one.is_marked for one in reads) else _since(rows, header)
+    unproved = None in stored or any(one.may_be_older(header, since) for one in reads)
     kept = tuple(one for one in stored if one is not None)
-    problem = next(filter(None, (one.problem(rows, line, since) for one in reads)), None)
+    problem = next(filter(None, (one.problem(rows, header, since) for one in reads)), None)
     kind = "read" if unproved else "written"
     return Proof(kind, total(rows, frames), frames, output, files, kept, problem)
 
@@ -339,7 +339,7 @@ def as_list(outputs: Any, option: str) -> list[Output]:
     return given
 
 
-def source_of(rows: Names, given: Output, frame: DataFrame) -> Line:
+def source_of(rows: RowNames, given: Output, frame: DataFrame) -> Header:
     """Return where rows lie that were started, or that a micro-batch reads: see `_Read`."""
     return {
         "source": given if isinstance(given, str) else None,
@@ -349,18 +349,18 @@ def source_of(rows: Names, given: Output, frame: DataFrame) -> Line:
     }
 
 
-def _is_marked(rows: Names, frame: DataFrame) -> bool:
+def _is_marked(rows: RowNames, frame: DataFrame) -> bool:
     return any(has_columns(frame, [name]) for name in (rows.unit_name, *rows.evidence_names))
 
 
-def _since(rows: Names, line: Line) -> int | None:
+def _since(rows: RowNames, header: Header) -> int | None:
     """Return when the record of a start was written, in milliseconds, by its storage's clock.
 
     None in a micro-batch, which has no record.
     """
-    if "attempt" not in line:
+    if "attempt" not in header:
         return None
-    chains = rows.record.chains(line)
+    chains = rows.record.chains(header)
     files = files_of(chains.sparkSession, files_read(chains))
     return max((time for _, time in files.values()), default=None)
 
@@ -380,7 +380,7 @@ class _Read(NamedTuple):
     is_marked: bool
 
     @classmethod
-    def of(cls, rows: Names, line: Line, output: Output, frame: DataFrame) -> _Read:
+    def of(cls, rows: RowNames, header: Header, output: Output, frame: DataFrame) -> _Read:
         spark, names = frame.sparkSession, files_read(frame)
         is_table = (
             isinstance(output, str)
@@ -388,7 +388,7 @@ class _Read(NamedTuple):
             and spark.catalog.getTable(output).tableType in ("MANAGED", "EXTERNAL")  # not a view
         )
         files = files_of(spark, names) if names else {}
-        is_marked = _is_marked(rows, frame) and not line["marked"]
+        is_marked = _is_marked(rows, frame) and not header["marked"]
         return cls(output, frame, names, files, is_table, is_marked)
 
     def stored(self) -> Stored | None:
@@ -407,13 +407,13 @@ class _Read(NamedTuple):
         """Where it lies."""
         return str((*folders(self.names, self.output), self.output)[0])
 
-    def may_be_older(self, line: Line, since: int | None) -> bool:
+    def may_be_older(self, header: Header, since: int | None) -> bool:
         """Tell whether nothing shows that its rows were written for this start."""
-        return not self.is_marked and (since is None or line["hidden"] or not self.files)
+        return not self.is_marked and (since is None or header["hidden"] or not self.files)
 
-    def problem(self, rows: Names, line: Line, since: int | None) -> ArgumentError | None:
+    def problem(self, rows: RowNames, header: Header, since: int | None) -> ArgumentError | None:
         """Return an error if it is what was started, or unmarked and older than the start."""
-        if any(lies_in(name, place) for place in line["folders"] for name in self.names):
+        if any(lies_in(name, place) for place in header["folders"] for name in self.names):
             return ArgumentError(
                 "written",
                 problem=f"it reads what was started, {self.place}: give what this job wrote, or "
@@ -463,6 +463,6 @@ def check_unchanged(spark: SparkSession, proof: Proof) -> None:
         )
 
 
-def per_chain(rows: Names, outputs: Sequence[DataFrame]) -> list[DataFrame]:
+def per_chain(rows: RowNames, outputs: Sequence[DataFrame]) -> list[DataFrame]:
     """Fold the evidence of each output by chain, where `tells_chains` says that it has chains."""
     return [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from xorack.spark.evidence import Output, Proof, forget
     from xorack.spark.folding import Summary
-    from xorack.spark.record import Line
-    from xorack.spark.run import Names
+    from xorack.spark.record import Header
+    from xorack.spark.run import RowNames
 
 _EXAMPLES = 5
 
@@ -71,8 +71,8 @@ Settled = Whole | Partly | Nothing
 _Cache = Callable[["DataFrame"], "DataFrame"]
 
 
-def line_of(rows: Names, given: Output | None = None) -> Line:
-    """Return the line of what was started: in a micro-batch, of the rows that are given.
+def header_of(rows: RowNames, given: Output | None = None) -> Header:
+    """Return the header of what was started: in a micro-batch, of the rows that are given.
 
     Raises:
         ArgumentError: They are not given.
@@ -82,18 +82,18 @@ def line_of(rows: Names, given: Output | None = None) -> Line:
         if given is None:
             raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
         return source_of(rows, given, open_output(rows.tracking.spark, given, "rows"))
-    _, line = rows.record.read()
-    if line is None:
+    _, header = rows.record.read()
+    if header is None:
         raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
-    if line["unit"] != list(rows.unit):
+    if header["unit"] != list(rows.unit):
         raise StateError(
-            f"{rows.name!r} was started with the unit columns {', '.join(line['unit'])}, and now "
+            f"{rows.name!r} was started with the unit columns {', '.join(header['unit'])}, and now "
             f"they are {', '.join(rows.unit)}: give the same ones, in the same order"
         )
-    return line
+    return header
 
 
-def check_last(rows: Names, following: str | None = None) -> None:
+def check_last(rows: RowNames, following: str | None = None) -> None:
     """Check that no other name follows these rows: both would end their chains.
 
     Raises:
@@ -105,7 +105,7 @@ def check_last(rows: Names, following: str | None = None) -> None:
 
 
 @contextmanager
-def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Iterator[Settled]:
+def settle(rows: RowNames, header: Header, proof: Proof, given: Output | None) -> Iterator[Settled]:
     """Compare the evidence of an output with what was started; see `TrackedRows.finish`."""
     with ExitStack() as stack:
 
@@ -117,13 +117,13 @@ def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Itera
             yield _settle_batch(rows, proof, given, cache)
             return
         try:
-            yield _settle_run(rows, line, proof, given, cache)
+            yield _settle_run(rows, header, proof, given, cache)
         except Exception:
-            rows.record.check(line)
+            rows.record.check(header)
             raise
 
 
-def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Whole | Nothing:
+def _settle_batch(rows: RowNames, proof: Proof, given: Output, cache: _Cache) -> Whole | Nothing:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
     frame = open_output(rows.tracking.spark, given, "rows")
     finished = cache(_fold(rows, frame))
@@ -136,7 +136,7 @@ def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Wh
 
 
 def _agrees(
-    rows: Names, proof: Proof, summary: Summary, chains: DataFrame, given: Output | None
+    rows: RowNames, proof: Proof, summary: Summary, chains: DataFrame, given: Output | None
 ) -> bool:
     """Tell whether an output has the units of chains: in their own, where units may be equal."""
     agrees = proof.totals == summary.totals
@@ -156,7 +156,7 @@ def _agrees(
     return summarize(there) == summarize(chains)  # the job has changed the chain columns alone
 
 
-def _has_units_apart(rows: Names, source: DataFrame) -> bool:
+def _has_units_apart(rows: RowNames, source: DataFrame) -> bool:
     """Tell whether no unit is in two chains: then totals are evidence of each chain's units."""
     if {*rows.chain} <= {*rows.unit}:
         return True
@@ -169,17 +169,17 @@ def _has_units_apart(rows: Names, source: DataFrame) -> bool:
         return not shared.take(1)
 
 
-def _fold(rows: Names, frame: DataFrame) -> DataFrame:
+def _fold(rows: RowNames, frame: DataFrame) -> DataFrame:
     return fold_units(frame, rows.chain, of_units(unit_in(rows, frame)), rows.prefix)
 
 
 def _settle_run(
-    rows: Names, line: Line, proof: Proof, given: Output | None, cache: _Cache
+    rows: RowNames, header: Header, proof: Proof, given: Output | None, cache: _Cache
 ) -> Settled:
     """Compare an output with the record; if it differs, with what the job read, and by chain."""
-    summary = summary_in(line)
-    started = rows.record.chains(line).where("count > 0").select("tag", *SUMS)
-    given = line["source"] if given is None else given
+    summary = summary_in(header)
+    started = rows.record.chains(header).where("count > 0").select("tag", *SUMS)
+    given = header["source"] if given is None else given
     if _agrees(rows, proof, summary, started, given):
         forget(rows)
         return Whole(started, summary.chains, summary.count)
@@ -187,7 +187,7 @@ def _settle_run(
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given, "rows")
-    if told := other_keys(rows, line, (proof.totals, proof.outputs), source):
+    if told := other_keys(rows, header, (proof.totals, proof.outputs), source):
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, (), "", [told])
     chains = _by_chain(rows, proof, source, started, cache)
     if chains is None:
@@ -206,14 +206,14 @@ def _settle_run(
         number = f", and {differing[0]:,} of {summary.chains:,} chains differ"
         problem = output_differs(rows, proof, summary.count, (given, found), (texts, number))
         units = _named(problem)
-    notes = _notes(rows, line, source, chains.where("state <> 'whole' AND n > 0"), units)
+    notes = _notes(rows, header, source, chains.where("state <> 'whole' AND n > 0"), units)
     finished = started.join(chains.where("state = 'whole'"), "tag", "left_semi")
     noted = lacking[0] + differing[0]
     return Partly(finished, whole[0], whole[1], lacking[2], notes, noted, problem)
 
 
 def _by_chain(
-    rows: Names, proof: Proof, source: DataFrame, started: DataFrame, cache: _Cache
+    rows: RowNames, proof: Proof, source: DataFrame, started: DataFrame, cache: _Cache
 ) -> DataFrame | None:
     """Compare chains with what was started and what was read; None if the output tells none apart.
 
@@ -266,7 +266,7 @@ def _nothing(error: OutputDiffersError, started: DataFrame) -> Nothing:
 
 
 def _notes(
-    rows: Names, line: Line, source: DataFrame, chains: DataFrame, units: DataFrame | None
+    rows: RowNames, header: Header, source: DataFrame, chains: DataFrame, units: DataFrame | None
 ) -> DataFrame:
     """Add what is known of the units that chains lack: see `xorack.spark.missing.telling.notes`."""
     is_lacking = F.expr("state = 'lacking'")
@@ -274,8 +274,8 @@ def _notes(
     alone = F.when(is_lacking & one, F.array(hex_of("difference")))
     known = chains.select("tag", "n", "found", is_lacking.alias("is_lacking"), alone.alias("alone"))
     parts = [] if units is None else [units.selectExpr("*", "false AS is_lacking")]
-    if line["keeps_units"] and chains.where("state = 'lacking'").take(1):
-        gone = named_units(_gone(rows, line, source))
+    if header["keeps_units"] and chains.where("state = 'lacking'").take(1):
+        gone = named_units(_gone(rows, header, source))
         parts.append(gone.selectExpr("*", "true AS is_lacking"))
     if not parts:
         return known.selectExpr("*", "bigint(NULL) AS named", "alone AS ids")
@@ -284,10 +284,10 @@ def _notes(
     return joined.withColumn("ids", F.coalesce("ids", "alone"))
 
 
-def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:
+def _gone(rows: RowNames, header: Header, source: DataFrame) -> DataFrame:
     """Return the units that the record keeps, and that the input lacks."""
     there = source.withColumn("xorack_unit_", unit_in(rows, source))
-    kept = rows.record.units(line).toDF(*rows.chain, "xorack_unit_")
+    kept = rows.record.units(header).toDF(*rows.chain, "xorack_unit_")
     names = ["xorack_unit_", "xorack_tag_"]
     kept, there = (
         with_tag(one, rows.prefix, rows.chain, names[1]).select(names) for one in (kept, there)
@@ -296,7 +296,7 @@ def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:
 
 
 def finish(
-    rows: Names, settled: Whole | Partly, step: str = "finish", started: DataFrame | None = None
+    rows: RowNames, settled: Whole | Partly, step: str = "finish", started: DataFrame | None = None
 ) -> DataFrame:
     """Return the requests that finish chains, and start other units of these in the same stamp.
 
@@ -316,14 +316,14 @@ def finish(
 
 
 def advance(
-    rows: Names, line: Line, following: Names, settled: Whole | Partly, written: Output
+    rows: RowNames, header: Header, following: RowNames, settled: Whole | Partly, written: Output
 ) -> DataFrame:
     """Return the requests that finish units and start others; see `TrackedRows.advance`.
 
     Raises:
         ColumnsError: The output has a chain that was not started; nothing was kept.
     """
-    known = settled.finished if rows.batch_id is not None else rows.record.chains(line)
+    known = settled.finished if rows.batch_id is not None else rows.record.chains(header)
     known = known.select("tag", F.lit(True).alias("known"))
     text = f" of the output of {following.name!r} was not started by {rows.name!r}"
     stranger = F.raise_error(F.concat(F.lit("xorack: chain "), "tag", F.lit(text)))

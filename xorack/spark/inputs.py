@@ -11,8 +11,8 @@ from xorack.spark.storage import MOST, files_of, files_read
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from xorack.spark.record import Line
-    from xorack.spark.run import Names
+    from xorack.spark.record import Header
+    from xorack.spark.run import RowNames
     from xorack.spark.storage import Files
 
 _EXAMPLES = 3
@@ -27,9 +27,9 @@ def files_started(frame: DataFrame) -> Files:
     return files_of(frame.sparkSession, names) if 0 < len(names) <= MOST else {}
 
 
-def changed_files(spark: SparkSession, line: Line) -> str:
+def changed_files(spark: SparkSession, header: Header) -> str:
     """Say which files are gone, or were written again, since the start; empty if none is known."""
-    before = {name: tuple(facts) for name, facts in line.get("files", {}).items()}
+    before = {name: tuple(facts) for name, facts in header.get("files", {}).items()}
     now = files_of(spark, list(before)) if before else {}
     gone = sorted(before.keys() - now.keys())
     others = sorted(name for name, facts in now.items() if facts != before[name])
@@ -41,11 +41,11 @@ def changed_files(spark: SparkSession, line: Line) -> str:
     return "; ".join(told)
 
 
-def input_lacks(rows: Names, line: Line, missing: int) -> OutputDiffersError:
+def input_lacks(rows: RowNames, header: Header, missing: int) -> OutputDiffersError:
     """Make the error of an output that has all that its job read, which was not all."""
-    started = summary_in(line).count
+    started = summary_in(header).count
     why = f"the job's input lacks {missing:,} rows that were started"
-    if changed := changed_files(rows.tracking.spark, line):
+    if changed := changed_files(rows.tracking.spark, header):
         why = f"{why}: {changed}"
     report = [why, "bring them back and repeat the job; allow_missing=True returns the report"]
     error = OutputDiffersError(rows.name, started, started - missing, (), "", report)

@@ -31,7 +31,7 @@ from xorack.spark.finishing import (
     advance,
     check_last,
     finish,
-    line_of,
+    header_of,
     settle,
 )
 from xorack.spark.folding import together
@@ -40,7 +40,7 @@ from xorack.spark.messages import plain_errors
 from xorack.spark.missing.auditing import Audit, audit
 from xorack.spark.missing.telling import notes
 from xorack.spark.record import summary_in
-from xorack.spark.run import Names
+from xorack.spark.run import RowNames
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
@@ -99,7 +99,7 @@ class FoundRows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rows(Names):
+class Rows(RowNames):
     """The rows of one name in one run, of whose units an output can have evidence."""
 
     def with_unit(self, frame: DataFrame) -> DataFrame:
@@ -220,9 +220,9 @@ class TrackedRows(Rows):
                 rows; nothing was sent.
             SendError: The queue did not accept all. Repeat the call.
         """
-        line = keep_start(self, written, chains)
-        summary = summary_in(line)
-        sent = send(creates(self, line), self.tracking.queue, summary.chains)
+        header = keep_start(self, written, chains)
+        summary = summary_in(header)
+        sent = send(creates(self, header), self.tracking.queue, summary.chains)
         return Report("written", summary.chains, summary.count, 0, *sent)
 
     def finish(
@@ -265,13 +265,13 @@ class TrackedRows(Rows):
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
-        line = line_of(self, rows)
+        header = header_of(self, rows)
         check_last(self)
-        proof = proof_of(self, line, written, observed, read)
-        with settle(self, line, proof, rows) as settled:
+        proof = proof_of(self, header, written, observed, read)
+        with settle(self, header, proof, rows) as settled:
             report = self._send(proof, settled, lambda whole: finish(self, whole))
         if report.missing and not allow_missing:
-            raise input_lacks(self, line, report.missing)
+            raise input_lacks(self, header, report.missing)
         return report
 
     def _send(
@@ -327,17 +327,17 @@ class TrackedRows(Rows):
             raise ArgumentError(
                 "following", problem=f"label {following.label!r}, expected {self.label!r}"
             )
-        line = line_of(self, rows)
+        header = header_of(self, rows)
         check_last(self, following.name)
-        proof = proof_of(self, line, written)
-        with settle(self, line, proof, rows) as settled:
+        proof = proof_of(self, header, written)
+        with settle(self, header, proof, rows) as settled:
             if not isinstance(settled, Whole) and settled.error is not None:
                 raise settled.error
             if isinstance(settled, Partly) and settled.missing and not allow_missing:
-                raise input_lacks(self, line, settled.missing)
+                raise input_lacks(self, header, settled.missing)
             check_unchanged(self.tracking.spark, proof)  # before a record is kept
             return self._send(
-                proof, settled, lambda whole: advance(self, line, following, whole, written)
+                proof, settled, lambda whole: advance(self, header, following, whole, written)
             )
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:

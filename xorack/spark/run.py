@@ -29,7 +29,7 @@ _TEXTS = {
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOptions:
     """A run of Spark jobs.
 
     Attributes:
@@ -99,7 +99,7 @@ def check_text(option: str, value: object, pattern: str, expected: str) -> None:
 
 
 @dataclass(frozen=True)
-class Names:
+class RowNames:
     """What the rows of one name in one run are called.
 
     Attributes:
@@ -111,7 +111,7 @@ class Names:
         batch_id: The micro-batch of a stream, if any: see `batch`.
     """
 
-    tracking: Run
+    tracking: RunOptions
     name: str
     chain: tuple[str, ...]
     unit: tuple[str, ...]

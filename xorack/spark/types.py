@@ -27,8 +27,8 @@ from xorack.spark.units import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from xorack.spark.record import Line
-    from xorack.spark.run import Names
+    from xorack.spark.record import Header
+    from xorack.spark.run import RowNames
 
 _SAME = ({"tinyint", "smallint", "int", "bigint", "boolean"}, {"string", "decimal", "binary"})
 """Types of which equal values are equal units."""
@@ -71,19 +71,19 @@ def types_of(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
 
 
 def other_keys(
-    rows: Names, line: Line, found: tuple[Totals, Sequence[DataFrame]], source: DataFrame
+    rows: RowNames, header: Header, found: tuple[Totals, Sequence[DataFrame]], source: DataFrame
 ) -> str:
     """Say in one sentence why the keys of an output are others; empty if that is not known.
 
     Args:
         rows: The rows that finish.
-        line: The record's line, with what was started.
+        header: The record's header, with what was started.
         found: What the units of the output add up to, and the frames that read it.
         source: What the job read.
     """
     totals, outputs = found
-    started = Totals(*(line["summary"][name] for name in ("xor", "count", "sum")))
-    before = dict(zip(line["unit"], line["types"], strict=True))
+    started = Totals(*(header["summary"][name] for name in ("xor", "count", "sum")))
+    before = dict(zip(header["unit"], header["types"], strict=True))
     marks = (rows.unit_name, *rows.evidence_names)
     plain = [
         frame
@@ -96,8 +96,8 @@ def other_keys(
                 return _told(name, before[name], type_, before[name])
     for frame in outputs:
         for name in rows.chain if has_columns(frame, rows.chain) else ():
-            type_, due = types_of(frame, [name])[name], line["chain_types"][name]
-            if type_ != due and _has_other_chains(rows, line, frame):
+            type_, due = types_of(frame, [name])[name], header["chain_types"][name]
+            if type_ != due and _has_other_chains(rows, header, frame):
                 return _told(name, due, type_, due)
     told = misplaced(rows, outputs, started)
     if totals.count != started.count:  # rows are lost or doubled, whatever their form
@@ -109,13 +109,13 @@ def other_keys(
     return told
 
 
-def _has_other_chains(rows: Names, line: Line, frame: DataFrame) -> bool:
+def _has_other_chains(rows: RowNames, header: Header, frame: DataFrame) -> bool:
     """Tell whether an output has chains that were not started."""
     with suppress(Exception):  # nulls, or types that tell no chains apart
         chains = chain_columns(frame, rows.chain)
         keys = [f"c{i}" for i in range(len(chains))]
         tags = with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
-        return bool(tags.join(rows.record.chains(line), "tag", "left_anti").take(1))
+        return bool(tags.join(rows.record.chains(header), "tag", "left_anti").take(1))
     return False
 
 
@@ -132,7 +132,7 @@ def _told(name: str, before: str, after: str, to: str) -> str:
     )
 
 
-def _form(rows: Names, frame: DataFrame, totals: Totals, here: str, there: str) -> str:
+def _form(rows: RowNames, frame: DataFrame, totals: Totals, here: str, there: str) -> str:
     """Say in which form the units of a frame add up to these totals."""
     types = types_of(frame, rows.unit)
     some = [*_forms(types)]
@@ -171,7 +171,7 @@ def _forms(types: Mapping[str, str]) -> Iterator[tuple[dict[str, str], str]]:
         yield texts, "a string"
 
 
-def misplaced(rows: Names, outputs: Sequence[DataFrame], started: Totals) -> str:
+def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> str:
     """Say whether evidence is in wrong columns, was added up wrongly, or is not in all rows."""
     names, told = rows.evidence_names, ""
     for frame in outputs if all(has_columns(frame, names) for frame in outputs) else ():
@@ -198,7 +198,7 @@ def misplaced(rows: Names, outputs: Sequence[DataFrame], started: Totals) -> str
     return told
 
 
-def unmarked_files(rows: Names, frame: DataFrame) -> str:
+def unmarked_files(rows: RowNames, frame: DataFrame) -> str:
     """Say that some Parquet files of an output have evidence, and others do not; else nothing."""
     with suppress(Exception):  # other formats, or other types
         merged = frame.sparkSession.read.option("mergeSchema", "true")

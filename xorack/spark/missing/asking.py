@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Proof
-    from xorack.spark.run import Names
+    from xorack.spark.run import RowNames
 
 
 class Asked(NamedTuple):
@@ -38,7 +38,7 @@ class Asked(NamedTuple):
     cached: tuple[DataFrame, ...] = ()
 
 
-def ask(rows: Names, proof: Proof, frames: Sequence[DataFrame]) -> Asked:
+def ask(rows: RowNames, proof: Proof, frames: Sequence[DataFrame]) -> Asked:
     """Compute the frames of a job once more, the last ones until they add up to the output.
 
     An output that has units, and no evidence, stands for itself.
@@ -69,7 +69,7 @@ def _together(parts: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.union(other), parts)
 
 
-def with_unit_of(rows: Names, frame: DataFrame) -> DataFrame:
+def with_unit_of(rows: RowNames, frame: DataFrame) -> DataFrame:
     """Add ``xorack_unit_``; leave out rows without a unit, which evidence does not count."""
     if not has_columns(frame, [rows.unit_name]):
         return frame.withColumn("xorack_unit_", unit_in(rows, frame))

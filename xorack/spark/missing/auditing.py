@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError
 from xorack.spark.evidence import Proof, as_list, open_output, per_chain, total
-from xorack.spark.finishing import line_of
+from xorack.spark.finishing import header_of
 from xorack.spark.folding import SUMS
 from xorack.spark.messages import readable
 from xorack.spark.missing.comparing import compare_chains, tells_chains
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output
-    from xorack.spark.run import Names
+    from xorack.spark.run import RowNames
 
 _VERDICTS = {
     "agree": "agree",
@@ -56,7 +56,7 @@ class Audit:
     found: int
     chains: dict[str, int]
     differing: DataFrame | None
-    _rows: Names = field(repr=False)
+    _rows: RowNames = field(repr=False)
     _outputs: Sequence[DataFrame] = field(repr=False)
 
     @property
@@ -108,15 +108,15 @@ class Audit:
         return resolve(self._rows, frame, proof, self.started, by, frames)
 
 
-def audit(rows: Names, table: Output | Sequence[Output]) -> Audit:
+def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
     given = as_list(table, "table")
     outputs = [open_output(rows.tracking.spark, one, "table") for one in given]
     if rows.batch_id is not None:
         raise ArgumentError("batch_id", rows.batch_id, "None: a batch is compared by finish alone")
-    line = line_of(rows)
-    rows.record.check(line)
-    summary = summary_in(line)
+    header = header_of(rows)
+    rows.record.check(header)
+    summary = summary_in(header)
     with readable("table", "the table cannot be read"):
         if not tells_chains(rows, outputs):
             totals = total(rows, outputs)
@@ -124,7 +124,7 @@ def audit(rows: Names, table: Output | Sequence[Output]) -> Audit:
             chains = {verdict: summary.chains} if summary.chains else {}
             return Audit(rows.name, summary.count, totals.count, chains, None, rows, outputs)
         held = per_chain(rows, outputs)
-        compared = compare_chains(rows.record.chains(line).select("tag", *SUMS), held)
+        compared = compare_chains(rows.record.chains(header).select("tag", *SUMS), held)
         sums = (F.count(F.lit(1)).alias("chains"), F.sum("found").alias("units"))
         counts = compared.groupBy("verdict").agg(*sums).collect()
     chains = {row["verdict"]: row["chains"] for row in counts}

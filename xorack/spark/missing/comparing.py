@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from xorack.spark.run import Names
+    from xorack.spark.run import RowNames
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _KEYS = (*INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
@@ -86,7 +86,7 @@ def compare_chains(started: DataFrame, held: Sequence[DataFrame]) -> DataFrame:
     return differences(started, held, "tag").selectExpr("*", verdict)
 
 
-def tells_chains(rows: Names, frames: Sequence[DataFrame]) -> bool:
+def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
     """Tell whether frames have the columns of the chain, of suitable types and without nulls."""
 
     def has_null(frame: DataFrame) -> bool:
@@ -116,7 +116,7 @@ def compare_units(source: DataFrame, held: DataFrame) -> Differing:
 
 
 def compare_groups(
-    rows: Names, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str] | None
+    rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str] | None
 ) -> Differing:
     """Compare by the columns that are given, or else by those that outputs and source share.
 
@@ -154,7 +154,7 @@ def compare_groups(
 
 
 def _by_groups(
-    rows: Names, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str]
+    rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str]
 ) -> Differing:
     keyed = source.withColumn("xorack_key_", _key(source, by))
     held = [
@@ -214,7 +214,7 @@ def sums_of(frame: DataFrame, *sums: str) -> list[int]:
     return [int(number or 0) for number in first or ()]
 
 
-def _shared(rows: Names, source: DataFrame, outputs: Sequence[DataFrame]) -> list[str]:
+def _shared(rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame]) -> list[str]:
     """Return the columns that source and outputs share, with types that can be compared."""
     own = {name.lower() for name in (*rows.evidence_names, rows.unit_name)}
     keys = {*map(str.lower, (*rows.chain, *rows.unit))}
@@ -244,7 +244,7 @@ def _key(frame: DataFrame, by: Sequence[str]) -> Column:
     return F.xxhash64(*hashes)
 
 
-def with_units(rows: Names, source: DataFrame, unit: Column) -> DataFrame:
+def with_units(rows: RowNames, source: DataFrame, unit: Column) -> DataFrame:
     """Add ``xorack_unit_``, and the tag of the chain as ``xorack_tag_``, empty without columns."""
     keyed = source.withColumn("xorack_unit_", unit)
     if has_columns(source, rows.chain):

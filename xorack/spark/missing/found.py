@@ -20,7 +20,7 @@ from xorack.spark.missing.comparing import (
     sums_of,
     with_units,
 )
-from xorack.spark.missing.explaining import compare, deduplicated
+from xorack.spark.missing.why import compare, deduplicated
 from xorack.spark.storage import reads_plainly
 from xorack.spark.units import has_columns, quoted
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Proof
-    from xorack.spark.run import Names
+    from xorack.spark.run import RowNames
 
 _ROWS = "the job's rows, computed again,"
 _UNSTABLE = "dropDuplicates without an order, rand, a source that has changed"
@@ -59,7 +59,7 @@ class MissingRows:
     surplus: int
     is_exact: bool
     proof: str
-    _rows: Names = field(repr=False)
+    _rows: RowNames = field(repr=False)
     _frame: DataFrame = field(repr=False)
     _source: DataFrame = field(repr=False)
     _found: Differing = field(repr=False)
@@ -182,7 +182,7 @@ class MissingRows:
 
 
 def resolve(
-    rows: Names,
+    rows: RowNames,
     source: DataFrame,
     proof: Proof,
     started: int,
@@ -228,7 +228,7 @@ def resolve(
 
 
 def _look(
-    rows: Names, source: DataFrame, proof: Proof, asked: Asked, by: Sequence[str] | None
+    rows: RowNames, source: DataFrame, proof: Proof, asked: Asked, by: Sequence[str] | None
 ) -> tuple[Differing, str]:
     """Return how the output differs, and what proves it."""
     outputs = [one for one in proof.outputs if has_columns(one, rows.evidence_names)]
@@ -274,7 +274,7 @@ def _look(
     return found, "the rows that are named explain the sums of every group"
 
 
-def _both(rows: Names, lost: DataFrame, after: DataFrame) -> DataFrame:
+def _both(rows: RowNames, lost: DataFrame, after: DataFrame) -> DataFrame:
     """Add up what a frame lacks and what was lost after it."""
     is_apart = F.lit({*rows.chain} <= {*rows.unit}).alias("is_known")
     some = after.select("xorack_unit_", "lack", is_apart)
@@ -283,7 +283,7 @@ def _both(rows: Names, lost: DataFrame, after: DataFrame) -> DataFrame:
     return both.groupBy("xorack_unit_").agg(*map(F.expr, sums)).where("lack <> 0")
 
 
-def _started(rows: Names, source: DataFrame) -> tuple[DataFrame, int, int]:
+def _started(rows: RowNames, source: DataFrame) -> tuple[DataFrame, int, int]:
     """Return the rows of started chains and their number, and that of rows of unknown chains."""
     if rows.batch_id is not None or not has_columns(source, rows.chain):
         return source, sums_of(source, "count(1)")[0], 0

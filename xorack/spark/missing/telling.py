@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from xorack.spark.evidence import Output, Proof
-    from xorack.spark.run import Names
+    from xorack.spark.run import RowNames
 
 _NAMED = 100
 """Rows that an error names, and ids that a note may have."""
@@ -29,7 +29,7 @@ _WHY = 200
 """Characters of the reason that a note has: a note has 1,024 bytes."""
 
 
-def find_missing(rows: Names, proof: Proof, started: int, source: DataFrame) -> MissingRows:
+def find_missing(rows: RowNames, proof: Proof, started: int, source: DataFrame) -> MissingRows:
     """Compare an output with what the job read.
 
     Raises:
@@ -46,7 +46,7 @@ def find_missing(rows: Names, proof: Proof, started: int, source: DataFrame) -> 
 
 
 def output_differs(
-    rows: Names,
+    rows: RowNames,
     proof: Proof,
     started: int,
     source: tuple[Output, MissingRows],
@@ -87,25 +87,25 @@ def _unknown(problem: Exception) -> list[str]:
     return [f"which rows differ could not be found: {one_line(problem)}"]
 
 
-def _causes(rows: Names, proof: Proof, found: MissingRows) -> Iterable[str]:
+def _causes(rows: RowNames, proof: Proof, found: MissingRows) -> Iterable[str]:
     """Say what was added to the input, or whose units an output has that is as large as that."""
     if found.added:
         yield f"the input has {found.added:,} rows more than at the start"
     if rows.batch_id is not None or found.replaced < max(found.total, 1):
         return
-    for other in Record.lines(rows.tracking.spark, rows.tracking.records, rows.name):
+    for other in Record.headers(rows.tracking.spark, rows.tracking.records, rows.name):
         if summary_in(other).totals == proof.totals and other["run"] != rows.tracking.run_id:
             yield f"they are those of the run {other['run']!r}: the output is of that run"
             return
-    line = rows.record.read()[1] or {}
-    types = ", ".join(map(" ".join, zip(line["unit"], line["types"], strict=True)))
+    header = rows.record.read()[1] or {}
+    types = ", ".join(map(" ".join, zip(header["unit"], header["types"], strict=True)))
     yield (
         "with_unit saw a unit column of another type or value than start, or another name or run: "
         f"at the start they were {types}; int and bigint are equal, a string is not"
     )
 
 
-def _first(rows: Names, frame: DataFrame) -> list[tuple[Any, ...]]:
+def _first(rows: RowNames, frame: DataFrame) -> list[tuple[Any, ...]]:
     """Return the units of the first rows: the values of their columns."""
     columns = [column_named(frame, name)[0] for name in rows.unit]
     return [tuple(row) for row in frame.select(*columns).limit(_NAMED).collect()]
@@ -139,7 +139,7 @@ def hex_of(name: str) -> Column:
     return F.lower(F.lpad(F.hex(name), 16, "0"))
 
 
-def notes(rows: Names, chains: DataFrame, why: str = "") -> DataFrame:
+def notes(rows: RowNames, chains: DataFrame, why: str = "") -> DataFrame:
     """Return the requests that note on chains what is missing, and why.
 
     Args:

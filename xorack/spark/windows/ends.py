@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-    from xorack.spark.run import Names
+    from xorack.spark.run import RowNames
     from xorack.spark.storage import Texts
     from xorack.spark.windows.ledger import Ends
 
@@ -81,7 +81,7 @@ def offsets_of(
 
 
 def of_all_positions(
-    rows: Names, frame: DataFrame, bounds: tuple[Ends, Ends], count: int
+    rows: RowNames, frame: DataFrame, bounds: tuple[Ends, Ends], count: int
 ) -> tuple[Totals | None, dict[str, Range]]:
     """Return what the units of a batch add up to if each position has a row, and its ranges.
 
@@ -116,7 +116,10 @@ def of_all_positions(
 
 
 def _units_of(
-    rows: Names, spark: SparkSession, pieces: Sequence[tuple[Any, ...]], kinds: Sequence[DataType]
+    rows: RowNames,
+    spark: SparkSession,
+    pieces: Sequence[tuple[Any, ...]],
+    kinds: Sequence[DataType],
 ) -> Totals:
     """Add up the units of pieces of partitions: values, the first position and the last one."""
     if not pieces:

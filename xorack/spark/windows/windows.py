@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from xorack.core.message import SendReport
     from xorack.spark.evidence import Observed, Output, Proof
-    from xorack.spark.run import Run
+    from xorack.spark.run import RunOptions
 
     Ends = Mapping[Any, Any] | DataFrame
 
@@ -309,7 +309,7 @@ class _Folder:
     A batch is lost if it was refused, or lacked rows, and was not proved since.
     """
 
-    def __init__(self, tracking: Run, folder: str) -> None:
+    def __init__(self, tracking: RunOptions, folder: str) -> None:
         self.texts, self._folder = Texts(tracking.spark), folder
 
     def windows(self) -> list[Window]:
