@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
-from types import SimpleNamespace
+from shutil import rmtree
 
 import pytest
 
@@ -148,14 +148,14 @@ def test_rows_that_are_lost_are_noted_and_not_proved(log):
     with pytest.raises(OutputDiffersError):
         log.batch(0, (0, 0, 6), lose="offset <> 4")
     notes = {tag: chain.note for tag, chain in log.acker.chains.items()}
-    assert "batch 0 of stream lacks 1 rows: t/0/4" in notes["r/orders/h15"]
+    assert "batch 0 of stream lost 1 rows: t/0/4" in notes["r/orders/h15"]
     assert (notes["r/orders/h14"] is None, notes["r/orders/h16"]) == (False, None)
     assert log.windows().status("h14").lagging == {"t/0": (0, 3)}
     log.batch(0, (0, 0, 6))
     assert log.statuses["r/orders/h14"] == "acked"
     # What was lost is there: `xorack wait --window` no longer says that rows are missing.
     note = json.loads(log.acker.chains["r/orders/h15"].note)
-    assert note["text"] == "batch 0 of stream lacked rows, and was repeated with all"
+    assert note["text"] == "batch 0 of stream lost rows, and was repeated with all"
     assert note["missing_count"] is None
     # The next batch begins where it ended: position 6 has no row.
     log.batch(1, (0, [7, 8]))
@@ -309,65 +309,31 @@ def test_streams_read_records_while_one_writes_its_own(spark, tmp_path):
     assert all(some in (["proof"], ["proof", "new"]) for reads in read for some in reads)
 
 
-def test_a_folder_that_vanishes_while_hadoop_lists_it_is_listed_again(spark, tmp_path):
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_text_is_read_once_unless_it_was_written_again(spark, tmp_path, monkeypatch, is_local):
+    read, real = [], storage._lines
+    monkeypatch.setattr(storage, "_lines", lambda *given: read.append(given) or real(*given))
+    monkeypatch.setattr(storage, "_LOCAL", "file:" if is_local else "never:")
     texts = Texts(spark)
-    texts.write(f"{tmp_path}/slot=0", "proof")
-    path, system, _ = storage._hadoop(spark, f"{tmp_path}/slot=*/part-*")
-    hadoop, file = spark._jvm.org.apache.hadoop.fs.FileUtil, spark._jvm.java.io.File
-    vanished = [f"{tmp_path}/gone", __file__]  # before Hadoop asks for its rights, and after
-
-    def glob(path):
-        return hadoop.list(file(vanished.pop())) if vanished else system.globStatus(path)
-
-    files = SimpleNamespace(globStatus=glob)
-    assert len(storage._glob(files, path)) == 1
-
-
-def test_a_text_is_read_once_unless_another_process_has_written_it(spark, tmp_path, monkeypatch):
-    texts, pattern, opened, real = Texts(spark), f"{tmp_path}/slot=*", [], storage._lines
-
-    def lines(system, path):
-        opened.append(path.getName())
-        return real(system, path)
-
-    monkeypatch.setattr(storage, "_lines", lines)
-    texts.write(f"{tmp_path}/slot=0", "mine")
-    assert (texts.read(pattern), opened) == (["mine"], [])
-    with monkeypatch.context() as process:
-        process.setattr(storage, "_KNOWN", {})
-        Texts(spark).write(f"{tmp_path}/slot=0", "hers")
-    assert [texts.read(pattern) for _ in range(2)] == [["hers"], ["hers"]]
-    assert len(opened) == 1
-    monkeypatch.setattr(storage, "_MAX_KNOWN", 2)
-    for number in range(1, 4):
-        texts.write(f"{tmp_path}/slot={number}", f"{number}")
-        assert len(storage._KNOWN) <= 2
-    assert sorted(texts.read(pattern)) == ["1", "2", "3", "hers"]
-
-
-def test_a_text_is_written_by_hadoop_where_the_folder_is_not_local(spark, tmp_path, monkeypatch):
-    real = storage._hadoop
-    monkeypatch.setattr(storage, "_hadoop", lambda *given: (*real(*given)[:2], "hdfs:/records"))
-    for text in ("first", "second"):
-        Texts(spark).write(f"{tmp_path}/slot=0", text)
-        assert Texts(spark).read(f"{tmp_path}/slot=*") == [text]
+    for number, text in enumerate(("mine", "hers"), 1):
+        texts.write(f"{tmp_path}/slot=0", text)
+        assert [texts.read(f"{tmp_path}/slot=*") for _ in range(3)] == [[text]] * 3
+        assert len(read) == number
 
 
 def test_a_record_that_is_replaced_while_others_are_read_is_not_passed_over(
     spark, tmp_path, monkeypatch
 ):
     """Two batches are proved during one look: it sees the last one before, or a later one."""
-    texts = Texts(spark)
+    texts, real, gone = Texts(spark), storage._lines, []
     texts.write(f"{tmp_path}/slot=0", "batch 4")
     texts.write(f"{tmp_path}/slot=1", "batch 5")
-    monkeypatch.setattr(storage, "_KNOWN", {})  # as in another process
-    real = storage._lines
 
-    def lines(system, path):
-        if path.getParent().getName() == "slot=1" and system.exists(path):
+    def lines(spark, path):
+        if "slot=1" in path and not gone:
             texts.write(f"{tmp_path}/slot=0", "batch 6")
-            system.delete(path.getParent(), True)  # batch 7 is about to be written
-        return real(system, path)
+            gone.append(rmtree(tmp_path / "slot=1"))  # batch 7 is about to be written
+        return real(spark, path)
 
     monkeypatch.setattr(storage, "_lines", lines)
     assert texts.read(f"{tmp_path}/slot=*") == ["batch 6"]

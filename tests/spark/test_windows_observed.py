@@ -60,10 +60,10 @@ def stream(run):
 def unread(monkeypatch):
     """Fail if the rows of a batch are read."""
 
-    def seen(self, frame):
+    def folded(self, frame):
         raise AssertionError("the rows are read")
 
-    monkeypatch.setattr(windows.Windows, "_seen", seen)
+    monkeypatch.setattr(windows.Windows, "_folded", folded)
 
 
 RIGHT = {
@@ -96,18 +96,18 @@ def test_the_first_batch_of_a_log_that_begins_at_0_is_not_read(run, unread):
 
 
 WRONG = {
-    "a filter": (lambda units: units.where("offset <> 4"), "lacks 2 rows: t/"),
-    "a limit": (lambda units: units.limit(12), "lacks 1 rows: "),
+    "a filter": (lambda units: units.where("offset <> 4"), "lost 2 rows: t/"),
+    "a limit": (lambda units: units.limit(12), "lost 1 rows: "),
     "a join with nothing": (
         lambda units: units.join(units.where("offset < rand() - 1"), "offset", "left_semi"),
-        "lacks 13 rows: t/",
+        "lost 13 rows: t/",
     ),
-    "rows twice": (lambda units: units.union(units.where("offset = 4")), "lacks 0 rows: "),
+    "rows twice": (lambda units: units.union(units.where("offset = 4")), "lost 0 rows: "),
     "as many of another partition": (
         lambda units: units.where("partition = 0 OR offset <> 4").union(
             units.where("partition = 0 AND offset = 4")
         ),
-        "lacks 0 rows: ",
+        "lost 0 rows: ",
     ),
 }
 
