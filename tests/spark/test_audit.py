@@ -122,7 +122,7 @@ def test_missing_rows_by_columns_that_are_given(started):
         (3, 3),
     }
     gone = audit.missing_rows(started.read().where("order < 6"))
-    assert "; the source lacks 120 that were started" in str(gone)
+    assert "; 120 that were started are not in the source" in str(gone)
     with pytest.raises(ColumnsError, match="column sku is not in the frame"):
         audit.missing_rows(started.read(), by=["order", "sku"])
 
