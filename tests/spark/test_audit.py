@@ -150,18 +150,6 @@ def test_a_table_without_chains(started):
     assert rows_of(started.rows.audit(total).missing_rows(started.read())) == [(6, 120)]
 
 
-@pytest.mark.slow
-def test_a_start_without_rows(run):
-    run.rows.start(run.write_lines([]))
-    bills = run.bill(lines_of(run.spark))
-    tables = {0: bills.limit(0), ALL: bills}
-    for found, table in tables.items():
-        audit = run.rows.audit(run.write(table, "billed"))
-        assert (audit.started, audit.found, audit.chains) == (0, found, {})
-        assert audit.agrees == (found == 0)
-        assert str(audit) == f"{found} of 0 units of 'lines' are in the table"
-
-
 def test_errors(started):
     for table, problem in (([], "an empty list"), ("no_such_table", "'no_such_table' cannot be")):
         with pytest.raises(ArgumentError, match=f"^table: {problem}"):
