@@ -150,36 +150,6 @@ def test_nothing(run):
         run.rows.start(lines_of(run.spark))
 
 
-@pytest.mark.slow
-def test_one_chain_with_nearly_all_rows(run, configure):
-    """Of 20,000 rows in 200 chains, one has 90 %; others have as many units as a stamp words."""
-    configure("spark.sql.execution.arrow.maxRecordsPerBatch", "1777")
-    large, sizes = 18_000, [1, 2, 79, 80, 81, 82, 161, 162, 500]
-    small = sum(sizes)
-    number = F.col("id") - large
-    chain = F.when(number < 0, 0).otherwise(200 - F.pmod(number, F.lit(190)))
-    at = 0
-    for i, size in enumerate(sizes, 1):
-        chain = F.when((number >= at) & (number < at + size), i).otherwise(chain)
-        at += size
-    frame = run.spark.range(0, 20_000, numPartitions=3).withColumn("chain", chain)
-    rows = run.tracking.rows("n", chain="chain", unit="id")
-    assert rows.start(frame).chains == 200
-    acker = Acker(run.sent())
-    at = large
-    for i, size in enumerate(sizes, 1):
-        units = [plain(unit_id(rows.salt, id)) for id in range(at, at + size)]
-        assert acker.chains[f"{rows.prefix}{i}"].stamp == xor(*units, bytes(8)), size
-        at += size
-    assert acker.chains[f"{rows.prefix}0"].started == large
-    sampled = run.spark.range(0, large).withColumn("chain", F.lit(0))
-    other = run.tracking.rows("n", chain="chain", unit="id", label="alone")
-    assert other.start(sampled).units == large
-    alone = Acker(run.sent()).chains[f"{other.prefix}0"]
-    assert alone.stamp == acker.chains[f"{rows.prefix}0"].stamp
-    assert small < 2000
-
-
 def _chance():
     return random.random()  # random.random itself is pickled with its state
 

@@ -160,9 +160,8 @@ EVIDENCE = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "swapped")) for n in EVIDENCE]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVIDENCE)
 def test_evidence_in_wrong_columns(run, name):
     rows = lines(run)
     change, sentence = EVIDENCE[name]

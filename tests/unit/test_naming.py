@@ -30,9 +30,7 @@ def test_one_xor_names_the_units_of_a_group(size, count, sign):
     lost = frozenset(units[:count])
     group = group_of(lost, sign)
     assert name_missing({5: group}, {5: units}) == {5: lost}
-    assert (
-        name_missing({5: group._replace(difference=group.difference ^ 12345)}, {5: units}) is None
-    )
+    assert name_missing({5: group._replace(xor=group.xor ^ 12345)}, {5: units}) is None
     assert name_missing({5: group._replace(sum=group.sum + 1)}, {5: units}) is None
 
 
@@ -45,7 +43,9 @@ def test_all_groups_are_explained_or_none():
     assert named == {key: frozenset(members[key][: 1 + key % 5]) for key in groups}
     # A row of one group is in another: neither has the sums of units that are its own.
     stranger = members[3][0]
-    moved = groups[7]._replace(lack=groups[7].lack - 1, difference=groups[7].difference ^ stranger)
+    moved = groups[7]._replace(
+        missing_count=groups[7].missing_count - 1, xor=groups[7].xor ^ stranger
+    )
     assert name_missing({**groups, 7: moved}, members) is None
 
 

@@ -82,6 +82,11 @@ def together(names: Sequence[str] = SUMS, to: Sequence[str] = SUMS) -> list[Colu
     return [F.expr(f"{fold}({quoted(name)}) AS {quoted(new)}") for fold, name, new in pairs]
 
 
+def totals_of(frame: DataFrame) -> Totals:
+    """Sum up the columns `SUMS` of a frame."""
+    return Totals(*(number or 0 for number in frame.agg(*together()).first() or ()))
+
+
 def fold_units(
     frame: DataFrame, chain: Sequence[str], sums: Sequence[Column], prefix: str
 ) -> DataFrame:

@@ -100,7 +100,7 @@ class Record:
         return header
 
     def write_header(self, header: Header, *, of_name: bool = False) -> None:
-        """Write the record's header, or with `of_name` that of a name whose batches start chains."""
+        """Write the record's header, or that of a name whose batches start chains."""
         place = self._name if of_name else self._place
         text = json.dumps({**header, **self._of})
         Texts(self._spark).write(f"{self._label}/{place}/summary", text)

@@ -25,14 +25,14 @@ from xorack.spark.evidence import (
     remember,
 )
 from xorack.spark.finishing import (
-    Nothing,
-    Partly,
-    Whole,
+    Complete,
+    Partial,
+    Refused,
     advance,
     check_last,
+    decide,
     finish,
     header_of,
-    settle,
 )
 from xorack.spark.folding import together
 from xorack.spark.inputs import input_lacks
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from xorack.spark.evidence import Proof
-    from xorack.spark.finishing import Settled
+    from xorack.spark.finishing import Decision
 
 
 @dataclass(frozen=True)
@@ -268,34 +268,34 @@ class TrackedRows(Rows):
         header = header_of(self, rows)
         check_last(self)
         proof = proof_of(self, header, written, observed, read)
-        with settle(self, header, proof, rows) as settled:
-            report = self._send(proof, settled, lambda whole: finish(self, whole))
+        with decide(self, header, proof, rows) as decision:
+            report = self._send(proof, decision, lambda chains: finish(self, chains))
         if report.missing and not allow_missing:
             raise input_lacks(self, header, report.missing)
         return report
 
     def _send(
-        self, proof: Proof, settled: Settled, stamps: Callable[[Whole | Partly], DataFrame]
+        self, proof: Proof, decision: Decision, stamps: Callable[[Complete | Partial], DataFrame]
     ) -> Report:
         """Send the requests that finish chains, and the notes for those that do not."""
         queue, sent = self.tracking.queue, SendReport()
-        error = None if isinstance(settled, Whole) else settled.error
+        error = None if isinstance(decision, Complete) else decision.error
         try:
             check_unchanged(self.tracking.spark, proof)
         except XorAckError as problem:
             raise error or problem from None
-        if not isinstance(settled, Nothing) and settled.chains:
-            sent = send(stamps(settled), queue, settled.chains)
-            if sent.requests < settled.chains:
-                raise StateError(f"{settled.chains - sent.requests:,} chains are gone meanwhile")
-        if not isinstance(settled, Whole) and settled.notes is not None:
+        if not isinstance(decision, Refused) and decision.chains:
+            sent = send(stamps(decision), queue, decision.chains)
+            if sent.requests < decision.chains:
+                raise StateError(f"{decision.chains - sent.requests:,} chains are gone meanwhile")
+        if not isinstance(decision, Complete) and decision.notes is not None:
             why = "" if error is None else error.why
-            noted = send(notes(self, settled.notes, why), queue, settled.noted)
+            noted = send(notes(self, decision.notes, why), queue, decision.noted)
             sent = SendReport(*map(add, sent, noted))
-        if error is not None or isinstance(settled, Nothing):
+        if error is not None or isinstance(decision, Refused):
             raise error or StateError("nothing is finished")
-        missing = settled.missing if isinstance(settled, Partly) else 0
-        return Report(proof.kind, settled.chains, settled.units, missing, *sent, proof.stored)
+        missing = decision.missing if isinstance(decision, Partial) else 0
+        return Report(proof.kind, decision.chains, decision.units, missing, *sent, proof.stored)
 
     def advance(
         self,
@@ -330,14 +330,14 @@ class TrackedRows(Rows):
         header = header_of(self, rows)
         check_last(self, following.name)
         proof = proof_of(self, header, written)
-        with settle(self, header, proof, rows) as settled:
-            if not isinstance(settled, Whole) and settled.error is not None:
-                raise settled.error
-            if isinstance(settled, Partly) and settled.missing and not allow_missing:
-                raise input_lacks(self, header, settled.missing)
+        with decide(self, header, proof, rows) as decision:
+            if not isinstance(decision, Complete) and decision.error is not None:
+                raise decision.error
+            if isinstance(decision, Partial) and decision.missing and not allow_missing:
+                raise input_lacks(self, header, decision.missing)
             check_unchanged(self.tracking.spark, proof)  # before a record is kept
             return self._send(
-                proof, settled, lambda whole: advance(self, header, following, whole, written)
+                proof, decision, lambda chains: advance(self, header, following, chains, written)
             )
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:

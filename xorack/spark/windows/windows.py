@@ -18,7 +18,7 @@ from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
 from xorack.spark.folding import SUMS, Totals, folding, named, of_units, together
 from xorack.spark.missing.comparing import INTEGERS
-from xorack.spark.missing.telling import find_missing, output_differs
+from xorack.spark.missing.telling import output_differs
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
@@ -208,8 +208,7 @@ class Windows(Rows):
                     "twice, and hide others"
                 )
             return seen
-        missing = find_missing(self, proof, totals.count, frame)
-        error = output_differs(self, proof, totals.count, (rows, missing))
+        error = output_differs(self, proof, totals.count, (rows, frame))
         count = max(0, error.started - error.written)
         some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
         self._send(self._notes(seen, f"lost {count} rows: {some}. {error.why}", count))
