@@ -11,19 +11,15 @@ __all__ = ["SKIPPING", "WHOLE", "check_reading"]
 
 
 class _Skip(NamedTuple):
-    """An option of a source, or a setting of the session, that lets Spark leave rows out.
+    """A reader's option, or a setting of the session, that lets Spark leave rows out.
 
-    Attributes:
-        option: The reader's option; empty if there is only the setting.
-        setting: The session's setting; empty if there is only the option.
-        harmless: Its values that leave nothing out, in lower case; None stands for all.
-        skipping: Its values that leave something out; by default all others.
+    Its `harmless` values, in lower case, leave nothing out; if `skipping` are given, all but these.
     """
 
     option: str
     setting: str = ""
     harmless: tuple[str, ...] = ("false",)
-    skipping: tuple[str, ...] | None = None
+    skipping: tuple[str, ...] = ()
 
 
 SKIPPING = (
