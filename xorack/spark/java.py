@@ -86,13 +86,12 @@ def _probe(java: Path) -> tuple[Path | None, str]:
     """Start a java as Spark does; return its home, or None and the problem."""
     if not java.is_file():
         return None, "has no bin/java"
-    command = [java, _VECTOR, "-XshowSettings:properties", "-version"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    command = [str(java), _VECTOR, "-XshowSettings:properties", "-version"]
     try:
-        done = subprocess.run(command, **pipes, timeout=_PROBE_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=_PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return None, f"does not start ({error})"
-    output = done.stdout.decode(errors="replace")
+    output = (done.stderr + done.stdout).decode(errors="replace")
     version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", output)
     if version and int(version[1]) < MIN_VERSION:
         return None, f"is version {version[1]}, Spark needs {MIN_VERSION} or later"

@@ -29,10 +29,6 @@ _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _ISO = "%sT%02d:%02d:%02d.%06d"
 _ENCODED = {"%": "%25", "/": "%2F"}
-_COMPARABLE = frozenset(
-    "tinyint smallint int bigint float double decimal string boolean date timestamp "
-    "timestamp_ntz".split()
-)
 _TAG = f"""
 CASE WHEN contains({{tag}}, chr(0))
     THEN raise_error('xorack: a value of a chain column holds NUL; a tag cannot')
@@ -72,11 +68,12 @@ def encoded_columns(texts: Sequence[Column]) -> list[Column]:
 def comparable(frame: DataFrame) -> dict[str, Column]:
     """Return the columns whose values Python can compare, and the sizes of arrays and maps."""
     shown: dict[str, Column] = {}
+    kinds = {*_FORMS, "float", "double"} - {"binary"}
     for field in frame.schema.fields:
         column, type_ = F.col(quoted(field.name)), field.dataType.simpleString()
         if type_.startswith(("array", "map")):
             shown[f"size of {field.name}"] = F.size(column)
-        elif type_.split("(", maxsplit=1)[0] in _COMPARABLE and field.name[:7] != "xorack_":
+        elif type_.split("(", maxsplit=1)[0] in kinds and field.name[:7] != "xorack_":
             shown[field.name] = column
     return shown
 
