@@ -49,7 +49,7 @@ def render(name: str, run: dict[str, Any]) -> list[str]:
 
 
 def renew(page: str, name: str, run: dict[str, Any]) -> str:
-    """Replace the tables of a section of the page, in their order, and the line about the machine."""
+    """Replace the tables of a section of the page, and the line about the machine."""
     before, heading, rest = page.partition(f"## {SECTIONS[name]}\n")
     section, following, after = rest.partition("\n## ")
     texts, tables = _TABLE.split(section), render(name, run)

@@ -39,7 +39,7 @@ Handle = Callable[[dict[str, Any]], float]
 
 
 def make_event(batch: int, chains: int, size: int, *, ended: bool = False) -> dict[str, Any]:
-    """Make an event of messages of some new chains: a request each, or two that make and end one."""
+    """Make an event of messages of new chains: a request each, or two that make and end one."""
     records = []
     for number in range(size):
         tag, unit = f"{batch}/chain-{number % chains}", (batch << 32) + number + 1

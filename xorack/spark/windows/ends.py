@@ -108,11 +108,10 @@ def of_all_positions(
     ]
     names = [f"c{i}" for i in range(len(kinds))]
     texts = ", ".join([*(f"{name} string" for name in names), "first long", "last long"])
-    columns = [*map(F.col, names), F.explode(F.sequence("first", "last"))]
-    typed = zip(columns, [*kinds, kind], rows.unit, strict=True)
-    positions = frame.sparkSession.createDataFrame(pieces, texts).select(
-        *(column.cast(kind).alias(name) for column, kind, name in typed)
-    )
+    columns = [F.col(name).cast(type_) for name, type_ in zip(names, kinds, strict=True)]
+    columns.append(F.explode(F.sequence(F.col("first").cast(kind), F.col("last").cast(kind))))
+    named_columns = (column.alias(name) for column, name in zip(columns, rows.unit, strict=True))
+    positions = frame.sparkSession.createDataFrame(pieces, texts).select(*named_columns)
     with folding(frame.sparkSession):
         sums = positions.select(*named(of_units(unit_in(rows, positions)))).agg(*together())
         return Totals(*sums.collect()[0]), ranges
