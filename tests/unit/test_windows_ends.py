@@ -78,7 +78,7 @@ def test_a_partition_without_a_leader_has_no_end():
         return real(asked, timeout)
 
     consumer.offsets_for_times = leaderless
-    with pytest.raises(StateError, match="not tell all ends: orders/1: no leader"):
+    with pytest.raises(StateError, match="not say all ends: orders/1: no leader"):
         kafka_ends(consumer, "orders", "2024-09-14T15")
 
 

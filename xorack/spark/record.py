@@ -53,14 +53,14 @@ class Record:
         place = f"{self._pattern}/{{name=*,{self._place}}}"
         headers = _headers(self._spark, place)
         first = (header for header in headers if header["starts"])
-        own = (one for one in headers if "summary" in one and one.items() >= self._of.items())
+        own = (each for each in headers if "summary" in each and each.items() >= self._of.items())
         return next(first, None), next(own, None)
 
     def follower(self) -> str | None:
         """Return the name that `advance` has started in place of this one."""
         place = self._place.replace(self._name, "name=*", 1)
         headers = _headers(self._spark, f"{self._pattern}/{place}")
-        names = (one["name"] for one in headers if one.get("follows") == self._of["name"])
+        names = (each["name"] for each in headers if each.get("follows") == self._of["name"])
         return next(names, None)
 
     @staticmethod

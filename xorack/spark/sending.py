@@ -74,7 +74,7 @@ def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
 
 def send_few(spark: SparkSession, requests: Iterable[Request], queue: Queue) -> SendReport:
     """Send requests that the driver has: it does so itself, or has a task do it on Connect."""
-    texts = [json.dumps(one.to_json(), separators=(",", ":")) for one in requests]
+    texts = [json.dumps(request.to_json(), separators=(",", ":")) for request in requests]
     if not texts:
         return SendReport()
     if hasattr(spark, "_jvm"):

@@ -183,8 +183,8 @@ class Texts:
         while True:
             # One call, not several a file. To list more than paths, Hadoop starts processes.
             found = java.wrap(java.paths(system.globStatus(path))).mkString("\n").splitlines()
-            with suppress(FileNotFoundError):  # one was replaced: what was read may be older
-                return [line for one in found for line in _text(self._spark, one)]
+            with suppress(FileNotFoundError):  # a text was replaced: what was read may be older
+                return [line for place in found for line in _text(self._spark, place)]
 
     def lines(self, file: str) -> list[str]:
         """Read the lines of a file that may change; none if it is not there."""

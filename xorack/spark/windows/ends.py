@@ -88,7 +88,7 @@ def of_all_positions(
     is returned unless as many rows were written as the batch has positions.
     """
     since, until = bounds
-    # Where nothing tells the begin it is guessed to be 0: the units tell whether that is right.
+    # A begin that is not known is guessed to be 0: the units show whether that is right.
     begins = {key: since.get(key, 0) for key, end in until.items() if since.get(key, 0) != end}
     ranges = {key: Range(begin, until[key], until[key] - begin) for key, begin in begins.items()}
     *kinds, kind = (field_named(frame, name).dataType for name in rows.unit)
@@ -96,7 +96,7 @@ def of_all_positions(
         not until
         or sum(found.rows for found in ranges.values()) != count
         or not isinstance(kind, IntegralType)
-        or not all(isinstance(one, (StringType, IntegralType)) for one in kinds)
+        or not all(isinstance(type_, (StringType, IntegralType)) for type_ in kinds)
     ):
         return None, {}
     if not ranges:
@@ -135,7 +135,7 @@ def kafka_ends(
 
     Raises:
         ArgumentError: The time is to come, or there is no such topic.
-        StateError: The broker does not tell the end of a partition.
+        StateError: The broker does not say the end of a partition.
     """
     from confluent_kafka import TopicPartition
 
@@ -151,7 +151,7 @@ def kafka_ends(
     }
     answers = consumer.offsets_for_times(asked, timeout_seconds)
     if errors := [f"{topic}/{each.partition}: {each.error}" for each in answers if each.error]:
-        raise StateError(f"the broker does not tell all ends: {', '.join(errors)}")
+        raise StateError(f"the broker does not say all ends: {', '.join(errors)}")
     found = {answer.partition: answer.offset for answer in answers}
     # A negative offset: the partition has no record of that time or later.
     return {topic: {n: found[n] if found[n] >= 0 else last[n] for n in numbers}}

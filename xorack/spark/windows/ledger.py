@@ -168,17 +168,17 @@ def prefix(ranges: Iterable[Range], start: int) -> int:
 def _joined(key: str, ranges: Iterable[Range]) -> list[Range]:
     """Sort ranges and join neighbours; of those with gaps, the last `_MAX_SEPARATE` stay apart."""
     joined, ordered = [Range(-1, -1, 0)], sorted(ranges)
-    for number, one in enumerate(ordered):
+    for number, later in enumerate(ordered):
         last, is_old = joined[-1], len(ordered) - number >= _MAX_SEPARATE
-        if last.end > one.begin:
+        if last.end > later.begin:
             raise StateError(
-                f"positions {one.begin} to {min(last.end, one.end) - 1} of {key} are proved twice: "
+                f"positions {later.begin} to {min(last.end, later.end) - 1} of {key} are proved twice: "
                 "another stream, or one with an earlier checkpoint, has written them"
             )
-        if last.end == one.begin and (is_old or not (last.gaps or one.gaps)):
-            joined[-1] = Range(last.begin, one.end, last.rows + one.rows)
+        if last.end == later.begin and (is_old or not (last.gaps or later.gaps)):
+            joined[-1] = Range(last.begin, later.end, last.rows + later.rows)
         else:
-            joined.append(one)
+            joined.append(later)
     return joined[1:]
 
 
@@ -197,7 +197,7 @@ def proved_of(proofs: Iterable[StreamProof]) -> Proved:
 
 
 def _proved(store: _Store) -> Proved:
-    """Read what all streams proved: twice, as one replaces both of its proofs meanwhile."""
+    """Read what all streams proved: twice, as a stream may replace both proofs meanwhile."""
     return proved_of([*store.proofs(), *store.proofs()])
 
 
@@ -212,7 +212,7 @@ def prove(
 ) -> list[tuple[WindowStatus, list[str]]]:
     """Keep the proof of a batch, a stream and its number, once its output was compared.
 
-    Its rows lie where they were `seen`, and its `bounds` are what the source tells of both ends.
+    Its rows lie where they were `seen`, and its `bounds` are where the source says that it begins and ends.
     `lost` says that the batch before was refused, or lost rows, since it was last proved.
 
     Returns:
@@ -232,8 +232,8 @@ def prove(
     own = _own(seen, bounds, at)
     if gaps != "ignore":
         _check_gaps(own, gaps, follows=bool(at) and at.items() <= bounds[0].items())
-    ranges = _united([before.ranges, {key: [one] for key, one in own.items()}])
-    at = {**at, **{key: one.end for key, one in own.items()}}
+    ranges = _united([before.ranges, {key: [covered] for key, covered in own.items()}])
+    at = {**at, **{key: covered.end for key, covered in own.items()}}
     proof = StreamProof(stream, number, 1 - before.slot, at, ranges)
     if last != proof:
         if last.batch >= number:
@@ -247,7 +247,7 @@ def prove(
     touched = [
         (window, keys)
         for window in store.windows()
-        if (keys := {key for key, one in own.items() if overlaps(window, key, one)})
+        if (keys := {key for key, covered in own.items() if overlaps(window, key, covered)})
     ]
     proved = _proved(store) if touched else {}
     statuses = [(WindowStatus.of(window, proved), keys) for window, keys in touched]

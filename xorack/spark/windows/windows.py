@@ -122,7 +122,7 @@ class Windows(Rows):
             written: What was written, as for `TrackedRows.finish`: it lies in storage.
             rows: The rows of the batch, all that the source gave.
             observed: What `observe` returned, once its frame is written.
-            checkpoint: The folder of the query's checkpoint. Its offsets tell of positions without
+            checkpoint: The folder of the query's checkpoint. Its offsets show positions without
                 rows at the edges of a batch; else a window that ends there waits for later rows.
 
         Returns:
@@ -143,13 +143,17 @@ class Windows(Rows):
             proof = proof_of(self, header, written, observed)
             if observed is not None:  # which rows are missing is known if it is computed again
                 proof = proof._replace(outputs=[observed.source])
-            bounds = self._bounds(number, checkpoint)
+            bounds = ledger.UNKNOWN
+            if self.of is not None:
+                bounds = self._window(self.of)[1:]
+            elif checkpoint is not None:
+                bounds = offsets_of(store.texts, checkpoint, number, self.unit)
             seen = self._seen(proof, frame, rows, bounds)
             check_unchanged(self.tracking.spark, proof)
             losses = store.losses(stream)
             lost = number - 1 in losses
             found = ledger.prove(store, (stream, number), seen, bounds, gaps=self.gaps, lost=lost)
-            sent = [one for status, keys in found for one in self._finishes(status, keys)]
+            sent = [request for status, keys in found for request in self._finishes(status, keys)]
             if number in losses:
                 sent = [*self._notes(seen, "lost rows, and was repeated with all"), *sent]
             report = self._send(sent)
@@ -213,14 +217,6 @@ class Windows(Rows):
         some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
         self._send(self._notes(seen, f"lost {count} rows: {some}. {error.why}", count))
         raise error
-
-    def _bounds(self, batch_id: int, checkpoint: str | None) -> tuple[ledger.Ends, ledger.Ends]:
-        """Return where a batch begins and ends in partitions, as far as that is known."""
-        if self.of is not None:
-            return self._window(self.of)[1:]
-        if checkpoint is None:
-            return ledger.UNKNOWN
-        return offsets_of(self._store.texts, checkpoint, batch_id, self.unit)
 
     @property
     def _store(self) -> _Folder:
