@@ -172,8 +172,8 @@ def _joined(key: str, ranges: Iterable[Range]) -> list[Range]:
         last, is_old = joined[-1], len(ordered) - number >= _MAX_SEPARATE
         if last.end > later.begin:
             raise StateError(
-                f"positions {later.begin} to {min(last.end, later.end) - 1} of {key} are proved twice: "
-                "another stream, or one with an earlier checkpoint, has written them"
+                f"positions {later.begin} to {min(last.end, later.end) - 1} of {key} are proved "
+                "twice: another stream, or one with an earlier checkpoint, has written them"
             )
         if last.end == later.begin and (is_old or not (last.gaps or later.gaps)):
             joined[-1] = Range(last.begin, later.end, last.rows + later.rows)
@@ -212,7 +212,7 @@ def prove(
 ) -> list[tuple[WindowStatus, list[str]]]:
     """Keep the proof of a batch, a stream and its number, once its output was compared.
 
-    Its rows lie where they were `seen`, and its `bounds` are where the source says that it begins and ends.
+    Its rows were `seen` at these positions. The source says its `bounds`, as far as it knows them.
     `lost` says that the batch before was refused, or lost rows, since it was last proved.
 
     Returns:
