@@ -110,7 +110,8 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", cases(WRONG, "a filter"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRONG)
 def test_what_a_job_lost_or_doubled_is_noted_and_not_proved(stream, name):
     job, text = WRONG[name]
     with pytest.raises(OutputDiffersError):
