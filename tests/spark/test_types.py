@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pyspark
 import pytest
 from pyspark.sql import functions as F
 
@@ -117,6 +118,63 @@ def test_a_chain_of_another_type(run):
     as_it_was = run.bill(lost, "code", rows=rows)
     with pytest.raises(OutputDiffersError, match="1 of 120 chains differ"):
         rows.finish(run.write(as_it_was, "as_it_was"))
+    run.sent()
+
+
+CHAINS = {
+    "padding": ("padded", "rtrim(padded)", f"padded is string {IN} without spaces at its end in"),
+    "CHAR": ("sku", None, "sku is string in the output and without spaces at its end in what"),
+    "case": ("upper", "lower(upper)", f"upper is string {IN} in lower case in the output"),
+    "a time zone": (
+        "at",
+        "from_utc_timestamp(at, 'Europe/Helsinki')",
+        f"at is timestamp {IN} in another time zone than that of the session in the output",
+    ),
+    "a time as text": ("at", "string(at)", f"at is timestamp {IN} string in the output"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_chain_column_in_another_form(run, name, configure):
+    """If rows are lost as well, the form is named first; if none is, the output is right."""
+    configure("spark.sql.session.timeZone", "Europe/Helsinki")
+    column, sql, sentence = CHAINS[name]
+    rows = run.tracking.rows("lines", chain=column, unit=["order", "line"], label=f"form {name}")
+    rows.start(str(run.root / "lines"))
+    run.sent()
+    for lost in (True, False):
+        kept = run.read().where("line <> 7") if lost else run.read()
+        bills = run.bill(kept.withColumn(column, F.expr(sql)) if sql else kept, column, rows=rows)
+        if not sql:
+            evidence = ", ".join(f"{one} bigint" for one in rows.evidence_names)
+            run.spark.sql(f"CREATE TABLE chars (sku CHAR(9), amount bigint, {evidence})")
+            bills.write.insertInto("chars", overwrite=True)
+        output = run.write(bills, "forms") if sql else "chars"
+        try:
+            if lost:
+                with pytest.raises(OutputDiffersError, match=re.escape(sentence)) as caught:
+                    rows.finish(output)
+                assert "chains differ" not in str(caught.value)
+                assert (caught.value.missing, run.sent()) == ([], [])
+            else:
+                assert rows.finish(output).proof == "written"
+        finally:
+            run.spark.sql("DROP TABLE IF EXISTS chars")
+    run.sent()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(pyspark.__version__ < "4", reason="Spark 3 has no collations")
+def test_a_collation_tells_no_chains_apart(run):
+    """The output is judged at once: no chain is said to differ, and the names are right."""
+    rows = run.tracking.rows("lines", chain="sku", unit=["order", "line"], label="collated")
+    rows.start(str(run.root / "lines"))
+    run.sent()
+    lost = run.read().where("line <> 7").withColumn("sku", F.expr("sku COLLATE UTF8_LCASE"))
+    with pytest.raises(OutputDiffersError) as caught:
+        rows.finish(run.write(run.bill(lost, "sku", rows=rows), "collated"))
+    assert (caught.value.chains, len(caught.value.missing)) == ((), 3)
     run.sent()
 
 
