@@ -140,16 +140,6 @@ def test_a_note_names_an_id_once(run):
     assert ([UNITS[id] for id in note.missing], note.missing_count) == ([(5, 1)], 2)
 
 
-@pytest.mark.slow
-def test_a_table_without_chains(started):
-    audit = started.rows.audit(started.write(started.bill(damaged(started)), "billed"))
-    assert not audit.agrees
-    assert (audit.found, audit.chains, audit.differing) == (153, {"undecided": ORDERS}, None)
-    bills = started.bill(started.read().where("line <> 120"))
-    total = bills.agg(*started.rows.evidence(bills))
-    assert rows_of(started.rows.audit(total).missing_rows(started.read())) == [(6, 120)]
-
-
 def test_errors(started):
     for table, problem in (([], "an empty list"), ("no_such_table", "'no_such_table' cannot be")):
         with pytest.raises(ArgumentError, match=f"^table: {problem}"):

@@ -170,14 +170,8 @@ def test_a_frame_that_is_not_deterministic(run):
     assert not run.sent()  # nothing is named as missing: rows that are read again are others
 
 
-@pytest.mark.parametrize(
-    "format_",
-    [
-        pytest.param("orc", marks=pytest.mark.slow),
-        pytest.param("json", marks=pytest.mark.slow),
-        "csv",
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("format_", ["orc", "json", "csv"])
 def test_other_formats(run, format_):
     """A frame reads them back; CSV has the evidence as text."""
     run.rows.start(lines_of(run.spark))

@@ -111,21 +111,6 @@ def test_a_start_that_failed_claims_nothing(run):
     assert run.rows.start(path).requests == ORDERS
 
 
-@pytest.mark.slow
-def test_a_record_that_is_half_written_is_made_anew(run):
-    path = run.write_lines()
-    run.rows.start(path)
-    started = as_set(run.sent())
-    (summary,) = Path(run.root).glob("records/*/*/*/summary")
-    shutil.rmtree(summary)
-    for part in part_files(summary.parent / "chains")[1:]:
-        part.unlink()
-    with pytest.raises(StateError):
-        run.rows.finish(path)
-    run.rows.start(path)
-    assert as_set(run.sent()) == started
-
-
 DAMAGES = {
     "a part of the chains": lambda summary, parts: parts[0].unlink(),
     "half a file": lambda summary, parts: parts[0].write_bytes(parts[0].read_bytes()[:99]),
@@ -498,16 +483,6 @@ def test_detail_that_is_invalid(detail, problem):
         list(starting.check_details([rows]))
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.slow
-@EACH_SESSION
-def test_detail_that_is_invalid_in_a_task(run):
-    chains = run.spark.createDataFrame([(9, "[1]")], "order int, detail string")
-    expected = r"^detail of chain 2026-01-31/order/9: detail: a list of 1, expected a JSON object"
-    with pytest.raises(ColumnsError, match=expected):
-        run.rows.start(lines_of(run.spark), chains)
-    assert run.queue.bodies == []
 
 
 @pytest.mark.slow
