@@ -106,7 +106,7 @@ def test_the_frame_that_was_aggregated_names_them_in_another_process(session, qu
 
 @pytest.mark.slow
 def test_missing_rows_by_columns_that_are_given(started):
-    """By order and line, each group is a row; by order alone, one that lacks 24 has no names."""
+    """By order and line, each group is a row; by order alone, one that lost 24 has no names."""
     lost = started.read().where("NOT (order = 6 AND sku = 'sku 0' OR order = 3 AND line < 4)")
     units = lost.transform(started.rows.with_unit)
     bills = units.groupBy("order", "line").agg(*started.rows.evidence())

@@ -101,7 +101,7 @@ def test_keys_of_another_type_or_form(run, name, kind, configure):
 
 @pytest.mark.slow
 def test_a_chain_of_another_type(run):
-    """Where its text is another one, it is told before chains are compared; else they are."""
+    """Where its text differs, the type is named before chains are compared; else they are."""
     rows = run.tracking.rows("lines", chain="code", unit=["order", "line"], label="of a type")
     rows.start(str(run.root / "lines"))
     run.sent()
@@ -227,12 +227,12 @@ def test_evidence_in_wrong_columns(run, name):
 @pytest.mark.slow
 def test_a_folder_with_older_files(run):
     rows = lines(run)
-    run.write(run.bill(run.read(), rows=rows), "mixed")
-    bills = run.read("mixed").drop(*rows.evidence_names)
+    run.write(run.bill(run.read(), rows=rows), "some_marked")
+    bills = run.read("some_marked").drop(*rows.evidence_names)
     # Spark takes the schema of the first file by name.
-    (older, *_) = sorted((run.root / "mixed").glob("*.parquet"))
+    (older, *_) = sorted((run.root / "some_marked").glob("*.parquet"))
     run.write(bills.coalesce(1), "older")
     (part,) = (run.root / "older").glob("*.parquet")
     part.rename(older.with_name("a.parquet"))
     with pytest.raises((ColumnsError, OutputDiffersError), match="some of its files have the evid"):
-        rows.finish(str(run.root / "mixed"))
+        rows.finish(str(run.root / "some_marked"))

@@ -406,7 +406,7 @@ def _problem(
     problem = ""
     count = F.col(rows.evidence_names[1])
     is_csv = any(".csv" in name.rpartition("/")[2] for name in read.names)
-    # Some storage has whole seconds: such a time may be any in its second.
+    # Some storage counts seconds: such a time may be any in its second.
     old = [
         name
         for name, (_, time) in read.files.items()

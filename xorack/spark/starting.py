@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 _SAMPLE = 1_000
-"""Rows whose units are looked at, of those that were started."""
+"""Rows whose units are checked, of those that were started."""
 NO_FACTS = ("string(NULL) AS detail", "string(NULL) AS failed")
 
 
