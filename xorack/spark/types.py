@@ -134,12 +134,12 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
             if not text.startswith(("without", "in ")):  # a form of another type
                 continue
             form = F.expr(sql.format(c=quoted(name)))
-            if _has_other_chains(rows, frame.withColumn(name, form), started) is False:
-                return _equal_form([name], type_, (sql, text), "the output", "what was started")
             if has_columns(source, rows.chain):
                 known = _tags(rows, source.withColumn(name, form)).select("tag")
                 if _has_other_chains(rows, frame, known) is False:
                     return _equal_form([name], type_, (sql, text), "what was started", "the output")
+            if _has_other_chains(rows, frame.withColumn(name, form), started) is False:
+                return _equal_form([name], type_, (sql, text), "the output", "what was started")
     return ""
 
 
