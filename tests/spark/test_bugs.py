@@ -126,12 +126,12 @@ LOSSES = {
         "sku in ('sku 3', 'sku 7')",
     ),
     "a key that is cleaned to null": (
-        "try_cast(replace(sku, 'sku ', '') AS int) % 2 = 0",
+        "try_cast(replace(sku, 'sku ', '') AS int) >= 10",
         "one of 10 of 20 values of sku",
     ),
-    "entire orders": ("order NOT IN (3, 17, 29, 41, 58)", "5 of 60 values of order"),
+    "entire orders": ("order NOT IN (3, 17, 29, 41, 58)", "order in (3, 17, 29, 41, 58)"),
     "some rows of a sku": ("NOT (sku = 'sku 3' AND order % 2 = 0)", "sku = 'sku 3'"),
-    "two conditions": ("NOT (country = 'FR' AND line > 6)", "country = 'FR'"),
+    "two conditions": ("NOT country <=> 'FR' OR line < 7", "country = 'FR' and line in (7, 8, 9)"),
     "a filter that drops nulls": ("country <> 'FR'", "country"),
     "an hour": (
         "at NOT BETWEEN timestamp'2026-01-31 05:00' AND timestamp'2026-01-31 06:00'",
