@@ -67,10 +67,7 @@ FINISHES = (
     "report = ",
     "observed = ",
     "[billed, rejected]",
-    "total = ",
     "createOrReplaceTempView",
-    "rollup",
-    "saveAsTable",
 )
 
 

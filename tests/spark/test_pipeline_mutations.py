@@ -1,4 +1,4 @@
-"""Words that are lost between our jobs: no chain is acked, and somebody is told."""
+"""Words that are lost between our jobs: no chain is acked, and an error says so."""
 
 from __future__ import annotations
 

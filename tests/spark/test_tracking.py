@@ -111,21 +111,6 @@ def test_a_start_that_failed_claims_nothing(run):
     assert run.rows.start(path).requests == ORDERS
 
 
-@pytest.mark.slow
-def test_a_record_that_is_half_written_is_made_anew(run):
-    path = run.write_lines()
-    run.rows.start(path)
-    started = as_set(run.sent())
-    (summary,) = Path(run.root).glob("records/*/*/*/summary")
-    shutil.rmtree(summary)
-    for part in part_files(summary.parent / "chains")[1:]:
-        part.unlink()
-    with pytest.raises(StateError):
-        run.rows.finish(path)
-    run.rows.start(path)
-    assert as_set(run.sent()) == started
-
-
 DAMAGES = {
     "a part of the chains": lambda summary, parts: parts[0].unlink(),
     "half a file": lambda summary, parts: parts[0].write_bytes(parts[0].read_bytes()[:99]),
@@ -350,23 +335,23 @@ def test_a_job_in_between(run):
     path = run.write_lines()
     lines.start(path)
     acker = Acker(run.sent())
-    whole = run.write(run.bill(run.read(), "order", "line"), "invoices")
+    all_rows = run.write(run.bill(run.read(), "order", "line"), "invoices")
     other = tracking.rows("invoices", chain="order", unit=["order", "line"], label="invoice")
     with pytest.raises(ArgumentError, match="label 'invoice', expected 'order'"):
-        lines.advance(other, whole)
+        lines.advance(other, all_rows)
     with pytest.raises(ArgumentError, match="it reads what was started"):
         lines.advance(invoices, path)
     with pytest.raises(StateError):
-        invoices.finish(whole)
-    report = lines.advance(invoices, whole)
+        invoices.finish(all_rows)
+    report = lines.advance(invoices, all_rows)
     assert (report.chains, report.units, report.missing) == (ORDERS, ALL, 0)
     advanced = run.sent()
-    lines.advance(invoices, whole)
+    lines.advance(invoices, all_rows)
     assert as_set(run.sent()) == as_set(advanced)
     with pytest.raises(ArgumentError, match=r"^following: TrackedRows.*, expected rows of another"):
-        lines.advance(lines, whole)
+        lines.advance(lines, all_rows)
     second = tracking.rows("copies", chain="order", unit=["order", "line"])
-    for again in (lambda: lines.finish(whole), lambda: lines.advance(second, whole)):
+    for again in (lambda: lines.finish(all_rows), lambda: lines.advance(second, all_rows)):
         with pytest.raises(StateError, match=r"^rows named 'invoices' follow 'lines' in this run"):
             again()
     for number in range(1, 7):
@@ -374,7 +359,7 @@ def test_a_job_in_between(run):
         assert (request.started, request.finished) == (SIZES[number - 1],) * 2
     acker.apply(advanced)
     assert acker.statuses() == {"open": ORDERS}
-    mailed = run.write(run.bill(run.spark.read.parquet(whole), "order", rows=invoices), "mailed")
+    mailed = run.write(run.bill(run.spark.read.parquet(all_rows), "order", rows=invoices), "mailed")
     invoices.finish(mailed)
     acker.apply(run.sent())
     assert acker.statuses() == {"acked": ORDERS}
@@ -402,12 +387,12 @@ def test_a_job_in_between_is_repeated_with_the_missing_rows_back(run):
     assert run.rows.advance(parcels, few, **given, allow_missing=True).missing == 3
     acker.apply(run.sent())
     assert acker.statuses() == {"open": ORDERS}
-    whole = run.write(run.bill(run.read(), "order"), "whole")
+    all_rows = run.write(run.bill(run.read(), "order"), "all_rows")
     for _ in range(2):
-        assert run.rows.advance(parcels, whole).missing == 0
+        assert run.rows.advance(parcels, all_rows).missing == 0
         acker.apply(run.sent())
     assert acker.statuses() == {"open": ORDERS}
-    mailed = run.bill(run.spark.read.parquet(whole), "order", rows=parcels)
+    mailed = run.bill(run.spark.read.parquet(all_rows), "order", rows=parcels)
     parcels.finish(run.write(mailed, "mailed"))
     acker.apply(run.sent())
     assert acker.statuses() == {"acked": ORDERS}
@@ -457,10 +442,10 @@ SENTINELS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("odd", ["a failed chain", "times that Python lacks"])
+@pytest.mark.parametrize("odd", ["a failed chain", "times that Python has not"])
 def test_a_lost_row_is_named_whatever_is_started(run, odd, configure):
     """The other chains finish; the note and the error name the row."""
-    for kind in ("datetime", "int96"):  # PySpark 3.5 writes such times only if told how
+    for kind in ("datetime", "int96"):  # PySpark 3.5 writes such times only so configured
         configure(f"spark.sql.parquet.{kind}RebaseModeInWrite", "CORRECTED")
     columns = {name: F.expr(f"if(line = 1, {text}, NULL)") for name, text in SENTINELS.items()}
     rows = lines_of(run.spark).withColumns(columns if odd[0] == "t" else {})
@@ -498,16 +483,6 @@ def test_detail_that_is_invalid(detail, problem):
         list(starting.check_details([rows]))
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.slow
-@EACH_SESSION
-def test_detail_that_is_invalid_in_a_task(run):
-    chains = run.spark.createDataFrame([(9, "[1]")], "order int, detail string")
-    expected = r"^detail of chain 2026-01-31/order/9: detail: a list of 1, expected a JSON object"
-    with pytest.raises(ColumnsError, match=expected):
-        run.rows.start(lines_of(run.spark), chains)
-    assert run.queue.bodies == []
 
 
 @pytest.mark.slow

@@ -127,11 +127,7 @@ class Observed(NamedTuple):
         return cls(observed.drop(*names), observation, frame)
 
     def write(self, write: Callable[[Any], object]) -> Observed:
-        """Let a function write the frame, once; the observation is of the write that returned.
-
-        Raises:
-            ArgumentError: It did not write the frame, or wrote it twice.
-        """
+        """Let a function write the frame, once, or raise; observe the write that returned."""
         written: list[Observed] = []
         write(_ToWrite(self, written))
         if not written:
@@ -139,11 +135,7 @@ class Observed(NamedTuple):
         return written[0]
 
     def totals(self) -> Totals:
-        """Return what the tasks received.
-
-        Raises:
-            ArgumentError: The frame was not written.
-        """
+        """Return what the tasks received, or raise `ArgumentError` if the frame was not written."""
         sums = metrics_of(self.observation)
         if sums is None:
             raise ArgumentError("observed", problem="its frame was not written")
@@ -200,11 +192,7 @@ class _Writer:
 
 
 def open_output(spark: SparkSession, output: Output, option: str = "written") -> DataFrame:
-    """Read what was written, given as the argument ``option``.
-
-    Raises:
-        ArgumentError: There is nothing that can be read, or Spark may leave some of it out.
-    """
+    """Read what was written, or raise `ArgumentError` if Spark cannot, or may leave rows out."""
     if not isinstance(output, str):
         frame = check_frame(option, output, "a frame, path or table's name")
         check_reading(frame, option)
@@ -233,11 +221,7 @@ def unit_in(rows: RowNames, frame: DataFrame) -> Column:
 
 
 def unit_of(rows: RowNames, frame: DataFrame) -> Column:
-    """Return the unit of each row of an output: its column of units, or one of the unit columns.
-
-    Raises:
-        ColumnsError: The frame has neither.
-    """
+    """Return the unit of each row of an output: its column of units, or one of the unit columns."""
     name = rows.unit_name
     if not has_columns(frame, [name]):
         return unit_in(rows, frame)
@@ -249,11 +233,7 @@ def unit_of(rows: RowNames, frame: DataFrame) -> Column:
 
 
 def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
-    """Tell whether a frame has the columns of the evidence.
-
-    Raises:
-        ColumnsError: It has some of them, or they have lost precision.
-    """
+    """Tell whether a frame has the columns of the evidence, complete and exact, or raise."""
     there = [name for name in rows.evidence_names if has_columns(frame, [name])]
     gone = ", ".join(name for name in rows.evidence_names if name not in there)
     if there and gone:
@@ -379,10 +359,7 @@ def _is_marked(rows: RowNames, frame: DataFrame) -> bool:
 
 
 def _since(rows: RowNames, header: Header) -> int | None:
-    """Return when the record of a start was written, in milliseconds, by its storage's clock.
-
-    None in a micro-batch, which has no record.
-    """
+    """Return when a start's record was written, in ms by its storage; None in a micro-batch."""
     if "attempt" not in header:
         return None
     chains = rows.record.chains(header)
@@ -429,7 +406,7 @@ def _problem(
     problem = ""
     count = F.col(rows.evidence_names[1])
     is_csv = any(".csv" in name.rpartition("/")[2] for name in read.names)
-    # Some storage has whole seconds: such a time may be any in its second.
+    # Some storage counts seconds: such a time may be any in its second.
     old = [
         name
         for name, (_, time) in read.files.items()
@@ -455,12 +432,7 @@ def _problem(
 
 
 def check_unchanged(spark: SparkSession, proof: Proof) -> None:
-    """Check that an output is one, and compare its files with those that were read.
-
-    Raises:
-        ArgumentError: It is what was started.
-        StateError: Some files are gone, or were written again.
-    """
+    """Check that an output is one and has the files that were read, or raise."""
     if proof.problem is not None:
         raise proof.problem
     if not proof.files:

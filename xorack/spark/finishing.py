@@ -72,12 +72,7 @@ Decision = Complete | Partial | Refused
 
 
 def header_of(rows: RowNames, given: Output | None = None) -> Header:
-    """Return the header of what was started: in a micro-batch, of the rows that are given.
-
-    Raises:
-        ArgumentError: They are not given.
-        StateError: Nothing was started, or with other unit columns.
-    """
+    """Return the header of what was started, or in a micro-batch of the rows that are given."""
     if rows.batch_id is not None:
         if given is None:
             raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
@@ -217,12 +212,7 @@ def _of_run(
 def _by_chain(
     rows: RowNames, proof: Proof, source: DataFrame, started: DataFrame, cache: Cache
 ) -> DataFrame | None:
-    """Compare chains with what was started and what was read; None if the output tells none apart.
-
-    Returns:
-        What `compare_chains` returns, ``due``, what the job had to write, and ``state``:
-        ``agrees``; ``unread``, as the input lost units; ``differs``.
-    """
+    """Compare chains; add ``due`` and ``state``: agrees, unread (the input lost units), differs."""
     read, held = started, None
     if has_columns(source, rows.chain):
         read = cache(_fold(rows, source).join(started, "tag", "left_semi"))
@@ -311,11 +301,7 @@ def advance(
     decision: Complete | Partial,
     written: Output,
 ) -> DataFrame:
-    """Return the requests that finish units and start others; see `TrackedRows.advance`.
-
-    Raises:
-        ColumnsError: The output has a chain that was not started; nothing was kept.
-    """
+    """Return the requests that finish units and start others; see `TrackedRows.advance`."""
     known = decision.finished if rows.batch_id is not None else rows.record.chains(header)
     known = known.select("tag", F.lit(True).alias("known"))
     text = f" of the output of {following.name!r} was not started by {rows.name!r}"

@@ -134,11 +134,7 @@ def summary_columns() -> list[Column]:
 
 
 def summary_of(row: dict[str, Any]) -> Summary:
-    """Return the summary that `summary_columns` gave.
-
-    Raises:
-        ColumnsError: The units of a chain cancel each other out.
-    """
+    """Return what `summary_columns` gave, or raise if the units of a chain cancel out."""
     cancelled = row.pop("cancelled")
     if cancelled is not None:
         raise ColumnsError(

@@ -61,7 +61,7 @@ class Report:
         proof: What the requests rest on: ``written``, ``observed`` or ``read``.
         chains: The chains with units.
         units: The units that were started, or finished.
-        missing: The units that were started, and that the input of this job lacks.
+        missing: The units that were started, and are not in the input of this job.
         messages: SQS messages that were sent.
         requests: The requests in them.
         bytes: The bytes of their bodies.
@@ -109,7 +109,7 @@ class Rows(RowNames):
         another run or name have other units.
 
         Raises:
-            ColumnsError: The frame lacks a unit column, or one has another type than an
+            ColumnsError: A unit column is missing, or has another type than an
                 integer, string, binary, boolean, date, timestamp or decimal. A null fails the
                 job, with a message that names the column.
         """
@@ -154,7 +154,7 @@ class Rows(RowNames):
 
         Args:
             frame: A frame with the columns of `evidence`.
-            write: A function that writes the frame it is given, which lacks these columns:
+            write: A function that writes the frame it is given, without these columns:
                 ``lambda bills: bills.write.jdbc(url, "bills")``.
 
         Returns:
@@ -195,7 +195,7 @@ class TrackedRows(Rows):
         """Return these rows as those of a micro-batch, inside ``foreachBatch``.
 
         A batch that Spark repeats sends the same requests. Start a chain in one batch only: let
-        it be what arrives as a whole, a file or a message.
+        it be what arrives at once, a file or a message.
         """
         return replace(self, batch_id=check_batch(batch_id))
 
@@ -237,8 +237,8 @@ class TrackedRows(Rows):
         """Finish the units that the output of this job stands for.
 
         The evidence of the output must equal what was started: then each chain finishes. If it
-        does not, `rows` is folded. An output that agrees with `rows` shows that these lacked
-        units: the other chains finish. A chain that lacks units gets a note, which its event has.
+        does not, `rows` is folded. An output that agrees with `rows` shows that units are missing
+        from these: the other chains finish. A chain with missing units gets a note for its event.
 
         Args:
             written: What was written, as for `start`; several outputs as a list. It has the
@@ -248,8 +248,8 @@ class TrackedRows(Rows):
                 the reading, and nothing of what was written.
             rows: The rows that this job read. By default what `start` was given, if that was a
                 path or a table. In a micro-batch, its frame: it is compared in place of a record.
-            allow_missing: Return the report, too, if the input of this job lacks rows that were
-                started: ``missing`` counts them.
+            allow_missing: Return the report, too, if rows that were started are missing from the
+                input of this job: ``missing`` counts them.
 
         Returns:
             What was finished and sent.
@@ -350,7 +350,7 @@ class TrackedRows(Rows):
                 `with_unit`, or the unit columns; several outputs as a list.
 
         Returns:
-            The verdicts on the chains, and the means to name the rows that the table lacks.
+            The verdicts on the chains, and the means to name the missing rows.
 
         Raises:
             ArgumentError: The table cannot be read.

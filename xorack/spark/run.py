@@ -42,7 +42,7 @@ class RunOptions:
             acked. By default that of the stack.
         idle_timeout: The same, from the last stamp.
         tolerated_units: The most units outstanding with which a chain is acked at its deadline. A
-            job that lacks rows of a chain finishes none of its rows there. Windows tolerate none.
+            job that lost rows of a chain finishes none of its rows there. Windows tolerate none.
         keep_units: Keep the id of each unit in the record, 8 bytes a row and the chain's columns.
             Rows that vanish from storage between the jobs have names then.
         region: The queue's region; by default the one in its URL.

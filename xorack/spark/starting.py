@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 _SAMPLE = 1_000
-"""Rows whose units are looked at, of those that were started."""
+"""Rows whose units are checked, of those that were started."""
 NO_FACTS = ("string(NULL) AS detail", "string(NULL) AS failed")
 
 
@@ -60,17 +60,7 @@ def keep_start(rows: RowNames, written: Output, chains: DataFrame | None) -> Hea
 def keep_record(
     rows: RowNames, written: Output, header: Header, complete: Callable[[DataFrame], DataFrame]
 ) -> Header:
-    """Fold what was written and keep the record, or compare it with the record that is there.
-
-    Args:
-        rows: The rows that start.
-        written: What was written.
-        header: The record's header if it is there; else the facts to keep.
-        complete: Makes the chains of the record of those of the fold.
-
-    Raises:
-        StateError: The record is of other rows.
-    """
+    """Fold what was written, complete its chains, and keep or compare the record."""
     tracking = rows.tracking
     frame = open_output(tracking.spark, written)
     unit = unit_in(rows, frame)

@@ -95,10 +95,8 @@ def other_keys(
             if not _have_equal_units(type_, before[name]):
                 return _told(name, before[name], type_, before[name])
     for frame in outputs:
-        for name in rows.chain if has_columns(frame, rows.chain) else ():
-            type_, due = types_of(frame, [name])[name], header["chain_types"][name]
-            if type_ != due and _has_other_chains(rows, header, frame):
-                return _told(name, due, type_, due)
+        if difference := _chain_difference(rows, header, frame, source):
+            return difference
     told = misplaced(rows, outputs, started)
     if totals.count != started.count:  # rows are lost or doubled, whatever their form
         return told
@@ -109,14 +107,49 @@ def other_keys(
     return told
 
 
-def _has_other_chains(rows: RowNames, header: Header, frame: DataFrame) -> bool:
-    """Tell whether an output has chains that were not started."""
+def _tags(rows: RowNames, frame: DataFrame) -> DataFrame:
+    chains = chain_columns(frame, rows.chain)
+    keys = [f"c{i}" for i in range(len(chains))]
+    return with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
+
+
+def _has_other_chains(rows: RowNames, frame: DataFrame, chains: DataFrame) -> bool | None:
+    """Tell whether a frame has chains that are not among these; None if that cannot be told."""
     with suppress(Exception):  # nulls, or types that tell no chains apart
-        chains = chain_columns(frame, rows.chain)
-        keys = [f"c{i}" for i in range(len(chains))]
-        tags = with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
-        return bool(tags.join(rows.record.chains(header), "tag", "left_anti").take(1))
-    return False
+        return bool(_tags(rows, frame).join(chains, "tag", "left_anti").take(1))
+    return None
+
+
+def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: DataFrame) -> str:
+    """Say which type or form of a chain column makes the chains of an output unknown ones."""
+    started = rows.record.chains(header)
+    if not has_columns(frame, rows.chain) or not _has_other_chains(rows, frame, started):
+        return ""
+    for name, type_ in types_of(frame, rows.chain).items():
+        due = header["chain_types"][name]
+        kinds = {type_.partition("(")[0], due.partition("(")[0]}
+        if len(kinds) > 1 and not kinds <= {"tinyint", "smallint", "int", "bigint"}:
+            return _told(name, due, type_, due)
+        for sql, text in _FORMS.get(type_.partition("(")[0], ()):
+            if not text.startswith(("without", "in ")):  # a form of another type
+                continue
+            form = F.expr(sql.format(c=quoted(name)))
+            if has_columns(source, rows.chain):
+                known = _tags(rows, source.withColumn(name, form)).select("tag")
+                if _has_other_chains(rows, frame, known) is False:
+                    return _equal_form([name], type_, (sql, text), "what was started", "the output")
+            if _has_other_chains(rows, frame.withColumn(name, form), started) is False:
+                return _equal_form([name], type_, (sql, text), "the output", "what was started")
+    return ""
+
+
+def _equal_form(
+    names: Sequence[str], type_: str, form: tuple[str, str], here: str, there: str
+) -> str:
+    sql = form[0].format(c=quoted(names[0]))
+    line = f".withColumn({names[0]!r}, F.expr({sql!r}))"
+    which = ", ".join(names)
+    return f"{which} is {type_} in {here} and {form[1]} in {there}: {line} makes both equal"
 
 
 def _have_equal_units(one: str, other: str) -> bool:
@@ -153,11 +186,7 @@ def _form(rows: RowNames, frame: DataFrame, totals: Totals, here: str, there: st
     for number, (changed, text) in enumerate(some):
         if Totals(values[2 * number] or 0, count, values[2 * number + 1] or 0) == totals:
             name, sql = next(iter(changed.items()))
-            line = f".withColumn({name!r}, F.expr({sql.format(c=quoted(name))!r}))"
-            which = ", ".join(changed)
-            return (
-                f"{which} is {types[name]} in {here} and {text} in {there}: {line} makes both equal"
-            )
+            return _equal_form([*changed], types[name], (sql, text), here, there)
     return ""
 
 

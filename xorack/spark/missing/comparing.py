@@ -90,10 +90,7 @@ def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
 
 
 def compare_units(source: DataFrame, held: DataFrame, keep: Keep) -> DataFrame:
-    """Return `Differing.units` of a source and of the frame of units that reached the output.
-
-    It is exact where rows are doubled, too, and whatever was done to other columns.
-    """
+    """Return `Differing.units` of a source and the units that reached the output: it is exact."""
     sides = source.selectExpr("xorack_unit_", "xorack_tag_ AS tag", "1L AS n", "0L AS found").union(
         held.selectExpr("unit", "string(NULL)", "0L", "1L")
     )

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _ROWS = "the job's rows, computed again,"
 _UNSTABLE = "dropDuplicates without an order, rand, a source that has changed"
+_MAX_CACHED = 100_000
+"""Missing rows that are kept: each reading of the source for them takes a scan."""
 _MISSING_AND_SURPLUS = "sum(greatest(missing_count, 0))", "sum(greatest(-missing_count, 0))"
 _EXPLAINED = "the rows that are named explain the sums of every group"
 
@@ -91,7 +93,10 @@ class MissingRows:
         keys = [name for name in units.columns if name != "missing_count"]
         place = F.row_number().over(Window.partitionBy(*keys).orderBy(F.lit(0)))
         found = self._source.join(units, keys).withColumn("_place", place)
-        return found.where("_place <= missing_count").drop("_place", "missing_count")
+        found = found.where("_place <= missing_count").drop("_place", "missing_count")
+        if self.missing <= _MAX_CACHED:  # names, reasons and notes need it
+            self._cached.append(found.persist())
+        return found
 
     @cached_property
     def doubled(self) -> DataFrame:

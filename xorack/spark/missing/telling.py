@@ -34,18 +34,7 @@ def output_differs(
     source: tuple[Output, DataFrame],
     chains: tuple[Sequence[str], str] = ((), ""),
 ) -> OutputDiffersError:
-    """Make the error of an output that differs, with the rows that are missing from it.
-
-    Args:
-        rows: The rows that finish.
-        proof: The evidence of the output.
-        started: How many units were started.
-        source: What the job read, as it was given, and the frame that reads it.
-        chains: Some of the chains that differ, and how many differ.
-
-    Raises:
-        ColumnsError: Columns or values are unsuitable.
-    """
+    """Make the error of an output that differs, with the rows that are missing from it."""
     given, frame = source
     counts = rows.name, started, proof.totals.count, *chains
     try:
@@ -103,10 +92,7 @@ def _text(given: Any, otherwise: str) -> str:
 
 
 def named_units(units: DataFrame) -> DataFrame:
-    """Return of ``xorack_unit_`` and ``xorack_tag_``, by ``tag``, how many are `named`, and `ids`.
-
-    The ids are in hexadecimal, at most 100 a chain.
-    """
+    """Return how many units are ``named`` and up to 100 ``ids`` in hexadecimal, by ``tag``."""
     chain = Window.partitionBy("xorack_tag_")
     place = F.row_number().over(chain.orderBy("xorack_unit_"))
     placed = units.select("xorack_tag_", "xorack_unit_").withColumns(
@@ -123,14 +109,7 @@ def hex_of(name: str | Column) -> Column:
 
 
 def notes(rows: RowNames, chains: DataFrame, why: str = "") -> DataFrame:
-    """Return the requests that note on chains what is missing, and why.
-
-    Args:
-        rows: The rows.
-        chains: ``tag``, ``is_unread``, ``started``, ``found`` and, of the missing units, ``named``
-            and ``ids``; null if they are not known.
-        why: What the missing rows have in common.
-    """
+    """Return the requests that note on chains what is missing, and why."""
     text = f"""
         CASE WHEN is_unread THEN format_string('%,d of %,d units of {rows.name} were not in %s',
             started - found, started, 'what the job read')

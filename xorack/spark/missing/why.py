@@ -30,15 +30,7 @@ def compare(
     word: str,
     keys: Sequence[str],
 ) -> Explanation:
-    """Compare a sample of some rows of a source with one of the others; see `explain`.
-
-    Args:
-        frame: The source as it was given.
-        source: The source with ``xorack_unit_``, and the number of its rows.
-        lost: Some of its rows, with that column, and their number.
-        word: What these are.
-        keys: The columns by which a shuffle has lost them, if that may be.
-    """
+    """Compare a sample of some rows of a source, lost by these keys, with one of the others."""
     (every, total), (some, count) = source, lost
     if count >= total:
         return explain((), (), count, total, word)
