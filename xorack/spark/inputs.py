@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xorack.spark.errors import OutputDiffersError
 from xorack.spark.record import summary_in
-from xorack.spark.storage import MOST, files_of, files_read
+from xorack.spark.storage import MAX_NAMED, files_of, files_read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,12 +19,12 @@ _EXAMPLES = 3
 
 
 def files_started(frame: DataFrame) -> Files:
-    """Return the files that a frame reads, with their bytes and times; none of more than `MOST`."""
+    """Return the files that a frame reads, their bytes and times; none of more than `MAX_NAMED`."""
     names = files_read(frame)
-    return files_of(frame.sparkSession, names) if 0 < len(names) <= MOST else {}
+    return files_of(frame.sparkSession, names) if 0 < len(names) <= MAX_NAMED else {}
 
 
-def input_lacks(rows: RowNames, header: Header, missing: int) -> OutputDiffersError:
+def input_lost(rows: RowNames, header: Header, missing: int) -> OutputDiffersError:
     """Make the error of an output that has all that its job read, which was not all."""
     started = summary_in(header).count
     before = {name: tuple(facts) for name, facts in header.get("files", {}).items()}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from xorack.core.errors import ArgumentError
 
-__all__ = ["SKIPPING", "WHOLE", "check_reading"]
+__all__ = ["READ_ALL", "SKIPPING", "check_reading"]
 
 
 class _Skip(NamedTuple):
@@ -34,7 +34,7 @@ SKIPPING = (
     _Skip("badRecordsPath", harmless=()),  # Databricks
     _Skip("failOnDataLoss", harmless=("true",)),  # Kafka
 )
-WHOLE = {skip.option: "false" for skip in SKIPPING if skip.option.startswith("ignore")}
+READ_ALL = {skip.option: "false" for skip in SKIPPING if skip.option.startswith("ignore")}
 """Options of what is read by a path or a table's name: they overrule the session's settings."""
 
 

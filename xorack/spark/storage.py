@@ -34,7 +34,7 @@ _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation
 _HIDING = ("LogicalRDD", "InMemoryRelation")
 """Micro-batches and caches: a plan does not name the files behind them."""
 _LOCAL = "file:"
-MOST = 1_000
+MAX_NAMED = 1_000
 """How many folders and files a record names."""
 
 
