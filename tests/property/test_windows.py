@@ -177,11 +177,11 @@ def play(chance: random.Random) -> None:
     for actor in (*world.ends, *world.next) * 5:  # what died is repeated, and no more
         if actor not in world.done:
             world.act(actor)
-    whole = {name for name in world.store.opened if world.positions(name) <= world.covered}
-    assert {*world.acked()} == whole
+    complete = {name for name in world.store.opened if world.positions(name) <= world.covered}
+    assert {*world.acked()} == complete
     for name, window in world.store.opened.items():
         proved = ledger.proved_of(world.store.proofs())
-        assert ledger.WindowStatus.of(window, proved).whole == (name in whole)
+        assert ledger.WindowStatus.of(window, proved).whole == (name in complete)
 
 
 @pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
@@ -213,8 +213,8 @@ def test_two_opens_at_once_with_other_ends(kept, created):
         world.written |= {(key, n) for key, one in seen.items() for n in range(one.begin, one.end)}
         for status, keys in ledger.prove(world.store, ("a", number), seen):
             world.finished(status.window, keys)
-        whole = number == 1 or kept == "near"
-        assert bool([*world.acked()]) == (kept == created and whole)
+        complete = number == 1 or kept == "near"
+        assert bool([*world.acked()]) == (kept == created and complete)
 
 
 def test_a_stream_keeps_two_proofs_while_they_are_listed():
@@ -252,7 +252,7 @@ def rewind(chance: random.Random, prove=ledger.prove) -> None:
         seen = {"t/0": Range(places[0], places[-1] + 1, len(places))} if places else {}
         try:
             if chance.random() < 0.3:
-                raise StateError("the output lacks rows")
+                raise StateError("rows are missing")
             prove(store, ("a", number), seen, gaps="ignore", lost=number - 1 in lost)
             lost.discard(number)
             written |= {*places}

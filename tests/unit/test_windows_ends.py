@@ -125,7 +125,7 @@ def test_a_window_without_rows_is_whole_at_once():
 
 
 def test_a_topic_made_anew_is_refused_where_a_later_hour_ends_earlier():
-    """Else its hour would be whole by the rows of the old topic."""
+    """Else its hour would be complete by the rows of the old topic."""
     store = Store(a=5)
     store.open("2026-09-14T14", a=5)
     with pytest.raises(ArgumentError, match="'2026-09-14T15' ends before window '2026-09-14T14'"):
