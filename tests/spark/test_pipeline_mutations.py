@@ -36,7 +36,7 @@ def test_words_that_are_lost_between_the_jobs(spark, queue, tmp_path, capfd):
         lost.setdefault(f"r1/file/{row['file']}", set()).add(id)
     assert run_count(queue, tmp_path / "w", tmp_path / "c") == 1
     error = capfd.readouterr().err
-    assert "the job's input lacks 4 rows that were started" in error
+    assert "the job's input lost 4 rows that were started" in error
     assert error.count("\n") == 1
     shutil.rmtree(tmp_path / "c", ignore_errors=True)
     assert run_count(queue, tmp_path / "w", tmp_path / "c", "--allow-missing") == 0

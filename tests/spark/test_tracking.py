@@ -202,7 +202,7 @@ def test_rows_missing_in_the_input(run, keep):
     lost = {(1, 1), (4, 9), (6, 1), (6, 60), (6, 120)}
     run.write_lines([keys for keys in LINES if keys not in lost])
     billed = run.write(run.bill(run.read()), "billed")
-    gone = r"input lacks 5 rows that were started: 3 of 3 files are gone since: \S+/lines/part-"
+    gone = r"input lost 5 rows that were started: 3 of 3 files are gone since: \S+/lines/part-"
     with pytest.raises(OutputDiffersError, match=gone):
         run.rows.finish(billed)
     report = run.rows.finish(billed, allow_missing=True)
@@ -381,7 +381,7 @@ def test_a_job_in_between_is_repeated_with_the_missing_rows_back(run):
     less = run.read().where("line > 1 OR order < 4")
     few = run.write(run.bill(less, "order"), "few")
     given = {"rows": run.write(less, "less")}
-    with pytest.raises(OutputDiffersError, match="the job's input lacks 3 rows that were started"):
+    with pytest.raises(OutputDiffersError, match="the job's input lost 3 rows that were started"):
         run.rows.advance(parcels, few, **given)
     assert run.queue.bodies == []
     assert run.rows.advance(parcels, few, **given, allow_missing=True).missing == 3

@@ -24,9 +24,9 @@ from xorack.spark.folding import (
     totals_of,
 )
 from xorack.spark.messages import one_line, readable
-from xorack.spark.reading import WHOLE, check_reading
+from xorack.spark.reading import READ_ALL, check_reading
 from xorack.spark.storage import (
-    MOST,
+    MAX_NAMED,
     Stored,
     files_of,
     files_read,
@@ -200,10 +200,10 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
     try:
         if "/" in output:
             # Spark would take what it has in its cache for what lies on disk: not with an option.
-            frame = spark.read.options(xorack=uuid4().hex, **WHOLE).parquet(output)
+            frame = spark.read.options(xorack=uuid4().hex, **READ_ALL).parquet(output)
         else:
             spark.catalog.refreshTable(output)
-            frame = spark.read.options(**WHOLE).table(output)
+            frame = spark.read.options(**READ_ALL).table(output)
         _ = frame.schema
     except Exception as error:  # noqa: BLE001 - whatever Java raises
         how = ""
@@ -348,7 +348,7 @@ def source_of(rows: RowNames, given: Output, frame: DataFrame) -> Header:
     """Return where rows lie that were started, or that a micro-batch reads: see `_Read`."""
     return {
         "source": given if isinstance(given, str) else None,
-        "folders": folders(files_read(frame), given)[:MOST],
+        "folders": folders(files_read(frame), given)[:MAX_NAMED],
         "hidden": hides_files(frame),
         "marked": _is_marked(rows, frame),
     }

@@ -7,7 +7,6 @@ line of JSON written last, names the attempt that counts, and what a repeated ru
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     Header = dict[str, Any]
 
 _CHAINS = "tag string, xor long, count long, sum long, detail string, failed string"
-_FOLDER_CHARACTERS = 200
+_MAX_CHARACTERS = 200
 """Beyond it, names of folders are cut: file systems allow 255 bytes."""
 
 
@@ -50,42 +49,28 @@ class Record:
         self._place = self._name if batch_id is None else f"{self._name}/batch={batch_id}"
 
     def read(self) -> tuple[Header | None, Header | None]:
-        """Read the header of the name that starts the label's chains, and this record's own header.
-
-        Returns:
-            What `write` or `write_header` wrote, with ``name`` and ``batch``; None for what is not
-            there.
-        """
-        texts = Texts(self._spark).read(f"{self._pattern}/{{name=*,{self._place}}}/summary")
-        headers = _parsed(texts)
-        first = next((header for header in headers if header["starts"]), None)
-        own = (
-            header
-            for header in headers
-            if "summary" in header and header.items() >= self._of.items()
-        )
-        return first, next(own, None)
+        """Read the header of the name that starts the label's chains, and this record's own."""
+        place = f"{self._pattern}/{{name=*,{self._place}}}"
+        headers = _headers(self._spark, place)
+        first = (header for header in headers if header["starts"])
+        own = (each for each in headers if "summary" in each and each.items() >= self._of.items())
+        return next(first, None), next(own, None)
 
     def follower(self) -> str | None:
         """Return the name that `advance` has started in place of this one."""
         place = self._place.replace(self._name, "name=*", 1)
-        headers = _parsed(Texts(self._spark).read(f"{self._pattern}/{place}/summary"))
-        return next(
-            (one["name"] for one in headers if one.get("follows") == self._of["name"]), None
-        )
+        headers = _headers(self._spark, f"{self._pattern}/{place}")
+        names = (each["name"] for each in headers if each.get("follows") == self._of["name"])
+        return next(names, None)
 
     @staticmethod
     def headers(spark: SparkSession, records: str, name: str) -> list[Header]:
         """Return the headers of the records of a name, of all runs in a folder of records."""
-        pattern = f"{records.rstrip('/').translate(GLOB)}/run=*/label=*/name={name}/summary"
-        return [header for header in _parsed(Texts(spark).read(pattern)) if "summary" in header]
+        place = f"{records.rstrip('/').translate(GLOB)}/run=*/label=*/name={name}"
+        return [header for header in _headers(spark, place) if "summary" in header]
 
     def write(self, chains: DataFrame, units: DataFrame | None, facts: Header) -> Header:
-        """Write the chains, and the columns of the chain and ``unit`` a unit; then a header.
-
-        Returns:
-            The header: these facts, the attempt, and the summary of the chains.
-        """
+        """Write the chains and the units; then a header: facts, attempt, and summary."""
         header = {**facts, "attempt": uuid4().hex[:12]}
         folder, observation = f"{self._label}/{self._place}/{header['attempt']}", Observation()
         observed = chains.observe(observation, *folding.summary_columns())
@@ -113,11 +98,7 @@ class Record:
         return self._spark.read.schema(_CHAINS).parquet(f"{self._attempt(header)}/chains")
 
     def check(self, header: Header) -> None:
-        """Compare the chains of the record with this header.
-
-        Raises:
-            StateError: Some are gone, or cannot be read.
-        """
+        """Compare the chains of the record with this header, or raise `StateError`."""
         with suppress(Exception):  # whatever Java raises
             if folding.summarize(self.chains(header)) == summary_in(header):
                 return
@@ -134,10 +115,10 @@ class Record:
         return f"{self._pattern}/{self._place}/{header['attempt']}"
 
 
-def _parsed(texts: Iterable[str]) -> list[Header]:
-    """Return the headers that are whole: to `start`, others are not there."""
+def _headers(spark: SparkSession, place: str) -> list[Header]:
+    """Read the headers of records in folders of a pattern; a damaged one is not there."""
     headers = []
-    for text in texts:
+    for text in Texts(spark).read(f"{place}/summary"):
         with suppress(ValueError):
             headers.append(json.loads(text))
     return [header for header in headers if isinstance(header, dict) and "starts" in header]
@@ -146,6 +127,6 @@ def _parsed(texts: Iterable[str]) -> list[Header]:
 def folder_part(key: str, value: str) -> str:
     """Return a folder's name, as Spark names partitions: any value is safe in it."""
     text = quote(value, safe="")
-    if len(text) > _FOLDER_CHARACTERS:
-        text = f"{text[:_FOLDER_CHARACTERS]}...{unit_id(text):016x}"
+    if len(text) > _MAX_CHARACTERS:
+        text = f"{text[:_MAX_CHARACTERS]}...{unit_id(text):016x}"
     return f"{key}={text}"

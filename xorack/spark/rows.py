@@ -35,7 +35,7 @@ from xorack.spark.finishing import (
     header_of,
 )
 from xorack.spark.folding import together
-from xorack.spark.inputs import input_lacks
+from xorack.spark.inputs import input_lost
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.auditing import Audit, audit
 from xorack.spark.missing.telling import notes
@@ -271,7 +271,7 @@ class TrackedRows(Rows):
         with decide(self, header, proof, rows) as decision:
             report = self._send(proof, decision, lambda chains: finish(self, chains))
         if report.missing and not allow_missing:
-            raise input_lacks(self, header, report.missing)
+            raise input_lost(self, header, report.missing)
         return report
 
     def _send(
@@ -334,7 +334,7 @@ class TrackedRows(Rows):
             if not isinstance(decision, Complete) and decision.error is not None:
                 raise decision.error
             if isinstance(decision, Partial) and decision.missing and not allow_missing:
-                raise input_lacks(self, header, decision.missing)
+                raise input_lost(self, header, decision.missing)
             check_unchanged(self.tracking.spark, proof)  # before a record is kept
             return self._send(
                 proof, decision, lambda chains: advance(self, header, following, chains, written)
