@@ -172,7 +172,7 @@ def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_step_takes_a_batch_of_10_000_messages(tracker, functions):
     root = tracker.start("t")
     with tracker.step(root) as step:
