@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from xorack.spark.record import Header
-    from xorack.spark.run import RowNames, Run
+    from xorack.spark.run import RowNames, RunOptions
     from xorack.spark.storage import Files
 
 Output = DataFrame | str
@@ -433,7 +433,7 @@ def _problem(
     return ArgumentError("written", problem=problem) if problem else None
 
 
-def check_unchanged(run: Run, proof: Proof) -> None:
+def check_unchanged(run: RunOptions, proof: Proof) -> None:
     """Check that an output is one and has the files that were read, or raise."""
     if proof.problem is not None:
         raise proof.problem
