@@ -306,7 +306,9 @@ def of_event(model: Model, detail: dict, detail_type: str) -> Statements:
     yield "An event counts the outstanding units, if senders count them.", holds
 
 
-def of_rejection(models: list[Model], one: Submission, reason: str, age: int) -> Statements:
+def of_rejection(
+    models: list[Model], one: Submission, reason: str, age: int, now: int
+) -> Statements:
     """State what holds for a dead-lettered request; the last generation comes first."""
     too_old = reason.startswith("sent_at") and age > RETENTION - MAX_SKEW
     holds = too_old or (bool(reason) and one.invalid_field in reason)
@@ -314,11 +316,14 @@ def of_rejection(models: list[Model], one: Submission, reason: str, age: int) ->
     request = one.request
     if request is None:
         return
-    # Before a create of another length, the same stamp may have been rejected.
-    if all(model.has(one) and not model.contradicted for model in models):
+    # Before a create of another length, the same stamp may have been rejected. A create whose mark
+    # was spilled, and kept for the retention after the end, is a second one then.
+    ended = number(models[0].final, "ended_at")
+    forgotten = request.op == "create" and ended and now - ended > RETENTION - MAX_SKEW
+    if not forgotten and all(model.has(one) and not model.contradicted for model in models):
         cause: object = f"applied, and rejected: {reason}"
     else:
-        cause = any(model.may_reject(one) for model in models) or reason
+        cause = bool(forgotten) or any(model.may_reject(one) for model in models) or reason
     statement = "A valid request is rejected for a used id, a second or late create or its length."
     yield statement, too_old or cause
     if request.op == "create" and models[0].end == "never created":

@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from tests.simulation.world import EPOCH
 from tests.support.mutants import Replaced
 from xorack.acker import chain_writer
-from xorack.acker.chain_writer import CachedChain, ChainWriter
+from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
 from xorack.acker.consumer import Consumer, _Batch
 from xorack.acker.outbox import Outbox
 from xorack.acker.sweeper import Sweeper
@@ -187,13 +187,12 @@ def _publish_first(write, store, before, after):
     write(store, before, after)
 
 
-def _consumer_publishes(write, consumer, *call, **named):
-    written = write(consumer, *call, **named)
-    applied = written.applied
-    ended = not written.work.left and applied.chain is not None and applied.chain.final
+def _consumer_publishes(write, consumer, batch, work, **named):
+    applied, reason = write(consumer, batch, work, **named)
+    ended = not work.left and applied.chain is not None and applied.chain.final
     if ended and any(kind == "applied" for _, kind, _ in applied.outcomes):
         consumer.outbox.publish([replace(applied.chain, event_pending=True)])
-    return written
+    return applied, reason
 
 
 def _note_end(expire, writer, chain):
@@ -270,14 +269,14 @@ def _first_length(invalid, request, length, limits):
     return invalid(request, length, limits)
 
 
-def _count_again(count, consumer, batch, tag, applied):
-    first = [one._replace(receives=1) for one in batch.sources(tag)]
-    return count(consumer, SimpleNamespace(sources=lambda _: first), tag, applied)
+def _count_again(count, consumer, batch, work, applied):
+    first = [one._replace(receives=1) for one in batch.sources(work.tag)]
+    return count(consumer, SimpleNamespace(sources=lambda _: first), work, applied)
 
 
-def _count_of_one_write(count, consumer, batch, tag, applied):
+def _count_of_one_write(count, consumer, batch, work, applied):
     ends = any(one.kind == "applied" for one in applied.outcomes)
-    return applied if ends else count(consumer, batch, tag, applied)
+    return (applied, None) if ends else count(consumer, batch, work, applied)
 
 
 def _count_own_write_again(count, writer, *call):
@@ -427,11 +426,11 @@ _FAST: tuple[_Row, ...] = (
         lambda within, chain: within(replace(chain, tolerated_units=chain.tolerated_units + 1)),
     ),
     ("a request with ids is another than that with their stamp", marks.mark_of, _mark_form),
-    ("what comes again is counted after the end", Consumer._counted, _count_again),
+    ("what comes again is counted after the end", Consumer._count_late, _count_again),
     (
         "nothing is counted after the end",
-        Consumer._counted,
-        lambda _, consumer, batch, tag, applied: applied,
+        Consumer._count_late,
+        lambda _, consumer, batch, work, applied: (applied, None),
     ),
     (
         "a create that nobody can resume is applied",
@@ -613,8 +612,8 @@ _SLOW: tuple[_Row, ...] = (
     ),
     (
         "ids of queued requests are taken for fresh",
-        ChainWriter.apply,
-        lambda apply, *call, **named: apply(*call, **{**named, "fresh_ids": True}),
+        Application.__init__,
+        lambda init, *call, **named: init(*call, **{**named, "fresh_ids": True}),
     ),
     (
         "marks leave the chain before they are copied",
@@ -684,7 +683,7 @@ _SLOW: tuple[_Row, ...] = (
     ),
     (
         "what a later write of the batch that ends a chain finds late is not counted",
-        Consumer._counted,
+        Consumer._count_late,
         _count_of_one_write,
     ),
     (
@@ -756,7 +755,7 @@ _SLOW: tuple[_Row, ...] = (
     (
         "pending events are forgotten after a sweep without time",
         Sweeper._report,
-        lambda report, sweeper, channel, ranks, result: ranks.clear() or iter(()),
+        lambda report, sweeper, channel: sweeper.waiting[channel].clear() or iter(()),
     ),
 )
 

@@ -243,7 +243,7 @@ class Oracle:
             models[0].dead_lettered.add(one.text)
             models[0].rejected.append(one)
             age = self.world.now - self._first_sent.get(one.text, 0)
-            statements = invariants.of_rejection(models, one, reason, age)
+            statements = invariants.of_rejection(models, one, reason, age, self.world.now)
             self.check(f"{one.tag} {one.name}", statements)
 
     def deleted(self, body: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.fakes import NO_WAIT
 from tests.support.memory_store import MemoryStore
 from tests.support.services import apply_requests, writer
-from xorack.acker.chain_writer import CachedChain
+from xorack.acker.chain_writer import Application, CachedChain
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
@@ -120,7 +120,7 @@ def test_a_lost_response_applies_once_and_counts_as_applied(store, fault):
 def test_a_conflict_returns_the_stored_state(store):
     store.write_faults = [stamp("x", b"\x04"), stamp("y", b"\x08")]
     chains = writer(store, now=lambda: NOW, policy=policy())
-    chains.apply("t", [stamp("s", b"\x03")])
+    chains.apply(Application("t", [stamp("s", b"\x03")]))
     assert store.chains["t"].stamp == b"\x1f"
     assert (chains.stats.writes, chains.stats.conflicts) == (3, 2)
     assert store.reads == 1
@@ -174,7 +174,7 @@ def test_a_wrong_guess_does_not_count_as_an_attempt(store):
 def test_a_chain_that_must_exist_is_not_started(store):
     missing = Request.stamp_("u", "s", b"\1")
     with pytest.raises(TagNotFound, match="u"):
-        writer(store, policy=NO_WAIT).apply("u", [missing], must_exist=True)
+        writer(store, policy=NO_WAIT).apply(Application("u", [missing], must_exist=True))
     deleted = CachedChain(store.chains.pop("t"), verified=False)
     with pytest.raises(TagNotFound):
         run(store, stamp("s"), cached=deleted, must_exist=True)
@@ -245,7 +245,7 @@ def test_a_large_batch_is_written_in_parts():
     requests = stamps(1000)
     requests.insert(700, Request.create("t", "c", b"\1" * 8))
     chains = writer(store, now=lambda: NOW, policy=NO_WAIT)
-    applied = chains.apply("t", requests)
+    applied = chains.apply(Application("t", requests))
     assert set(kinds(applied)) == {"applied"}
     assert [outcome.request for outcome in applied.outcomes] == requests
     assert (chains.stats.writes, chains.stats.spilled) == (8, 7 * 128)

@@ -99,15 +99,17 @@ class Outbox:
         failures = {}
         for failed in self.workers.map(self._publish_batch, batches):
             failures.update(failed)
-        answered = {tag: why for tag, why in failures.items() if isinstance(why, Refusal)}
-        refused = {tag: why for tag, why in answered.items() if not isinstance(why, NobodyWaits)}
-        others = {tag: why for tag, why in failures.items() if tag not in answered}
-        is_event = channel == EVENT
-        what = "events not published" if is_event else f"{channel}: not resumed"
-        log_failures(logging.ERROR, what, others)
-        log_failures(
-            logging.ERROR, "events refused" if is_event else f"{channel}: refused", refused
-        )
+        outages = {tag: why for tag, why in failures.items() if not isinstance(why, Refusal)}
+        refused = {
+            tag: why
+            for tag, why in failures.items()
+            if tag not in outages and not isinstance(why, NobodyWaits)
+        }
+        what = "events not published", "events refused"
+        if channel != EVENT:
+            what = f"{channel}: not resumed", f"{channel}: refused"
+        for message, reasons in zip(what, (outages, refused), strict=True):
+            log_failures(logging.ERROR, message, reasons)
         return failures
 
     def _publish_batch(self, batch: tuple[str, Sequence[Chain]]) -> dict[str, str]:
@@ -134,10 +136,9 @@ class Outbox:
         def mark(chain: Chain) -> Chain | str:
             if not self.writer.has_time():
                 return NO_TIME
+            delivered, refused = reports.delivered.get(chain.tag), reports.refused.get(chain.tag)
             try:
-                delivered = reports.delivered.get(chain.tag, ())
-                refused = reports.refused.get(chain.tag, {})
-                return self.writer.mark_delivered(chain, delivered, refused)
+                return self.writer.mark_delivered(chain, delivered or (), refused or {})
             except Exception as error:  # noqa: BLE001 - the others are marked all the same
                 return f"{type(error).__name__}: {error}"
 
