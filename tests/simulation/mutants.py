@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from tests.simulation.world import EPOCH
 from tests.support.mutants import Replaced
 from xorack.acker import chain_writer
-from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
+from xorack.acker.chain_writer import CachedChain, ChainWriter
 from xorack.acker.consumer import Consumer, _Batch
 from xorack.acker.outbox import Outbox
 from xorack.acker.sweeper import Sweeper
@@ -612,8 +612,8 @@ _SLOW: tuple[_Row, ...] = (
     ),
     (
         "ids of queued requests are taken for fresh",
-        Application.__init__,
-        lambda init, *call, **named: init(*call, **{**named, "fresh_ids": True}),
+        ChainWriter.apply,
+        lambda apply, writer, work: setattr(work, "fresh_ids", True) or apply(writer, work),
     ),
     (
         "marks leave the chain before they are copied",

@@ -189,7 +189,7 @@ class Consumer:
         """
         self.writer = writer
         self.writer.ends = set()
-        self.outbox = outbox
+        self.outbox, self.workers = outbox, outbox.workers
         self.send_rejected = send_rejected
 
     def consume(self, messages: Sequence[Message]) -> BatchResult:
@@ -230,7 +230,7 @@ class Consumer:
             work = work_of(tag)
             return work, *self._write(batch, work, last=last)
 
-        for work, applied, reason in self.outbox.workers.results(write, tags):
+        for work, applied, reason in self.workers.results(write, tags):
             if reason is not None:
                 batch.fail(work.tag, reason, work.left)
             elif work.left:
