@@ -18,27 +18,25 @@ from xorack.core.ports import NO_TIME
 _Key = TypeVar("_Key")
 _Entry = TypeVar("_Entry")
 
-_TRANSIENT = frozenset(
-    [
-        "InternalFailure",
-        "InternalServerError",
-        "InternalServiceError",
-        "KmsThrottlingException",
-        "LimitExceededException",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestTimeout",
-        "ServiceUnavailable",
-        "ServiceUnavailableException",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-        "TransactionConflictException",
-        "TransactionInProgressException",
-    ]
-)
+_TRANSIENT = {
+    "InternalFailure",
+    "InternalServerError",
+    "InternalServiceError",
+    "KmsThrottlingException",
+    "LimitExceededException",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "ServiceUnavailableException",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+    "TransactionConflictException",
+    "TransactionInProgressException",
+}
 
 
 def config_of(time_outs: TimeOuts, attempts: int = 1) -> Config:

@@ -17,16 +17,14 @@ from xorack.core.chain import Chain
 from xorack.core.event import SOURCE, event_detail
 from xorack.core.ports import NO_TIME, Refusal
 
-_CONTENT = frozenset(
-    {
-        "InvalidArgument",
-        "MalformedDetail",
-        "RedactionFailure",
-        "RequestEntityTooLarge",
-        "ValidationError",
-        "ValidationException",
-    }
-)
+_CONTENT = {
+    "InvalidArgument",
+    "MalformedDetail",
+    "RedactionFailure",
+    "RequestEntityTooLarge",
+    "ValidationError",
+    "ValidationException",
+}
 """The codes that are about what an entry contains, and not about the bus."""
 
 

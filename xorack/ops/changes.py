@@ -56,7 +56,7 @@ def change_chain(
     Returns the status afterwards, and True if the request was applied: the chain had not ended
     before.
     """
-    store, tag = store.whole(), request.tag
+    store, tag = store.with_all_attributes(), request.tag
     writer = ChainWriter(store, limits=Limits(retention_ms=store.retention_ms))
     chain, (outcome,) = writer.apply(Application(tag, [request], must_exist=True))
     if chain is None:
