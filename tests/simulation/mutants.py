@@ -263,6 +263,18 @@ def _miss_nearer_deadline(schedule, chain):
     return after if chain.due_at is None or after.due_at is None else chain
 
 
+def _tolerate_failed(fold, old, *call):
+    changes = fold(old, *call)
+    tolerates = changes.get("tolerated_units", old.tolerated_units)
+    return {**changes, "failing": None} if tolerates else changes
+
+
+def _tolerate_at_zero(tolerated, chain, now):
+    return tolerated(chain, now) or (
+        chain.within_tolerance and transitions._is_overdue(chain, now) and not any(chain.stamp)
+    )
+
+
 def _first_length(invalid, request, length, limits):
     if request.op == "create" and length not in (None, len(request.stamp)):
         return BufferLengthsUnequal(len(request.stamp), length)
@@ -424,6 +436,17 @@ _FAST: tuple[_Row, ...] = (
         "too much outstanding is tolerated",
         Chain.within_tolerance.fget,
         lambda within, chain: within(replace(chain, tolerated_units=chain.tolerated_units + 1)),
+    ),
+    ("a chain that a sender failed is tolerated", transitions._fold, _tolerate_failed),
+    (
+        "a zero stamp with unequal counts is tolerated",
+        transitions._is_overdue_at_zero,
+        lambda at_zero, chain, now: at_zero(chain, now) and not chain.within_tolerance,
+    ),
+    (
+        "a zero stamp with unequal counts is tolerated",
+        transitions._is_tolerated,
+        _tolerate_at_zero,
     ),
     ("a request with ids is another than that with their stamp", marks.mark_of, _mark_form),
     ("what comes again is counted after the end", Consumer._count_late, _count_again),
