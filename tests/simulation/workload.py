@@ -13,7 +13,7 @@ from typing import Any
 from tests.simulation.options import DAY_SECONDS, PENDING_TIMEOUT, Options, pick
 from xorack.core.checks import MAX_COUNT
 from xorack.core.request import Request
-from xorack.core.stamp import plain, traced
+from xorack.core.stamp import plain, traced, xor
 
 
 def canonical(raw: object) -> str:
@@ -137,27 +137,15 @@ class _ChainBuilder:
 
     def stamp(self, units: Iterable[int]) -> bytes:
         length = len(self.stamp_of(1))
-        mixed = 0
-        for unit in units:
-            mixed ^= int.from_bytes(self.stamp_of(unit), "little")
-        return mixed.to_bytes(length, "little")
+        return xor(bytes(length), bytes(length), *map(self.stamp_of, units))
 
     def add(self, request: Request, units: Iterable[int] = (), name: str = "", **ids: Any) -> None:
         """Add a request; `ids` are the units that it counts: it has a second form."""
         one = Submission(request.tag, name or request.id, request)
         one.units, one.after = frozenset(units), int(self.random.random() * self.options.span)
         if ids and self.cells is not None:
-            rest = (
-                "op",
-                "tag",
-                "id",
-                "timeout",
-                "idle_timeout",
-                "tolerated_units",
-                "detail",
-                "resume",
-            )
-            fields = {name: getattr(request, name) for name in rest}
+            sums = ("stamp", "started", "finished")
+            fields = {n: value for n, value in vars(request).items() if n not in sums}
             one.other = Request(**fields, cells=self.cells, **ids)
         self.submissions.append(one)
 

@@ -10,7 +10,7 @@ from tests.support.services import apply_requests, writer
 from xorack.acker.chain_writer import Application, CachedChain
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
-from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
+from xorack.core.errors import StaleLocalData, TagNotFound
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key
 from xorack.core.request import Request
 from xorack.core.transitions import apply
@@ -134,13 +134,6 @@ def test_the_chain_is_read_again_only_after_a_long_wait(store, verified, wait, r
     assert store.chains["t"].stamp == b"\x11"
 
 
-def test_a_request_that_another_writer_applied_is_a_duplicate(store, verified):
-    same = stamp("s", b"\x03")
-    store.write_faults = [same]
-    assert kinds(run(store, same, cached=verified)) == ["duplicate"]
-    assert store.chains["t"].stamp == b"\x13"
-
-
 @pytest.mark.parametrize(("fault", "kind"), [(stamp("s"), "duplicate"), ("lose", "applied")])
 def test_only_a_lost_response_credits_the_write_after_a_failed_read(store, verified, fault, kind):
     store.write_faults, store.read_faults = [fault], ["drop"]
@@ -197,12 +190,6 @@ def test_an_unverified_chain_decides_nothing_without_a_write(store):
     assert store.chains["t"].stamp == b"\x11"
 
 
-def test_a_second_create_is_rejected_also_by_a_guess(store):
-    applied = run(store, Request.create("t", "d", b"\x10"), cached=GUESS)
-    assert isinstance(applied.outcomes[0].error, TagExists)
-    assert store.chains["t"].stamp == b"\x10"
-
-
 def test_marks_of_fresh_ids_are_looked_up_only_after_a_lost_response(store):
     store.chains.clear()
     run(store, *stamps(96))
@@ -253,12 +240,6 @@ def test_a_large_batch_is_written_in_parts():
     assert set(kinds(run(store, *requests))) == {"duplicate"}
 
 
-def test_the_create_decides_the_length_of_stamps_across_parts():
-    create = Request.create("t", "c", b"\1" * 8)
-    applied = run(MemoryStore(), *(stamp(f"s{n}") for n in range(130)), create)
-    assert kinds(applied) == ["rejected"] * 130 + ["applied"]
-
-
 def test_a_fail_comes_before_the_stamp_that_would_end_the_chain_across_parts():
     """128 requests share a write; the 129th is a fail."""
     create = Request.create("t", "c", b"\1" * 8)
@@ -267,17 +248,6 @@ def test_a_fail_comes_before_the_stamp_that_would_end_the_chain_across_parts():
     store = MemoryStore()
     applied = run(store, *requests)
     assert (kinds(applied)[-1], store.chains["t"].reason) == ("applied", "no")
-
-
-def test_two_creates_in_one_millisecond_are_two_generations():
-    store, later = MemoryStore(), MemoryStore()
-    create = Request.create("t", "c", b"\1" * 8)
-    remembered = CachedChain(run(store, create).chain, verified=False)
-    assert run(later, create).chain.first_seen_at == remembered.chain.first_seen_at
-    with pytest.raises(ConflictError):
-        later.write(remembered.chain, replace(remembered.chain, version=2))
-    assert kinds(run(later, stamp("s", b"\2" * 8), cached=remembered)) == ["applied"]
-    assert 0 <= later.chains["t"].nonce < 1 << 32
 
 
 @pytest.mark.parametrize(("wait", "reads"), [(0.004, 0), (0.4, 1)])
@@ -300,36 +270,6 @@ def test_the_mark_that_is_too_many_spills_those_before_it_by_eights(together, sp
         assert (chain.spilled, len(chain.marks)) == (expected, inline * MARK_BYTES)
     kept = [len(marks) for marks in store.marks.values()]
     assert kept == [spilled[-1]]
-
-
-def test_marks_are_spilled_before_the_write(store):
-    first, more = [stamp(f"s{n}") for n in range(63)], [stamp("m1"), stamp("m2")]
-    run(store, *first)
-    before = store.chains["t"]
-    # A crash between leaves a mark twice and loses none.
-    store.write_faults = ["drop"]
-    with pytest.raises(LostResponse):
-        run(store, *more, policy=policy(attempts=1))
-    assert store.chains["t"] is before
-    assert [len(marks) for marks in store.marks.values()] == [64]
-    store.put_faults = ["drop"] * 2
-    assert kinds(run(store, *more)) == ["applied"] * 2
-    assert store.put_faults == []
-    assert (store.chains["t"].version, store.chains["t"].spilled) == (before.version + 1, 64)
-    assert set(kinds(run(store, *first, *more))) == {"duplicate"}
-
-
-def test_an_expiry_is_repeated_until_it_is_stored(store):
-    late = store.chains["t"] = replace(store.chains["t"], deadline=NOW)
-    store.write_faults = [stamp("x", b"\x04"), "drop", "lose"]
-    chains = writer(store, policy=NO_WAIT)
-    assert chains.expire(late) == store.chains["t"]
-    assert (store.chains["t"].status, store.write_faults) == ("failed", [])
-    del store.chains["t"]
-    assert chains.expire(late) is None
-    store.write_faults = ["drop"]
-    with pytest.raises(LostResponse):
-        writer(store, policy=policy(attempts=1)).expire(late)
 
 
 DAY = 86_400_000

@@ -5,7 +5,6 @@ import json
 import pickle
 import tracemalloc
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -30,28 +29,6 @@ def body(*requests, version=1):
 
 def nested(depth):
     return {"x": nested(depth - 1)} if depth > 1 else {}
-
-
-def test_the_example_of_the_protocol():
-    times = {"timeout": 3600, "idle_timeout": 600}
-    detail = {"any": ["JSON", {"object": None}]}
-    raw = [
-        {**CREATE, "started": 1, **times, "detail": detail},
-        {**GOOD, "started": 3, "finished": 1},
-        {**FAIL, "reason": "why"},
-        {"op": "extend", "tag": "t", "id": "3", "timeout": 7200},
-        GOOD,
-    ]
-    requests, rejected = parse(body(*raw))
-    assert rejected == []
-    assert requests == [
-        Request.create("t", "i", b"\1", **times, detail=detail),
-        Request.stamp_("t", "i", b"\1", started=3, finished=1),
-        Request.fail("t", "i", "why"),
-        Request.extend("t", "3", timedelta(hours=2)),
-        Request.stamp_("t", "i", b"\1", started=0, finished=0),
-    ]
-    assert [request.to_json() for request in requests] == raw
 
 
 VALID = [
@@ -297,13 +274,6 @@ def test_a_value_that_python_or_json_cannot_hold_rejects_its_own_request_only(in
     assert rejected.body == f'{{"version":1,"requests":[{escaped}]}}'
     (again,) = parse(rejected.body).rejected
     assert again.reason.startswith(f"requests[0].{named}")
-
-
-@pytest.mark.thorough
-def test_a_repeated_key_among_many_is_named():
-    keys = ", ".join(f'"{number}": 1' for number in [*range(90_000), 89_999])
-    (rejected,) = parse(f'{{"version": 1, "requests": [{{{keys}}}]}}').rejected
-    assert rejected.reason.startswith("requests[0].89999: 'repeated'")
 
 
 @pytest.mark.parametrize("field", ["version", "requests"])

@@ -182,21 +182,6 @@ def test_a_bus_that_never_answers_fails_no_message(monkeypatch, seconds):
     assert not any(chain.event_pending for chain in functions.table.chains.values())
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("seconds", [10, 60])
-def test_throttled_writes_fail_only_their_messages(monkeypatch, seconds):
-    functions = SlowFunctions(monkeypatch, seconds)
-    functions.table.healthy = 4
-    functions.table.write_seconds = 0.02
-    tags = open_chains(functions, 500)
-    bodies = {tag: message(finish(tag)) for tag in tags}
-    failed = functions.consume(bodies)
-    chains = functions.table.chains
-    assert {*failed} == {tag for tag in tags if chains[tag].status == "open"}
-    assert 0 < len(failed) < 500
-    assert min(deliver(functions, {id: bodies[id] for id in failed})) > 0
-
-
 def test_a_sweep_judges_all_deadlines_before_it_waits_for_a_dead_bus(functions):
     functions.bus.dead = True
     due_chains(functions, 100, **PENDING)
