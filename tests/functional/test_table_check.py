@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from lambda_src import widget
 from lambda_src.environment import _services
 from tests.support.faults import failing
-from tests.support.functions import Context, Functions, message
+from tests.support.functions import Functions, message
 from tests.support.in_process import create_resources, definitions, locked_aws
 from xorack.core.errors import ArgumentError
 from xorack.core.request import Request
@@ -91,19 +90,3 @@ def test_chains_go_on_while_the_check_cannot_be_made(adopt, sqs, operation):
     functions.sweep()
     functions.sweep()
     assert sqs.names.count(operation) == 1
-
-
-def test_a_denied_check_fails_the_invocation(adopt):
-    functions = adopt()
-    with (
-        failing("DescribeTable", "AccessDeniedException"),
-        pytest.raises(Exception, match="AccessDenied"),
-    ):
-        functions.consume(CREATE)
-
-
-def test_the_widget_reads_without_a_check(adopt, sqs):
-    adopt(without_time_to_live())
-    sqs.names.clear()
-    assert "No unfinished chain" in widget.handler({}, Context())
-    assert CHECKS.isdisjoint(sqs.names)
