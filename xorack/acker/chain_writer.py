@@ -122,7 +122,7 @@ class Application:
         self.left = order_of(self.requests)
 
     def next_part(self) -> Part:
-        """Return the next request, or more with `MAX_FOLD` marks."""
+        """Return the next requests of one write: at most `MAX_FOLD` marks, or one request."""
         count = marks = 0
         for position in self.left:
             marks += 1 + len(self.requests[position].finishes_once)
@@ -209,17 +209,14 @@ class ChainWriter:
         return _end_of(chain) in (self.ends or ())
 
     def apply(self, work: Application) -> Applied:
-        """Apply requests to one chain.
+        """Apply requests to one chain; return the chain as last read or written, and the outcomes.
 
-        Returns:
-            The chain as it was last read or written, and an outcome for each request, in order. A
-            request whose write landed while its response was lost counts as applied.
+        A request whose write landed while its response was lost counts as applied.
 
         Raises:
             TagNotFound: The chain must exist and does not.
-            StaleLocalData: Others kept changing the chain until the retries were used up. If the
-                requests need several writes, some of them may have been applied.
-            Exception: What the store's last call raised, if that was the reason.
+            StaleLocalData: Others kept changing the chain until the retries were used up.
+            Exception: What the store's last call raised. Some requests may have been applied.
         """
         while work.left:
             if problem := self.advance(work):
@@ -229,16 +226,10 @@ class ChainWriter:
     def advance(
         self, work: Application, *, attempts: int | None = None, outages: int | None = None
     ) -> Exception | None:
-        """Give the next requests their outcomes, up to `MAX_FOLD`, in one write.
+        """Give the next requests their outcomes in one write; raise what will not pass.
 
-        Args:
-            work: What to go on with.
-            attempts: Most attempts; by default those of the writer's policy.
-            outages: Most attempts in a row that the table does not answer; by default all.
-
-        Returns:
-            What kept it from being written so far, None if it was: the work can go on later. Raises
-            what will not pass.
+        Returns what used up the `attempts`, or those in a row that the table did not answer: the
+        work can go on later. None if the requests were written.
         """
         part = work.next_part()
         if attempts is None:
@@ -267,10 +258,7 @@ class ChainWriter:
     def _attempt(
         self, work: Application, part: Part, exhausted: Exception | None
     ) -> Applied | Exception | None:
-        """Apply and write once; return None if the cached chain must be verified first.
-
-        Returns what is `exhausted` instead of another write.
-        """
+        """Apply and write once; None if the cached chain must be verified, `exhausted` if not."""
         in_flight: _Unknown = set()
         try:
             if work.cached is None:
@@ -350,10 +338,10 @@ class ChainWriter:
         return found
 
     def expire(self, chain: Chain) -> Chain | None:
-        """End a chain, as it was read before, if it is complete or its deadline has passed.
+        """End a chain, as it was read, if it is complete or its deadline has passed.
 
-        Returns the chain as last read or written, None if it does not exist; the given one if
-        another writer was quicker to end it. Raises as `apply`.
+        Returns the chain as last read or written, None if there is none, the given one if another
+        writer was quicker to end it. Raises as `apply`.
         """
         retry = self._start_retry()
         current: Chain | None = chain
@@ -419,10 +407,7 @@ class ChainWriter:
         return self.now() if chain.latest_end == END_OF_TIME else chain.latest_end
 
     def keep_marks(self, after: Chain) -> Chain:
-        """Prolong the life of spilled marks if a write moves the chain's end beyond it.
-
-        Takes the chain that will be written; returns the chain to write instead.
-        """
+        """Prolong spilled marks if a write moves the chain's end; return the chain to write."""
         needed = min(self._latest_end(after) + self.limits.retention_ms, END_OF_TIME)
         if after.marks_until is None or after.marks_until >= needed:
             return after
@@ -433,10 +418,7 @@ class ChainWriter:
         return replace(after, marks_until=until)
 
     def _spill_marks(self, before: Chain | None, after: Chain) -> Chain:
-        """Copy the marks out of the chain if the write would make it too large.
-
-        All but the last few, not just the excess: the next time is then some requests away.
-        """
+        """Copy the marks, all but the last few, out of a chain that would get too large."""
         size = MARK_BYTES * INLINE_MARKS
         old = before.marks if before else b""
         # Larger writes take a second unit anyway: they may fill its KB.
@@ -462,10 +444,8 @@ class ChainWriter:
 
 
 def _credited(work: Application, part: Part, applied: Applied) -> Applied:
-    """Report a duplicate of a write of ours whose response was lost as applied.
-
-    It is none of ours in another generation: the write took the chain for new.
-    """
+    """Report a duplicate of a write of ours whose response was lost as applied."""
+    # In another generation it is none of ours: the write took the chain for new.
     generation = applied.chain and applied.chain.generation
     outcomes = [
         Outcome(outcome.request, "applied")

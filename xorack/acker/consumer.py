@@ -129,11 +129,9 @@ class _Batch:
         return creates and max(message.receives for message in self.sources(tag)) == 1
 
     def rank(self, tag: str) -> float:
-        """Return the rank of a chain in the order of writes, the lowest first.
-
-        A message of few chains would wait for the writes of thousands. One that was delivered more
-        often has fewer attempts left: each counts as an eighth of the chains.
-        """
+        """Return the rank of a chain in the order of writes, the lowest first."""
+        # A message of few chains would wait for the writes of thousands. One that was delivered
+        # more often has fewer attempts left: each counts as an eighth of the chains.
         some = self.sources(tag)
         return min(ldexp(self.chain_counts[one.id], -3 * one.receives) for one in some)
 
@@ -184,8 +182,7 @@ class Consumer:
     ) -> None:
         """Write within the budget of the writer, and publish within that of the outbox.
 
-        ``send_rejected`` sends rejected requests to the dead-letter queue, and returns the
-        positions of those that it could not send.
+        ``send_rejected`` dead-letters requests; it returns the positions of those not sent.
         """
         self.writer = writer
         self.writer.ends = set()
@@ -267,8 +264,8 @@ class Consumer:
     def _write(self, batch: _Batch, work: Application, *, last: bool) -> tuple[Applied, str | None]:
         """Apply one chain's requests: in one write, unless it is the last time.
 
-        Returns the outcomes so far, and why the requests that are left wait for another delivery.
-        What is throttled, or written by others, is left without a reason the first time.
+        Returns the outcomes so far, and why the others wait for another delivery. The first time
+        what is throttled, or written by others, has no reason.
         """
         reason: str | None = None
         attempts = None if last else _FIRST_ATTEMPTS
@@ -361,14 +358,11 @@ def _reason_of(error: Exception) -> str:
 
 
 def _after_the_end(batch: _Batch, tag: str, applied: Applied) -> tuple[int, int]:
-    """Return how many copies of the create, and late requests, came after a chain's end.
-
-    What SQS delivers again is not counted: its message may have ended the chain. Nor is a copy of
-    the create in the batch that ended it, while a late request is of a later write.
-    """
+    """Return how many copies of the create, and late requests, came after a chain's end."""
     chain, outcomes = applied
     if chain is None or not chain.final:
         return 0, 0
+    # What SQS delivers again may have ended the chain, and so may the batch of the create's copy.
     sources = zip(outcomes, batch.sources(tag), strict=True)
     new = [one for one, message in sources if message.receives == 1]
     copies = [one for one in new if one.kind == "duplicate" and one.request.op == "create"]

@@ -75,12 +75,9 @@ class Outbox:
         self.breakers = breakers or {name: CircuitBreaker() for name in channels}
 
     def publish(self, chains: Sequence[Chain], only: str | None = None) -> Deliveries:
-        """Report ends and mark what was delivered, as long as there is time.
-
-        `chains` are finished, and something is due. Acked ones go first: it takes long to name the
-        outstanding units of failed ones. `only` is the channel to report on; by default all.
-        """
+        """Report ends of finished chains, on one channel or all, as long as there is time."""
         waiting: dict[str, list[Chain]] = defaultdict(list)
+        # Acked ones go first: it takes long to name the outstanding units of failed ones.
         for chain in sorted(chains, key=lambda chain: chain.status == "failed"):
             for channel in chain.due_channels(self.writer.now()):
                 if channel in self.channels and only in (None, channel):
@@ -128,10 +125,7 @@ class Outbox:
         return failures
 
     def _mark(self, chains: Sequence[Chain], reports: Deliveries) -> None:
-        """Mark what was delivered or refused; count what an operator should know of.
-
-        After a failure, the reports are made once more: an event has the same id then.
-        """
+        """Mark what was delivered or refused, else it is reported again; count the alerts."""
 
         def mark(chain: Chain) -> Chain | str:
             if not self.writer.has_time():
