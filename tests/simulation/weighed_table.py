@@ -87,6 +87,21 @@ class WeighedTable:
             self.reads += sum(max(1, ceil(item_bytes(item) / 4096)) for item in found)
         return [item for item in found if item is not None]
 
+    def query(self, *, ExpressionAttributeValues: Item, Limit: int, **call: Any) -> dict[str, Any]:
+        """Return a page of the index of deadlines."""
+        self._take_time("query")
+        shard, now = (ExpressionAttributeValues[name] for name in (":shard", ":now"))
+        after = call.get("ExclusiveStartKey", (0, ""))
+        with self._guard:
+            due = [
+                (int(item[schema.DUE_AT]["N"]), key)
+                for key, item in self.items.items()
+                if item.get(schema.DUE_SHARD) == shard
+            ]
+        page = sorted(entry for entry in due if after < entry and entry[0] <= int(now["N"]))[:Limit]
+        more = {"LastEvaluatedKey": page[-1]} if len(page) == Limit else {}
+        return {"Items": [{schema.TAG: {"S": key}} for _, key in page], **more}
+
     def get_item(self, *, Key: Item, **_: Any) -> dict[str, Any]:
         self._take_time("get_item")
         found = self._read([Key])
