@@ -42,7 +42,7 @@ class _Bus:
         return {}
 
 
-def _sweep(chains: int, units: int) -> Figures:
+def sweep(chains: int, units: int) -> Figures:
     """Sweep chains whose deadline has passed, each with so many outstanding units."""
     table = WeighedTable(CALL_SECONDS)
     for n in range(chains):
@@ -60,7 +60,7 @@ def _sweep(chains: int, units: int) -> Figures:
     return {"seconds": seconds, "processor": processor, "calls": calls, "chains": chains}
 
 
-def _one_chain(count: int) -> Figures:
+def one_chain(count: int) -> Figures:
     """Let five consumers apply requests of one chain."""
     table, messages = WeighedTable(CALL_SECONDS), SimpleQueue[Message]()
     requests = (Request.stamp_("t", f"r{n}", starts=[n + 1]) for n in range(count))
@@ -95,8 +95,8 @@ def measure(quick: bool) -> Figures:
     """Measure sweeps of chains with one and many outstanding units, and growing chains."""
     chains, counts = (200, [1_000]) if quick else (5_000, [1_000, 10_000, 100_000])
     return {
-        "sweeps": {str(units): _sweep(chains, units) for units in (1, 30)},
-        "chains": {str(count): _one_chain(count) for count in counts},
+        "sweeps": {str(units): sweep(chains, units) for units in (1, 30)},
+        "chains": {str(count): one_chain(count) for count in counts},
     }
 
 
