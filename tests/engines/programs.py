@@ -42,13 +42,7 @@ for _service in ("dynamodb", "sqs", "events"):
 
 @dataclass(frozen=True)
 class Job:
-    """What all programs of a campaign share.
-
-    Attributes:
-        environ: Variables of their processes.
-        log: The file of their output.
-        broken: The name of a mutant of tests/simulation, to run instead of the code.
-    """
+    """What all programs of a campaign share; `broken` is a mutant of tests/simulation."""
 
     options: Options
     run: str

@@ -261,7 +261,7 @@ def _tolerate_at_zero(tolerated, chain, now):
 
 def _count_again(count, consumer, batch, work, applied):
     first = [one._replace(receives=1) for one in batch.sources(work.tag)]
-    return count(consumer, SimpleNamespace(sources=lambda _: first), work, applied)
+    return count(consumer, SimpleNamespace(sources=lambda _: first, not_counted={}), work, applied)
 
 
 def _count_of_one_write(count, consumer, batch, work, applied):

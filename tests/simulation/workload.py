@@ -23,26 +23,21 @@ def canonical(raw: object) -> str:
 
 @dataclass(eq=False)
 class Submission:
-    """A request, or an invalid one, as a sender submits it.
+    """A request, or an invalid one, as a sender submits it. Times are milliseconds.
 
     Attributes:
         tag: The chain; empty if invalid.
         name: For people: the request's id; a mistake ends with "?".
-        request: The request; None if invalid.
-        other: The same request with ids instead of a stamp.
+        request: The request; None if invalid. `other` has ids instead of a stamp.
         attempts: The create as retried tasks send it: another one waits.
-        units: Units that it starts or finishes; one that it starts and finishes is not there. Of a
-            step, the children.
+        units: Units that it starts or finishes, and not both. Of a step, the children.
         finishes: Units that a step finishes, unless another one did.
         started_work, finished_work: What a step makes, and what it is done with, by name.
-        invalid: The raw request, or a whole body, that is invalid.
-        invalid_field: The field that the rejection must name.
-        after: Milliseconds from the run's start until it is sent.
-        direct: True if it is sent through the direct API.
+        invalid: The raw request or body that is invalid; the rejection names `invalid_field`.
+        after: The time from the run's start until it is sent, through the API if `direct`.
         has_id: True if the caller of the direct API gives the request's id.
         run: Number of the run: each but the first uses the tag again.
-        copies: When it is sent again, milliseconds from the run's start.
-        repeats: The same, after the chain's end.
+        copies, repeats: When it is sent again; the same, after the chain's end.
     """
 
     tag: str
