@@ -142,7 +142,7 @@ def test_a_line_is_one_line_whatever_the_tag(records):
     assert "all is lost" not in [line["message"] for line in lines]
 
 
-def test_a_tag_is_whole_and_stamps_details_and_bodies_are_not_logged(records):
+def test_a_tag_is_complete_and_stamps_details_and_bodies_are_not_logged(records):
     tag = "bücket/" + "t" * 1000
     request = Request.create(tag, "c", traced(0xDEADBEEF), detail={"secret": SECRET})
     invalid = Request.stamp_(tag, "s", b"\1" * 9)

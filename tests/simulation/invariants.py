@@ -210,11 +210,11 @@ def _refusals(write: Write) -> Statements:
     failed = text(after, "resume_failed") or ""
     given_up = failed and "resume_pending" in before and "resume_pending" not in after
     token = json.loads(text(before, "resume") or "{}").get("step_functions")
-    told = token in write.model.tokens
+    resumed = token in write.model.tokens
     if "resumed_at" in after and "resumed_at" not in before:
-        yield "Whoever is said to be resumed was resumed.", told
+        yield "Whoever is said to be resumed was resumed.", resumed
     if token and failed.startswith("nobody waits"):
-        yield "Whoever waits is not said to wait no more.", told or token in write.model.over
+        yield "Whoever waits is not said to wait no more.", resumed or token in write.model.over
     given_up = given_up and not failed.startswith("nobody waits")
     first, _ = old.get("step_functions", (write.now, 0))
     holds = not given_up or write.now - first >= 86_400_000 - 2 * MAX_SKEW
@@ -375,10 +375,10 @@ def of_end(model: Model, sent: list[Submission], prompt: bool, last: str | None)
         resume = model.create and model.create.request.resume
         if resume:
             given_up = "resume_failed" in item and "nobody" not in text(item, "resume_failed")
-            told = model.tokens or "resume_failed" in item
+            resumed = model.tokens or "resume_failed" in item
             if last and model.create.attempts:
-                told = last in model.tokens
-            holds = bool(told or given_up) and "resume_pending" not in item
+                resumed = last in model.tokens
+            holds = bool(resumed or given_up) and "resume_pending" not in item
             yield "Whoever waits is resumed or given up, and nothing is pending.", holds
     if prompt and _is_complete(model, sent):
         holds = text(model.final, "status") == "acked"

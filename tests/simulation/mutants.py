@@ -473,7 +473,7 @@ _SLOW: tuple[_Row, ...] = (
         _in_vain_is_delivered,
     ),
     (
-        "a due chain is failed though its deadline moved",
+        "a due chain is failed though its deadline is later",
         transitions._is_overdue,
         lambda _, chain, now: chain.effective_deadline is not None,
     ),

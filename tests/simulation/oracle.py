@@ -254,7 +254,7 @@ class Oracle:
         machine.batch = [
             one
             for message in batch
-            if message.sent_at > oldest  # others are rejected whole
+            if message.sent_at > oldest  # others are rejected entirely
             for one in self._submissions_in(message.body)
         ]
         machine.first = [

@@ -156,7 +156,7 @@ class _ChainBuilder:
             route, size = "queue", random.choice((66, 75, 100, 140))
         elif spilling:
             # The direct API looks up only the marks of its own attempts.
-            route, size = random.choice(("mixed", "direct")), random.choice((100, 140, 260))
+            route, size = random.choice(("both", "direct")), random.choice((100, 140, 260))
         self._add_tree(size, counted=route != "handover" and self.happens(options.unit_counts))
         if months:
             self._add_months()
@@ -276,7 +276,7 @@ class _ChainBuilder:
             same_ids = self.happens(options.same_ids)
             for one in first:
                 self.submissions.append(self._repeated(one, run, same_ids))
-                if route == "mixed" and one.name != "create" and not same_ids:
+                if route == "both" and one.name != "create" and not same_ids:
                     self.submissions[-1].direct = self.happens(0.5)
             if steady:
                 # Copies come while the last request is held back.

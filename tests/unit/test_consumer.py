@@ -70,11 +70,11 @@ def test_without_a_channel_whoever_waits_stays_pending(world):
 
 
 def test_what_comes_after_the_end_is_counted_once_a_batch(world):
-    whole = message(create("a"), finish("a"))
-    world.consume(whole)
+    both = message(create("a"), finish("a"))
+    world.consume(both)
     ended = world.store.chains["a"]
     # SQS's own redelivery of the message that ended the chain.
-    again = world.consume(whole, receives=2)
+    again = world.consume(both, receives=2)
     assert (again.stats.writes, again.outcomes["repeated"]) == (0, 0)
     assert world.store.chains["a"] is ended
     late = message(Request.extend("a", "e", 5), Request.fail("a", "late"))
@@ -97,12 +97,12 @@ def test_what_a_later_write_of_a_batch_finds_late_is_counted(world, receives):
     """The first write of 128 requests ends the chain; of the create's copies none came after."""
     world.consume(message(create("a")))
     stamps = [Request.stamp_("a", f"s{n}", traced(2), started=1) for n in range(200)]
-    whole = message(create("a"), Request.fail("a", "f"), *stamps)
-    result = world.consume(whole, receives=receives)
+    both = message(create("a"), Request.fail("a", "f"), *stamps)
+    result = world.consume(both, receives=receives)
     chain = world.store.chains["a"]
     assert (chain.status, chain.started, result.outcomes["late"]) == ("failed", 127, 74)
     assert (chain.repeated, chain.late) == (0, 74 if receives == 1 else 0)
-    assert world.consume(whole, receives=2).stats.writes == 0
+    assert world.consume(both, receives=2).stats.writes == 0
 
 
 def test_a_lost_response_about_a_chain_that_had_ended_ends_none(world, monkeypatch):
@@ -243,7 +243,7 @@ def test_a_message_that_its_tombstone_would_not_outlive_fails_if_that_is_not_pro
     assert result.failed == ({"m": "PermissionError: no"} if fails else {})
 
 
-def test_a_message_older_than_the_tombstones_is_rejected_whole(world):
+def test_a_message_older_than_the_tombstones_is_rejected_entirely(world):
     ports = world.store, world.bus, world.dead_letters
     ages = [30 * DAY, 30 * DAY + 1]
     messages = [

@@ -63,7 +63,7 @@ def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls
     late(functions, "innocent")
     for minute, figures in functions.sweep_each_minute(3):
         assert figures["SweepsIncomplete"] == 0
-        # An operator is told once.
+        # An operator is alerted once.
         assert figures["DeliveriesRefused"] == (0 if minute else count)
     assert published(functions) == ["innocent"]
     assert functions.breakers["event"].allows()

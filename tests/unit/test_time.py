@@ -281,7 +281,7 @@ def test_time_outs_follow_from_the_time_of_the_invocation(seconds, longest):
     assert config.retries["total_max_attempts"] == 1
 
 
-def test_a_lack_of_time_opens_no_circuit_breaker(functions, monkeypatch):
+def test_too_little_time_opens_no_circuit_breaker(functions, monkeypatch):
     tags = open_chains(functions, 100)
 
     def slow_entry(self, chain):

@@ -112,7 +112,7 @@ LONG = extend(7200)
         ([[LONG], [create(timeout=60)]], {"deadline": NOW + 7_200_000}),
         # While a chain is pending, only its pending deadline counts.
         ([[extend(1)]], {"deadline": NOW + 1000, "effective_deadline": NOW + 4 * DAY}),
-        # Its end may be later: a create may come, and an extend have moved its deadline.
+        # Its end may be later: a create may come, and an extend may have set its deadline.
         ([[fail()]], {"latest_end": NOW + 4 * DAY}),
         ([[extend(1)]], {"latest_end": NOW + 4 * DAY}),
         ([[extend(5 * 86_400)]], {"latest_end": NOW + 5 * DAY}),
@@ -142,7 +142,7 @@ def test_a_used_id_with_other_content_is_rejected():
 
 
 @pytest.mark.parametrize("state", ["open", "acked", "failed"])
-def test_another_create_is_told_that_the_tag_exists_whatever_its_id(state):
+def test_another_create_is_rejected_whatever_its_id(state):
     """A tracker's second start of a tag has the id of the first."""
     (outcome,) = apply(STATES[state], [create(detail={"run": 2})], now=NOW).outcomes
     assert isinstance(outcome.error, TagExists)
@@ -251,8 +251,8 @@ def test_no_reordering_acks_more_units_than_are_tolerated():
 @pytest.mark.parametrize("batches", [1, 4])
 def test_counts_beyond_64_bits_tell_an_event_no_units(batches):
     much = [stamp(f"s{n}", traced(n + 1), started=2**63 - 1) for n in range(4)]
-    whole = [create(stamp=traced(9)), *much]
-    chain, _ = run(*([whole] if batches == 1 else [[one] for one in whole]), [fail()])
+    requests = [create(stamp=traced(9)), *much]
+    chain, _ = run(*([requests] if batches == 1 else [[one] for one in requests]), [fail()])
     detail = event_detail(chain)
     assert (detail["started"], detail["outstanding_units"]) == (2**63 - 1, None)
     assert (detail["outstanding_named"], detail["outstanding_complete"]) == (5, False)
@@ -380,10 +380,14 @@ def test_an_ended_chain_answers_a_new_attempt_at_once():
     assert (again.status, again.ended_at, again.stamp) == ("acked", chain.ended_at, chain.stamp)
     assert again.due_channels(NOW + 3000) == ["step_functions"]
     assert again.due_at <= NOW + 100 + 60_000
-    told = mark_delivered(again, ["step_functions"], now=NOW + 4000)
-    assert (told.resume, told.resumed_at, told.resume_pending) == (None, NOW + 4000, False)
-    assert retried(("A", 1), ("B", 2), ("C", 1), chain=told) is told
-    assert retried(("C", 3), chain=told).resumed_at is None
+    answered = mark_delivered(again, ["step_functions"], now=NOW + 4000)
+    assert (answered.resume, answered.resumed_at, answered.resume_pending) == (
+        None,
+        NOW + 4000,
+        False,
+    )
+    assert retried(("A", 1), ("B", 2), ("C", 1), chain=answered) is answered
+    assert retried(("C", 3), chain=answered).resumed_at is None
 
 
 @pytest.mark.parametrize("by_ids", [True, False])
@@ -403,7 +407,7 @@ def test_an_adopted_chain_ends_at_zero_whoever_stamps(by_ids):
 
 
 def test_a_step_of_one_unit_after_one_of_several_finishes_nothing():
-    """Also if it carries a stamp, whose units cannot be told."""
+    """Also if it carries a stamp, whose units nobody can see."""
     root = Request.create("t", "c", starts=[1, 2], cells=0)
     both = Request.stamp_("t", "steps-1", finishes_once=[2, 1], starts=[3], cells=0)
     own = Request.stamp_("t", f"step-{1:016x}", xor(plain(1), plain(4)), started=1, finished=1)
@@ -413,8 +417,8 @@ def test_a_step_of_one_unit_after_one_of_several_finishes_nothing():
     other = Request.stamp_("t", own.id, plain(1), finished=1)
     assert isinstance(apply(chain, [other], now=NOW).outcomes[0].error, RequestIdReused)
     # Another request whose id looks like a step's, but which does not finish the unit.
-    stranger = Request.stamp_("t", f"step-{2:016x}", starts=[9], cells=0)
-    after, _ = run([stranger], chain=chain)
+    other_step = Request.stamp_("t", f"step-{2:016x}", starts=[9], cells=0)
+    after, _ = run([other_step], chain=chain)
     assert after.stamp == xor(chain.stamp, plain(9))
 
 

@@ -5,7 +5,7 @@ written once (`xorack.acker.chain_writer`), and pending events are published
 (`xorack.acker.outbox`). If a step fails:
 
 - rejected requests go to the dead-letter queue, and the requests around them apply;
-- a message that is older than the tombstones' retention is rejected whole;
+- a message that is older than the tombstones' retention is rejected entirely;
 - a chain that is throttled, or that others write, is tried again when all others are written;
 - a chain that cannot be written, or for which no time is left, fails only the messages that hold
   requests for it. Their other requests are duplicates when the messages are delivered again;

@@ -96,7 +96,7 @@ class Resumer:
                     service.success(self.client, token, detail)
                 else:
                     service.failure(self.client, token, chain.reason or chain.status, detail)
-            except AttributeError as error:  # an old boto3 of the runtime lacks the operation
+            except AttributeError as error:  # an old boto3 of the runtime has no such operation
                 refused[tag] = NotAccepted(Refusal(f"boto3: {error}"), permanent=True)
             except ClientError as error:
                 if is_transient(error):

@@ -57,8 +57,8 @@ def outstanding_units(chain: Chain) -> int | None:
     left = chain.started - chain.finished
     if chain.tolerated:
         return left
-    told = left > 0 or (left == 0 and not any(chain.stamp))
-    return left if 0 < chain.started < MAX_COUNT and told else None
+    known = left > 0 or (left == 0 and not any(chain.stamp))
+    return left if 0 < chain.started < MAX_COUNT and known else None
 
 
 def outstanding_of(chain: Chain) -> tuple[list[int], bool, int]:

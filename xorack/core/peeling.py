@@ -77,7 +77,7 @@ def peel(residual: bytes) -> Outstanding:
     table = _Table(list(struct.unpack(f"<{len(residual) // 8}Q", residual)), cells)
     if not table.consistent():
         return Outstanding(frozenset(), False)
-    table.settle(table.words[1:])
+    table.remove_supported(table.words[1:])
     complete = table.solved or (table.promising and table.search())
     uncertain = table.exchangeable()
     if not complete:
@@ -187,26 +187,26 @@ class _Table:
         self.log.append(y)
         return remains
 
-    def settle(self, values: list[int], banned: int = 0) -> None:
+    def remove_supported(self, values: list[int], banned: int = 0) -> None:
         """Remove all hashes that several cells agree on, the best supported first.
 
         Each removal leaves fewer full cells, so this ends.
         """
-        certain, pairs, doubtful = values, list[int](), list[int]()
-        while stack := certain or pairs or doubtful:
+        certain, pairs, weak = values, list[int](), list[int]()
+        while stack := certain or pairs or weak:
             y = stack.pop()
             votes, empty = self.support(y)
             if votes < 2 or empty >= votes or y in (0, banned):
                 continue
             if votes == 2 and stack is certain:
-                (doubtful if empty else pairs).append(y)
+                (weak if empty else pairs).append(y)
             else:
                 certain += self.remove(y)
 
     def attempt(self, y: int) -> int:
-        """Remove or put back one hash and settle; return the length of the log before."""
+        """Remove or put back one hash and what it uncovers; return the length of the log before."""
         before = len(self.log)
-        self.settle([*self.remove(y), y], banned=y)
+        self.remove_supported([*self.remove(y), y], banned=y)
         self.budget -= len(self.log) - before + 1
         return before
 
