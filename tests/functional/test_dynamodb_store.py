@@ -83,23 +83,6 @@ def marks(first, count):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("spilled", [0, 56, 448, 504, 4_088, 40_000])
-def test_spilled_marks_are_found_in_the_buckets_of_their_chain(store, spilled):
-    """Marks move from run to run; what another writer spilled in vain, or spills late, stays."""
-    chain, keys = (
-        Chain("t", first_seen_at=1, spilled=spilled),
-        [mark_key(f"{n}") for n in range(99)],
-    )
-    for at, count in ((0, 8), (0, 16), (16, 8), (24, 32), (0, 16), (56, 8), (64, 8), (72, 16)):
-        before = replace(chain, spilled=spilled + at)
-        store.put_spilled_marks(before, marks(at, count), DAY)
-    for n in range(16, 89, 8):
-        found = store.get_spilled_marks(replace(chain, spilled=spilled + n), keys)
-        assert {mark_key(f"{m}"): b"%04d" % m for m in range(n)}.items() <= found.items()
-    assert store.get_spilled_marks(replace(chain, first_seen_at=2, spilled=88), keys) == {}
-
-
-@pytest.mark.thorough
 def test_all_buckets_of_a_large_chain_are_found_and_prolonged():
     """A call for each, some at a time, and never more than 9,363."""
     table = WeighedTable()

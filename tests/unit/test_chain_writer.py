@@ -322,28 +322,3 @@ def test_marks_outlive_a_late_create_and_an_end_that_a_sweeper_missed():
     assert store.kept[1:] == [NOW + (80 + 60) * DAY]
     assert store.chains["t"] == ended
     assert ended.marks_until == store.kept[-1]
-
-
-def test_marks_that_are_spilled_after_the_deadline_are_kept_from_then_on():
-    store, late = FaultyStore(), NOW + 10 * DAY
-    run(store, Request.create("t", "c", bytes(7) + b"\1", timeout=1), *stamps(63))
-    apply_requests(store, "t", stamps(70, "more"), now=lambda: late, policy=NO_WAIT)
-    assert store.chains["t"].marks_until >= late + RETENTION
-
-
-def test_late_requests_are_counted_on_the_same_chain_alone_and_at_most_once(store):
-    chains = writer(store, now=lambda: NOW, policy=NO_WAIT)
-    old = replace(store.chains["t"], status="failed", ended_at=NOW)
-    store.chains["t"] = replace(old, version=old.version + 1, repeated=2)
-    counted = chains.count_late(old, 1, 3)
-    assert (counted.repeated, counted.late, counted) == (3, 3, store.chains["t"])
-    store.write_faults = ["drop"]
-    with pytest.raises(UnavailableError):  # the consumer logs it
-        chains.count_late(counted, 1, 1)
-    assert store.chains["t"] == counted
-    store.write_faults = ["retried"]
-    counted = chains.count_late(counted, 0, 1)
-    assert (counted.late, counted) == (4, store.chains["t"])
-    store.chains["t"] = later = replace(counted, nonce=5)
-    assert chains.count_late(counted, 1, 1) == counted
-    assert store.chains["t"] == later

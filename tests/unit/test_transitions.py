@@ -301,13 +301,6 @@ def test_a_refused_callback_is_repeated_for_a_day():
     assert (last.resume_failed, last.refused_at) == ("AccessDeniedException", NOW)
 
 
-def test_a_refused_event_is_repeated_until_the_bus_accepts_it():
-    minutes, last = refusals(STATES["failed"], {"event": "MalformedDetail"}, days=9)
-    assert minutes[6:9] == [63, 123, 183]
-    assert minutes[-1] > 8 * 24 * 60
-    assert mark_delivered(last, ["event"], now=NOW + 9 * DAY).undelivered == ()
-
-
 def test_each_channel_has_a_day_and_a_back_off_of_its_own():
     opened, _ = run([create(resume=RESUME)])
     chain, _ = run([FINISH], chain=opened)
