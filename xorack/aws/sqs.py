@@ -150,7 +150,7 @@ def send(
     """
     if isinstance(requests, (str, Mapping)) or not isinstance(requests, Iterable):
         raise ArgumentError("requests", requests, "an iterable of requests")
-    counter = count()
+    counter = count()  # the requests are consumed lazily: their number is known at the end
     groups: dict[str | None, Iterable[Request | str]] = {}
     if callable(group):
         by_group: dict[str | None, list[Request | str]] = defaultdict(list)

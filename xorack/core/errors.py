@@ -250,6 +250,6 @@ class BatchError(XorAckError):
     """
 
     def __init__(self, messages: int, reason: str) -> None:
-        which = f"all {messages:,} messages" if messages > 1 else "the only message"
-        super().__init__(f"{which} of the batch failed: {reason}")
+        text = f"all {messages:,} messages of the batch failed; the first: {reason}"
+        super().__init__(text if messages > 1 else f"the batch's only message failed: {reason}")
         self.messages = messages
