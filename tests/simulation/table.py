@@ -1,9 +1,4 @@
-"""A DynamoDB table with the sparse index `due` and TTL, and its expressions.
-
-Updates have the clauses SET (also `if_not_exists`), REMOVE and ADD (to numbers and sets).
-Conditions compare attributes with values by `=`, `<` and `<=`, test existence, and combine terms
-with AND, OR and parentheses: Python's operators, once the terms are translated.
-"""
+"""A DynamoDB table with the sparse index `due` and TTL, and the expressions that the code uses."""
 
 import re
 from collections import deque
@@ -82,11 +77,9 @@ class Table:
             raise failure("ConditionalCheckFailedException", operation, **more)
 
     def update(self, key: str, call: dict) -> dict:
-        """Update an item; return the response."""
         self.check(key, "UpdateItem", call)
-        item = updated({KEY: {"S": key}, **self.items.get(key, {})}, call)
-        self.put(key, item)
-        return {"Attributes": item} if call.get("ReturnValues") == "ALL_NEW" else {}
+        self.put(key, updated({KEY: {"S": key}, **self.items.get(key, {})}, call))
+        return {}
 
     def query(self, shard: int, now: int, after: tuple[int, str] | None) -> dict:
         """Return a page of the index."""
@@ -159,27 +152,18 @@ def updated(item: Item, call: dict) -> Item:
         for part in parts:
             name, _, value = part.partition(" = " if clause == "SET" else " ")
             if clause == "SET":
-                kept, _, default = value.removesuffix(")").rpartition(" ")
-                if not (kept.startswith("if_not_exists(") and names[name] in item):
-                    item[names[name]] = values[default]
+                item[names[name]] = values[value]
             elif clause == "REMOVE":
                 item.pop(names[name], None)
-            else:
-                item[names[name]] = _sum(item.get(names[name]), values[value])
+            else:  # to a set
+                ((kind, added),) = values[value].items()
+                members = *item.get(names[name], {kind: ()})[kind], *added
+                item[names[name]] = {kind: sorted({bytes(one) for one in members})}
     return item
-
-
-def _sum(old: dict | None, added: dict) -> dict:
-    """Return what ADD makes of a number or a set."""
-    ((kind, value),) = added.items()
-    before = old[kind] if old else ("0" if kind == "N" else [])
-    if kind == "N":
-        return {kind: str(int(before) + int(value))}
-    return {kind: sorted({bytes(one) for one in before} | {bytes(one) for one in value})}
 
 
 @lru_cache(maxsize=1000)
 def _clauses(expression: str) -> list[tuple[str, list[str]]]:
     _, *parts = _CLAUSE.split(expression)
     clauses = zip(parts[::2], parts[1::2], strict=True)
-    return [(clause, re.split(r",\s*(?![^(]*\))", text.strip())) for clause, text in clauses]
+    return [(clause, re.split(r",\s*", text.strip())) for clause, text in clauses]
