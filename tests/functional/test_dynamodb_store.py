@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.weighed_table import WeighedTable
 from tests.support.fakes import NO_WAIT
 from tests.support.faults import counted_calls, error_response, on_the_wire
+from tests.support.weighed_table import WeighedTable
 from xorack.aws import schema
 from xorack.aws.client import CONFIG, config_of
 from xorack.aws.dynamodb_store import DynamoDBStore

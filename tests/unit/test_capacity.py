@@ -8,7 +8,7 @@ import pytest
 
 from bench.__main__ import PAGE as BENCHMARKS
 from bench.consumer import ACK, FOLDED, SINGLE
-from tests.simulation.weighed_table import WeighedTable
+from tests.support.weighed_table import WeighedTable
 from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.request import Request

@@ -11,10 +11,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from tests.simulation.table import holds, updated
+from tests.support.expressions import Item, holds, updated
 from xorack.aws import schema
-
-Item = dict[str, dict[str, Any]]
 
 
 def failure(code: str, **more: Any) -> ClientError:
