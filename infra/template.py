@@ -147,8 +147,8 @@ def _parameters(settings: StackSettings) -> dict[str, Parameter]:
     limits = _number(least, 3_650 * _DAY)
     retention = replace(PARAMETERS["RetentionSeconds"], limits=limits)
     parameters = {**PARAMETERS, "RetentionSeconds": retention}
-    if settings.profile != "low-cost":
-        del parameters["BatchSize"]
+    if settings.batch_window_seconds == 0:
+        del parameters["BatchSize"]  # more than ten messages need a window
     return parameters
 
 

@@ -286,7 +286,7 @@ def test_a_grant_without_effect_is_rejected(here):
     acker = Acker(here, "Acker", queue=imported(here, "Q"))
     for grantee, name in ((there, "Mine/There"), (service, "scheduler.amazonaws.com")):
         for grant, line in (
-            (acker.grant_send, f"the policy of Mine/Q cannot be changed.* allow {name} itself"),
+            (acker.grant_send, "the policy of Mine/Q cannot be changed"),
             (acker.grant_read, f"{name}.* expected a role, user or group of"),
         ):
             with pytest.raises(ValueError, match=f"{grant.__name__}: {line}"):

@@ -159,5 +159,5 @@ def test_settings_of_the_stack_are_read_and_warnings_are_given():
         for topic in ("", "arn:aws:sns:eu-west-1:123456789012:alarms")
     }
     told, none = warnings.values()
-    assert ["nobody is told of alarms" in one for one in told] == [True]
+    assert ["nobody is notified of alarms" in one for one in told] == [True]
     assert none == []

@@ -19,7 +19,7 @@ from aws_cdk import (
 from xorack.aws.resume import SERVICES
 from xorack.cdk.acker import Acker
 from xorack.cdk.functions import Network
-from xorack.cdk.resume import _ACTIONS, _ANY
+from xorack.cdk.resume import ACTIONS
 from xorack.cdk.settings import Settings
 from xorack.core.event import SOURCE
 
@@ -156,7 +156,7 @@ def test_the_permission_to_resume_is_for_the_calls_that_are_made(kind):
     SERVICES[kind].success(calls, "token", "{}")
     SERVICES[kind].failure(calls, "token", "reason", "{}")
     names = (call[0].replace("_", " ").title().replace(" ", "") for call in calls.method_calls)
-    assert sorted(_ACTIONS[kind]) == sorted(f"{_ANY[kind][0]}:{name}" for name in names)
+    assert sorted(one.partition(":")[2] for one in ACTIONS[kind]) == sorted(names)
 
 
 def test_all_who_may_wait_are_of_this_account_and_region_and_a_network_leads_to_them():

@@ -19,11 +19,7 @@ _Type = aws_dynamodb.AttributeType
 def create_table(
     scope: Construct, settings: Settings, encryption_key: aws_kms.IKey | None
 ) -> aws_dynamodb.Table:
-    """Create the table: on demand, with point-in-time recovery, TTL and the index of deadlines.
-
-    The index is sparse: it holds unfinished chains only. Its partition key is a shard number, which
-    spreads the consumers' writes and the sweeper's queries over partitions.
-    """
+    """Create the table: on demand, with point-in-time recovery, TTL and the index of deadlines."""
     recovery = aws_dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True)
     insights = None
     if settings.contributor_insights:
