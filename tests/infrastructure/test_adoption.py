@@ -109,7 +109,7 @@ def test_an_imported_table_is_checked_by_those_that_write(here):
         environment, allowed = template.environment(function), template.allowed(function)
         (arn,) = (one for one in allowed if one.endswith("table/chains"))
         assert environment["TABLE_NAME"] == "chains"
-        assert (environment.get("CHECK_TABLE") == "true") is checks
+        assert environment["CHECK_TABLE"] == "true"
         assert (allowed[arn] >= CHECK) is checks
         assert any("kms:Decrypt" in actions for actions in allowed.values())
 

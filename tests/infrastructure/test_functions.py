@@ -5,8 +5,6 @@ import re
 
 from infra.synth import ROOT
 
-from .templates import FUNCTIONS
-
 
 def test_no_policy_of_a_resource_allows_anybody(template):
     # The queues' policies deny only; the permission lets the rule invoke the sweeper.
@@ -19,14 +17,6 @@ def test_no_policy_of_a_resource_allows_anybody(template):
         assert not {"ResourcePolicy", "Policy"} & set(resource["Properties"]), resource["Type"]
     _, permission = template.one("AWS::Lambda::Permission")
     assert permission["Principal"] == "events.amazonaws.com"
-
-
-def test_wildcards_are_for_x_ray(varied):
-    # By default there is none: test_least_privilege.py.
-    for name in FUNCTIONS:
-        rights = varied.allowed(name)
-        assert rights["*"] == {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
-        assert not any("*" in action for some in rights.values() for action in some)
 
 
 def test_the_template_names_no_account_region_or_machine(template):

@@ -28,6 +28,7 @@ from .templates import FUNCTIONS, HERE, Template, target
 OF_THIS_ACCOUNT = {"StringEquals": {"aws:SourceAccount": "111111111111"}}
 OUR_ALARMS = ["arn:", {"Ref": "AWS::Partition"}, ":cloudwatch:eu-west-1:111111111111:alarm:*"]
 ALARMS = {**OF_THIS_ACCOUNT, "ArnLike": {"aws:SourceArn": {"Fn::Join": ["", OUR_ALARMS]}}}
+THERE = "arn:aws:iam::222222222222:role/loader"
 BOUNDARY = "arn:aws:iam::111111111111:policy/boundary"
 
 
@@ -42,6 +43,7 @@ def guarded():
     acker.grant_send(aws_iam.ServicePrincipal("events.amazonaws.com"))
     pipe = {"ArnEquals": {"aws:SourceArn": "arn:aws:sns:eu-west-1:111111111111:orders"}}
     acker.grant_send(aws_iam.ServicePrincipal("sns.amazonaws.com").with_conditions(pipe))
+    acker.grant_send(aws_iam.Role.from_role_arn(stack, "Loader", THERE))
     boundary = aws_iam.ManagedPolicy.from_managed_policy_arn(stack, "Boundary", BOUNDARY)
     aws_iam.PermissionsBoundary.of(stack).apply(boundary)
     return Template.of_stack(stack)
@@ -109,15 +111,23 @@ def test_a_service_sends_for_this_account_only(guarded):
     # A condition of the caller stays as it is.
     assert set(of_service(policy, "sns")["Condition"]) == {"ArnEquals"}
     # EventBridge names no account to the key's policy.
-    assert "Condition" not in of_service(guarded.one("AWS::KMS::Key")[1]["KeyPolicy"], "events")
+    by_key = guarded.one("AWS::KMS::Key")[1]["KeyPolicy"]
+    assert "Condition" not in of_service(by_key, "events")
+    # A role of another account is allowed by both.
+    for statements, action in (
+        (policy, "sqs:SendMessage"),
+        (by_key, ["kms:Decrypt", "kms:GenerateDataKey"]),
+    ):
+        (one,) = (one for one in statements["Statement"] if one["Principal"] == {"AWS": THERE})
+        assert (one["Effect"], one["Action"]) == ("Allow", action)
 
 
-@pytest.mark.parametrize("name", ["consumer", "sweeper"])
-def test_the_functions_put_events_of_this_source_only(guarded, name):
-    (put,) = (one for one in guarded.statements(name) if one["Action"] == "events:PutEvents")
-    assert target(put["Resource"]) == guarded.bus()[0]
-    ours = {"events:source": SOURCE, "events:detail-type": ["acked", "failed"]}
-    assert put["Condition"] == {"ForAllValues:StringEquals": ours}
+def test_the_functions_put_events_of_this_source_only(guarded):
+    for name in ("consumer", "sweeper"):
+        (put,) = (one for one in guarded.statements(name) if one["Action"] == "events:PutEvents")
+        assert target(put["Resource"]) == guarded.bus()[0]
+        ours = {"events:source": SOURCE, "events:detail-type": ["acked", "failed"]}
+        assert put["Condition"] == {"ForAllValues:StringEquals": ours}
 
 
 ORDERS = "arn:aws:states:eu-west-1:111111111111:stateMachine:orders"

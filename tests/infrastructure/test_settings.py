@@ -42,7 +42,6 @@ INVALID = [
     ({"function_timeout_seconds": "3"}, "a whole number from 10 to 900 (seconds)"),
     ({"batch_size": 11, "batch_window_seconds": 0}, "1 to 300 seconds, since batch_size is 11"),
     ({"profile": "fast"}, "one of low-cost, low-latency"),
-    ({"profile": "low-latency", "batch_size": "11"}, "1 to 300 seconds, since batch_size is 11"),
     ({"queue_retention_days": 4, "retention_days": 18}, "more than 18 days (queue_retention_days"),
     ({"log_retention_days": 31}, "one of 1, 3, 5, 7, 14, 30,"),
     ({"architecture": "arm"}, "one of arm64, x86_64"),
