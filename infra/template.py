@@ -30,10 +30,8 @@ _TOPIC_PARAMETER: Final = {
     "Type": "String",
     "Default": "",
     "AllowedPattern": "|arn:aws[a-z-]*:sns:.+",
-    "Description": "ARN of the SNS topic for alarms; nobody is told without one",
+    "Description": "ARN of the SNS topic for alarms; nobody is notified without one",
 }
-_FIXED: Final = {"stack_name": "xorack", "alarm_topic_arn": None}
-"""Settings that the template does not take: a parameter, or the deployment, decides."""
 
 
 @dataclass(frozen=True)
@@ -42,62 +40,55 @@ class Parameter:
 
     Attributes:
         value: A value of the setting that shows nowhere else.
-        limits: Further properties of the parameter, such as `MinValue`.
+        allowed: The smallest and the largest number, or all numbers.
         factor: The parameter is the setting's multiple, as in seconds of a day.
     """
 
     setting: str
-    value: int | str
+    value: int
     description: str
-    limits: Mapping[str, Any]
+    allowed: tuple[int, int] | list[int]
     factor: int = 1
 
     @property
     def shown(self) -> str:
         return str(self.value * self.factor)
 
-    def declared(self, default: Any) -> dict[str, Any]:
-        kind = "String" if isinstance(self.value, str) else "Number"
-        default = default if isinstance(default, str) else default * self.factor
-        return {"Type": kind, "Default": default, "Description": self.description, **self.limits}
+    def declared(self, default: int) -> dict[str, Any]:
+        if isinstance(self.allowed, list):
+            limits: dict[str, Any] = {"AllowedValues": self.allowed}
+        else:
+            limits = dict(zip(("MinValue", "MaxValue"), self.allowed, strict=True))
+        number = {"Type": "Number", "Default": default * self.factor}
+        return {**number, "Description": self.description, **limits}
 
 
-def _number(low: int, high: int) -> dict[str, Any]:
-    return {"MinValue": low, "MaxValue": high}
-
-
+_TEN_YEARS: Final = 3_650 * _DAY
 PARAMETERS: Final[Mapping[str, Parameter]] = {
-    "BatchSize": Parameter(
-        "batch_size", 7_919, "Maximum messages of an invocation", _number(1, 10_000)
-    ),
-    "MaxConcurrency": Parameter(
-        "max_concurrency", 983, "Maximum concurrent consumers", _number(2, 1_000)
-    ),
-    "MemoryMb": Parameter("memory_mb", 6_871, "Memory of each function", _number(512, 10_240)),
+    "BatchSize": Parameter("batch_size", 7_919, "Maximum messages of an invocation", (1, 10_000)),
+    "MaxConcurrency": Parameter("max_concurrency", 983, "Maximum concurrent consumers", (2, 1_000)),
+    "MemoryMb": Parameter("memory_mb", 6_871, "Memory of each function", (512, 10_240)),
     "DefaultTimeoutSeconds": Parameter(
-        "default_timeout_seconds",
-        86_413,
-        "Deadline of chains that set none",
-        _number(1, 315_360_000),
+        "default_timeout_seconds", 86_413, "Deadline of chains that set none", (1, _TEN_YEARS)
     ),
     "RetentionSeconds": Parameter(
         "retention_days",
         3_001,
         "Life of finished chains; above the queues' retention together",
-        {},
+        (_DAY, _TEN_YEARS),
         factor=_DAY,
     ),
     "FailedChainsThreshold": Parameter(
         "failed_chains_threshold",
         7_477,
         "Failed chains in five minutes without an alarm",
-        _number(0, 1_000_000),
+        (0, 1_000_000),
     ),
     "LogRetentionDays": Parameter(
         "log_retention_days",
         2_557,
         "Life of the logs",
-        {"AllowedValues": [1, 7, 14, 30, 60, 90, 180, 365, 731, 1_827, 3_653]},
+        [1, 7, 14, 30, 60, 90, 180, 365, 731, 1_827, 3_653],
     ),
 }
 
@@ -144,8 +135,7 @@ def sentinels(settings: StackSettings) -> dict[str, str]:
 def _parameters(settings: StackSettings) -> dict[str, Parameter]:
     """Return the parameters of the template, without those that settings replace."""
     least = (settings.queue_retention_days + DEAD_LETTER_DAYS + 1) * _DAY
-    limits = _number(least, 3_650 * _DAY)
-    retention = replace(PARAMETERS["RetentionSeconds"], limits=limits)
+    retention = replace(PARAMETERS["RetentionSeconds"], allowed=(least, _TEN_YEARS))
     parameters = {**PARAMETERS, "RetentionSeconds": retention}
     if settings.batch_window_seconds == 0:
         del parameters["BatchSize"]  # more than ten messages need a window
@@ -200,8 +190,8 @@ def _replaced(value: Any) -> Any:
 
 def write(outdir: Path, context: Mapping[str, str]) -> list[Path]:
     settings = StackSettings.from_context(context)
-    for name, expected in _FIXED.items():
-        if getattr(settings, name) != expected:
+    for name in ("stack_name", "alarm_topic_arn"):
+        if getattr(settings, name) != getattr(StackSettings(), name):
             value = getattr(settings, name)
             raise ArgumentError(f"setting {name}", value, "none: the deployment decides")
     outdir.mkdir(parents=True, exist_ok=True)

@@ -57,12 +57,34 @@ def of_service(policy: dict[str, Any], service: str) -> dict[str, Any]:
     return dict(one)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_uses_the_key_through_its_services_only(guarded, name):
+def test_the_key_encrypts_what_the_acker_makes_and_admits_logs_of_this_account(guarded):
+    key, properties = guarded.one("AWS::KMS::Key")
+    encrypted = {"KMSMasterKeyId": {"Fn::GetAtt": [key, "Arn"]}, "SSEEnabled": True}
+    assert guarded.table()[1]["SSESpecification"] == {**encrypted, "SSEType": "KMS"}
+    queues = [queue["KmsMasterKeyId"] for queue in guarded.of("AWS::SQS::Queue").values()]
+    logs = [group["KmsKeyId"] for group in guarded.of("AWS::Logs::LogGroup").values()]
+    assert {target(one) for one in (*queues, *logs)} == {key}
+    principal = {"Service": {"Fn::Join": ["", ["logs.eu-west-1.", {"Ref": "AWS::URLSuffix"}]]}}
+    (logging,) = (s for s in properties["KeyPolicy"]["Statement"] if s["Principal"] == principal)
+    # The service acts for all accounts: only this account's log groups may use the key.
+    arn = ["arn:", {"Ref": "AWS::Partition"}, ":logs:eu-west-1:111111111111:log-group:*"]
+    on_groups = {"kms:EncryptionContext:aws:logs:arn": {"Fn::Join": ["", arn]}}
+    assert logging["Condition"] == {"ArnLike": on_groups}
+
+
+READ, SEND = {"kms:Decrypt", "kms:DescribeKey"}, {"kms:Decrypt", "kms:GenerateDataKey"}
+WRITE = READ | SEND | {"kms:Encrypt", "kms:GenerateDataKeyWithoutPlaintext"}
+WRITE |= {"kms:ReEncryptFrom", "kms:ReEncryptTo"}
+
+
+@pytest.mark.parametrize(
+    ("name", "actions"), [("consumer", WRITE), ("sweeper", WRITE), ("widget", READ)]
+)
+def test_a_function_uses_the_key_through_its_services_only(guarded, name, actions):
     key, _ = guarded.one("AWS::KMS::Key")
     assert target(guarded.function(name)[1]["KmsKeyArn"]) == key
+    assert guarded.allowed(name)[key] == actions
     uses = [one for one in guarded.statements(name) if target(one["Resource"]) == key]
-    assert uses
     via = {"StringLike": {"kms:ViaService": ["dynamodb.*", "lambda.*", "sqs.*"]}}
     assert all(one["Condition"] == via for one in uses)
 

@@ -1,5 +1,7 @@
 """The stateful resources: table, queues, bus, logs."""
 
+import re
+
 import pytest
 
 from .templates import STATEFUL
@@ -27,33 +29,19 @@ def test_settings_do_not_move_stateful_resources(template, varied, minimal):
 
 
 def test_only_bus_and_dashboard_have_physical_names(template, varied):
+    # Lambda's other resources refer to a function, or are named within it.
     names = {
-        (resource["Type"], key)
+        (resource["Type"].rpartition(":")[2], key)
         for resource in template.resources.values()
         for key in resource["Properties"]
-        if key
-        in {
-            "TableName",
-            "QueueName",
-            "DashboardName",
-            "LogGroupName",
-            "RoleName",
-            "Name",
-            "AlarmName",
-            "ManagedPolicyName",
-            "GroupName",
-        }
-        or (key == "FunctionName" and resource["Type"] == "AWS::Lambda::Function")
+        if re.fullmatch(NAMES, key) and not re.match("AWS::Lambda::(?!Function)", resource["Type"])
     }
-    # An alias is named within its function, whose name is generated.
-    names.remove(("AWS::Lambda::Alias", "Name"))
-    assert names == {
-        ("AWS::Events::EventBus", "Name"),
-        ("AWS::CloudWatch::Dashboard", "DashboardName"),
-    }
+    assert names == {("EventBus", "Name"), ("Dashboard", "DashboardName")}
     # The CDK builds the bus's name from the stack's: two stacks have two buses.
-    assert template.bus()[1]["Name"] == "xorack"
-    assert varied.bus()[1]["Name"] == "other"
+    assert (template.bus()[1]["Name"], varied.bus()[1]["Name"]) == ("xorack", "other")
+
+
+NAMES = "((Table|Queue|Dashboard|LogGroup|Role|Alarm|ManagedPolicy|Group|Function)?Name)"
 
 
 @pytest.mark.parametrize(
@@ -72,3 +60,10 @@ def test_a_failed_first_deployment_leaves_at_most_the_table_behind(synthesise, s
     assert fates.pop(made.table()[0]) == table
     kept = {name for kind in ("AWS::SQS::Queue", "AWS::Logs::LogGroup") for name in made.of(kind)}
     assert fates == dict.fromkeys(kept, "RetainExceptOnCreate")
+
+
+def test_contributor_insights_name_the_throttled_keys(template, varied):
+    table, insights = varied.table()[1], {"Enabled": True, "Mode": "THROTTLED_KEYS"}
+    for part in (table, table["GlobalSecondaryIndexes"][0]):
+        assert part["ContributorInsightsSpecification"] == insights
+    assert "ContributorInsights" not in str(template.table())
