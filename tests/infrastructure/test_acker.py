@@ -21,8 +21,8 @@ from constructs import Construct
 
 from infra.synth import main
 from xorack.cdk.acker import Acker, name_of
-from xorack.cdk.functions import Network
 from xorack.cdk.grants import IAcker
+from xorack.cdk.network import Network
 from xorack.cdk.settings import Settings
 
 from .templates import FUNCTIONS, HERE, Template

@@ -18,7 +18,7 @@ from aws_cdk import (
 
 from xorack.aws.resume import SERVICES
 from xorack.cdk.acker import Acker
-from xorack.cdk.functions import Network
+from xorack.cdk.network import Network
 from xorack.cdk.resume import ACTIONS
 from xorack.cdk.settings import Settings
 from xorack.core.event import SOURCE

@@ -22,8 +22,8 @@ from xorack._lazy import lazy_names
 
 if TYPE_CHECKING:
     from xorack.cdk.acker import Acker, AckerProps
-    from xorack.cdk.functions import Network
     from xorack.cdk.grants import IAcker
+    from xorack.cdk.network import Network
     from xorack.cdk.settings import Settings
 
 __all__ = ["Acker", "AckerProps", "IAcker", "Network", "Settings"]
@@ -33,8 +33,8 @@ __getattr__, __dir__, _ = lazy_names(
     __name__,
     {
         "cdk.acker": "Acker AckerProps",
-        "cdk.functions": "Network",
         "cdk.grants": "IAcker",
+        "cdk.network": "Network",
         "cdk.settings": "Settings",
     },
     extra="cdk",

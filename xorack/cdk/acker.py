@@ -13,8 +13,9 @@ from typing_extensions import TypedDict, Unpack
 from xorack.cdk.alarms import create_alarms
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents, name_for
-from xorack.cdk.functions import Network, create_consumer, create_sweeper, create_widget
-from xorack.cdk.grants import AckerAttributes, IAcker, ImportedAcker
+from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
+from xorack.cdk.grants import AckerAttributes, AckerParts, IAcker, ImportedAcker
+from xorack.cdk.network import Network
 from xorack.cdk.permissions import (
     allow_alarms_to_use,
     as_json,
@@ -77,7 +78,7 @@ def name_of(acker: Construct) -> str:
     return f"{name[: _MAX_NAME - 17]}-{digest}"
 
 
-class Acker(IAcker):
+class Acker(AckerParts):
     """Everything between a queue of requests and a bus of events.
 
     `AckerProps` describes its keyword arguments.
@@ -111,12 +112,6 @@ class Acker(IAcker):
         TypeError: An argument is of another kind.
         ValueError: A supplied resource is of the right kind, but cannot work.
     """
-
-    settings: Settings
-    dead_letters: cdk.aws_sqs.IQueue
-    consumer: cdk.aws_lambda.Function
-    sweeper: cdk.aws_lambda.Function
-    alarms: dict[str, cdk.aws_cloudwatch.AlarmBase]
 
     def __init__(self, scope: Construct, construct_id: str, **props: Unpack[AckerProps]) -> None:
         super().__init__(scope, construct_id)

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import aws_cdk as cdk
 from constructs import Construct
 
 from xorack.aws.schema import DUE_INDEX, Metric
+from xorack.cdk.grants import AckerParts
 from xorack.cdk.queue import visibility_timeout_seconds
 from xorack.cdk.settings import DEAD_LETTER_DAYS, Settings
 from xorack.core.budget import Budget, TimeOuts
-
-if TYPE_CHECKING:
-    from xorack.cdk.acker import Acker
 
 PAGE: Final = "PageWorkIsStuck"
 TICKET: Final = "TicketForTomorrow"
@@ -51,13 +49,13 @@ class _Row:
 
     name: str
     group: str = TICKET
-    metric: Callable[[Acker], _Metric]
-    threshold: float | Callable[[Acker], float] = 0
+    metric: Callable[[AckerParts], _Metric]
+    threshold: float | Callable[[AckerParts], float] = 0
     comparison: cdk.aws_cloudwatch.ComparisonOperator = _COMPARISON.GREATER_THAN_THRESHOLD
     out_of: tuple[int, int, int] | Callable[[Settings], tuple[int, int, int]]
     text: str
 
-    def create(self, scope: Construct, acker: Acker) -> cdk.aws_cloudwatch.Alarm:
+    def create(self, scope: Construct, acker: AckerParts) -> cdk.aws_cloudwatch.Alarm:
         metric = self.metric(acker)
         threshold = self.threshold(acker) if callable(self.threshold) else self.threshold
         out_of = self.out_of(acker.settings) if callable(self.out_of) else self.out_of
@@ -81,7 +79,7 @@ class _Row:
         )
 
 
-def queue_age_threshold_seconds(acker: Acker) -> int:
+def queue_age_threshold_seconds(acker: AckerParts) -> int:
     """Return the age of a message above which the queue is behind.
 
     SQS stops counting the age of a message at its third receive, two visibility timeouts after the
@@ -99,7 +97,7 @@ def last_write_seconds(timeout_seconds: int) -> float:
     return Budget(lambda: timeout_seconds, TimeOuts.within(timeout_seconds), later_steps=2).left()
 
 
-def create_alarms(scope: Construct, acker: Acker, topic: cdk.aws_sns.ITopic | None) -> _Alarms:
+def create_alarms(scope: Construct, acker: AckerParts, topic: cdk.aws_sns.ITopic | None) -> _Alarms:
     """Create the alarms by construct id, composite alarms first, and notify a topic of them.
 
     With `monitoring="full"` the composite alarms notify for states: a cause that sets off several
@@ -178,7 +176,7 @@ def _received_and_deleted(settings: Settings) -> tuple[int, int, int]:
     return datapoints, datapoints + 2, 5
 
 
-def _last_write_ms(acker: Acker) -> float:
+def _last_write_ms(acker: AckerParts) -> float:
     return 1000 * last_write_seconds(acker.settings.function_timeout_seconds)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aws_cdk import Aws, Duration, Fn, aws_cloudwatch, aws_lambda
 from constructs import Construct
 
 from xorack.aws.schema import Metric
 from xorack.cdk.alarms import queue_age_threshold_seconds, table_metrics
-
-if TYPE_CHECKING:
-    from xorack.cdk.acker import Acker
+from xorack.cdk.grants import AckerParts
 
 _WIDTH: Final = 24
 _Color = aws_cloudwatch.Color
@@ -19,7 +17,7 @@ _Color = aws_cloudwatch.Color
 
 def create_dashboard(
     scope: Construct,
-    acker: Acker,
+    acker: AckerParts,
     widget: aws_lambda.IFunction,
 ) -> aws_cloudwatch.Dashboard:
     """Create the dashboard; `widget` shows unfinished chains on it."""
@@ -134,7 +132,7 @@ def create_dashboard(
     )
 
 
-def _of_functions(acker: Acker, name: str, **options: Any) -> list[aws_cloudwatch.Metric]:
+def _of_functions(acker: AckerParts, name: str, **options: Any) -> list[aws_cloudwatch.Metric]:
     functions = {"Consumer": acker.consumer, "Sweeper": acker.sweeper}
     return [
         function.metric(name, label=f"{which} {name.lower()}", **options)
@@ -142,7 +140,7 @@ def _of_functions(acker: Acker, name: str, **options: Any) -> list[aws_cloudwatc
     ]
 
 
-def _of_table(acker: Acker, name: str) -> list[aws_cloudwatch.IMetric]:
+def _of_table(acker: AckerParts, name: str) -> list[aws_cloudwatch.IMetric]:
     labels = ("reads", "reads of the index", "writes", "writes of the index")
     metrics = table_metrics(acker.table, name).values()
     return [metric.with_(label=label) for metric, label in zip(metrics, labels, strict=True)]

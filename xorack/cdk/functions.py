@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import aws_cdk as cdk
 from constructs import Construct, DependencyGroup
@@ -12,6 +11,8 @@ from constructs import Construct, DependencyGroup
 from xorack.aws.schema import METRIC_NAMESPACE
 from xorack.cdk import code
 from xorack.cdk.events import name_for
+from xorack.cdk.grants import AckerParts
+from xorack.cdk.network import join_network
 from xorack.cdk.permissions import (
     READ_WITH_KEY,
     SEND_WITH_KEY,
@@ -20,14 +21,9 @@ from xorack.cdk.permissions import (
     allow,
     allow_events,
     allow_key,
-    join_network,
 )
 from xorack.cdk.queue import pending_timeout_seconds
 from xorack.cdk.table import index_arn, is_imported, removal_policy
-from xorack.cdk.validation import check_kind
-
-if TYPE_CHECKING:
-    from xorack.cdk.acker import Acker
 
 _RUNTIME: Final = getattr(cdk.aws_lambda.Runtime, "PYTHON_{}_{}".format(*code.LAMBDA_PYTHON))
 _ARCHITECTURES: Final = {
@@ -39,44 +35,6 @@ _RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMe
 _WIDGET_TIMEOUT_SECONDS: Final = 15
 _ALIAS: Final = "live"
 """The alias of each function's version that runs: code and environment change in one step."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Network:
-    """A VPC for the functions.
-
-    It must lead to DynamoDB, SQS and EventBridge: by endpoints (`dynamodb` as a gateway, `sqs` and
-    `events` as interfaces with private DNS) or by a NAT gateway. Lambda polls the queue and sends
-    logs and traces outside of it.
-
-    Attributes:
-        vpc: The VPC.
-        subnets: Its subnets for the functions; the private ones by default.
-        security_groups: Security groups of the functions; by default each function has a new one
-            that allows HTTPS to all addresses, and nothing else.
-    """
-
-    vpc: cdk.aws_ec2.IVpc
-    subnets: cdk.aws_ec2.SubnetSelection | None = None
-    security_groups: Sequence[cdk.aws_ec2.ISecurityGroup] = ()
-
-    def __post_init__(self) -> None:
-        check_kind("vpc", self.vpc)
-
-    def options(self, scope: Construct) -> dict[str, Any]:
-        """Return the arguments of a function in the network."""
-        groups = list(self.security_groups)
-        if not groups:
-            group = cdk.aws_ec2.SecurityGroup(
-                scope,
-                "SecurityGroup",
-                vpc=self.vpc,
-                description="Calls of a function of xorack: HTTPS to DynamoDB, SQS and EventBridge",
-                allow_all_outbound=False,
-            )
-            group.add_egress_rule(cdk.aws_ec2.Peer.any_ipv4(), cdk.aws_ec2.Port.HTTPS)
-            groups = [group]
-        return {"vpc": self.vpc, "vpc_subnets": self.subnets, "security_groups": groups}
 
 
 class ClosedRole(cdk.aws_iam.Role):
@@ -128,7 +86,7 @@ class ClosedRole(cdk.aws_iam.Role):
 
 def _create_function(
     parent: Construct,
-    acker: Acker,
+    acker: AckerParts,
     name: str,
     description: str,
     statements: Sequence[cdk.aws_iam.PolicyStatement],
@@ -193,7 +151,7 @@ def _create_function(
     return function
 
 
-def _write_access(acker: Acker) -> list[cdk.aws_iam.PolicyStatement]:
+def _write_access(acker: AckerParts) -> list[cdk.aws_iam.PolicyStatement]:
     """Return what a function needs that changes chains and publishes their events."""
     write = allow(acker.table.table_arn, *_READ, "dynamodb:UpdateItem")
     if is_imported(acker.table):
@@ -202,7 +160,7 @@ def _write_access(acker: Acker) -> list[cdk.aws_iam.PolicyStatement]:
     return [write, allow_events(acker.events.bus), *key]
 
 
-def create_consumer(scope: Construct, acker: Acker) -> cdk.aws_lambda.Function:
+def create_consumer(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Function:
     """Create the function that applies requests to chains, and the mapping from the queue to it.
 
     The mapping reports partial failures: SQS delivers only the failed messages of a batch again.
@@ -236,7 +194,7 @@ def create_consumer(scope: Construct, acker: Acker) -> cdk.aws_lambda.Function:
     return function
 
 
-def create_sweeper(scope: Construct, acker: Acker) -> cdk.aws_lambda.Function:
+def create_sweeper(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Function:
     """Create the function that times chains out, and the rule that runs it each minute.
 
     Two concurrent sweeps do no harm: each write is conditional.
@@ -261,7 +219,7 @@ def create_sweeper(scope: Construct, acker: Acker) -> cdk.aws_lambda.Function:
     return function
 
 
-def create_widget(scope: Construct, acker: Acker) -> cdk.aws_lambda.Alias:
+def create_widget(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Alias:
     """Create the function behind the dashboard's custom widget; it only reads.
 
     CloudWatch invokes its alias with the rights of the dashboard's user, who needs

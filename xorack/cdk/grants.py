@@ -10,6 +10,7 @@ from typing_extensions import Required, TypedDict, Unpack
 
 from xorack.aws.schema import METRIC_NAMESPACE, SHOWN, TAG, Metric
 from xorack.cdk.events import AckEvents
+from xorack.cdk.network import Network
 from xorack.cdk.permissions import (
     READ_WITH_KEY,
     SEND_WITH_KEY,
@@ -17,6 +18,7 @@ from xorack.cdk.permissions import (
     combined,
     for_account,
 )
+from xorack.cdk.settings import Settings
 from xorack.cdk.table import index_arn
 from xorack.cdk.validation import check_kind, is_external
 
@@ -168,6 +170,19 @@ class IAcker(Construct):
             acker.metric_oldest_pending(period=Duration.minutes(1))
         """
         return self.metric(Metric.EVENTS_PENDING_SECONDS, **{"statistic": "Maximum", **options})
+
+
+class AckerParts(IAcker):
+    """What an acker of this app is made of, for the modules that create and watch its parts."""
+
+    name: str
+    settings: Settings
+    dead_letters: cdk.aws_sqs.IQueue
+    encryption_key: cdk.aws_kms.IKey | None
+    network: Network | None
+    consumer: cdk.aws_lambda.Function
+    sweeper: cdk.aws_lambda.Function
+    alarms: dict[str, cdk.aws_cloudwatch.AlarmBase]
 
 
 class AckerAttributes(TypedDict, total=False):

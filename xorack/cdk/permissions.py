@@ -24,11 +24,6 @@ WRITE_WITH_KEY: Final = (
     "kms:ReEncryptFrom",
     "kms:ReEncryptTo",
 )
-_NETWORK_ACTIONS: Final = (
-    *("AssignPrivateIpAddresses", "CreateNetworkInterface", "DeleteNetworkInterface"),
-    *("DescribeNetworkInterfaces", "DescribeSecurityGroups", "DescribeSubnets", "DescribeVpcs"),
-    "UnassignPrivateIpAddresses",
-)
 
 
 def allow(resource: str, *actions: str, **more: Any) -> cdk.aws_iam.PolicyStatement:
@@ -47,15 +42,6 @@ def allow_events(bus: cdk.aws_events.IEventBus) -> cdk.aws_iam.PolicyStatement:
     ours = {"events:source": SOURCE, "events:detail-type": [*STATUSES]}
     conditions = {"ForAllValues:StringEquals": ours}
     return allow(bus.event_bus_arn, "events:PutEvents", conditions=conditions)
-
-
-def join_network() -> list[cdk.aws_iam.PolicyStatement]:
-    """Allow Lambda to join a network with a function's role, and deny it the function's code."""
-    actions = [f"ec2:{action}" for action in _NETWORK_ACTIONS]
-    # Calls of the code have this key, calls of Lambda have not.
-    code = {"Null": {"lambda:SourceFunctionArn": "false"}}
-    denied = allow("*", *actions, effect=cdk.aws_iam.Effect.DENY, conditions=code)
-    return [allow("*", *actions), denied]
 
 
 def for_account(grantee: cdk.aws_iam.IGrantable, account: str) -> cdk.aws_iam.IGrantable:
