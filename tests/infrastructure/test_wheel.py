@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 
 from examples.own_stack.app import Warehouse
 from infra.synth import ROOT
+from xorack.cdk.code import LAMBDA_PYTHON
 from xorack.local import assembly
 from xorack.local.environment import ensure
 
@@ -64,6 +65,10 @@ def wheel(source):
     old = source / "build" / "lib" / "xorack" / "gone.py"
     old.parent.mkdir(parents=True)
     old.touch()
+    return built(source)
+
+
+def built(source):
     make = ("make", "--no-print-directory", "--old-file=venv", "wheel", f"PY={sys.executable}")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("M")}
     made = subprocess.check_output(make, cwd=source, env=kept, text=True)
@@ -119,6 +124,36 @@ def test_a_build_with_isolation_from_the_source_distribution_makes_the_same_whee
     subprocess.run([sys.executable, ROOT / "tools" / "venv.py", *build], check=True)
     (built,) = tmp_path.glob("*.whl")
     assert contents(built) == contents(wheel)
+
+
+BYTECODE = """
+import sys
+from xorack.cdk.code import assemble_code
+folder = assemble_code()
+sources = {path for path in folder.rglob("*.py")}
+compiled = [*folder.rglob("*.pyc")]
+assert len(compiled) == len(sources), (len(compiled), len(sources))
+print({path.read_bytes()[4:8].hex() for path in compiled})
+"""
+
+
+def test_the_wheel_that_lambdas_python_builds_has_bytecode_that_is_not_checked(source, tmp_path):
+    copy = shutil.copytree(source, tmp_path / "source")
+    code = copy / "xorack" / "cdk" / "code.py"
+    version = "LAMBDA_PYTHON: Final = ({}, {})"
+    lambdas, ours = version.format(*LAMBDA_PYTHON), version.format(*sys.version_info)
+    assert lambdas in code.read_text()
+    code.write_text(code.read_text().replace(lambdas, ours))
+    made = contents(built(copy))
+    compiled = [one for name, one in made.items() if name.endswith(".pyc")]
+    assert len(compiled) == len([name for name in made if "/asset." in name and ".py" in name]) / 2
+    assert {one[4:8] for one in compiled} == {b"\x01\0\0\0"}  # a hash, which is not checked
+    # pip replaces it by bytecode with dates, and the construct does so again.
+    (wheel,) = (copy / "dist").glob("*.whl")
+    site = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.check_call([*pip, "--target", site, wheel])
+    assert python(BYTECODE, cwd=tmp_path, PYTHONPATH=str(site)) == "{'01000000'}"
 
 
 def test_a_build_without_the_cdk_stops(source, tmp_path):

@@ -37,7 +37,7 @@ def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
     """Check the kinds and regions of an acker's arguments; None stands for the default."""
     here = Stack.of(scope).region
     for name, value in arguments.items():
-        if name not in (*_KINDS, "service"):
+        if name not in (*_KINDS, "service") or name in ("vpc", "grantee"):
             raise TypeError(f"Acker has no argument {name!r}")
         if value is None or name == "service":
             continue
