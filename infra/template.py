@@ -106,8 +106,10 @@ def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str
         # A version is made once for a logical id: a changed parameter would never reach it.
         if resource["Type"] != "AWS::Lambda::Version"
     }
-    parameters = _parameters(settings)
-    defaults = {name: getattr(settings, one.setting) for name, one in parameters.items()}
+    parameters = {
+        name: parameter.declared(getattr(settings, parameter.setting))
+        for name, parameter in _parameters(settings).items()
+    }
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": body["Description"],
@@ -115,7 +117,7 @@ def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str
             "CodeBucket": {"Type": "String", "Description": "Bucket of the code, in this region"},
             "CodeKey": {"Type": "String", "Default": key, "Description": "Key of the code"},
             "AlarmTopicArn": _TOPIC_PARAMETER,
-            **{name: one.declared(defaults[name]) for name, one in parameters.items()},
+            **parameters,
         },
         "Conditions": {
             **body.get("Conditions", {}),
@@ -128,7 +130,9 @@ def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str
 
 def sentinels(settings: StackSettings) -> dict[str, str]:
     """Return the settings whose values `standalone` replaces."""
-    values = {one.setting: str(one.value) for one in _parameters(settings).values()}
+    values = {
+        parameter.setting: str(parameter.value) for parameter in _parameters(settings).values()
+    }
     return {**values, "stack_name": _NAME, "alarm_topic_arn": _TOPIC}
 
 
@@ -157,13 +161,13 @@ def _plain(resource: Mapping[str, Any]) -> dict[str, Any]:
 _REFERENCES: Final = {
     _NAME: "AWS::StackName",
     _TOPIC: "AlarmTopicArn",
-    **{one.shown: name for name, one in PARAMETERS.items()},
+    **{parameter.shown: name for name, parameter in PARAMETERS.items()},
 }
 _SHOWN: Final = re.compile(
     "|".join(
         # No part of another number, a hash or a logical id.
-        rf"(?<![0-9A-Za-z]){one}(?![0-9A-Za-z])" if one.isdigit() else re.escape(one)
-        for one in _REFERENCES
+        rf"(?<![0-9A-Za-z]){shown}(?![0-9A-Za-z])" if shown.isdigit() else re.escape(shown)
+        for shown in _REFERENCES
     )
 )
 

@@ -61,7 +61,7 @@ class Checkout:
     """A checkout whose uv makes empty environments.
 
     Attributes:
-        commands: What uv was told: "venv", which makes an environment from scratch, and "pip".
+        commands: What uv was asked for: "venv", which makes an environment from scratch, and "pip".
         arguments: Those of the latest installation of packages.
     """
 

@@ -69,8 +69,11 @@ def name_of(acker: Construct) -> str:
     The metrics, the bus and the dashboard have it, so two stacks of one app share none of them.
     """
     scopes = acker.node.scopes
-    stack = next(index for index, one in enumerate(scopes) if cdk.Stack.is_stack(one))
-    parts = [cdk.Stack.of(scopes[stack]).stack_name, *(one.node.id for one in scopes[stack + 1 :])]
+    stack = next(index for index, scope in enumerate(scopes) if cdk.Stack.is_stack(scope))
+    parts = [
+        cdk.Stack.of(scopes[stack]).stack_name,
+        *(scope.node.id for scope in scopes[stack + 1 :]),
+    ]
     name = re.sub("[^A-Za-z0-9_-]", "-", "-".join(parts))
     if len(name) <= _MAX_NAME:
         return name

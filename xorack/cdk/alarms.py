@@ -296,8 +296,8 @@ _ROWS: Final[Sequence[_Row]] = (
         name="ConsumerErrors",
         metric=lambda w: w.consumer.metric_errors(),
         out_of=(3, 6, 5),
-        text="Invocations of the consumer keep failing as a whole. First: read the consumer's log "
-        "for the first error.",
+        text="Invocations of the consumer keep failing. First: read the consumer's log for the "
+        "first error.",
     ),
     _Row(
         name="ConsumerNearTimeout",

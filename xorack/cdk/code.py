@@ -107,9 +107,9 @@ def _imports(node: ast.AST) -> Iterator[str]:
     else:
         children = ast.iter_child_nodes(node)
     if isinstance(node, ast.Import):
-        yield from (one.name for one in node.names)
+        yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module:
-        yield from (node.module, *(f"{node.module}.{one.name}" for one in node.names))
+        yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
     for child in children:
         yield from _imports(child)
 

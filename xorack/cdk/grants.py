@@ -80,7 +80,7 @@ class IAcker(Construct):
         """Allow a dashboard, `xorack show` or `xorack list` to read chains.
 
         It shows all attributes but `resume`, the token of who waits. So a read has to name its
-        attributes: one of whole items is denied.
+        attributes: a read of all is denied.
 
         Args:
             grantee: A role, user or group of the table's account.

@@ -89,7 +89,7 @@ def _check(table: aws_dynamodb.ITable, scope: Construct, partition_key: str) -> 
         return
     check_definition(path, definition, partition_key)
     if len(definition.get("Replicas") or ()) > 1:
-        check_replicas(path, [one["Region"] for one in definition["Replicas"]])
+        check_replicas(path, [replica["Region"] for replica in definition["Replicas"]])
     time_to_live = definition.get("TimeToLiveSpecification") or {}
     check_time_to_live(path, time_to_live.get("Enabled") and time_to_live.get("AttributeName"))
 
