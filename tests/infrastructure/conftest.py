@@ -36,7 +36,6 @@ VARIED = {
     "log_retention_days": "90",
     "alarm_topic_arn": "arn:aws:sns:eu-west-1:123456789012:alarms",
     "failed_chains_threshold": "25",
-    "contributor_insights": "true",
     "resume": "all",
 }
 

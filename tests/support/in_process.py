@@ -50,7 +50,7 @@ class Definitions:
 def definitions(partition_key: str = schema.TAG) -> Definitions:
     """Return the stack's definitions by the names in `schema`, without a synthesis.
 
-    tests/infrastructure/test_local.py compares them to the synthesised template.
+    tests/infrastructure/test_state.py compares them to the synthesised template.
     """
     keys = {partition_key: "S", schema.DUE_SHARD: "N", schema.DUE_AT: "N"}
     index = {

@@ -23,10 +23,6 @@ PAGE: Final = "PageWorkIsStuck"
 TICKET: Final = "TicketForTomorrow"
 _MINIMAL: Final = ("ConsumerFailing", "QueueBehind", "SweeperSilent", "DeadLettersNew")
 """Alarms of `monitoring="minimal"`: they use metrics that AWS emits for nothing."""
-_WAIT_MINUTES: Final = 15
-"""Time after which an outage pages at the latest; the tickets wait for that."""
-_DRAIN_MINUTES: Final = 35
-"""Time after which the alarms that an outage set off have ended."""
 _SINGLE: Final = "single events"
 """Alarms that notify by themselves: events of days would hide all other causes of a composite."""
 _EVENT_MINUTES: Final = 60
@@ -135,10 +131,11 @@ def _create_composites(scope: Construct, rows: Sequence[_Row], alarms: _Alarms) 
     ticket = create(
         TICKET,
         "[ticket] Somebody has to look within a day.",
-        # An outage needs no ticket of its own: tickets wait for a page, and then for their end.
+        # An outage needs no ticket of its own: it pages after 15 minutes at the latest, and the
+        # alarms that it set off end within 35.
         actions_suppressor=page,
-        actions_suppressor_wait_period=cdk.Duration.minutes(_WAIT_MINUTES),
-        actions_suppressor_extension_period=cdk.Duration.minutes(_DRAIN_MINUTES),
+        actions_suppressor_wait_period=cdk.Duration.minutes(15),
+        actions_suppressor_extension_period=cdk.Duration.minutes(35),
     )
     return {PAGE: page, TICKET: ticket}
 

@@ -42,8 +42,7 @@ _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 M
 def assemble_code() -> Path:
     """Copy everything side by side into a folder, which is deleted when the process ends.
 
-    A checkout and the wheel built from it give the same files, to the byte, on any machine. There
-    is bytecode for Lambda's Python if this is its version, or if the wheel was built by it.
+    There is bytecode if this is Lambda's Python, or if the wheel was built by it.
     """
     folder = Path(tempfile.mkdtemp(prefix="xorack-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -84,8 +83,7 @@ def _compiled_by_pip(_: str, names: list[str]) -> list[str]:
 def handlers_closure(root: Path) -> list[Path]:
     """Return the files of a checkout that the handlers import, themselves or by others.
 
-    Imports in functions count; those for types alone do not. A change of any other file, such as
-    one of the command line, is no new code for Lambda.
+    Imports in functions count; those for types alone do not.
     """
     found, todo = dict[str, Path](), [*_HANDLERS]
     while todo:

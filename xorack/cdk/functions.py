@@ -32,7 +32,6 @@ _ARCHITECTURES: Final = {
 }
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
 _RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
-_WIDGET_TIMEOUT_SECONDS: Final = 15
 _ALIAS: Final = "live"
 """The alias of each function's version that runs: code and environment change in one step."""
 
@@ -90,7 +89,7 @@ def _create_function(
     name: str,
     description: str,
     statements: Sequence[cdk.aws_iam.PolicyStatement],
-    timeout_seconds: int,
+    timeout_seconds: int | None = None,
 ) -> cdk.aws_lambda.Function:
     """Create a function of the module `name` of `lambda_src`, with its own role and log group."""
     scope, handler = Construct(parent, "Python"), f"lambda_src.{name}.handler"
@@ -120,16 +119,14 @@ def _create_function(
         code=cdk.aws_lambda.Code.from_asset(str(code.assemble_code())),
         handler=handler,
         memory_size=settings.memory_mb,
-        timeout=cdk.Duration.seconds(timeout_seconds),
+        timeout=cdk.Duration.seconds(timeout_seconds or settings.function_timeout_seconds),
         role=role,
         log_group=logs,
         # Lambda then writes the lines of Python's `logging`, and its own, as JSON.
         logging_format=cdk.aws_lambda.LoggingFormat.JSON,
         application_log_level_v2=cdk.aws_lambda.ApplicationLogLevel.INFO,
         system_log_level_v2=cdk.aws_lambda.SystemLogLevel.INFO,
-        tracing=cdk.aws_lambda.Tracing.ACTIVE
-        if settings.tracing
-        else cdk.aws_lambda.Tracing.DISABLED,
+        tracing=getattr(cdk.aws_lambda.Tracing, "ACTIVE" if settings.tracing else "DISABLED"),
         environment_encryption=key,
         environment={
             "TABLE_NAME": acker.table.table_name,
@@ -161,10 +158,7 @@ def _write_access(acker: AckerParts) -> list[cdk.aws_iam.PolicyStatement]:
 
 
 def create_consumer(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Function:
-    """Create the function that applies requests to chains, and the mapping from the queue to it.
-
-    The mapping reports partial failures: SQS delivers only the failed messages of a batch again.
-    """
+    """Create the function that applies requests to chains, and the mapping from the queue to it."""
     settings, queue, dead_letters = acker.settings, acker.queue, acker.dead_letters
     function = _create_function(
         scope,
@@ -178,7 +172,6 @@ def create_consumer(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Funct
             *allow_key(queue.encryption_master_key, *READ_WITH_KEY),
             *allow_key(dead_letters.encryption_master_key, *SEND_WITH_KEY),
         ],
-        settings.function_timeout_seconds,
     )
     # SqsEventSource would grant more than the poller needs.
     cdk.aws_lambda.EventSourceMapping(
@@ -189,23 +182,19 @@ def create_consumer(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Funct
         batch_size=settings.batch_size,
         max_batching_window=cdk.Duration.seconds(settings.batch_window_seconds),
         max_concurrency=settings.max_concurrency,
-        report_batch_item_failures=True,
+        report_batch_item_failures=True,  # only a batch's failed messages come again
     )
     return function
 
 
 def create_sweeper(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Function:
-    """Create the function that times chains out, and the rule that runs it each minute.
-
-    Two concurrent sweeps do no harm: each write is conditional.
-    """
+    """Create the function that times chains out, and the rule that runs it each minute."""
     function = _create_function(
         scope,
         acker,
         "sweeper",
         "Ends chains whose deadline has passed, and publishes pending events",
         [*_write_access(acker), allow(index_arn(acker.table), "dynamodb:Query")],
-        acker.settings.function_timeout_seconds,
     )
     # The next sweep replaces the retry of one that failed, or that Lambda did not take.
     retries: Any = {"retry_attempts": 0, "max_event_age": cdk.Duration.seconds(60)}
@@ -220,11 +209,7 @@ def create_sweeper(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Functi
 
 
 def create_widget(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Alias:
-    """Create the function behind the dashboard's custom widget; it only reads.
-
-    CloudWatch invokes its alias with the rights of the dashboard's user, who needs
-    `lambda:InvokeFunction` on that.
-    """
+    """Create the function that the dashboard's users invoke by its alias; it only reads."""
     table, dead_letters = acker.table, acker.dead_letters
     function = _create_function(
         scope,
@@ -238,6 +223,6 @@ def create_widget(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Alias:
             *allow_key(table.encryption_key, *READ_WITH_KEY),
             *allow_key(dead_letters.encryption_master_key, *READ_WITH_KEY),
         ],
-        _WIDGET_TIMEOUT_SECONDS,
+        timeout_seconds=15,
     )
     return function.add_alias(_ALIAS)

@@ -24,11 +24,7 @@ def create_queues(
     queue: aws_sqs.IQueue | None,
     dead_letters: aws_sqs.IQueue | None,
 ) -> tuple[aws_sqs.IQueue, aws_sqs.IQueue]:
-    """Create the queues that the user does not supply, encrypted and open to TLS only.
-
-    A supplied queue may name its dead-letter queue. The queues are standard ones: XOR needs no
-    order, and request ids outlast the five minutes in which a FIFO queue drops duplicates.
-    """
+    """Create the queues that the user does not supply, encrypted and open to TLS only."""
     if queue is not None:
         dead_letters = _dead_letters_of(queue, dead_letters)
         key = queue.encryption_master_key
@@ -42,11 +38,10 @@ def create_queues(
         "enforce_ssl": True,
         "removal_policy": removal_policy(settings),
     }
-    dead_days = Duration.days(DEAD_LETTER_DAYS)
+    days, attempts = Duration.days(DEAD_LETTER_DAYS), settings.max_receive_count
     dead_letters = dead_letters or aws_sqs.Queue(
-        scope, "DeadLetters", retention_period=dead_days, **common
+        scope, "DeadLetters", retention_period=days, **common
     )
-    attempts = settings.max_receive_count
     queue = queue or aws_sqs.Queue(
         scope,
         "Queue",

@@ -107,9 +107,7 @@ def index_arn(table: aws_dynamodb.ITable) -> str:
 
 
 def removal_policy(settings: Settings) -> RemovalPolicy:
-    """Return the removal policy of resources that hold state.
-
-    A failed first deployment retains none of them: there is nothing in them yet.
-    """
+    """Return the removal policy of resources that hold state."""
+    # A failed first deployment retains none of them: there is nothing in them yet.
     retain = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
     return retain if settings.removal_policy == "retain" else RemovalPolicy.DESTROY
