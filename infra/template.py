@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -25,7 +25,6 @@ from xorack.local.deploy import zip_folder
 
 _NAME: Final = "XorackStackName"
 _TOPIC: Final = "arn:aws:sns:eu-west-1:123456789012:XorackAlarmTopic"
-_DAY: Final = 86_400
 _TOPIC_PARAMETER: Final = {
     "Type": "String",
     "Default": "",
@@ -40,56 +39,42 @@ class Parameter:
 
     Attributes:
         value: A value of the setting that shows nowhere else.
-        allowed: The smallest and the largest number, or all numbers.
         factor: The parameter is the setting's multiple, as in seconds of a day.
     """
 
     setting: str
     value: int
     description: str
-    allowed: tuple[int, int] | list[int]
     factor: int = 1
 
     @property
     def shown(self) -> str:
         return str(self.value * self.factor)
 
-    def declared(self, default: int) -> dict[str, Any]:
-        if isinstance(self.allowed, list):
-            limits: dict[str, Any] = {"AllowedValues": self.allowed}
-        else:
-            limits = dict(zip(("MinValue", "MaxValue"), self.allowed, strict=True))
-        number = {"Type": "Number", "Default": default * self.factor}
-        return {**number, "Description": self.description, **limits}
+    def declared(self, settings: StackSettings) -> dict[str, Any]:
+        (found,) = (field for field in fields(settings) if field.name == self.setting)
+        limits = {name: limit * self.factor for name, limit in found.metadata["limits"].items()}
+        if self.setting == "retention_days":
+            longest = settings.queue_retention_days + DEAD_LETTER_DAYS  # of a message
+            limits["MinValue"] = (longest + 1) * self.factor
+        default = getattr(settings, self.setting) * self.factor
+        return {"Type": "Number", "Default": default, "Description": self.description, **limits}
 
 
-_TEN_YEARS: Final = 3_650 * _DAY
 PARAMETERS: Final[Mapping[str, Parameter]] = {
-    "BatchSize": Parameter("batch_size", 7_919, "Maximum messages of an invocation", (1, 10_000)),
-    "MaxConcurrency": Parameter("max_concurrency", 983, "Maximum concurrent consumers", (2, 1_000)),
-    "MemoryMb": Parameter("memory_mb", 6_871, "Memory of each function", (512, 10_240)),
+    "BatchSize": Parameter("batch_size", 7_919, "Maximum messages of an invocation"),
+    "MaxConcurrency": Parameter("max_concurrency", 983, "Maximum concurrent consumers"),
+    "MemoryMb": Parameter("memory_mb", 6_871, "Memory of each function"),
     "DefaultTimeoutSeconds": Parameter(
-        "default_timeout_seconds", 86_413, "Deadline of chains that set none", (1, _TEN_YEARS)
+        "default_timeout_seconds", 86_413, "Deadline of chains that set none"
     ),
     "RetentionSeconds": Parameter(
-        "retention_days",
-        3_001,
-        "Life of finished chains; above the queues' retention together",
-        (_DAY, _TEN_YEARS),
-        factor=_DAY,
+        "retention_days", 3_001, "Life of finished chains, above that of messages", factor=86_400
     ),
     "FailedChainsThreshold": Parameter(
-        "failed_chains_threshold",
-        7_477,
-        "Failed chains in five minutes without an alarm",
-        (0, 1_000_000),
+        "failed_chains_threshold", 7_477, "Failed chains in five minutes without an alarm"
     ),
-    "LogRetentionDays": Parameter(
-        "log_retention_days",
-        2_557,
-        "Life of the logs",
-        [1, 7, 14, 30, 60, 90, 180, 365, 731, 1_827, 3_653],
-    ),
+    "LogRetentionDays": Parameter("log_retention_days", 2_557, "Life of the logs"),
 }
 
 
@@ -107,8 +92,7 @@ def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str
         if resource["Type"] != "AWS::Lambda::Version"
     }
     parameters = {
-        name: parameter.declared(getattr(settings, parameter.setting))
-        for name, parameter in _parameters(settings).items()
+        name: parameter.declared(settings) for name, parameter in _parameters(settings).items()
     }
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
@@ -137,13 +121,9 @@ def sentinels(settings: StackSettings) -> dict[str, str]:
 
 
 def _parameters(settings: StackSettings) -> dict[str, Parameter]:
-    """Return the parameters of the template, without those that settings replace."""
-    least = (settings.queue_retention_days + DEAD_LETTER_DAYS + 1) * _DAY
-    retention = replace(PARAMETERS["RetentionSeconds"], allowed=(least, _TEN_YEARS))
-    parameters = {**PARAMETERS, "RetentionSeconds": retention}
-    if settings.batch_window_seconds == 0:
-        del parameters["BatchSize"]  # more than ten messages need a window
-    return parameters
+    """Return the parameters of the template; batches of over ten messages need a window."""
+    left_out = "" if settings.batch_window_seconds else "BatchSize"
+    return {name: parameter for name, parameter in PARAMETERS.items() if name != left_out}
 
 
 def _plain(resource: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,19 +47,24 @@ _WAITING: Final = "|".join((*RESUME_KINDS, *_ARNS.values()))
 _TOPIC: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}"
 
 
-def _setting(default: Any, expected: str, kind: type, is_valid: Any = lambda value: True) -> Any:
-    metadata = {"expected": expected, "kind": kind, "is_valid": is_valid}
+def _setting(
+    default: Any, expected: str, kind: type, is_valid: Any = lambda value: True, **limits: Any
+) -> Any:
+    """Define a setting; `limits` are those of CloudFormation for a parameter in its place."""
+    metadata = {"expected": expected, "kind": kind, "is_valid": is_valid, "limits": limits}
     return field(default=default, metadata=metadata)
 
 
 def _number(default: int | None, low: int, high: int, unit: str) -> Any:
     expected = f"a whole number from {low} to {high} ({unit})"
-    return _setting(default, expected, int, lambda value: low <= value <= high)
+    valid = range(low, high + 1)
+    return _setting(default, expected, int, valid.__contains__, MinValue=low, MaxValue=high)
 
 
 def _choice(default: Any, *choices: object) -> Any:
     expected = "one of " + ", ".join(map(str, choices))
-    return _setting(default, expected, type(default), lambda value: value in choices)
+    kind = type(default)
+    return _setting(default, expected, kind, choices.__contains__, AllowedValues=[*choices])
 
 
 def flag(default: bool) -> Any:
