@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from measure.options import Options
-from measure.report import Totals, to_json, to_text
+from measure.report import Totals, to_dict, to_text
 from measure.run import Measurement
 from xorack.cli import options as cli
 from xorack.cli import screen
@@ -102,7 +102,7 @@ def measure(stack: str, region: str | None, max_cost: float, yes: bool, **others
         for line in work.left_behind():
             screen.say(f"left behind: {line}", error=True)
         raise
-    report = to_json(result)
+    report = to_dict(result)
     if others["json_file"]:
         json.dump(report, others["json_file"], indent=2)
     for line in to_text(report):

@@ -90,7 +90,7 @@ def _latencies(result: Result) -> tuple[dict[str, list[float]], float]:
     return latencies, last
 
 
-def to_json(result: Result) -> dict[str, Any]:
+def to_dict(result: Result) -> dict[str, Any]:
     """Judge the outcome; return the report as a JSON object, with null for unknown figures."""
     outcome, sent = result.outcome, result.sent
     totals = Totals.of(outcome.plans)

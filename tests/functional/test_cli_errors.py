@@ -45,13 +45,8 @@ TAG_LENGTH = "expected a string of 1 to 1024 UTF-8 bytes without NUL"
         (2, "watch ", f"tag: '', {TAG_LENGTH}"),
         (2, f"fail {TAG} b --reason {'x' * 1025}", "reason: 'xxx"),
         (2, "extend a\0 --timeout 1", "tag: 'a\\x00', expected a string"),
-        (
-            2,
-            "list --order age --after x",
-            "after: 'x', expected the position of a list in the order of",
-        ),
     ],
-    ids=range(14),
+    ids=range(13),
 )
 def test_an_error_of_a_request_is_one_line(stack, stacks, xorack, status, arguments, line):
     stacks["shop"] = {"TableName": "customers"}

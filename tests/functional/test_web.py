@@ -171,7 +171,7 @@ def test_a_page_reads_a_bounded_part_and_leads_to_the_rest(aws):
         page = read_chains(store(aws), query, shown=3, searched=5)
         assert page.searched <= 5
         assert len(page.chains) <= 3
-        assert not page.whole
+        assert not page.complete
         seen += [one.chain.tag for one in page.chains]
         query, pages = page.more, pages + 1
     assert sorted(seen) == [f"t{n:02}" for n in range(12)]

@@ -13,7 +13,7 @@ from measure.__main__ import measure
 from measure.judge import Outcome, judge
 from measure.load import Sender, Sent, interleave, texts
 from measure.options import BAD, Options
-from measure.report import Result, Totals, percentiles, to_json, to_text
+from measure.report import Result, Totals, percentiles, to_dict, to_text
 from measure.subscription import Event, Events
 from tests.support.fakes import FakeQueue
 from xorack.core.errors import ArgumentError, SendError
@@ -274,7 +274,7 @@ def test_copies_of_an_event_count_once():
 def report_of(options):
     outcome, sent = simulate(options)
     result = Result(RUN, options.describe(), outcome, sent, 1.0, 1001.0, ["a: b"])
-    return to_json(result)
+    return to_dict(result)
 
 
 def test_the_estimate_is_above_what_a_load_costs():

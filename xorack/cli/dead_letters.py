@@ -81,7 +81,7 @@ def list_(selector: Selector, as_json: bool, target: Target) -> int:
     queues = target.open_dead_letters()
     survey = queues.survey(selector)
     if as_json:
-        screen.print_json(output.to_json(survey, queues.retention_ms))
+        screen.print_json(output.to_dict(survey, queues.retention_ms))
     else:
         output.print_groups(survey)
     return int(survey.selects_nothing)

@@ -112,7 +112,7 @@ def start(settings: dict[str, str] | None, port: int | None, instance: str, as_j
     running, started = background.start(settings, port, _notify, instance)
     seconds = time.monotonic() - begun
     if as_json:
-        screen.print_json({**running.to_json(), "started": started, "seconds": round(seconds, 1)})
+        screen.print_json({**running.to_dict(), "started": started, "seconds": round(seconds, 1)})
         return
     screen.say(f"ready after {seconds:.1f} s" if started else "running already")
     _show(running)
@@ -128,7 +128,7 @@ def _notify(line: str) -> None:
 
 def _show(running: Background) -> None:
     settings = " ".join(f"-c {shlex.quote(f'{n}={v}')}" for n, v in running.settings.items())
-    for name, value in {**running.to_json(), "settings": settings}.items():
+    for name, value in {**running.to_dict(), "settings": settings}.items():
         screen.say(f"{name.replace('_', ' '):<22}{value}")
 
 
@@ -149,7 +149,7 @@ def status(instance: str, as_json: bool) -> int:
         return 1
     answers = running.stack.aws.answers()
     if as_json:
-        screen.print_json({"running": True, "responds": answers, **running.to_json()})
+        screen.print_json({"running": True, "responds": answers, **running.to_dict()})
     else:
         screen.say("running" if answers else "running, but it does not respond")
         _show(running)

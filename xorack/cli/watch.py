@@ -98,7 +98,7 @@ def _print_update(
         return
     for status in update.changed:
         if as_json:
-            screen.print_json({"at": rfc3339(status.now), **status.to_json()})
+            screen.print_json({"at": rfc3339(status.now), **status.to_dict()})
         else:
             screen.say(_line(status))
     warnings = dict.fromkeys(update.not_found, "does not exist yet")
@@ -109,7 +109,7 @@ def _print_update(
     if new := {"", *warnings} - warned:  # the empty one is of the first poll
         for tag, warning in warnings.items():
             if tag in new:
-                screen.say(f"{printable(tag)}: {printable(warning)}", error=True)
+                screen.say(f"{tag}: {warning}", error=True)
         warned.update(new)
         screen.say_backlog(queues())
     sys.stdout.flush()
@@ -203,7 +203,7 @@ def _table(chains: list[ChainStatus], not_found: tuple[str, ...], width: int) ->
 def _row(status: ChainStatus) -> dict[str, RenderableType]:
     cells = screen.cells(status)
     colour = screen.STATUS_COLOURS[status.chain.status]
-    row: dict[str, RenderableType] = {head: Text(cell) for head, cell in cells.items()}
+    row: dict[str, RenderableType] = {h: Text(printable(cell)) for h, cell in cells.items()}
     row["STATUS"] = Text(cells["STATUS"], style=colour)
     row[""] = ""
     if status.percent is not None:

@@ -62,7 +62,7 @@ class Background:
     def stack(self) -> Stack:
         return Stack(EmbeddedAWS(self.port), self.name, self.outputs, self.functions)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         stack = self.stack
         return {
             **({"name": self.instance} if self.instance else {}),

@@ -57,9 +57,9 @@ class Survey:
         at: Time of the reading, milliseconds since the epoch.
     """
 
-    groups: list[Group]
-    total: int
-    complete: bool
+    groups: list[Group] = field(default_factory=list)
+    total: int = 0
+    complete: bool = True
     selector: Selector = field(default_factory=Selector)
     read: int = 0
     ids: set[str] = field(default_factory=set)
@@ -70,18 +70,14 @@ class Survey:
         return sum(group.count for group in self.groups if group.kind in kinds)
 
     @property
-    def selects_nothing(self) -> bool:
-        """True if a selection matches none of the messages."""
-        return not self.seen and self.selector != Selector()
-
-    @property
     def seen(self) -> int:
         """The number of selected messages."""
         return self.count(*KINDS)
 
-    def expected(self, *kinds: Kind) -> int:
-        """Estimate how many messages of these kinds the queue holds."""
-        return self.count(*kinds) if self.complete else self.total
+    @property
+    def selects_nothing(self) -> bool:
+        """True if a selection matches none of the messages."""
+        return not self.seen and self.selector != Selector()
 
 
 class MoveResult(NamedTuple):
@@ -116,11 +112,24 @@ class Redrive:
         self._client = client
 
     def swapped(self) -> bool:
-        """Return True if the queue is the dead-letter queue of the dead-letter queue."""
-        self._redrive_policy(self.queue_url)
-        target: str = self._redrive_policy(self.dead_letters_url).get("deadLetterTargetArn", "")
+        """Return True if the queue is the dead-letter queue of the dead-letter queue.
+
+        Raises:
+            StateError: One of the queues does not exist.
+        """
+        targets = []
+        for url in (self.queue_url, self.dead_letters_url):
+            try:
+                policy = json.loads(self._attribute(url, "RedrivePolicy") or "{}")
+            except ClientError as error:
+                # The code's name depends on the protocol that boto3 speaks.
+                if not error_code(error).endswith(("NonExistentQueue", "QueueDoesNotExist")):
+                    raise
+                region = self._client.meta.region_name
+                raise StateError(f"queue {url} does not exist in {region}") from error
+            targets.append(policy.get("deadLetterTargetArn", "").split(":"))
         # An ARN and a URL both end in account and name.
-        return target.split(":")[-2:] == self.queue_url.split("/")[-2:]
+        return bool(targets[1][-2:] == self.queue_url.split("/")[-2:])
 
     def count(self) -> int:
         """Return SQS's approximate number of dead-lettered messages, without a receive."""
@@ -140,10 +149,10 @@ class Redrive:
             selector: The messages to report; by default all.
             limit: Stop after about this number of messages, selected or not; by default 1,000,
                 or `MAX_READ` for a selection.
-            keep: Most messages to return as a whole.
+            keep: Most messages to return, with their bodies.
             hide: Hide messages from other readers meanwhile. Else only a sample is read.
         """
-        survey = Survey([], 0, complete=True, selector=selector or Selector())
+        survey = Survey(selector=selector or Selector())
         most = limit or (1000 if survey.selector == Selector() else MAX_READ)
         groups: dict[tuple[Kind, str], Group] = {}
         handles: dict[str, str] = {}
@@ -221,9 +230,7 @@ class Redrive:
             forward([message for message in messages if message.id not in done])
             ids = [message.id for message in messages]
             done.update(ids)
-            for id in ids:
-                del held[id]
-            handles = [message.handle for message in messages]
+            handles = [held.pop(id) for id in ids]
             failed = self._call_for_ten(self._client.delete_message_batch, {}, handles)
             undeleted.difference_update(ids)
             undeleted.update(ids[position] for position in failed)
@@ -283,17 +290,6 @@ class Redrive:
         ]
         response = call(QueueUrl=self.dead_letters_url, Entries=entries)
         return [int(entry["Id"]) for entry in (response or {}).get("Failed", [])]
-
-    def _redrive_policy(self, queue_url: str) -> dict[str, Any]:
-        try:
-            return dict(json.loads(self._attribute(queue_url, "RedrivePolicy") or "{}"))
-        except ClientError as error:
-            # The code's name depends on the protocol that boto3 speaks.
-            code = error_code(error)
-            if "NonExistentQueue" not in code and "QueueDoesNotExist" not in code:
-                raise
-            region = self._client.meta.region_name
-            raise StateError(f"queue {queue_url} does not exist in {region}") from error
 
     def _attribute(self, queue_url: str, name: str) -> str:
         call = self._client.get_queue_attributes

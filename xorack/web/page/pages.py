@@ -117,7 +117,7 @@ def error_page(frame: Frame, title: str, reason: str) -> bytes:
 
 
 def chains_page(frame: Frame, page: ChainPage) -> bytes:
-    plus = "" if page.whole else "+"
+    plus = "" if page.complete else "+"
     news = ", ".join(f"{page.counts[group]}{plus} {group}" for group in GROUPS)
     values = {"page": page, "groups": GROUPS, "heads": _HEADS, "soon_ms": SOON_MS}
     return frame.page("chains.html", title="Chains", current="./", news=news, **values)
