@@ -246,3 +246,10 @@ def test_an_output_that_cannot_be_written(line, status, err):
     ended = subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, check=False)
     assert (ended.returncode, ended.stdout) == (status, b"")
     assert ended.stderr.decode().splitlines() == err
+
+
+@pytest.mark.parametrize(("arguments", "extra"), [(("list",), "cli"), (("local", "env"), "local")])
+def test_a_missing_package_names_its_extra(xorack, monkeypatch, arguments, extra):
+    monkeypatch.setattr("xorack.cli.find_spec", lambda name: None if name == "jinja2" else name)
+    line = f"error: the command line needs jinja2: install xorack with the extra {extra}"
+    assert xorack(*arguments) == (1, [], [line])

@@ -78,7 +78,7 @@ def test_more_goes_back_on_request(stack, xorack, sqs):
 
 @pytest.mark.parametrize(
     ("text", "status", "last", "moved"),
-    [("y\n", 0, "1 message sent back", 1), ("n\n", 1, "nothing was moved", 0)],
+    [("y\n", 0, "1 message sent back", 1), ("n\n", 1, "nothing was sent back", 0)],
 )
 def test_it_asks(stack, xorack, sqs, answer, text, status, last, moved):
     put_messages(stack, failed=(1,))

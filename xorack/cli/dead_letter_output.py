@@ -109,42 +109,37 @@ def run_redrive(
     """
     count = survey.count(*kinds)
     nothing_to_move = survey.complete and not count
-    if as_json:
-        if look:
-            print_messages(survey, as_json=True)
-        else:
-            moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
-            value = to_dict(survey, redrive.retention_ms) | {"moved": moved}
-            for group in value["groups"]:
-                group["chosen"] = group["kind"] in kinds
-            screen.print_json(value)
-        return int(survey.selects_nothing)
-    print_groups(survey, kinds)
-    _print_stay(survey, kinds, redrive.retention_ms / _DAY_MS)
-    if look and survey.seen:
-        screen.say()
-        print_messages(survey, as_json=False)
-    if look or not survey.seen:
+    if as_json and look:
+        print_messages(survey, as_json=True)
+    elif as_json:
+        moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
+        value = to_dict(survey, redrive.retention_ms) | {"moved": moved}
+        for group in value["groups"]:
+            group["chosen"] = group["kind"] in kinds
+        screen.print_json(value)
+    else:
+        print_groups(survey, kinds)
+        for kind in KINDS:
+            if kind not in kinds and (stay := survey.count(kind)):
+                why = _STAY[kind].format(days=redrive.retention_ms / _DAY_MS)
+                screen.say(f"{plural(stay, 'message')} {'is' if stay == 1 else 'are'} {why}")
+        if look and survey.seen:
+            screen.say()
+            print_messages(survey, as_json=False)
+    if as_json or look or not survey.seen:
         return int(survey.selects_nothing)
     if nothing_to_move:
         screen.say("nothing to send back")
         return 0
     messages = plural(count, "message") if survey.complete else "all messages like these"
     if not yes and not screen.ask(f"Send {messages} back to the queue?"):
-        screen.say("nothing was moved")
+        screen.say("nothing was sent back")
         return 1
     with _progress("sent back", count if survey.complete else survey.total) as progress:
         result = redrive.move(kinds, survey, progress)
-    stay = f"; {result.left:,} stay" if result.left else ""
-    screen.say(f"{plural(result.moved, 'message')} sent back{stay}")
+    stay_too = f"; {result.left:,} stay" if result.left else ""
+    screen.say(f"{plural(result.moved, 'message')} sent back{stay_too}")
     return 0
-
-
-def _print_stay(survey: Survey, kinds: Sequence[Kind], days: float) -> None:
-    for kind in KINDS:
-        if kind not in kinds and (count := survey.count(kind)):
-            verb = "is" if count == 1 else "are"
-            screen.say(f"{plural(count, 'message')} {verb} {_STAY[kind].format(days=days)}")
 
 
 def run_delete(

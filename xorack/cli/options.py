@@ -7,6 +7,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TextIO
 
@@ -27,10 +28,8 @@ _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 class Number(click.FloatRange):
     """A number of a range: click finds NaN in every range."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number: float = super().convert(value, param, ctx)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail("nan is not a number", param, ctx)
         return number
@@ -39,19 +38,14 @@ class Number(click.FloatRange):
 class Duration(Number):
     """Seconds, or numbers with their units: ``90``, ``30m``, ``1h30m``."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         text = str(value)
         parts = _DURATION_PART.findall(text)
         if parts and not _DURATION_PART.sub("", text).strip():
             value = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-        else:
-            try:
-                value = float(text)
-            except ValueError:
-                self.fail(f"{shown(text)}, expected seconds, or 30m, 2h, 1d12h", param, ctx)
-        return super().convert(value, param, ctx)
+        with suppress(ValueError):
+            return super().convert(float(value), param, ctx)
+        return self.fail(f"{shown(text)}, expected seconds, or 30m, 2h, 1d12h", param, ctx)
 
 
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}

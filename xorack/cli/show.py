@@ -35,7 +35,7 @@ _SHOWN = 5
 @json_option
 @with_table
 def show(tag: str, among: TextIO | None, as_json: bool, target: Target) -> None:
-    """Show the state, outstanding units and dead letters of a chain.
+    """Show a chain, its outstanding units and dead letters.
 
     A unit's id is a hash, so its name is found only among candidates: the names that the steps gave
     to their children. In the file, a line is a name. A JSON list is a path, the name at each level
