@@ -234,27 +234,6 @@ def test_a_subscriber_gets_the_events_of_its_rule(small):
     assert list(drain(queue_url, sqs, wait_seconds=1)) == []
 
 
-def test_no_event_is_lost_between_the_bus_and_the_subscriber(small):
-    queue_url = subscribe(small)
-    total, received = 600, []
-    entry = {"EventBusName": small.bus_name, "Source": "xorack", "DetailType": "acked"}
-
-    def publish():
-        for start in range(0, total, 10):
-            entries = [{**entry, "Detail": json.dumps({"n": start + n})} for n in range(10)]
-            assert small.client("events").put_events(Entries=entries)["FailedEntryCount"] == 0
-
-    def complete():
-        return len(received) == total
-
-    with ThreadPoolExecutor(1) as pool:
-        published = pool.submit(publish)
-        for event in drain(queue_url, small.client("sqs"), wait_seconds=30, until=complete):
-            received.append(event["detail"]["n"])
-        published.result()
-    assert sorted(received) == list(range(total))
-
-
 def test_the_table_has_its_time_to_live_and_a_rejected_write_is_not_counted(small):
     dynamodb, before = small.client("dynamodb"), small.usage()
     item = {"TableName": small.table_name, "Item": {"tag": {"S": "once"}}}

@@ -228,28 +228,10 @@ def test_messages_that_arrive_after_the_list_are_not_deleted(stack, xorack, sqs,
     assert left(stack) == late
 
 
-def test_a_message_that_another_reader_deletes_is_not_counted(stack, xorack, sqs, monkeypatch):
-    put_messages(stack, failed=(1, 2))
-    queue = {"QueueUrl": stack.dead_letter_queue_url}
-
-    def delete_one(question):
-        (message,) = stack.client("sqs").receive_message(**queue)["Messages"]
-        stack.client("sqs").delete_message(**queue, ReceiptHandle=message["ReceiptHandle"])
-        return True
-
-    monkeypatch.setattr("click.confirm", delete_one)
-    status, out, err = xorack("dead-letters", "delete", "--all")
-    assert (status, out[-1]) == (1, "1 of 2 messages deleted")
-    assert err == ["the others are gone, or another reader has them: try again"]
-
-
-def test_a_deletion_needs_a_selection(xorack):
-    for arguments in ((), ("--yes",), ("--all", "--kind", "failed")):
+def test_an_empty_queue(stack, xorack, sqs):
+    for arguments in ((), ("--all", "--kind", "failed")):
         status, out, (line,) = xorack("dead-letters", "delete", *arguments)
         assert (status, out, "--all" in line) == (2, [], True)
-
-
-def test_an_empty_queue(stack, xorack, sqs):
     for command in ("list", "show", "delete --all", "redrive"):
         assert xorack("dead-letters", *command.split()) == (0, ["no dead-lettered messages"], [])
     assert as_json(xorack) == []

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from playwright.sync_api import expect
 
-from tests.functional.test_cli_windows import HOURS, open_stages
+from tests.functional.test_cli_windows import HOURS, open_windows
 from tests.functional.test_widget_page import CUT, WIDER, colours_with_contrast
 from tests.support.cli import TAG, apply, finish, start
 from tests.support.dead_letters import bodies, put, put_messages, request
@@ -223,8 +223,8 @@ def test_a_lost_connection_is_shown_and_ends(aws, browser):
         page.close()
 
 
-def test_windows_are_a_table_of_stages_that_leads_to_chains(aws, visit):
-    open_stages(aws)
+def test_windows_are_a_table_of_logs_that_leads_to_chains(aws, visit):
+    open_windows(aws)
     page = visit("windows?prefix=shop/")
     rows = page.locator("table.logs tbody tr")
     expect(rows.nth(0)).to_contain_text("not open")
@@ -292,7 +292,7 @@ def gallery(browser):
         start(aws, "acked")
         finish(aws, "acked")
         put_messages(aws, failed=(1, 2), malformed=(3,))
-        open_stages(aws)
+        open_windows(aws)
 
         def visit(width=1200, scheme="light"):
             viewport = {"width": width, "height": 900}

@@ -13,7 +13,7 @@ from measure.__main__ import measure
 from measure.judge import Outcome, judge
 from measure.load import Sender, Sent, interleave, texts
 from measure.options import BAD, Options
-from measure.report import Result, Totals, percentiles, to_dict, to_text
+from measure.report import Result, Totals, to_dict, to_text
 from measure.subscription import Event, Events
 from tests.support.fakes import FakeQueue
 from xorack.core.errors import ArgumentError, SendError
@@ -72,13 +72,6 @@ def honest():
 # -- plans and messages ------------------------------------------------------------------------
 
 
-def test_a_seed_repeats_a_load_under_another_run():
-    again = [text.replace("other", RUN) for text in interleave(FAULTY.plans("other"), 4)]
-    assert again == list(interleave(FAULTY.plans(RUN), 4))
-    other = interleave(replace(FAULTY, seed=6).plans(RUN), 4)
-    assert again != list(other)
-
-
 @pytest.mark.parametrize("options", [FAULTY, Options(seed=(1 << 63) - 1, rate=7.5, stamps="plain")])
 def test_the_report_names_the_options_that_replay_a_load(options):
     context = measure.make_context("measure", ["--stack", "s", *options.describe().split()])
@@ -113,14 +106,6 @@ def test_chains_are_sent_in_turn_a_limited_number_at_a_time():
     last = {tag: n for n, tag in enumerate(tags)}
     for n in range(len(tags)):
         assert len({tag for tag in tags[: n + 1] if last[tag] > n}) <= 3
-
-
-@pytest.mark.parametrize(
-    ("text", "sizes"),
-    [("100", {100: 1}), ("1:50,10000:0.25", {1: 50, 10_000: 0.25}), ("1:0,2:1", {1: 0, 2: 1})],
-)
-def test_a_spread_is_read(text, sizes):
-    assert Options(seed=1, units=text).sizes == sizes
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1:", "1:x", "1,1", "1:0", "1;2", "1:-1", "1e3"])
@@ -258,16 +243,6 @@ def test_the_judge_finds_a_stranger(honest):
     assert violation == f"{RUN}/x: no chain of this run"
 
 
-def test_copies_of_an_event_count_once():
-    events = Events()
-    for kind, at in (("acked", 1.0), ("acked", 2.0), ("failed", 3.0)):
-        events.add(kind, {"tag": "t", "id": "i"}, at)
-    assert [(e.kind, e.received_at, e.copies) for e in events.by_tag["t"]] == [
-        ("acked", 1.0, 2),
-        ("failed", 3.0, 1),
-    ]
-
-
 # -- the bill and the report -------------------------------------------------------------------
 
 
@@ -308,9 +283,3 @@ def test_the_report_has_latencies_and_names_what_is_not_available():
     assert lines[0] == f"run {RUN}: {FAULTY.describe()}"
     assert any(line.startswith("  to arrival  ") and "p50 1,000" in line for line in lines)
     assert lines[-2:] == ["left behind: a: b", "all as expected"]
-
-
-def test_percentiles_are_by_nearest_rank():
-    assert percentiles([3, 1, 2]) == {"p50": 2, "p90": 3, "p99": 3, "max": 3}
-    assert percentiles(range(1, 201)) == {"p50": 100, "p90": 180, "p99": 198, "max": 200}
-    assert set(percentiles([]).values()) == {None}
