@@ -106,9 +106,8 @@ def test_one_that_does_not_respond(xorack, running):
     assert shown["started_at"] == "1970-01-01T00:00:00Z"
     status, _, (line,) = xorack("local", "start")
     assert status == 1
-    assert (
-        f"runs as process {STATE.pid} and does not respond: run `xorack local stop` first" in line
-    )
+    assert f"runs as process {STATE.pid} and does not respond (log: " in line
+    assert line.endswith(": run `xorack local stop` first")
     status, _, (line,) = xorack("local", "events")
     assert line.startswith("error: xorack local does not respond: ")
 

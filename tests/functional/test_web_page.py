@@ -188,7 +188,7 @@ def test_a_chain_is_extended_named_and_failed(aws, visit):
     page.click("text=Extend")
     expect(dialog.locator("p")).to_have_text(f"Move the deadline of {TAG}?")
     dialog.get_by_text("Extend").click()
-    expect(notice).to_have_text("The deadline is moved.")
+    expect(notice).to_have_text("The deadline is changed.")
     page.fill("#reason", "withdrawn")
     page.click("text=Fail")
     dialog.get_by_text("Cancel").click()

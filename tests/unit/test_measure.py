@@ -237,7 +237,7 @@ def test_the_judge_misses_a_dead_letter_and_its_reason(honest, bad):
         assert violation == f"{plan.tag}: no dead-lettered message of its request {bad}"
 
 
-def test_the_judge_finds_a_stranger(honest):
+def test_the_judge_finds_an_unknown_chain(honest):
     event = Event("acked", {"status": "acked"}, 1.0)
     (violation,) = judge(replace(honest, events={**honest.events, f"{RUN}/x": [event]}))
     assert violation == f"{RUN}/x: no chain of this run"

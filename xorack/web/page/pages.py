@@ -156,10 +156,9 @@ def timeline(status: ChainStatus) -> list[Moment]:
     """Return what is known of a chain's life, in its order."""
     chain, deadline = status.chain, status.chain.effective_deadline
     moments = []
-    if chain.created_at is not None:
-        moments.append(Moment(chain.created_at, "Created"))
-    elif chain.first_seen_at is not None:
-        moments.append(Moment(chain.first_seen_at, "First request"))
+    if status.begin is not None:
+        created = chain.created_at is not None
+        moments.append(Moment(status.begin, "Created" if created else "First request"))
     if chain.last_stamp_at is not None:
         moments.append(Moment(chain.last_stamp_at, "Last step", status.counts))
     if status.note_text:
@@ -171,17 +170,15 @@ def timeline(status: ChainStatus) -> list[Moment]:
         kind = "done" if chain.status == "acked" else "late"
         ended = status.tolerance if chain.tolerated else chain.reason or ""
         moments.append(Moment(chain.ended_at, chain.status.capitalize(), ended, kind))
-        event = Moment(None, "Event published")
-        moments.append(
-            Moment(None, "Event not published", "", "late") if chain.event_pending else event
-        )
-    if chain.final and status.callback:
-        kind = "late" if chain.resume_failed else ""
-        moments.append(Moment(chain.resumed_at, "Callback", status.callback, kind))
-    if chain.final and status.after_end:
-        moments.append(Moment(chain.last_late_at, "After the end", status.after_end))
+        event = ("Event not published", "", "late") if chain.event_pending else ("Event published",)
+        moments.append(Moment(None, *event))
+        if status.callback:
+            kind = "late" if chain.resume_failed else ""
+            moments.append(Moment(chain.resumed_at, "Callback", status.callback, kind))
+        if status.after_end:
+            moments.append(Moment(chain.last_late_at, "After the end", status.after_end))
     placed: list[tuple[int, Moment]] = []
-    for moment in moments:  # what has no time follows what it stands behind
+    for moment in moments:  # one without a time keeps its place
         placed.append((moment.at or (placed[-1][0] if placed else 0), moment))
     return [moment for _, moment in sorted(placed, key=lambda one: one[0])]
 
