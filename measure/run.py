@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from measure.judge import Outcome, missing_dead_letters
-from measure.load import Message, Sender
+from measure.load import Message, Sender, Sent
 from measure.options import Options, Plan
 from measure.report import Result
 from measure.subscription import Events, Leftovers, subscribed, take_dead_letters
@@ -69,20 +69,28 @@ class Measurement:
             self.say(f"sending {plural(len(self.plans), 'chain')}")
             self._chains_left = True
             sender = Sender(self.options, self.run, self._queue_url, self._sqs)
-            sent = sender.send()
+            sent = self.send(sender)
             sending = sent.last - sent.first
             self.say(f"sent {plural(sent.messages, 'message')} in {sending:.1f} s")
             self._await_events([plan for plan in self.plans if not plan.lost])
             deadline_at = self._end_lossy([plan for plan in self.plans if plan.lost])
             self._send_late(sender)
             self._wait("dead letters", lambda: not self._missing_dead_letters())
-            time.sleep(_SETTLE_SECONDS)  # for events that must not come
-            chains = self._read(self.plans)
+            chains = self.settle()
         by_tag = self._events.by_tag
         outcome = Outcome(self.plans, sent.times, by_tag, chains, self._dead)
         self._chains_left = not all(chain.final for chain in chains.values())
         replay, left = self.options.describe(), self.left_behind()
         return Result(self.run, replay, outcome, sent, sending, deadline_at, left)
+
+    def send(self, sender: Sender) -> Sent:
+        """Send all messages; the campaign of the engines adds faults here."""
+        return sender.send()
+
+    def settle(self) -> dict[str, Chain]:
+        """Wait for events that must not come; read all chains."""
+        time.sleep(_SETTLE_SECONDS)
+        return self._read(self.plans)
 
     def left_behind(self) -> list[str]:
         """Return what was not removed."""
