@@ -91,7 +91,8 @@ def _change(
     for result in change_chains(store, op, dict.fromkeys(tags), fields, target.open_bus(store)):
         problem = _problem(result, run)
         if as_json:
-            screen.print_json(_json(result, problem))
+            shown = result.status.to_dict() if result.status else {"error": problem}
+            screen.print_json({"tag": result.tag, "changed": result.changed, **shown})
         elif result.changed and run is None:
             screen.say(_line(op, result))
         if problem and (not as_json or result.status is None):
@@ -106,19 +107,13 @@ def _change(
 
 def _problem(result: ChangeResult, run: RunChains | None) -> str | None:
     """Describe why a chain did not change; a chain of a run may end meanwhile."""
-    if result.error is not None:
-        if not isinstance(result.error, EXPECTED):
-            raise result.error
+    if isinstance(result.error, EXPECTED):
         return error_text(result.error)
+    if result.error is not None:
+        raise result.error
     if result.status is None or result.changed or (run and result.status.chain.final):
         return None
     return f"{result.tag} is {result.status.chain.status} already: nothing changed"
-
-
-def _json(result: ChangeResult, problem: str | None) -> dict[str, Any]:
-    if result.status is None:
-        return {"tag": result.tag, "changed": False, "error": problem}
-    return {**result.status.to_dict(), "changed": result.changed}
 
 
 def _line(op: Change, result: ChangeResult) -> str:

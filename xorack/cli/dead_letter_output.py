@@ -69,10 +69,6 @@ def print_groups(survey: Survey, kinds: Sequence[Kind] = ()) -> None:
     if more := survey.groups[_MAX_REASONS:]:
         hidden = plural(sum(group.count for group in more), "message")
         screen.say(f"and {hidden} of {plural(len(more), 'more reason')}: --json lists all")
-    _print_incomplete(survey)
-
-
-def _print_incomplete(survey: Survey) -> None:
     if not survey.complete:
         screen.say(f"the first {survey.seen:,} of about {survey.total:,}")
 
@@ -172,18 +168,13 @@ def _print_selected(survey: Survey) -> None:
     if not 0 < survey.seen <= len(survey.messages):
         print_groups(survey)
         return
-    rows = [
-        {
-            "ID": message.id,
-            "KIND": message.kind,
-            "SENT": rfc3339(message.sent_at) or "",
-            "TAG": message.tag,
-            "REASON": message.error or message.reason,
-        }
-        for message in survey.messages
-    ]
+    heads = ("ID", "KIND", "SENT", "TAG", "REASON")
+    cells = (
+        (one.id, one.kind, str(rfc3339(one.sent_at)), one.tag, one.error or one.reason)
+        for one in survey.messages
+    )
+    rows = [dict(zip(heads, row, strict=True)) for row in cells]
     screen.print_rows(rows, right=set(), fold={"TAG", "REASON"})
-    _print_incomplete(survey)
 
 
 @contextmanager

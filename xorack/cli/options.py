@@ -18,6 +18,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.stack import StackOutputs, find_stack, open_table
 from xorack.core.errors import ArgumentError, StateError, shown
+from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.ops.backlog import Backlog, read_backlog
 from xorack.ops.redrive import Redrive
 from xorack.ops.run_chains import RunChains
@@ -111,16 +112,15 @@ class Target:
 
     def open_dead_letters(self) -> Redrive:
         """Open the dead-letter queue, and the queue that its messages go back to."""
-        sqs = self.client("sqs")
         if self.dead_letters:
-            redrive = Redrive(self.dead_letters, self.queue or "", sqs)
+            urls, retention_ms = (self.dead_letters, self.queue or ""), DEFAULT_RETENTION_MS
         else:
             outputs = self.find_stack()
             urls = outputs.dead_letter_queue_url, self.queue or outputs.queue_url
-            redrive = Redrive(*urls, sqs, outputs.retention_ms)
+            retention_ms = outputs.retention_ms
         if self.retention_days is not None:
-            redrive.retention_ms = self.retention_days * 86_400_000
-        return redrive
+            retention_ms = self.retention_days * 86_400_000
+        return Redrive(*urls, self.client("sqs"), retention_ms)
 
 
 class Chains(NamedTuple):

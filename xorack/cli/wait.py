@@ -112,13 +112,12 @@ def _wait_for_window(
     tag = _find_window(store, window, interval_seconds, give_up)
     watcher, left = ChainWatcher(store, [tag], 1), give_up - time.monotonic()
     update = poll_to_end(watcher, interval_seconds, lambda _, error: say_retrying(error), left)
-    found = next(iter((*update.ended, *update.snapshot.chains)), None)
-    if found is None:
+    found = [LogWindow(one) for one in (*update.ended, *update.snapshot.chains)]
+    if found:
+        _print_window(found[0], as_json=as_json)
+    else:
         screen.say(f"{window} is not open", error=True)
-        return exit_status(update)
-    shown = LogWindow(found)
-    _print_window(shown, as_json=as_json)
-    misses_rows = not found.chain.final and shown.missing_count
+    misses_rows = any(one.missing_count and not one.status.chain.final for one in found)
     return 1 if misses_rows else exit_status(update)
 
 
@@ -143,11 +142,9 @@ def _print_window(window: LogWindow, *, as_json: bool) -> None:
     if as_json:
         screen.print_json({**status.to_dict(), "lagging": window.lagging})
         return
-    failed = status.reason if status.chain.status == "failed" else ""
-    lag = window.lag(_NAMED)
-    parts = failed, lag and f"{lag} lag"
-    which = "whole" if window.state == "whole" else ", ".join(filter(None, parts))
-    screen.say(f"{status.chain.tag}: {which}")
+    failed, lag = status.reason if status.chain.status == "failed" else "", window.lag(_NAMED)
+    text = ", ".join(filter(None, (failed, lag and f"{lag} lag")))
+    screen.say(f"{status.chain.tag}: {'whole' if window.state == 'whole' else text}")
     if status.note_text:
         screen.say(status.note_text, error=True)
 
@@ -213,12 +210,10 @@ def print_summary(update: WatchUpdate, *, as_json: bool) -> None:
 
 def summary(counts: ChainCounts, run: RunChains | None) -> str:
     """Format the counts as one line, for example ``2026-01-31: 2 of 3 chains: 2 acked``."""
-    text = f"{run.name}: " if run else ""
+    text = plural(counts.chains, "chain")
     if run and run.chains not in (None, counts.chains):
-        text += f"{counts.chains:,} of {plural(run.chains, 'chain')}"
-    else:
-        text += plural(counts.chains, "chain")
+        text = f"{counts.chains:,} of {plural(run.chains, 'chain')}"
     names = ("acked", "failed", "open", "pending", "invalid", "not_found")
     numbers = [(counts.by_status[name], name.replace("_", " ")) for name in names]
     parts = ", ".join(f"{number:,} {name}" for number, name in numbers if number)
-    return f"{text}: {parts}" if parts else text
+    return ": ".join(filter(None, (run.name if run else "", text, parts)))

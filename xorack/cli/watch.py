@@ -204,11 +204,9 @@ def _row(status: ChainStatus) -> dict[str, RenderableType]:
     cells = screen.cells(status)
     colour = screen.STATUS_COLOURS[status.chain.status]
     row: dict[str, RenderableType] = {h: Text(printable(cell)) for h, cell in cells.items()}
-    row["STATUS"] = Text(cells["STATUS"], style=colour)
-    row[""] = ""
-    if status.percent is not None:
-        row[""] = ProgressBar(100, status.percent, complete_style=colour, finished_style="green")
-    row["TIME LEFT"] = Text(cells["TIME LEFT"], style=_URGENCY_COLOURS[status.urgency])
+    bar = ProgressBar(100, status.percent or 0, complete_style=colour, finished_style="green")
+    left = Text(cells["TIME LEFT"], style=_URGENCY_COLOURS[status.urgency])
     if status.deadline is None and not status.chain.final:
-        row["TIME LEFT"] = Text("no deadline", style="dim")
-    return row
+        left = Text("no deadline", style="dim")
+    row["STATUS"] = Text(cells["STATUS"], style=colour)
+    return {**row, "": "" if status.percent is None else bar, "TIME LEFT": left}
