@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.conftest import ROOT, item_of
 from tests.support.events import eventually
 from tests.support.processes import members
-from tests.support.subscriber import drain, messages, subscribe
+from tests.support.subscriber import messages
 from xorack.errors import LocalError
 from xorack.local.deploy import deploy
 from xorack.local.embedded import EmbeddedAWS
@@ -222,18 +222,6 @@ def test_a_failing_message_is_retried_and_then_dead_lettered(
     assert invoke_where(impatient)["ms"] > 0  # the next invocation works
 
 
-def test_a_subscriber_gets_the_events_of_its_rule(small):
-    queue_url, sqs = subscribe(small, ["acked"]), small.client("sqs")
-    assert list(drain(queue_url, sqs)) == []
-    acked = {"Source": "xorack", "DetailType": "acked", "Detail": '{"tag": "t"}'}
-    send(small, {**acked, "DetailType": "failed"}, {**acked, "Source": "another"}, acked)
-    received = []
-    for event in drain(queue_url, sqs, wait_seconds=60, until=lambda: bool(received)):
-        received.append((event["source"], event["detail-type"], event["detail"]))
-    assert received == [("xorack", "acked", {"tag": "t"})]
-    assert list(drain(queue_url, sqs, wait_seconds=1)) == []
-
-
 def test_the_table_has_its_time_to_live_and_a_rejected_write_is_not_counted(small):
     dynamodb, before = small.client("dynamodb"), small.usage()
     item = {"TableName": small.table_name, "Item": {"tag": {"S": "once"}}}
@@ -351,17 +339,3 @@ def test_a_template_that_cannot_be_deployed_is_explained(embedded_aws, tmp_path,
     template = write_assembly(tmp_path, **options)
     with pytest.raises(LocalError, match=message):
         deploy(embedded_aws, template, name="wrong")
-
-
-def test_an_incomplete_assembly_is_explained(embedded_aws, tmp_path):
-    template = tmp_path / "x.template.json"
-    file = {"source": {"path": "gone", "packaging": "zip"}, "destinations": {}}
-    manifest = json.dumps({"files": {"x": file}})
-    for name, content, message in (
-        ("unrelated", "", "cannot read the template"),
-        ("x.template.json", "{}", r"no \*.assets.json"),
-        ("x.assets.json", manifest, "gone"),
-    ):
-        (tmp_path / name).write_text(content)
-        with pytest.raises(LocalError, match=message):
-            deploy(embedded_aws, template)

@@ -136,13 +136,6 @@ def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection,
     assert len(left(stack)) == 5 - len(numbers)
 
 
-@pytest.mark.thorough
-def test_a_selection_is_looked_for_in_the_whole_queue(stack, xorack, sqs):
-    """A page of the queue has 80 messages, none of which may be chosen."""
-    put_messages(stack, failed=range(90), malformed=(7,))
-    assert [one["kind"] for one in as_json(xorack, "--kind", "malformed")] == ["malformed"]
-
-
 def test_a_kind_is_redriven_without_other_options_and_a_look_moves_nothing(stack, xorack, sqs):
     put_messages(stack, failed=(1,), rejected=(2, 3), malformed=(7,))
     status, out, _ = xorack("redrive", "--look")

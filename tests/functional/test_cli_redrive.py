@@ -95,19 +95,6 @@ def test_it_asks(stack, xorack, sqs, answer, text, status, last, moved):
     assert (status, err, take(stack)) == (1, [line], [])
 
 
-def test_many_messages_go_ten_a_call(stack, xorack, sqs):
-    put_messages(stack, failed=range(95))
-    sqs.names.clear()
-    status, out, _ = xorack("redrive", "--yes")
-    assert (status, out[-1]) == (0, "95 messages sent back")
-    assert 10 <= sqs.names.count("SendMessageBatch") <= 12
-    assert 10 <= sqs.names.count("DeleteMessageBatch") <= 12
-    # SQS's own move loses the time of the first send.
-    assert "StartMessageMoveTask" not in sqs.names
-    assert take(stack) == bodies(*range(95))
-    assert stack.dead_letters() == []
-
-
 DAY = 86_400_000
 
 
@@ -300,13 +287,6 @@ def test_cut_values_are_one_reason(stack, sqs):
     (group,) = queues(stack).survey().groups
     assert group.count == 3
     assert group.reason.startswith("body: '…', expected")
-
-
-def test_queues_by_their_urls(aws, xorack, sqs):
-    put_messages(aws, failed=(1,))
-    urls = ("--dead-letters", aws.dead_letter_queue_url, "--queue", aws.queue_url)
-    assert xorack("redrive", "--yes", *urls)[0] == 0
-    assert take(aws) == bodies(1)
 
 
 def test_queues_that_are_equal_or_swapped_or_do_not_exist(aws, xorack, sqs):

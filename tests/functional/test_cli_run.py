@@ -200,17 +200,3 @@ def test_watch_prints_the_changes_of_a_run_and_its_counts(yesterday, xorack, sle
     ]
     *_, last = map(json.loads, xorack("watch", "--run", RUN, "--json")[1])
     assert (last["run"], last["ended"], last["chains"]) == (RUN, True, 2)
-
-
-def test_watch_of_a_run_draws_a_table(yesterday, xorack, sleeps, monkeypatch):
-    monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    tag = f"{RUN}/order/1"
-    start(yesterday, tag, timeout=3600)
-    sleeps.append(lambda: finish(yesterday, tag))
-    status, out, _ = xorack("watch", "--run", RUN)
-    drawn = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(out))
-    head, counts = f"1 unfinished chain of {RUN}  ", f"{RUN}: 1 chain: 1 acked"
-    assert status == 0
-    assert re.search(f"{head}(.|\n)*66.6 %(.|\n)*{counts}  (.|\n)*acked(.|\n)*{counts}$", drawn)
-    assert "2026-01-30" not in drawn

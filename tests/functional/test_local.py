@@ -60,13 +60,7 @@ def running(ended):
         yield ended
 
 
-COMMANDS = [
-    ["local", "status"],
-    ["local", "env"],
-    ["local", "events"],
-    ["--local", "list"],
-    ["--local", "web"],
-]
+COMMANDS = [["local", "status"], ["local", "env"], ["--local", "list"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -238,11 +232,6 @@ def test_commands_use_it(running, monkeypatch, xorack, by):
     assert (seen["AWS_ENDPOINT_URL"], seen["XORACK_STACK"]) == ("http://127.0.0.1:1", "xorack")
     assert "AWS_PROFILE" not in seen
     assert os.environ["AWS_PROFILE"] == os.environ["XORACK_STACK"] == "production"
-
-
-def test_the_variable_does_not_keep_it_from_being_started(monkeypatch, xorack):
-    monkeypatch.setenv("XORACK_LOCAL", "1")
-    assert xorack("local", "stop") == (0, ["not running"], [])
 
 
 @pytest.mark.parametrize("command", ["start", "stop"])

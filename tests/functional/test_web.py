@@ -163,16 +163,6 @@ def test_the_nearest_deadlines_are_found_wherever_they_are(aws):
     assert [one.chain.tag for one in page.chains] == ["t0", "t1", "t2"]
 
 
-@pytest.mark.thorough
-def test_a_page_of_a_large_table_says_what_it_searched(web, chains, monkeypatch):
-    monkeypatch.setattr(browse.read_chains, "__defaults__", (1, 3))
-    page = request(web)
-    assert "Found among 3 items of the table" in page.text
-    assert ">More chains</a>" in page.text
-    address = html.unescape(re.search(r'<a href="\./(\?[^"]*)">More', page.text)[1])
-    assert ">First page</a>" in request(web, address).text
-
-
 def test_an_item_that_is_not_a_chain_hides_none(aws, web, chains):
     put_invalid_item(aws, "<i>")
     page = request(web)
@@ -516,15 +506,6 @@ def test_a_defect_is_a_page_without_its_text(web, monkeypatch, caplog):
     assert page.status == 500
     assert "division" not in page.text
     assert "ZeroDivisionError" in caplog.text
-
-
-def test_without_a_queue_the_page_says_how_to_name_it(aws):
-    site = Site("table t", store(aws))
-    answer = site.get("dead-letters", {})
-    assert answer.status == 404
-    assert b"--dead-letters" in answer.body
-    assert site.get("", {}).status == 200
-    assert site.post("dead-letters", {"action": ["delete"], "id": ["x"]}).status == 400
 
 
 @pytest.mark.thorough

@@ -216,24 +216,6 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
     assert ends(held)
 
 
-def test_a_signal_during_its_start_ends_the_child(tmp_path, monkeypatch):
-    class Interrupted(subprocess.Popen):
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            grandchild(tmp_path)
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run(GRANDCHILD.format(seconds=600), tmp_path)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert ends(tmp_path / "held")
-
-
 def test_an_earlier_demos_output_is_removed(tmp_path):
     work = tmp_path / "deep" / "work"
     for _ in range(2):

@@ -11,7 +11,7 @@ import pytest
 
 from measure.__main__ import measure
 from measure.judge import Outcome, judge
-from measure.load import Sender, Sent, interleave, texts
+from measure.load import Sender, Sent, texts
 from measure.options import BAD, Options
 from measure.report import Result, Totals, to_dict, to_text
 from measure.subscription import Event, Events
@@ -99,15 +99,6 @@ def test_a_reversed_chain_sends_its_create_last():
             assert len(ops) == plan.requests
 
 
-def test_chains_are_sent_in_turn_a_limited_number_at_a_time():
-    options = Options(seed=1, chains=7, units="3")
-    tags = [json.loads(text)["tag"] for text in interleave(options.plans(RUN), 3)]
-    assert Counter(tags) == {f"{RUN}/{n}": 4 for n in range(7)}
-    last = {tag: n for n, tag in enumerate(tags)}
-    for n in range(len(tags)):
-        assert len({tag for tag in tags[: n + 1] if last[tag] > n}) <= 3
-
-
 @pytest.mark.parametrize("text", ["", "0", "-1", "1:", "1:x", "1,1", "1:0", "1;2", "1:-1", "1e3"])
 def test_an_invalid_spread_is_rejected(text):
     with pytest.raises(ArgumentError, match=f"units: '{text}', expected"):
@@ -137,19 +128,6 @@ def test_a_sender_injects_the_messages_faults():
     )
     assert requests == honest
     assert {*sent.times} == {plan.tag for plan in FAULTY.plans(RUN)}
-
-
-def test_a_chains_time_is_that_of_its_last_message(monkeypatch):
-    clock = iter(range(100, 10_000))
-    monkeypatch.setattr("measure.load.time.time", lambda: next(clock))
-    monkeypatch.setattr("measure.load._THREADS", 1)
-    options = Options(seed=1, chains=1, units="4", message_bytes=1024, delay=1.0)
-    queue = FakeQueue()
-    sent = Sender(options, RUN, "url", queue).send()
-    (available,) = sent.times.values()
-    assert sent.messages == 5
-    assert (sent.first, sent.last) == (100, 101)
-    assert available == 100 + max(entry["DelaySeconds"] for entry in queue.entries)
 
 
 def test_a_message_that_the_queue_rejects_stops_the_run():
