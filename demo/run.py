@@ -201,7 +201,7 @@ class Demo:
 
     def _fail(self, monitor: ChainMonitor, lost: list[LostWord]) -> list[dict[str, Any]]:
         """End the incomplete chains by their deadline and return their events."""
-        doing = f"waiting for the other files, then moving the deadlines of {_files(lost)} to now"
+        doing = f"waiting for the other files, then setting the deadlines of {_files(lost)} to now"
         self.display.begin("failed", doing)
         if not monitor.wait(_PATIENCE_SECONDS, len(lost)):
             raise DemoFailed(f"some files besides the {_files(lost)} with lost words did not end")

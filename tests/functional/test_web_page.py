@@ -173,7 +173,7 @@ def test_a_chain_is_extended_named_and_failed(aws, visit):
     dialog, notice = page.locator("dialog"), page.locator("#main .notice")
     page.fill("#minutes", "9000")
     page.click("text=Extend")
-    expect(dialog.locator("p")).to_have_text(f"Move the deadline of {TAG}?")
+    expect(dialog.locator("p")).to_have_text(f"Change the deadline of {TAG}?")
     dialog.get_by_text("Extend").click()
     expect(notice).to_have_text("The deadline is changed.")
     page.fill("#reason", "withdrawn")

@@ -52,7 +52,7 @@ def say_backlog(backlog: Backlog | None) -> None:
 
 
 def ask(question: str) -> bool:
-    """Ask a question; if nobody can answer, say what to do instead."""
+    """Ask a question; without a terminal, say what to do instead."""
     try:
         return click.confirm(printable(question))
     except click.Abort:

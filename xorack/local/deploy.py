@@ -1,7 +1,7 @@
 """Deployment of a synthesised template into the embedded AWS, without changes to the template.
 
-Its assets are uploaded where it looks for them, the SSM parameters that it names exist, and
-CloudFormation creates its resources.
+Its assets are uploaded to where it names them, its SSM parameters exist, and CloudFormation creates
+its resources.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class EmbeddedAWS(ClientCache):
             # By default it listens for these on further ports.
             "SFTP_ENABLED": "0",
             "IOT_MTLS_ENABLED": "0",
-            # By default it looks for Docker, which it does not need.
+            # By default it connects to Docker, which it does not need.
             "DOCKER_HOST": f"unix://{directory}/no-docker",
         }
         script = Path(__file__).with_name("ministack_process.py")

@@ -259,7 +259,7 @@ class _Envelope:
         given = message.get("MessageAttributes", {})
         attributes = {name: value.get("StringValue") for name, value in given.items()}
         if "DeadLetterQueueSourceArn" in system:
-            # SQS moved it: only what can do no harm is believed of what its sender wrote.
+            # SQS moved it, so the sender wrote the attributes: only the time is safe to use.
             attributes = {"sent_at": attributes.get("sent_at")}
         packed = attributes.get("encoding") == "gzip+base64"
         body = _unpack(message["Body"]) if packed else message["Body"]
@@ -284,7 +284,7 @@ class _Envelope:
 
     @property
     def sender(self) -> str | None:
-        """The sender, which the consumer tells; SQS itself keeps that of what it moves."""
+        """The sender: the consumer names it, and SQS keeps that of the messages it moves."""
         known = self.system.get("SenderId") if self.error is None else None
         return self.attributes.get("sender") or known
 

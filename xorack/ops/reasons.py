@@ -1,7 +1,7 @@
 """Why some rows are missing, or some chains failed: what they have in common, and others do not.
 
 Rows of one product or order are not independent: what chance does to a few of these, it does to all
-their rows. So a condition has to stand out among the values that it is told by, and among those of
+their rows. So a condition has to stand out among the values of its own column, and among those of
 each column of which entire values went missing.
 """
 
@@ -26,7 +26,7 @@ _MAX_LISTED = 5
 _MAX_OTHERS = 0.5
 """Share of the other rows that may meet what all missing rows meet."""
 _MIN_SHARE = 0.3
-"""Share of the missing rows of which a condition is told, if just missing rows meet it."""
+"""Least share of the missing rows that meet a reported condition which no other row meets."""
 _FEW_ROWS = 3
 """Missing rows a value, so that entire values went missing, and not rows."""
 _MAX_FINDINGS = 10

@@ -18,7 +18,7 @@ from xorack.ops.status import STATUSES
 
 _MAX_FAILURES = 10
 _ATTRIBUTES = (schema.STATUS, schema.FORMAT_NAME, "reason")
-"""Attributes that a count reads. DynamoDB bills whole items, but sends less."""
+"""Attributes that a count reads. DynamoDB bills complete items, but sends less."""
 
 
 @dataclass

@@ -104,7 +104,7 @@ class ChainStatus:
 
     @property
     def callback(self) -> str:
-        """What becomes of a chain's callback; empty if nobody waits."""
+        """The state of the chain's callback; empty without a callback."""
         chain = self.chain
         if not chain.final:
             sent_at = chain.resume_sent_at

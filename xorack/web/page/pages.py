@@ -184,7 +184,7 @@ def timeline(status: ChainStatus) -> list[Moment]:
 
 
 def windows_page(frame: Frame, table: WindowTable, prefix: str, searched: int | None) -> bytes:
-    """Render windows by log; `searched` items were read, if these are not the whole table."""
+    """Render windows by log; `searched` items were read, if there are more."""
     states = Counter[str](one.state for _, _, cells in table.rows for one in cells if one)
     news = ", ".join(f"{states[state]} {state}" for state in get_args(WindowState) if states[state])
     values = {"table": table, "prefix": prefix, "searched": searched}
