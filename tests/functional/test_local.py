@@ -106,17 +106,6 @@ def test_one_that_does_not_respond(xorack, running):
     assert line.startswith("error: xorack local does not respond: ")
 
 
-def test_an_interrupt_while_the_commands_are_imported(monkeypatch, xorack):
-    class Interrupt:
-        def find_spec(self, name, *_):
-            if name == "xorack.cli.commands":
-                raise KeyboardInterrupt
-
-    monkeypatch.delitem(sys.modules, "xorack.cli.commands")
-    monkeypatch.setattr(sys, "meta_path", [Interrupt(), *sys.meta_path])
-    assert xorack("local", "start") == (130, [], [])
-
-
 @pytest.mark.parametrize("state", ["", "{}", "[1]", '{"pid": 1}'])
 def test_one_whose_start_was_interrupted(xorack, running, state):
     (running / "state.json").write_text(state)

@@ -91,25 +91,18 @@ class MoveResult(NamedTuple):
     undeleted: int = 0
 
 
+@dataclass
 class Redrive:
-    """A dead-letter queue and the queue that its messages go back to."""
+    """A dead-letter queue and the queue that its messages go back to, through a client of SQS.
 
-    def __init__(
-        self,
-        dead_letters_url: str,
-        queue_url: str,
-        client: Any,
-        retention_ms: int = DEFAULT_RETENTION_MS,
-    ) -> None:
-        """Use these queues, through a boto3 SQS client.
+    The acker keeps finished chains for `retention_ms` milliseconds. Messages that were first sent
+    longer ago are never sent back.
+    """
 
-        The acker keeps finished chains for `retention_ms` milliseconds. Messages that were first
-        sent longer ago are never sent back.
-        """
-        self.dead_letters_url = dead_letters_url
-        self.queue_url = queue_url
-        self.retention_ms = retention_ms
-        self._client = client
+    dead_letters_url: str
+    queue_url: str
+    client: Any
+    retention_ms: int = DEFAULT_RETENTION_MS
 
     def swapped(self) -> bool:
         """Return True if the queue is the dead-letter queue of the dead-letter queue.
@@ -125,7 +118,7 @@ class Redrive:
                 # The code's name depends on the protocol that boto3 speaks.
                 if not error_code(error).endswith(("NonExistentQueue", "QueueDoesNotExist")):
                     raise
-                region = self._client.meta.region_name
+                region = self.client.meta.region_name
                 raise StateError(f"queue {url} does not exist in {region}") from error
             targets.append(policy.get("deadLetterTargetArn", "").split(":"))
         # An ARN and a URL both end in account and name.
@@ -195,8 +188,8 @@ class Redrive:
         def chosen(message: DeadMessage) -> bool:
             in_time = message.kind in kinds and message.queued_at <= until
             # A malformed body at SQS's limit cannot be split, and must not go without its time.
-            sizes = (size_of(_again(body, message)) for body in message.bodies)
-            return in_time and max(sizes) <= MAX_BODY_BYTES and survey.selector.matches(message)
+            fits = max(size_of(entry) for entry in _again(message)) <= MAX_BODY_BYTES
+            return in_time and fits and survey.selector.matches(message)
 
         return self._pass(chosen, self._send, progress)
 
@@ -231,7 +224,7 @@ class Redrive:
             ids = [message.id for message in messages]
             done.update(ids)
             handles = [held.pop(id) for id in ids]
-            failed = self._call_for_ten(self._client.delete_message_batch, {}, handles)
+            failed = self._call_for_ten(self.client.delete_message_batch, {}, handles)
             undeleted.difference_update(ids)
             undeleted.update(ids[position] for position in failed)
 
@@ -255,7 +248,7 @@ class Redrive:
         oldest = self._server_time() - self.retention_ms
 
         def receive(_: int) -> list[dict[str, Any]]:
-            response = self._client.receive_message(
+            response = self.client.receive_message(
                 QueueUrl=self.dead_letters_url,
                 MaxNumberOfMessages=10,
                 VisibilityTimeout=hold_seconds,
@@ -271,13 +264,13 @@ class Redrive:
             yield [DeadMessage.read(message, oldest) for message in messages.values()]
 
     def _send(self, messages: Sequence[DeadMessage]) -> None:
-        again = [_again(body, one) for one in messages for body in one.bodies]
-        send_messages(self.queue_url, again, self._client, _POLICY)
+        again = [entry for one in messages for entry in _again(one)]
+        send_messages(self.queue_url, again, self.client, _POLICY)
 
     def _release(self, handles: Sequence[str]) -> None:
         """Show messages to others at once; if that fails, they reappear by themselves."""
         with suppress(ClientError, BotoCoreError):
-            call = self._client.change_message_visibility_batch
+            call = self.client.change_message_visibility_batch
             _by_tens(partial(self._call_for_ten, call, {"VisibilityTimeout": 0}), handles)
 
     def _call_for_ten(
@@ -292,14 +285,13 @@ class Redrive:
         return [int(entry["Id"]) for entry in (response or {}).get("Failed", [])]
 
     def _attribute(self, queue_url: str, name: str) -> str:
-        call = self._client.get_queue_attributes
-        response = call(QueueUrl=queue_url, AttributeNames=[name])
+        response = self.client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name])
         return str(response.get("Attributes", {}).get(name, ""))
 
     def _server_time(self) -> int:
         """Return the time of SQS's clock, milliseconds since 1970, rounded up to a second."""
-        call = self._client.get_queue_attributes
-        response = call(QueueUrl=self.dead_letters_url, AttributeNames=["QueueArn"])
+        of = {"QueueUrl": self.dead_letters_url, "AttributeNames": ["QueueArn"]}
+        response = self.client.get_queue_attributes(**of)
         try:
             date = response["ResponseMetadata"]["HTTPHeaders"]["date"]
             return int(parsedate_to_datetime(date).timestamp() + 1) * 1000
@@ -307,8 +299,8 @@ class Redrive:
             return milliseconds()
 
 
-def _again(body: str, dead: DeadMessage) -> Entry:
-    return make_message(body, dead.group, {"sent_at": dead.sent_at})
+def _again(dead: DeadMessage) -> list[Entry]:
+    return [make_message(body, dead.group, {"sent_at": dead.sent_at}) for body in dead.bodies]
 
 
 def _by_tens(work: Callable[[Sequence[_Item]], object], items: Sequence[_Item]) -> None:
