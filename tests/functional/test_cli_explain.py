@@ -12,6 +12,7 @@ from tests.support.services import Message
 from xorack import Token, Tracker, plain, traced, unit_id
 from xorack.aws.clock import milliseconds
 from xorack.aws.item import encode
+from xorack.cli import show
 from xorack.core.chain import TIMED_OUT, Chain
 from xorack.core.hashing import child_id
 from xorack.core.request import Request
@@ -124,7 +125,7 @@ def test_unfinished_chains_and_runs_without_chains(stack, xorack):
 
 
 @pytest.mark.parametrize("command", ["show", "explain"])
-def test_a_step_that_ran_twice_is_told_on_its_chain(stack, xorack, sqs, command):
+def test_a_step_that_ran_twice_is_told_on_its_chain(stack, xorack, sqs, monkeypatch, command):
     """The words are in the dead letter of the rejected request: the chain does not know them."""
     assert_error(xorack(command, "none"), 1, "tag: 'none' does not exist")
     tracker, token = Tracker(stack.queue_url), Token(unit_id(TAG), (TAG,))
@@ -143,12 +144,14 @@ def test_a_step_that_ran_twice_is_told_on_its_chain(stack, xorack, sqs, command)
     (shown,) = map(json.loads, xorack(command, TAG, "--json")[1])
     assert [one["kind"] for one in shown["dead_letters"]] == ["rejected"]
     assert words in shown["dead_letters"][0]["error"]
+    monkeypatch.setattr(show, "_LETTERS", 1)
+    assert "1 of about 1 dead letters were read" in xorack(command, TAG)[2]
 
     def forbidden(_):
         raise ClientError({"Error": {"Code": "AccessDenied"}}, "ReceiveMessage")
 
     sqs.before["ReceiveMessage"] = forbidden
-    status, out, (line, _) = xorack(command, TAG)
+    status, out, (line, *_) = xorack(command, TAG)
     assert (status, "dead letters" in named_lines(out)) == (0, False)
     assert line.startswith("the dead letters cannot be read: AWS rejected ReceiveMessage")
 

@@ -49,7 +49,7 @@ from xorack.ops.text import printable
     default=100,
     help="Maximum number of chains; 0 for all.",
 )
-@text_option("--after", metavar="POSITION", help="Continue where an earlier list has stopped.")
+@text_option("--after", metavar="TAG", help="Continue where an earlier list has stopped.")
 @json_option
 @with_table
 def list_(run: RunChains | None, as_json: bool, target: Target, **options: Any) -> int:
@@ -62,10 +62,10 @@ def list_(run: RunChains | None, as_json: bool, target: Target, **options: Any) 
     With --json, prints one JSON object a line. Reports items that are not chains on stderr; the
     exit status is then 1.
     """
-    for one, other in ((run, "prefix"), (options["order"], "after")):
-        if one and options[other]:
-            name = "run" if other == "prefix" else "order"
-            raise click.UsageError(f"--{name} and --{other} cannot be used together")
+    if run and options["prefix"]:
+        raise click.UsageError("--run and --prefix cannot be used together")
+    if options["order"] and options["after"]:
+        raise click.UsageError("--order and --after cannot be used together")
     chosen = ChainFilter(
         options["statuses"],
         run.prefix if run else options["prefix"] or "",
@@ -75,12 +75,8 @@ def list_(run: RunChains | None, as_json: bool, target: Target, **options: Any) 
     order: Order | None = options["order"]
     invalid: list[NotAChainError] = []
     limit, after = options["limit"] or None, options["after"] or ""
-    found = list_chains(
-        *(target.open(), chosen, invalid.append),
-        order=order,
-        limit=limit and limit + 1,
-        after=after,
-    )
+    most, store = limit and limit + 1, target.open()
+    found = list_chains(store, chosen, invalid.append, order=order, limit=most, after=after)
     shown = islice(found, limit)
     if as_json:
         for status in shown:

@@ -121,7 +121,10 @@ def _dead_letters(target: Target, selector: Selector) -> list[DeadMessage]:
     if backlog is None or not backlog.dead_letters:
         return []
     try:
-        return target.open_dead_letters().survey(selector, limit=_LETTERS, keep=_LETTERS).messages
+        survey = target.open_dead_letters().survey(selector, limit=_LETTERS, keep=_LETTERS)
     except EXPECTED as error:
         screen.say(f"the dead letters cannot be read: {error_text(error)}", error=True)
         return []
+    if not survey.complete:
+        screen.say(f"{survey.read:,} of about {survey.total:,} dead letters were read", error=True)
+    return survey.messages

@@ -30,13 +30,11 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Query:
-    """The chains of a page.
+    """The chains of a page, of one of `GROUPS` or all, in one of `ORDERS`.
 
     Attributes:
-        group: One of `GROUPS`, or empty for all.
         prefix: The beginning of their tags.
         detail: What their detail has: a part of its JSON, or ``name=value``.
-        order: One of `ORDERS`.
         after: The key at which the part of the table begins; empty for the first part.
         skip: Number of chains of the part that earlier pages have shown.
     """
@@ -67,8 +65,6 @@ class ChainPage:
     """Chains of a part of the table.
 
     Attributes:
-        chains: The chains: unfinished ones, the nearest deadline first, then failed ones and then
-            acked ones, the latest first.
         counts: Numbers of the chains found, by `GROUPS`.
         searched: Number of items that were read.
         more: The next page; None if this is the last one.
@@ -93,12 +89,10 @@ class ChainPage:
 def read_chains(
     store: DynamoDBStore, query: Query, shown: int = MAX_SHOWN, searched: int = SEARCHED
 ) -> ChainPage:
-    """Read a page of chains, in bounded work.
+    """Read a page of at most `shown` chains from at most `searched` items of the table.
 
     If the table is larger, the index of deadlines brings the most urgent chains to the first page,
     wherever they are. With a prefix only the searched part counts, as the index cannot search.
-
-    The page has at most `shown` chains; at most `searched` items are read for it.
     """
     at = milliseconds()
     invalid: dict[str, NotAChainError] = {}

@@ -61,14 +61,11 @@ class DeadMessage:
         sent_at: Time when it was first sent to the acker.
         error: The consumer's reason, or that of the parser; None if the consumer gave none.
         reason: The reason, without the values that differ between messages.
-        tags: The tags of its requests, each once, as far as they can be read.
         body: The body, decompressed.
         bodies: The bodies to send back; several if the unpacked one is too large for a message.
-        group: Its `MessageGroupId`, which the bodies keep.
         message_id: The id of the message that the consumer got.
         sender: The id of the principal that sent that message, if known.
         rejected_at: Time when the consumer sent it to the dead-letter queue; None if SQS moved it.
-        receives: How often it was received. Each read of the queue counts.
     """
 
     id: str

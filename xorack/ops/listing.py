@@ -20,12 +20,8 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 class ChainFilter:
     """A choice of chains: those that meet all conditions.
 
-    Attributes:
-        statuses: Their statuses; empty for any.
-        prefix: The beginning of their tags.
-        reason: A part of the reason of their failure.
-        older_than_ms: Least age since the create, or else the first request. The age
-            of chains of another program is unknown: they do not meet this condition.
+    The prefix is of their tags, the reason a part of that of their failure. The age is since the
+    create, or else the first request; a chain of another program has none, and is never older.
     """
 
     statuses: Collection[str] = STATUSES
@@ -53,19 +49,11 @@ def list_chains(
     limit: int | None = None,
     after: str = "",
 ) -> Iterator[ChainStatus]:
-    """Yield chains of a table, eventually consistent.
+    """Yield chains of a table, eventually consistent; call `on_invalid` for other items.
 
-    Without an order, the table is read as the chains are taken. With one, the entire table is read,
-    and the chains up to the limit are in memory.
-
-    Args:
-        store: The table.
-        chosen: The chains to list.
-        on_invalid: Called for each item that is not a chain.
-        order: By nearest deadline, by age, the oldest first, or by tag. Chains that have no such
-            value come last.
-        limit: Most chains of an order; None for all.
-        after: The tag with which an earlier list without an order ended.
+    Without an order, the table is read as the chains are taken, perhaps only `after` a tag. With
+    one, the entire table is read, and the chains up to the limit are in memory: by nearest
+    deadline, by age, the oldest first, or by tag. Chains that have no such value come last.
     """
     now = milliseconds()
     scanned = store.scan(on_invalid, prefix=chosen.prefix, after=after)

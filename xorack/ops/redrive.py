@@ -52,9 +52,8 @@ class Survey:
         groups: The messages by reason, the most frequent first.
         total: Messages in the queue; SQS's approximate count if not all were read.
         complete: True if all selected messages were read.
-        read: Messages that were read, selected or not.
+        read: Number of messages that were read, selected or not.
         messages: The first selected ones, as many as the caller asked for.
-        at: Time of the reading, milliseconds since the epoch.
     """
 
     groups: list[Group] = field(default_factory=list)
@@ -136,7 +135,7 @@ class Redrive:
         keep: int = 0,
         hide: bool = True,
     ) -> Survey:
-        """Read the dead-letter queue and leave all messages in it.
+        """Read the selected messages, and leave them in the queue.
 
         Args:
             selector: The messages to report; by default all.
