@@ -29,7 +29,7 @@ def lines_of(result):
 
 @pytest.fixture
 def run(stack):
-    """Orders of a run: those of the EU lack a bill and have failed."""
+    """Orders of a run: those of the EU have no bill, and failed."""
     tracker, requests = Tracker(stack.queue_url), []
     for number in range(40):
         country = "eu" if number % 4 == 0 else "us"
@@ -88,6 +88,7 @@ def oil_lost(stack):
     return [json.dumps([name]) for name in names]
 
 
+@pytest.mark.thorough
 def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack, xorack, tmp_path):
     (names := tmp_path / "names.txt").write_text("\n".join(oil_lost))
     put(stack, message(Request("stamp", f"{RUN}/3", "late", traced(7))), error="tag: 'x' is gone")

@@ -107,6 +107,7 @@ def test_what_came_after_the_end_is_told():
     ],
 )
 def test_the_state_of_a_callback_is_shown(capsys, state, shown):
-    screen.print_status(ChainStatus(Chain("t", b"\0", "acked", ended_at=1, **state), 2), {})
+    ended = ChainStatus(Chain("t", b"\0", "acked", ended_at=1, **state), 2)
+    screen.print_properties(screen.properties_of(ended, {}))
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
     assert dict(line for line in lines if len(line) == 2).get("resume") == shown

@@ -107,16 +107,6 @@ def cells(status: ChainStatus) -> dict[str, str]:
     }
 
 
-def print_status(
-    status: ChainStatus, names: Mapping[int, str], letters: Iterable[str] = ()
-) -> None:
-    """Print the status of one chain, a line for each property.
-
-    `names` are those of units; `letters` describe its dead-lettered messages.
-    """
-    print_properties(_properties(status, names, letters), status.percent)
-
-
 def print_properties(properties: Iterable[tuple[str, str]], percent: float | None = None) -> None:
     """Print names and values, a line each; further lines of a value have no name.
 
@@ -135,10 +125,10 @@ def print_properties(properties: Iterable[tuple[str, str]], percent: float | Non
         out.print(line)
 
 
-def _properties(
-    status: ChainStatus, names: Mapping[int, str], letters: Iterable[str]
+def properties_of(
+    status: ChainStatus, names: Mapping[int, str], letters: Iterable[str] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Yield the names and values to print; further lines of a value have no name."""
+    """Yield what to print of a chain, with names of units and texts on its dead letters."""
     chain = status.chain
     yield "tag", chain.tag
     yield "status", chain.status
