@@ -62,7 +62,7 @@ def shell(*commands):
     ).stdout
 
 
-def test_a_second_shell_produces_and_looks(running, tmp_path):
+def test_a_second_shell_produces_and_lists(running, tmp_path):
     (snippet,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     (tmp_path / "producer.py").write_text(snippet + MORE)
     producer = f"PYTHONPATH={ROOT} python {tmp_path / 'producer.py'}"

@@ -80,7 +80,7 @@ def test_show_names_units_among_candidates(stack, xorack, order, tmp_path):
 
 
 @pytest.mark.parametrize("line", ["[", "[]", "[1.5]", '["a", null]', "[true]"])
-def test_a_path_that_is_none(stack, xorack, order, tmp_path, line):
+def test_an_invalid_path_is_refused(stack, xorack, order, tmp_path, line):
     names = tmp_path / "names.txt"
     names.write_text(f"oil\n{line}\n")
     expected = f"line 2: {line!r}, expected a name, or a JSON list of names\n"
@@ -276,7 +276,7 @@ def test_an_empty_column_takes_no_room_on_a_terminal(stack, xorack, terminal):
 @pytest.mark.parametrize(
     "command", ["list", "list --json", "show gone", "watch", "wait gone --timeout 0"]
 )
-def test_messages_that_are_not_applied_are_told(stack, xorack, sqs, sleeps, command):
+def test_messages_that_are_not_applied_are_counted(stack, xorack, sqs, sleeps, command):
     def said():
         return [line for line in xorack(*command.split())[2] if line.startswith("in the queues")]
 

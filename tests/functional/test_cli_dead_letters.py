@@ -44,7 +44,7 @@ def left(aws):
     return sorted(letter["MessageId"] for letter in aws.dead_letters())
 
 
-def test_a_rejected_request_is_shown_as_a_whole(stack, xorack, sqs):
+def test_a_rejected_request_is_shown(stack, xorack, sqs):
     sent_at = milliseconds() - 90_000
     received = Message("original", malformed(INVALID), 1, sent_at, "AROA:loader")
     deliver(stack, [received])
@@ -240,7 +240,7 @@ def test_the_tags_of_many_requests_and_their_sender(stack, xorack, sqs):
 
 
 def test_corrected_messages_are_sent(stack, xorack, sqs, tmp_path):
-    """Every request that is still invalid is told, and nothing is sent then."""
+    """Every request that is still invalid is reported, and nothing is sent then."""
     put(stack, malformed(INVALID, {**INVALID, "tag": 5}))
     (letter,) = as_json(xorack)
     file = tmp_path / "letters.json"

@@ -103,7 +103,7 @@ def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack,
     assert sorted(shown["outstanding"]) == ["3  line 3 oil", "4  line 1 oil", "4  line 2 oil"]
     assert shown["dead letters"] == ["1  rejected: tag: '…' is gone"]
     assert shown["tags"][-1] == "and 1 more"
-    # Without other names to compare with, it is what they share that is told.
+    # Without other names to compare with, the sentence has what they share.
     names.write_text("\n".join(name for name in oil_lost if "oil" in name))
     shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
     assert shown["why"] == ["All 11 outstanding names are line … oil"]
@@ -126,7 +126,7 @@ def test_unfinished_chains_and_runs_without_chains(stack, xorack):
 
 
 @pytest.mark.parametrize("command", ["show", "explain"])
-def test_a_step_that_ran_twice_is_told_on_its_chain(stack, xorack, sqs, monkeypatch, command):
+def test_a_step_that_ran_twice_is_shown_on_its_chain(stack, xorack, sqs, monkeypatch, command):
     """The words are in the dead letter of the rejected request: the chain does not know them."""
     assert_error(xorack(command, "none"), 1, "tag: 'none' does not exist")
     tracker, token = Tracker(stack.queue_url), Token(unit_id(TAG), (TAG,))
@@ -169,7 +169,7 @@ def test_a_chain(stack, xorack):
     assert lines_of(xorack("explain", TAG))["status"] == ["acked"]
 
 
-def test_what_came_too_late_and_when_is_told(stack, xorack):
+def test_what_came_too_late_and_when_is_shown(stack, xorack):
     """The time-out was too short: requests came after it. A single second is no reason."""
     now = milliseconds()
     for number in range(12):

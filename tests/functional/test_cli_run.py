@@ -118,7 +118,7 @@ def test_a_time_out_is_status_3(yesterday, xorack, sleeps):
 
 @pytest.mark.parametrize("chains", [(), ("--chains", "2")])
 @pytest.mark.parametrize("status", ["open", "pending"])
-def test_a_chain_that_the_index_lacks_is_awaited(stack, xorack, sleeps, status, chains):
+def test_a_chain_missing_in_the_index_is_awaited(stack, xorack, sleeps, status, chains):
     """The index lags behind the table, and has no chain without a deadline."""
     end(stack, f"{RUN}/a")
     item = {"tag": {"S": f"{RUN}/b"}, "stamp": {"B": b"x"}, "status": {"S": status}}

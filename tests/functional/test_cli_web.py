@@ -64,7 +64,7 @@ def test_a_port_that_is_taken(stack, xorack):
 
 
 @pytest.mark.parametrize(("options", "opened"), [(["--open"], 1), (["--no-open"], 0), ([], 0)])
-def test_it_opens_a_browser_if_told(stack, xorack, visit, monkeypatch, options, opened):
+def test_it_opens_a_browser_if_asked(stack, xorack, visit, monkeypatch, options, opened):
     urls = []
     monkeypatch.setattr(web_command.webbrowser, "open", urls.append)
     visit()

@@ -209,7 +209,7 @@ def test_a_chain_has_a_timeline_and_its_dead_letters(aws, web, sqs):
     assert "ReceiveMessage" not in sqs.names  # they are read again when their number changes
 
 
-def test_what_waits_in_the_queue_is_told(aws, web):
+def test_what_waits_in_the_queue_is_counted(aws, web):
     assert "Queue: 0 messages" in request(web).text
     aws.client("sqs").send_message(QueueUrl=aws.queue_url, MessageBody="{}")
     put_messages(aws, failed=(1, 2))

@@ -84,7 +84,7 @@ def test_json_has_times_as_text_and_ids_as_hex():
     }
 
 
-def test_what_came_after_the_end_is_told():
+def test_what_came_after_the_end_is_shown():
     chain = status(status="acked", ended_at=5000, repeated=1, late=3, last_late_at=6000)
     assert chain.after_end == "1 repeated create, 3 late requests"
     counts = {"repeated": 1, "late": 3, "last_late_at": "1970-01-01T00:00:06.000Z"}
