@@ -135,8 +135,10 @@ def subscribed(
 
 def _policy(queue_arn: str, rule_arn: str) -> str:
     statement = {
-        **{"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}},
-        **{"Action": "sqs:SendMessage", "Resource": queue_arn},
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": queue_arn,
         "Condition": {"ArnEquals": {"aws:SourceArn": rule_arn}},
     }
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})

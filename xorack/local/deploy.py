@@ -91,9 +91,12 @@ class Stack:
 
 def _delivered(event: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        **{"version": "0", "id": event["EventId"], "detail-type": event["DetailType"]},
+        "version": "0",
+        "id": event["EventId"],
+        "detail-type": event["DetailType"],
         **{name.lower(): event[name] for name in ("Source", "Account", "Region", "Resources")},
-        **{"time": iso_time(event["Time"]), "detail": json.loads(event["Detail"])},
+        "time": iso_time(event["Time"]),
+        "detail": json.loads(event["Detail"]),
     }
 
 

@@ -23,13 +23,13 @@ SOON_MS = 600_000
 _NAMED = {16: 32, 64: 80, 256: 384, 1024: 1792}
 """Units that a traced stamp names, by its cells."""
 _FIELDS = (
-    *("tag", "status", "started", "finished", "tolerated_units", "tolerated", "event_pending"),
-    *("repeated", "late", "resume_pending", "resume_failed"),
-)
+    "tag status started finished tolerated_units tolerated event_pending repeated late "
+    "resume_pending resume_failed"
+).split()
 _TIMES = (
-    *("created_at", "last_stamp_at", "ended_at", "last_late_at"),
-    *("resume_sent_at", "resumed_at", "refused_at"),
-)
+    "created_at last_stamp_at ended_at last_late_at resume_sent_at resumed_at refused_at"
+).split()
+"""Attributes of a chain that JSON has, and times among them."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ChainStatus:
         if chain.status == "acked" and not chain.tolerated:
             return 100.0
         # A finish that overtakes its start is counted before it. Only an ack is 100 %.
-        known = 0 < chain.started >= chain.finished
+        known = chain.started > 0 and chain.finished <= chain.started
         return min(chain.finished * 1000 // chain.started, 999) / 10 if known else None
 
     @property
