@@ -179,7 +179,7 @@ def _explain_names(
             share = f"{100 * why.findings[0].all:.0f} % of the names given"
             return Explanation(f"{text} ({share})", why.findings)
     parts = [[str(part) for part in _parts(text)] for text in missing]
-    columns = [*zip(*parts, strict=False)] if len({*map(len, parts)}) == 1 else []
+    columns = [*zip(*parts, strict=True)] if len({*map(len, parts)}) == 1 else []
     same = [some[0] if len({*some}) == 1 else "…" for some in columns]
     text = f"All {count:,} outstanding names are {' '.join(same)}"
     return Explanation("" if {*same} <= {"…"} else text)
@@ -228,7 +228,8 @@ def causes(chains: Sequence[ChainStatus]) -> list[Cause]:
     for (prefix, reason), count in counts.most_common(_MAX_CAUSES):
         if count >= _MIN_GROUP:
             rows = runs[prefix]
-            own, rest = ([row for r, row in rows if (r == reason) == is_own] for is_own in (1, 0))
+            own = [row for other, row in rows if other == reason]
+            rest = [row for other, row in rows if other != reason]
             why = explain(own, rest, count, len(rows), "failed chain", ranges=_TIMES)
             said = why.findings or count == len(rows)
             found.append(Cause(prefix, reason, count, why.sentence if said else ""))
@@ -242,7 +243,9 @@ def _properties(chain: Chain, begin: int) -> dict[str, Any]:
     detail = json.loads(chain.detail) if chain.detail else {}
     return {
         **{f"part {n}": part for n, part in enumerate(parts, 2)},
-        **{"units": chain.started, "created": created, "nothing finished": chain.finished == 0},
+        "units": chain.started,
+        "created": created,
+        "nothing finished": chain.finished == 0,
         **{f"detail {n}": v for n, v in detail.items() if isinstance(v, (str, int, float, bool))},
     }
 

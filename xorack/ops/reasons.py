@@ -227,7 +227,8 @@ class _Samples:
         times = share * self.count
         of_all = (times + other * (self.total - self.count)) / self.total
         is_only = times >= 0.99 * of_all * self.total
-        if other > _MAX_OTHERS if share >= _NEARLY else not is_only or share < _MIN_SHARE:
+        is_strong = other <= _MAX_OTHERS if share >= _NEARLY else is_only and share >= _MIN_SHARE
+        if not is_strong:
             return None
         return Finding(what, share, of_all, is_only, name, met, ways, complexity, is_range)
 

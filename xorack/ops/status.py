@@ -22,14 +22,11 @@ SOON_MS = 600_000
 """A deadline within this time is soon."""
 _NAMED = {16: 32, 64: 80, 256: 384, 1024: 1792}
 """Units that a traced stamp names, by its cells."""
-_FIELDS = (
-    "tag status started finished tolerated_units tolerated event_pending repeated late "
-    "resume_pending resume_failed"
-).split()
-_TIMES = (
-    "created_at last_stamp_at ended_at last_late_at resume_sent_at resumed_at refused_at"
-).split()
-"""Attributes of a chain that JSON has, and times among them."""
+_FIELDS = ("tag", "status", "started", "finished", "tolerated_units", "tolerated")
+_STATES = ("event_pending", "repeated", "late", "resume_pending", "resume_failed")
+_TIMES = ("created_at", "last_stamp_at", "ended_at", "last_late_at")
+_RESUME_TIMES = ("resume_sent_at", "resumed_at", "refused_at")
+"""Attributes of a chain that JSON has; the times as text."""
 
 
 @dataclass(frozen=True)
@@ -203,8 +200,8 @@ class ChainStatus:
     def to_dict(self) -> dict[str, Any]:
         chain, age = self.chain, self.age_ms
         return {
-            **{name: getattr(chain, name) for name in _FIELDS},
-            **{name: rfc3339(getattr(chain, name)) for name in _TIMES},
+            **{name: getattr(chain, name) for name in (*_FIELDS, *_STATES)},
+            **{name: rfc3339(getattr(chain, name)) for name in (*_TIMES, *_RESUME_TIMES)},
             "percent": self.percent,
             "age_seconds": None if age is None else age / 1000,
             "deadline": rfc3339(self.deadline),
