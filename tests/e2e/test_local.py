@@ -134,6 +134,7 @@ def test_a_second_start_does_nothing_and_contradictions_are_explained(running):
     assert background.find() == running
 
 
+@pytest.mark.slow
 def test_another_name_is_another_stack_that_ends_alone(running):
     steps = []
     other, started = background.start(notify=steps.append, instance="orders")

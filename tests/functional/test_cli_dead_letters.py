@@ -106,13 +106,13 @@ def test_the_invalid_value_is_named(stack, xorack, sqs, body, error, field, valu
     ("selection", "numbers"),
     [
         ("--reason exists", (3, 4)),
-        ("--reason books/4", (4,)),
-        ("--kind failed", (1, 2)),
-        ("--kind failed --kind rejected", (1, 2, 3, 4)),
+        pytest.param(*("--reason books/4", (4,)), marks=pytest.mark.slow),
+        pytest.param(*("--kind failed", (1, 2)), marks=pytest.mark.slow),
+        pytest.param(*("--kind failed --kind rejected", (1, 2, 3, 4)), marks=pytest.mark.slow),
         ("--tag books/2", (2,)),
-        ("--run books", (1, 2, 3, 4)),
+        pytest.param(*("--run books", (1, 2, 3, 4)), marks=pytest.mark.slow),
         ("--run book", ()),
-        ("--kind failed --tag books/3", ()),
+        pytest.param(*("--kind failed --tag books/3", ()), marks=pytest.mark.slow),
     ],
 )
 def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection, numbers):

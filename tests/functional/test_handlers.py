@@ -61,18 +61,6 @@ def test_a_rejected_body_that_cannot_be_compressed_is_cut_off(functions, aws, wi
     assert attributes["message_id"]["StringValue"] == "m0"
 
 
-@pytest.mark.thorough
-def test_many_invalid_requests_do_not_hold_up_other_messages(functions, aws):
-    invalid = json.dumps({"version": 1, "requests": [1] * 200})
-    context = Context(20, cost=1)
-    failed = functions.consume(message(create("t")), *[invalid] * 10, context=context)
-    # There is time for some dead-lettered messages; only the rest is delivered again.
-    assert functions.item("t")
-    assert "m0" not in failed
-    assert 0 < len(failed) <= 10
-    assert 0 < len(aws.dead_letters()) <= 200
-
-
 def test_a_call_without_a_context_or_records(functions):
     from lambda_src.consumer import handler
 

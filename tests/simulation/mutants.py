@@ -345,11 +345,6 @@ _FAST: tuple[_Row, ...] = (
     ("the event is published before the state is written", DynamoDBStore.write, _publish_first),
     ("the event is marked as published before it is published", Outbox.publish, _mark_first),
     (
-        "a refused report is made whenever its chain is read",
-        Chain.due_channels,
-        lambda _, chain, now: list(chain.undelivered),
-    ),
-    (
         "nobody is resumed",
         transitions._run,
         lambda run, *call: replace(run(*call), resume_pending=False),
@@ -408,18 +403,8 @@ _FAST: tuple[_Row, ...] = (
         lambda within, cls, seconds: cls(3.0, 10.0),
     ),
     (
-        "nothing is reserved for the last call",
-        Budget.left,
-        lambda left, budget: budget.seconds_left(),
-    ),
-    (
         "a chain that another program brought to zero is not acked",
         patch.object(transitions, "TRANSITIONS", _BY_REQUEST_ALONE),
-    ),
-    (
-        "the first note stands",
-        transitions._fold,
-        lambda fold, old, *call: {**fold(old, *call), **({"note": old.note} if old.note else {})},
     ),
     (
         "too much outstanding is tolerated",
@@ -440,7 +425,6 @@ _FAST: tuple[_Row, ...] = (
             request, length, limits._replace(resumes=frozenset(RESUME_KINDS))
         ),
     ),
-    ("a child of several units is that of the first", Step.child, _first_of_several),
     (
         "a unit is finished again in another group",
         transitions._new_units,
@@ -757,6 +741,17 @@ _SLOW: tuple[_Row, ...] = (
         "pending events are forgotten after a sweep without time",
         Sweeper._report,
         lambda report, sweeper, channel, ranks, result: ranks.clear() or iter(()),
+    ),
+    ("a child of several units is that of the first", Step.child, _first_of_several),
+    (
+        "a refused report is made whenever its chain is read",
+        Chain.due_channels,
+        lambda _, chain, now: list(chain.undelivered),
+    ),
+    (
+        "nothing is reserved for the last call",
+        Budget.left,
+        lambda left, budget: budget.seconds_left(),
     ),
 )
 

@@ -172,6 +172,7 @@ def test_chance_is_no_reason(missing, total, are_samples):
     assert named <= 4
 
 
+@pytest.mark.slow
 def test_the_ends_of_a_range_are_chosen_from_the_rows():
     draw = random.Random(7).random
     rows = [{f"n{i}": draw() for i in range(12)} for _ in range(60_000)]
