@@ -66,13 +66,18 @@ class Finding:
         return self.missing - sum(self.met[1]) / len(self.met[1])
 
     @property
+    def lift(self) -> float:
+        """The first share by the second."""
+        return self.missing / self.all
+
+    @property
     def is_common(self) -> bool:
         """Whether nearly all missing rows meet it."""
         return self.missing >= _NEARLY
 
     def to_dict(self) -> dict[str, Any]:
-        lift = self.missing / self.all
-        return {"what": self.what, "share": self.missing, "share_of_all": self.all, "lift": lift}
+        shares = {"share": self.missing, "share_of_all": self.all, "lift": self.lift}
+        return {"what": self.what, **shares}
 
 
 @dataclass(frozen=True)
