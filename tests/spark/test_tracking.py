@@ -192,7 +192,7 @@ def noted(acker):
 @EACH_SESSION
 @pytest.mark.parametrize("keep", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_rows_missing_in_the_input(run, keep):
-    """Complete chains finish; notes name what is missing, all of it if the record keeps the units."""
+    """Complete chains finish; notes name what is missing: all, if the record keeps the units."""
     run.options = {"keep_units": keep}
     path = run.write_lines()
     run.rows.start(path)
