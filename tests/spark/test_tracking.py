@@ -21,7 +21,7 @@ from xorack.core.request import Request
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, SendError, StateError
 from xorack.spark import Observed, Report, Tracking, folding, starting
 from xorack.spark.record import Record
-from xorack.spark.storage import _KNOWN, Stored
+from xorack.spark.storage import Stored, _text
 
 pytestmark = pytest.mark.spark
 
@@ -134,7 +134,7 @@ def test_a_record_that_is_damaged_is_made_anew(run, damage):
     for checksum in chains.parents[1].rglob(".*.crc"):
         checksum.unlink()
     DAMAGES[damage](summary, part_files(chains))
-    _KNOWN.clear()
+    _text.cache_clear()
     problem = "has not started rows" if "line" in damage else "is damaged: call start again"
     for call in (run.rows.finish, run.rows.audit):
         with pytest.raises(StateError, match=problem):
