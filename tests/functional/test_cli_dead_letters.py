@@ -106,13 +106,13 @@ def test_the_invalid_value_is_named(stack, xorack, sqs, body, error, field, valu
     ("selection", "numbers"),
     [
         ("--reason exists", (3, 4)),
-        ("--reason books/4", (4,)),
-        ("--kind failed", (1, 2)),
-        ("--kind failed --kind rejected", (1, 2, 3, 4)),
+        pytest.param(*("--reason books/4", (4,)), marks=pytest.mark.slow),
+        pytest.param(*("--kind failed", (1, 2)), marks=pytest.mark.slow),
+        pytest.param(*("--kind failed --kind rejected", (1, 2, 3, 4)), marks=pytest.mark.slow),
         ("--tag books/2", (2,)),
-        ("--run books", (1, 2, 3, 4)),
+        pytest.param(*("--run books", (1, 2, 3, 4)), marks=pytest.mark.slow),
         ("--run book", ()),
-        ("--kind failed --tag books/3", ()),
+        pytest.param(*("--kind failed --tag books/3", ()), marks=pytest.mark.slow),
     ],
 )
 def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection, numbers):
@@ -134,13 +134,6 @@ def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection,
         assert stay in out[-1] or len(numbers) == 1
     assert sorted(m["Body"] for m in stack.receive_all(stack.queue_url)) == chosen
     assert len(left(stack)) == 5 - len(numbers)
-
-
-@pytest.mark.thorough
-def test_a_selection_is_looked_for_in_the_whole_queue(stack, xorack, sqs):
-    """A page of the queue has 80 messages, none of which may be chosen."""
-    put_messages(stack, failed=range(90), malformed=(7,))
-    assert [one["kind"] for one in as_json(xorack, "--kind", "malformed")] == ["malformed"]
 
 
 def test_a_kind_is_redriven_without_other_options_and_a_look_moves_nothing(stack, xorack, sqs):

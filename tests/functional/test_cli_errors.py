@@ -231,16 +231,19 @@ def test_an_item_that_is_not_a_chain_is_one_line(stack, xorack):
         assert (status, err, sum("chain/" in row for row in out)) == (1, [line], count)
 
 
+UNWRITABLE = [
+    ("xorack --help >&-", 0, []),
+    ("xorack shwo >&- 2>&-", 2, []),
+    # The reader of the pipe is gone.
+    ("set -o pipefail; exec 3> >(exit); wait $!; xorack --help >&3", 1, []),
+    ("xorack --help >/dev/full", 1, ["error: cannot write: No space left on device"]),
+]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("line", "status", "err"),
-    [
-        ("xorack --help >&-", 0, []),
-        ("xorack shwo >&- 2>&-", 2, []),
-        # The reader of the pipe is gone.
-        ("set -o pipefail; exec 3> >(exit); wait $!; xorack --help >&3", 1, []),
-        ("xorack --help >/dev/full", 1, ["error: cannot write: No space left on device"]),
-    ],
+    [UNWRITABLE[0], *(pytest.param(*one, marks=pytest.mark.slow) for one in UNWRITABLE[1:])],
     ids=["closed", "both closed", "no reader", "full"],
 )
 def test_an_output_that_cannot_be_written(line, status, err):

@@ -169,6 +169,7 @@ def test_the_table_is_read_for_the_end_only_and_with_pauses(stack, xorack, sleep
     assert scans == [6, 6 + 10 + 90]
 
 
+@pytest.mark.slow
 def test_the_index_is_searched_page_by_page(stack, monkeypatch):
     monkeypatch.setattr(dynamodb_store, "_SEARCH_PAGE", 2)
     others = [Request("create", f"other/{n}", "c", traced(1), 1, timeout=60) for n in range(40)]

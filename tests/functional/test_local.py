@@ -278,7 +278,7 @@ def test_other_settings_need_the_cdk(in_wheel, monkeypatch):
         assembly.find_template({"batch_size": "5"})
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_invalid_setting_is_the_line_of_the_synthesis(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     steps = []

@@ -387,7 +387,7 @@ def test_a_button_changes_the_named_messages_and_no_other(aws, web):
     assert aws.receive_all(aws.queue_url) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_page_has_a_hundred_messages_and_its_buttons_mean_these(aws, web):
     for _ in range(13):
         entries = [{"Id": f"{n}", "MessageBody": "x"} for n in range(10)]

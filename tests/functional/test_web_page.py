@@ -306,7 +306,7 @@ def gallery(browser):
         yield visit
 
 
-@pytest.mark.parametrize("width", [400, 1200])
+@pytest.mark.parametrize("width", [400, pytest.param(1200, marks=pytest.mark.slow)])
 def test_every_page_fits_its_window(gallery, width):
     for path, page in gallery(width):
         assert page.evaluate(WIDER) <= 0, path
@@ -315,7 +315,7 @@ def test_every_page_fits_its_window(gallery, width):
         assert max(page.locator("main button").evaluate_all(rights), default=0) <= width, path
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_every_text_of_every_page_has_enough_contrast(gallery, scheme):
     colours = [colours_with_contrast(page) for _, page in gallery(scheme=scheme)]
     assert len(set().union(*colours)) >= 5

@@ -190,7 +190,14 @@ def test_a_childs_own_children_end_with_it(tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_ends_the_children_too(tmp_path, number):
     usual = "default_int_handler" if number == signal.SIGINT else "SIG_DFL"
     program = f"""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from xorack.acker.chain_writer import ChainWriter
+from xorack.acker.chain_writer import Application, ChainWriter
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.aws import schema
@@ -56,9 +56,9 @@ def change_chain(
     Returns the status afterwards, and True if the request was applied: the chain had not ended
     before.
     """
-    store, tag = store.whole(), request.tag
+    store, tag = store.with_all_attributes(), request.tag
     writer = ChainWriter(store, limits=Limits(retention_ms=store.retention_ms))
-    chain, (outcome,) = writer.apply(tag, [request], must_exist=True)
+    chain, (outcome,) = writer.apply(Application(tag, [request], must_exist=True))
     if chain is None:
         raise TagNotFound(tag)
     if outcome.error is not None:
