@@ -24,6 +24,7 @@ SECTIONS = {
     "memory": "In memory",
     "dynamodb": "Over DynamoDB",
     "consumer": "The consumer's processor time",
+    "scale": "Many time-outs, and one large chain",
     "cold_start": "Cold start",
     "spark": "On Spark",
     "windows": "A stream with windows",

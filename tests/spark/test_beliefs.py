@@ -45,7 +45,6 @@ FAST = {
     "the input's path",
     "cached, and its files are gone",
     "written again",
-    "paths",
     "all",
 }
 
@@ -100,6 +99,7 @@ def test_what_a_batch_read_is_no_output(session, run, queue, tmp_path):
     run.spark.catalog.clearCache()
 
 
+@pytest.mark.slow
 def test_what_a_stream_read_is_no_output(run):
     proofs = []
 
@@ -163,7 +163,8 @@ SIBLINGS = {
 }
 
 
-@pytest.mark.parametrize("given", slow_but_for(SIBLINGS))
+@pytest.mark.slow
+@pytest.mark.parametrize("given", SIBLINGS)
 def test_an_output_beside_its_input(run, given):
     """Folders of partitions differ, and still the input is no output."""
     rows = run.again(run_id=f"siblings, {given}").rows

@@ -176,7 +176,7 @@ def test_a_failing_query_stops_the_others(queue, files):
     errors = run(queue, files, "--every", "0.2", status=1)
     # Java prints warnings of its own, which differ from version to version.
     (line,) = [line for line in errors.splitlines() if not line.startswith("WARNING: ")]
-    assert line.startswith(f"stream: queue {queue.queue_url}: 1 messages not sent")
+    assert line.startswith(f"stream: queue {queue.queue_url}: 1 message not sent")
     assert "not you" in line
     queue.refuse = lambda count: False
     run(queue, files, "--available-now")

@@ -168,7 +168,7 @@ def test_a_batch_job_two_streams_and_late_rows(log):
     for ranges, problem in [
         ([(0, 3, 5)], "t/0 has 2 rows at the positions 3 to 4 in this batch"),
         ([], "the batch has no row at any of the 2 positions that it covers: is it a wrong path"),
-        ([(0, 2, 4), (7, 0, 1)], "rows of t/7, a partition that its offsets lack"),
+        ([(0, 2, 4), (7, 0, 1)], "rows of t/7, a partition that is not in its offsets"),
     ]:
         wrong = log.frame(*ranges)
         with pytest.raises(StateError, match=problem):

@@ -113,7 +113,7 @@ def test_rows_that_are_lost_in_entities_have_these_as_their_reason(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_many_values_that_a_dimension_lacks(seed):
+def test_many_values_are_missing_from_a_dimension(seed):
     rows, draw = shop(seed, products=300)
     gone = draw.sample(sorted({row["product"] for row in rows}), 60)
     found = why(lambda row: row["product"] in gone, rows)
@@ -144,7 +144,7 @@ def test_samples_and_other_words():
     missing = _RANDOM.sample([row for row in ROWS if row["line"] == 7], 100)
     others = [row for row in ROWS if row["line"] != 7]
     text = explain(missing, others, 7_000, 50_000, "doubled row").sentence
-    assert text.startswith("Every doubled row of 100 that were looked at has line = 7 (14 % of all")
+    assert text.startswith("Every doubled row of 100 compared has line = 7 (14 % of all")
     assert text.endswith("nearly all of which are doubled)")
     assert explain([], others, 3, 50_000).sentence == "Nothing is known of the 3 missing rows"
     assert explain([], [], 3, 3).sentence == "All 3 rows are missing"

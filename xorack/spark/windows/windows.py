@@ -130,8 +130,8 @@ class Windows(Rows):
 
         Raises:
             OutputDiffersError: The output has too few or too many rows. The windows get a note.
-            StateError: The rows contradict what was proved before, or none of the positions has
-                one. Nothing was proved.
+            StateError: The rows contradict what was proved before, or there are none and nothing
+                shows that this is right. Nothing was proved.
             SendError: The queue did not accept all. Repeat the call.
         """
         if self.batch_id is None:
