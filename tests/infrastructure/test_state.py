@@ -6,7 +6,8 @@ import re
 import pytest
 
 from infra.synth import ROOT
-from tests.support.in_process import definitions
+from tests.support.in_process import MAX_RECEIVES, table_definition
+from xorack.aws import schema
 
 from .templates import STATEFUL
 
@@ -105,9 +106,8 @@ def test_new_settings_make_a_new_version(template, synthesise):
 
 @pytest.mark.parametrize(("name", "key"), [("template", "tag"), ("varied", "file")])
 def test_the_handwritten_definitions_are_the_templates(request, name, key):
-    template, handwritten = request.getfixturevalue(name), definitions(key)
+    template, handwritten = request.getfixturevalue(name), table_definition(key)
     (_, table), (_, queue) = template.table(), template.queue()
-    assert {name: table[name] for name in handwritten.table} == handwritten.table
-    assert table["TimeToLiveSpecification"]["AttributeName"] == handwritten.ttl_attribute
-    received = int(queue["RedrivePolicy"]["maxReceiveCount"])
-    assert name == "varied" or received == handwritten.max_receive_count
+    assert {name: table[name] for name in handwritten} == handwritten
+    assert table["TimeToLiveSpecification"]["AttributeName"] == schema.EXPIRES_AT
+    assert name == "varied" or int(queue["RedrivePolicy"]["maxReceiveCount"]) == MAX_RECEIVES

@@ -6,7 +6,6 @@ from functools import reduce
 import pytest
 from xxhash import xxh64_intdigest
 
-import xorack
 from xorack import Stamp, errors, peel, plain, traced, xor
 from xorack.core.hashing import xxh64_long_inverse
 from xorack.core.stamp import UnackedStamp, words_of
@@ -35,11 +34,6 @@ def test_only_bytes_are_stamps(value):
 def test_an_unacked_stamp_may_be_zero():
     assert not UnackedStamp(bytes(8)).acked
     assert UnackedStamp(bytes(8)) == bytes(8)
-
-
-def test_a_plain_stamp_is_the_id_in_little_endian():
-    assert plain(1) == b"\1" + bytes(7)
-    assert plain(-1) == plain(2**64 - 1) == b"\xff" * 8
 
 
 @pytest.mark.parametrize("cells", [16, 64, 256, 1024])
@@ -239,12 +233,3 @@ def test_the_id_zero_is_never_named():
     for word in (0, *words_of(y, 16)):
         stamp[8 * word : 8 * word + 8] = y.to_bytes(8, "little")
     assert peel(stamp) == (frozenset(), False)
-
-
-def test_the_package_exports_what_the_protocol_names():
-    functions = {"peel", "plain", "traced", "unit_id", "xor"}
-    exported = {"Acker", "DynamoDBAcker", "Stamp", "errors", *functions}
-    assert exported <= set(dir(xorack))
-    assert all(getattr(xorack, name) for name in exported)
-    with pytest.raises(AttributeError, match="nonsense"):
-        _ = xorack.nonsense
