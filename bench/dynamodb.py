@@ -36,8 +36,7 @@ BATCH = 1_000
 """Messages of a consumer's batch."""
 PEER = "xor-ack-dynamodb"
 _PATIENT = RetryPolicy(attempts=1_000_000)
-Write = Callable[[str, bytes], object]
-"""Writes a stamp, or a batch of it, to the chain of a tag."""
+Write = Callable[[str, bytes], object]  # a stamp, or a batch of it, to the chain of a tag
 
 
 def count_round_trips(client: Any, requests: int) -> dict[str, float]:

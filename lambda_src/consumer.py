@@ -29,7 +29,7 @@ metrics = Metrics(namespace=METRIC_NAMESPACE, service=SERVICE)
 
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
-    """Handle a batch of SQS messages; an error lets SQS deliver the whole batch again.
+    """Handle a batch of SQS messages; an error lets SQS deliver the entire batch again.
 
     Raises:
         BatchError: Every message failed. Lambda counts an error, and polls more slowly.

@@ -207,32 +207,6 @@ def test_an_interrupted_start_leaves_nothing(home, monkeypatch):
     assert not home.exists()
 
 
-@pytest.mark.usefixtures("stopped")
-def test_a_start_that_is_killed_leaves_nothing(home, assembly):
-    program = f"""
-import time
-from pathlib import Path
-from xorack.local import assembly, background
-assembly.find_template = lambda *_: Path({str(assembly)!r})
-def deploy(aws, template):
-    print(aws._process.pid, flush=True)
-    time.sleep(600)
-background.deploy = deploy
-background.start()
-"""
-    starter = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    with starter:
-        group = int(starter.stdout.readline())
-        assert members(group)
-        with pytest.raises(NotRunningError, match="is starting, or was interrupted"):
-            background.find()
-        starter.kill()
-    assert eventually(lambda: not members(group), seconds=30)
-    assert eventually(lambda: not home.exists(), seconds=30)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 def test_two_starts_at_once_start_one():

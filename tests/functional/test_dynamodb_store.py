@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.weighed_table import WeighedTable
 from tests.support.fakes import NO_WAIT
 from tests.support.faults import counted_calls, error_response, on_the_wire
+from tests.support.weighed_table import WeighedTable
 from xorack.aws import schema
 from xorack.aws.client import CONFIG, config_of
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -17,7 +17,7 @@ from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 from xorack.core.marks import all_buckets, mark_key
 from xorack.core.transitions import mark_delivered
-from xorack.errors import ConflictError, UnavailableError
+from xorack.errors import UnavailableError
 
 DAY = 86_400_000
 ONCE = config_of(TimeOuts(1, 1))
@@ -83,23 +83,6 @@ def marks(first, count):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("spilled", [0, 56, 448, 504, 4_088, 40_000])
-def test_spilled_marks_are_found_in_the_buckets_of_their_chain(store, spilled):
-    """Marks move from run to run; what another writer spilled in vain, or spills late, stays."""
-    chain, keys = (
-        Chain("t", first_seen_at=1, spilled=spilled),
-        [mark_key(f"{n}") for n in range(99)],
-    )
-    for at, count in ((0, 8), (0, 16), (16, 8), (24, 32), (0, 16), (56, 8), (64, 8), (72, 16)):
-        before = replace(chain, spilled=spilled + at)
-        store.put_spilled_marks(before, marks(at, count), DAY)
-    for n in range(16, 89, 8):
-        found = store.get_spilled_marks(replace(chain, spilled=spilled + n), keys)
-        assert {mark_key(f"{m}"): b"%04d" % m for m in range(n)}.items() <= found.items()
-    assert store.get_spilled_marks(replace(chain, first_seen_at=2, spilled=88), keys) == {}
-
-
-@pytest.mark.thorough
 def test_all_buckets_of_a_large_chain_are_found_and_prolonged():
     """A call for each, some at a time, and never more than 9,363."""
     table = WeighedTable()
@@ -136,37 +119,6 @@ def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
     store.keep_spilled_marks(Chain("u", first_seen_at=1, spilled=600), 90_000)
     items = store.table.client.scan(TableName=aws.table_name)["Items"]
     assert not [i for i in items if i["tag"]["S"].startswith("u")]
-
-
-def test_a_write_names_the_generation_of_the_chain(store):
-    def chain(first_seen_at, nonce):
-        return Chain(
-            "g", b"\1", "open", version=3, first_seen_at=first_seen_at, nonce=nonce, spilled=8
-        )
-
-    stored, marks = chain(1000, 7), b"".join(b"%016d" % n for n in range(8))
-    store.write(None, stored)
-    store.put_spilled_marks(replace(stored, spilled=0), marks, DAY)
-    assert store.get_spilled_marks(stored, [marks[:12]])
-    for before in (chain(1001, 7), chain(None, None), chain(1000, 8), chain(1000, None)):
-        with pytest.raises(ConflictError) as conflict:
-            store.write(before, replace(before, version=4))
-        assert conflict.value.chain == stored
-        assert store.get_spilled_marks(before, [marks[:12]]) == {}
-    store.write(stored, replace(stored, version=4))
-
-
-def test_an_item_of_a_newer_format_is_left_alone(store, aws):
-    item = {"tag": {"S": "new"}, "status": {"S": "resting"}, "format": {"N": "2"}}
-    store.table.client.put_item(TableName=aws.table_name, Item=item)
-    with pytest.raises(NotAChainError, match="its format is 2, and this version knows 1 at most"):
-        store.read(["new"])
-    with pytest.raises(NotAChainError):
-        store.write(None, Chain("new", b"\1", "open", version=1))
-    assert (
-        store.table.client.get_item(TableName=aws.table_name, Key={"tag": item["tag"]})["Item"]
-        == item
-    )
 
 
 def test_a_page_that_fails_is_read_again_and_not_those_before_it(aws):

@@ -124,26 +124,6 @@ def test_the_creation_time_of_a_chain_without_a_create(status, reason, created_a
     assert (detail["created_at"], detail["duration_ms"]) == (created_at, duration)
 
 
-@pytest.mark.parametrize(("failures", "calls"), [(1, [3, 2]), (9, [3, 3, 3, 3])])
-def test_failed_entries_of_a_response_are_sent_again(aws, bus, failures, calls):
-    real = bus.client.put_events
-    sizes = []
-
-    def some_fail(Entries):
-        sizes.append(len(Entries))
-        if len(sizes) > failures:
-            return real(Entries=Entries)
-        accepted = real(Entries=Entries[:1])["Entries"] if failures == 1 else []
-        failed = [{"ErrorCode": "Busy", "ErrorMessage": "m"}] * (len(Entries) - len(accepted))
-        return {"FailedEntryCount": len(failed), "Entries": [*accepted, *failed]}
-
-    bus.client.put_events = some_fail
-    left = bus.publish([replace(ACKED, tag=f"t{n}") for n in range(3)])
-    assert left == ({} if failures == 1 else dict.fromkeys(("t0", "t1", "t2"), "Busy: m"))
-    assert sizes == calls
-    assert len(aws.events()) == (3 if failures == 1 else 0)
-
-
 def test_a_failed_call_is_returned_and_a_lost_response_repeats_the_event(aws, bus):
     with failing("PutEvents", "AccessDeniedException") as left:
         assert "AccessDenied" in bus.publish([ACKED])["t"]

@@ -47,7 +47,7 @@ def test_a_rejected_body_of_one_mebibyte_is_compressed(functions, aws):
 @pytest.mark.thorough
 @pytest.mark.parametrize("width", [1, 2])
 def test_a_rejected_body_that_cannot_be_compressed_is_cut_off(functions, aws, width):
-    """It failed its message until SQS gave up and moved it, without a reason."""
+    """It failed its message until SQS gave up and dead-lettered it, without a reason."""
     characters = string.printable[:94] if width == 1 else [chr(n) for n in range(0x80, 0x800)]
     body = "".join(random.Random(1).choices(characters, k=1_048_576 // width))
     assert functions.consume(body) == []
@@ -152,7 +152,7 @@ def test_all_latencies_are_emitted(functions, monkeypatch, capsys):
     assert sum(line.get("MessagesFailed", []) == [0.0] for line in printed) == 1
 
 
-def test_a_batch_that_fails_as_a_whole_raises_after_its_metrics(functions, metrics):
+def test_a_batch_of_which_all_fails_raises_after_its_metrics(functions, metrics):
     from lambda_src.consumer import handler
 
     records = [{"messageId": f"m{n}", "body": message(create(f"t{n}"))} for n in range(2)]

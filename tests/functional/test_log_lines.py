@@ -124,18 +124,6 @@ def test_a_chain_that_the_sweeper_ends_leads_to_its_event(functions, records, mo
     assert swept.counts["ChainsTimedOut"] == 1
 
 
-def test_failures_of_another_kind_have_their_own_line(records):
-    denied = failing("UpdateItem", "AccessDeniedException", times=1)
-    with denied, failing("UpdateItem", "ValidationException", times=2):
-        lines = records(*creates("a", "b", "c"))
-    failures = [line for line in lines if line["message"] == "chains not written"]
-    assert sum(line["failures"] for line in failures) == 3
-    assert {re.search(r"\w+Exception", line["why"])[0] for line in failures} == {
-        "AccessDeniedException",
-        "ValidationException",
-    }
-
-
 def test_a_line_is_one_line_whatever_the_tag(records):
     with failing("UpdateItem", "AccessDeniedException"):
         lines = records(message(Request.create(INJECTED, INJECTED[:20], traced(1))))
@@ -144,7 +132,7 @@ def test_a_line_is_one_line_whatever_the_tag(records):
     assert "all is lost" not in [line["message"] for line in lines]
 
 
-def test_a_tag_is_whole_and_stamps_details_and_bodies_are_not_logged(records):
+def test_a_tag_is_complete_and_stamps_details_and_bodies_are_not_logged(records):
     tag = "bücket/" + "t" * 1000
     request = Request.create(tag, "c", traced(0xDEADBEEF), detail={"secret": SECRET})
     invalid = Request.stamp_(tag, "s", b"\1" * 9)

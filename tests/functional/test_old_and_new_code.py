@@ -117,15 +117,15 @@ def test_a_chain_of_a_newer_format_holds_up_no_other(aws):
     create, *rest = chain("new", 1)
     assert new.consume(*pack([create])).failed == {}
     stored = aws.item("new")
-    mixed, own = next(pack([*rest, *chain("old", 2)])), next(pack(chain("own", 1)))
+    shared, own = next(pack([*rest, *chain("old", 2)])), next(pack(chain("own", 1)))
     for _ in range(2):
-        assert list(old.consume(mixed, own).failed) == ["m0"]
+        assert list(old.consume(shared, own).failed) == ["m0"]
         assert old.sweep().ended == {}
         assert aws.item("new") == stored
     assert {event["tag"]: event["status"] for event in bus.events} == {
         "old": "acked",
         "own": "acked",
     }
-    assert new.consume(mixed).failed == {}
+    assert new.consume(shared).failed == {}
     assert [event["tag"] for event in bus.events][2:] == ["new"]
     assert old.dead_letters.letters == []

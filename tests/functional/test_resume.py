@@ -133,11 +133,11 @@ def test_a_lost_response_is_an_outage_whose_reason_has_no_callback_id():
 
 @pytest.fixture
 def tasks(monkeypatch):
-    """Step Functions: `told` has its answers in order, `waiting` the tokens of tasks that wait."""
-    found = SimpleNamespace(told=[], waiting=set())
+    """Step Functions: its answers in order, and the tokens of tasks that wait."""
+    found = SimpleNamespace(answers=[], waiting=set())
 
     def end(client, token, *_):
-        found.told.append(token)
+        found.answers.append(token)
         if token not in found.waiting:
             error = {"Error": {"Code": "TaskTimedOut", "Message": "no"}}
             raise ClientError(error, "SendTaskSuccess")
@@ -186,11 +186,6 @@ def task(functions, tasks, stack):
     return Task(functions, tasks)
 
 
-def shown(xorack):
-    lines = [line for line in xorack("show", "t", "--json")[1] if not line.startswith('{"_aws"')]
-    return json.loads("".join(lines))
-
-
 def test_a_retried_task_is_resumed_and_not_the_attempt_before(task, tasks, xorack):
     task.attempt("first", NOW - 3000, waits=False)
     task.attempt("second", NOW - 2000)
@@ -199,23 +194,6 @@ def test_a_retried_task_is_resumed_and_not_the_attempt_before(task, tasks, xorac
     waits = f"waits, by the create sent {rfc3339(NOW - 2000)}"
     assert waits in " ".join(xorack("show", "t")[1])
     task.finish()
-    assert (tasks.told, tasks.waiting) == (["second"], set())
+    assert (tasks.answers, tasks.waiting) == (["second"], set())
     assert "done, " in " ".join(xorack("show", "t")[1])
     assert task.functions.aws.dead_letters() == []
-
-
-def test_an_attempt_after_the_end_is_answered_at_once(task, tasks, xorack):
-    task.attempt("first", NOW - 3000, waits=False)
-    task.finish()
-    assert tasks.told == ["first"]
-    status = shown(xorack)
-    assert (status["resumed_at"], "TaskTimedOut" in status["resume_failed"]) == (None, True)
-    task.attempt("second", NOW - 2000)
-    assert (tasks.told, tasks.waiting) == (["first", "second"], set())
-    for token in ("second", "first"):
-        task.attempt(token, NOW, waits=False)
-    status = shown(xorack)
-    assert (tasks.told, status["resume_failed"]) == (["first", "second"], None)
-    assert (status["resumed_at"] is None, status["resume_sent_at"]) == (False, rfc3339(NOW - 2000))
-    (event,) = task.functions.aws.events()  # one end, one event
-    assert event["detail"]["status"] == "acked"

@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from tests.support.faults import counted_calls, failing, lost_responses
+from tests.support.faults import counted_calls, failing
 from tests.support.functions import receive_bodies
 from xorack.acker.parallel import Workers
 from xorack.aws.client import CONFIG, BoundedClient
@@ -127,13 +127,6 @@ def test_what_is_no_request_is_named_and_not_sent(aws, client, wrong):
     with pytest.raises(ArgumentError, match=r"^requests: .*, expected "):
         send(aws.queue_url, wrong, client)
     assert receive_bodies(aws, aws.queue_url) == []
-
-
-def test_a_lost_response_sends_the_same_ids_twice(aws, client):
-    with lost_responses("SendMessageBatch"):
-        send(aws.queue_url, stamps(1), client)
-    first, second = receive_bodies(aws, aws.queue_url)
-    assert first == second
 
 
 def test_dead_lettered_messages_carry_their_reason_and_their_origin(aws, client):

@@ -8,7 +8,6 @@ from tests.support.functions import Context, acked, chain, message
 from xorack import DynamoDBAcker, errors
 from xorack.acker.chain_writer import ChainWriter
 from xorack.aws import dynamodb_store
-from xorack.core.request import Request
 
 DAY = 86_400_000
 NOW = int(time.time()) * 1000
@@ -74,30 +73,6 @@ def test_what_comes_late_prolongs_the_tombstone(functions, consumer, clock):
     assert functions.events().keys() == {"t"}
 
 
-@pytest.mark.parametrize(("repeated", "redriven"), [(1, 30), (12, 41), (29, 58)])
-def test_a_repeat_that_no_consumer_saw_finds_the_tombstone(
-    functions, consumer, clock, repeated, redriven
-):
-    consumer(BODY, sent=0)
-    first = functions.events()["t"]
-    clock.days = redriven
-    consumer(BODY, sent=repeated)
-    assert functions.events() == {}
-    assert functions.item("t")["first_seen_at"] == {"N": str(NOW)}
-    assert first["status"] == "acked"
-
-
-def test_a_message_that_a_chain_rejects_prolongs_its_tombstone(functions, consumer, clock):
-    consumer(BODY, sent=0)
-    other = message(Request.create("t", "another", b"\1" * 648))
-    clock.days = 45
-    consumer(other, sent=44)
-    assert expiry(functions) >= 105
-    clock.days = 70
-    consumer(other, sent=44)
-    assert functions.item("t")["status"] == {"S": "acked"}
-
-
 def test_a_raised_retention_does_not_admit_what_the_older_one_forgot(
     functions, consumer, clock, monkeypatch
 ):
@@ -144,16 +119,6 @@ def test_retentions_that_change_often_count_each_for_what_ended_under_it(clock, 
 @pytest.fixture
 def acker(aws, clock):
     return DynamoDBAcker(aws.table_name, client=aws.client("dynamodb"))
-
-
-def test_a_tombstone_outlives_its_pending_event(acker, functions, clock):
-    acker.create("t", b"\1")
-    acker.stamp("t", b"\1")
-    assert expiry(functions) > 365 * 1000
-    clock.days = 100
-    functions.sweep()
-    assert functions.events().keys() == {"t"}
-    assert 60 <= expiry(functions) < 60.1
 
 
 def test_a_deletion_loses_no_pending_event(acker, functions, clock):

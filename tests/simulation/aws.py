@@ -41,11 +41,7 @@ class Message:
 
 @dataclass
 class Queue:
-    """An SQS standard queue.
-
-    Attributes:
-        dead: The dead-letter queue: messages that exceeded the maximum number of receives.
-    """
+    """An SQS standard queue, and its dead-letter queue."""
 
     world: World
     options: Options
@@ -104,10 +100,7 @@ class Queue:
 
 
 class AWS:
-    """Table, queues and bus: a method for each operation.
-
-    A degraded call leaves out a part: of the batch, of its effects or of the response.
-    """
+    """Table, queues and bus: a method for each operation. A degraded call leaves out a part."""
 
     def __init__(self, world: World, options: Options, oracle: Oracle, *, refuses: bool) -> None:
         self.random = world.random

@@ -21,23 +21,9 @@ Statements = Iterator[tuple[str, object]]
 _LONGEST_CALL = 30 * 60_000
 """Most milliseconds between reading the clock and the write that carries the time."""
 _CHANGES_AFTER_THE_END = {
-    *("event_pending", "resume", "resume_failed", "resume_pending", "resumed_at", "refused_at"),
-    *(
-        "refused",
-        # Who waits may change.
-        "resume_sent_at",
-        "marks",
-        "spilled",
-        "marks_until",
-        "due_at",
-        "due_shard",
-        "repeated",
-        "late",
-        "last_late_at",
-        "version",
-        "expires_at",
-        "format",
-    ),
+    *("event_pending", "resume", "resume_sent_at", "resume_failed", "resume_pending", "resumed_at"),
+    *("refused", "refused_at", "marks", "spilled", "marks_until", "due_at", "due_shard"),
+    *("repeated", "late", "last_late_at", "version", "expires_at", "format"),
 }
 
 
@@ -97,21 +83,22 @@ def _requests(write: Write) -> Statements:
         [number(item, name) for name in ("first_seen_at", "nonce")]
         for item in (write.after, write.before)
     )
+    holds = model.workload.foreign or first == before or write.before is None
     yield (
         "A chain keeps the time of its first write and its nonce, which tell it from others.",
-        model.workload.foreign or first == before or write.before is None,
+        holds,
     )
     ops = {one.request.op for one in new if one}
     last = ("create", "note", "fail") if "stamp" in ops else ("note",) if "fail" in ops else ()
     waiting = [one for one in write.left if one.request.op in last]
     names = [one.name for one in waiting if not model.conflicts_with(one)]
-    statement = "No stamp takes effect while a create, note or fail of its batch is left, no fail"
-    yield f"{statement} while a note is.", names == [] or names
-    most = MANY_INLINE_MARKS if 2 * write.added > INLINE_MARKS else INLINE_MARKS
     yield (
-        "A write leaves few marks in the item: INLINE_MARKS, or its own and what makes no run.",
-        not new or len(marks(write.after)) <= max(most, write.added + INLINE_MARKS - 1),
+        "Requests of a batch take effect in order: creates, notes, fails, others.",
+        names == [] or names,
     )
+    most = MANY_INLINE_MARKS if 2 * write.added > INLINE_MARKS else INLINE_MARKS
+    holds = not new or len(marks(write.after)) <= max(most, write.added + INLINE_MARKS - 1)
+    yield "A write leaves few marks in the item: its own, and what makes no run.", holds
     yield "A unit that a step of several finishes leaves its mark.", model.marked == model.shared
 
 
@@ -126,10 +113,8 @@ def _sums(write: Write) -> Statements:
         stamp &= (1 << 8 * length) - 1
     holds = int.from_bytes(binary(after, "stamp"), "little") == stamp
     yield "The stamp is the XOR of the stamps of the applied requests.", holds
-    yield (
-        "The stamp has the length of the create's stamp, before the create that of the first.",
-        length == (model.length or 0) or f"{length}, expected {model.length}",
-    )
+    holds = length == (model.length or 0) or f"{length}, expected {model.length}"
+    yield "The stamp has the length of the create's stamp, before the create of the first.", holds
     counts = (number(after, "started") or 0, number(after, "finished") or 0)
     holds = counts == model.counts or f"{counts}, expected {model.counts}"
     yield "The counts are the sums of the counts of the applied requests.", holds
@@ -140,10 +125,8 @@ def _status(write: Write) -> Statements:
     reason = text(write.after, "reason") or ""
     if status == "failed" and not write.expired and reason not in model.fail_reasons:
         named = all(str(length) in reason for length in model.lengths)
-        yield (
-            "A chain that ends failed gives a reason: a sender's, or both lengths of stamps.",
-            (model.contradicted and named) or reason,
-        )
+        holds = (model.contradicted and named) or reason
+        yield "A chain that ends failed gives a sender's reason, or both lengths of stamps.", holds
     if expected == "acked" and write.by != "code":
         holds: object = status == "open"  # until our code looks at it
     else:
@@ -169,16 +152,12 @@ def _expiry(write: Write) -> Statements:
     else:
         named = str(started) in reason and str(finished) in reason
         holds = reason.startswith("timed out") and named
-    yield (
-        "A chain that ends by time is never created, timed out, maybe with wrong counts, or acked.",
-        holds or reason,
-    )
+    statement = "A chain that ends by time is never created, timed out, maybe by counts, or acked."
+    yield statement, holds or reason
     yield "A write that ends a chain by time applies no request.", not write.new
     due, ended = deadline_of(write.before), number(write.after, "ended_at")
-    yield (
-        "A chain does not end by time before its deadline, or before its create can arrive.",
-        (due is not None and due <= ended) or f"due {due}, ended {ended}",
-    )
+    holds = (due is not None and due <= ended) or f"due {due}, ended {ended}"
+    yield "A chain does not end by time before its deadline, or its create can arrive.", holds
 
 
 def _times(write: Write) -> Statements:
@@ -187,10 +166,8 @@ def _times(write: Write) -> Statements:
     yield "The deadline of an unfinished chain is the one that its create or an extend set.", holds
     time, before = (number(item, "last_stamp_at") for item in (write.after, write.before))
     stamped = any(one.request.stamp_length for one in write.new)
-    yield (
-        "A stamp sets `last_stamp_at` of an unfinished chain to the current time, else nothing.",
-        ended or write.is_now(time) if stamped else time == before,
-    )
+    holds = ended or write.is_now(time) if stamped else time == before
+    yield "A stamp sets `last_stamp_at` of an unfinished chain to now, else nothing does.", holds
 
 
 def _deadline_is_right(write: Write) -> bool:
@@ -233,11 +210,11 @@ def _refusals(write: Write) -> Statements:
     failed = text(after, "resume_failed") or ""
     given_up = failed and "resume_pending" in before and "resume_pending" not in after
     token = json.loads(text(before, "resume") or "{}").get("step_functions")
-    told = token in write.model.tokens
+    resumed = token in write.model.tokens
     if "resumed_at" in after and "resumed_at" not in before:
-        yield "Whoever is said to be resumed was resumed.", told
+        yield "Whoever is said to be resumed was resumed.", resumed
     if token and failed.startswith("nobody waits"):
-        yield "Whoever waits is not said to wait no more.", told or token in write.model.over
+        yield "Whoever waits is not said to wait no more.", resumed or token in write.model.over
     given_up = given_up and not failed.startswith("nobody waits")
     first, _ = old.get("step_functions", (write.now, 0))
     holds = not given_up or write.now - first >= 86_400_000 - 2 * MAX_SKEW
@@ -271,10 +248,8 @@ def of_attempt(model: Model, channel: str, now: int) -> Statements:
 def of_counted(counted: list[int], least: list[int] | None, most: list[int] | None) -> Statements:
     """State what an invocation adds to the counters of an ended chain.
 
-    Args:
-        counted: Copies of creates, and late requests.
-        least: How many of these its batch had for the first time after the end.
-        most: How many of both it had for the first time; None if it has ended.
+    All are numbers of copies of creates, and of late requests: counted, those that its batch had
+    for the first time after the end, and all that it had for the first time.
     """
     if most is not None:
         holds = all(map(le, counted, most)) or f"{counted} of {most}"
@@ -290,10 +265,7 @@ def of_event(model: Model, detail: dict, detail_type: str) -> Statements:
     equal = model.event in (None, detail)
     yield "All copies of an event are equal.", equal or f"{model.event}, {detail}"
     found = [*check_event(detail_type, detail, model.expected)]
-    yield (
-        "An event has the values of its chain; it names all outstanding units if it says so.",
-        found == [] or found,
-    )
+    yield "An event is that of its chain; it names all units if it says so.", found == [] or found
     noted = sorted(json.loads(model.note or "{}").get("missing", ()))
     if "outstanding" in detail and noted and not detail["outstanding_named"]:
         holds = detail["outstanding"] == noted and not detail["outstanding_complete"]
@@ -306,7 +278,9 @@ def of_event(model: Model, detail: dict, detail_type: str) -> Statements:
     yield "An event counts the outstanding units, if senders count them.", holds
 
 
-def of_rejection(models: list[Model], one: Submission, reason: str, age: int) -> Statements:
+def of_rejection(
+    models: list[Model], one: Submission, reason: str, age: int, now: int
+) -> Statements:
     """State what holds for a dead-lettered request; the last generation comes first."""
     too_old = reason.startswith("sent_at") and age > RETENTION - MAX_SKEW
     holds = too_old or (bool(reason) and one.invalid_field in reason)
@@ -314,11 +288,14 @@ def of_rejection(models: list[Model], one: Submission, reason: str, age: int) ->
     request = one.request
     if request is None:
         return
-    # Before a create of another length, the same stamp may have been rejected.
-    if all(model.has(one) and not model.contradicted for model in models):
+    # Before a create of another length, the same stamp may have been rejected. A create whose mark
+    # was spilled, and kept for the retention after the end, is a second one then.
+    ended = number(models[0].final, "ended_at")
+    forgotten = request.op == "create" and ended and now - ended > RETENTION - MAX_SKEW
+    if not forgotten and all(model.has(one) and not model.contradicted for model in models):
         cause: object = f"applied, and rejected: {reason}"
     else:
-        cause = any(model.may_reject(one) for model in models) or reason
+        cause = bool(forgotten) or any(model.may_reject(one) for model in models) or reason
     statement = "A valid request is rejected for a used id, a second or late create or its length."
     yield statement, too_old or cause
     if request.op == "create" and models[0].end == "never created":
@@ -327,10 +304,7 @@ def of_rejection(models: list[Model], one: Submission, reason: str, age: int) ->
 
 
 def of_deletion(models: list[Model], one: Submission) -> Statements:
-    """State what holds for a request of a deleted message.
-
-    A request that must be rejected is not late: it is dead-lettered.
-    """
+    """State what holds for a request of a deleted message."""
     problems = [model.processed(one) for model in models]
     statement = "A message is deleted only when each request was applied, late or dead-lettered."
     yield statement, "" in problems or problems[0]
@@ -351,15 +325,10 @@ def of_removal(model: Model, by: str, now: int, wanted: bool) -> Statements:
 def of_batch(failed: dict[str, str], time_left: float, effects: int) -> Statements:
     """State what holds for a consumer's batch of which no call failed but those of the bus.
 
-    Args:
-        failed: Messages to deliver again: id to reason.
-        time_left: Share of the time that was left, as if publishing had taken no time.
-        effects: Writes of requests.
+    `time_left` is the share of the time that was left, as if publishing had taken none.
     """
-    yield (
-        "A message fails because of the table, the dead-letter queue or time, not of events.",
-        not failed or time_left < 0.75 or str(failed),
-    )
+    holds = not failed or time_left < 0.75 or str(failed)
+    yield "A message fails by the table, the dead-letter queue or time, not by events.", holds
     holds = not failed or effects > 0 or str(failed)
     yield "An invocation for which the time is too short makes progress.", holds
 
@@ -391,11 +360,8 @@ def of_resumption(model: Model, token: str) -> Statements:
 def of_end(model: Model, sent: list[Submission], prompt: bool, last: str | None) -> Statements:
     """State what holds at the end: faults are over, queues are empty, deadlines have passed.
 
-    Args:
-        model: The chain.
-        sent: What was sent to it.
-        prompt: True if dead messages were redriven at once, not after weeks.
-        last: The token of the attempt that was sent last, if that is known.
+    It is `prompt` if dead messages were redriven at once. `last` is the token of the attempt that
+    was sent last, if that is known.
     """
     item = model.item or {}
     endless = model.item and deadline_of(model.item) is None and model.status == "open"
@@ -409,19 +375,20 @@ def of_end(model: Model, sent: list[Submission], prompt: bool, last: str | None)
         resume = model.create and model.create.request.resume
         if resume:
             given_up = "resume_failed" in item and "nobody" not in text(item, "resume_failed")
-            told = model.tokens or "resume_failed" in item
+            resumed = model.tokens or "resume_failed" in item
             if last and model.create.attempts:
-                told = last in model.tokens
-            holds = bool(told or given_up) and "resume_pending" not in item
+                resumed = last in model.tokens
+            holds = bool(resumed or given_up) and "resume_pending" not in item
             yield "Whoever waits is resumed or given up, and nothing is pending.", holds
-    if prompt and _is_whole(model, sent):
+    if prompt and _is_complete(model, sent):
+        holds = text(model.final, "status") == "acked"
         yield (
-            "A chain is acked if its work was sent whole, without mistakes, fails, time limits.",
-            text(model.final, "status") == "acked",
+            "A chain is acked if all its work was sent, without mistakes, fails, time limits.",
+            holds,
         )
 
 
-def _is_whole(model: Model, sent: list[Submission]) -> bool:
+def _is_complete(model: Model, sent: list[Submission]) -> bool:
     """Tell if what was sent to a chain must make it acked."""
     requests = [one.request for one in sent if one.request]
     outstanding: frozenset[int] = frozenset()
@@ -429,7 +396,7 @@ def _is_whole(model: Model, sent: list[Submission]) -> bool:
     done = {name for one in sent for name in one.finished_work}
     for one in sent:
         outstanding ^= one.units if not one.finishes and not done else frozenset()
-    strangers = model.applied.keys() - {request.id for request in requests}
+    others = model.applied.keys() - {request.id for request in requests}
     mistakes = any(one.name.endswith("?") or one.created_late for one in sent)
     limited = any(
         request.op in ("fail", "extend")
@@ -440,5 +407,5 @@ def _is_whole(model: Model, sent: list[Submission]) -> bool:
     created = any(request.op == "create" for request in requests)
     # The root is started by the create.
     orphans = done - work - {model.workload.tag}
-    whole = not (outstanding or orphans or work - done) and (not done or model.workload.tag in done)
-    return created and whole and not (strangers or mistakes or limited)
+    left = outstanding or orphans or work - done or (done and model.workload.tag not in done)
+    return created and not (left or others or mistakes or limited)

@@ -38,10 +38,7 @@ def refusals(item: Item | None) -> dict[str, list[int]]:
 
 
 def deadline_of(item: Item | None) -> int | None:
-    """Return when an unfinished chain must end: by its deadline or its idle time-out.
-
-    A pending chain ends when its create can no longer arrive.
-    """
+    """Return when an unfinished chain must end: by a deadline, or as its create cannot come."""
     if text(item, "status") == "pending":
         return (number(item, "first_seen_at") or 0) + PENDING_TIMEOUT
     idle, last = number(item, "idle_timeout"), number(item, "last_stamp_at")
@@ -56,20 +53,14 @@ class Model:
 
     Attributes:
         by_mark: The requests of all runs of the tag, by mark.
-        applied: Requests that took effect, by id.
-        repeated: Requests that took effect under an id that was used before.
+        applied: Requests that took effect, by id; `repeated`, under an id that was used before.
         outstanding: Units started or finished an odd number of times.
-        done: Units that steps finished.
-        shared: How many of them a step of several did; `marked` is how many left a mark.
+        done: Units that steps finished; a step of several did `shared`, which left `marked` marks.
         adopted: True if another program created the chain: it counts nothing.
         tokens: Whoever was resumed; `over` are those who do not wait any more.
-        lengths: Lengths of the stamps that took effect.
         note: The note that stands, as JSON text.
         dead_lettered: Texts of requests that were dead-lettered; `rejected` are the requests.
-        item: The item as last written.
-        refused_at: When an item with another refusal was last written.
-        final: The item as it was when the chain ended.
-        event: The detail of its event.
+        item: The item as last written, with another refusal at `refused_at`; `final`, at the end.
     """
 
     workload: ChainWorkload
@@ -158,10 +149,7 @@ class Model:
 
     @property
     def tolerates(self) -> bool:
-        """True if the units that are outstanding are few enough for an ack at the deadline.
-
-        A traced stamp of few units names those that finished before they started, too.
-        """
+        """True if the units that are outstanding are few enough for an ack at the deadline."""
         if self.status != "open" or self.adopted or not self.outstanding:
             return False
         left, most = self.counts[0] - self.counts[1], self.create.request.tolerated_units

@@ -150,12 +150,12 @@ class Operator:
         """Delete a chain; return False if its event is pending, or a read of it fails."""
         try:
             acker.delete(tag)
+            return True
         except TagNotFound:
             raise
         except (ClientError, BotoCoreError, StateError) as error:
             self.world.log(f"{tag} not deleted: {error}")
             return False
-        return True
 
     # -- the end -------------------------------------------------------------------------------
 

@@ -34,11 +34,10 @@ class Options:
     """Sizes and times of one schedule, drawn from its seed, and probabilities of its workload."""
 
     stamps: Weights = (("plain", 45), ("traced", 12), ("large", 3), ("opaque", 40))
-    routes: Weights = (
-        *(("queue", 84), ("direct", 6), ("mixed", 5), ("foreign", 3)),
-        ("handover", 2),
+    routes: Weights = tuple(
+        {"queue": 84, "direct": 6, "both": 5, "foreign": 3, "handover": 2}.items()
     )
-    reused_routes: Weights = (("queue", 35), ("direct", 30), ("mixed", 35))
+    reused_routes: Weights = (("queue", 35), ("direct", 30), ("both", 35))
     units: Weights = ((1, 10), (2, 20), (4, 35), (8, 25), (14, 10))
     unit_counts = 0.85
     merged_units = 0.15
@@ -73,7 +72,7 @@ class Options:
         random = Random(f"{seed}/options")
         few, more, many = random.randint(2, 5), random.randint(6, 14), random.randint(25, 45)
         self.chains = pick(random, ((few, 69), (more, 27), (many, 4)))
-        # The first chains may have so many requests that marks are moved out of the item.
+        # The first chains may have so many requests that marks leave the item.
         self.spilling_chains = 0
         if seed % LARGE_EVERY == LARGE_EVERY - 1:
             self.chains, self.spilling_chains = LARGE_CHAINS, 1

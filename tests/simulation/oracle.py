@@ -5,6 +5,7 @@ The model is the set of requests that took effect, read from the marks that each
 
 import json
 from collections import defaultdict
+from operator import add
 
 from tests.simulation import invariants
 from tests.simulation.model import UNMUTATED_MARK_OF, Item, Model, marks, number, text
@@ -24,10 +25,8 @@ class Oracle:
         generations: The models of each tag, the current one last.
         sent: Texts of the requests that were sent for the current generations.
         attempts: When the creates of tasks that may run again were sent, by tag and token.
-        over: Tokens of attempts that a later one has replaced: their tasks wait no more.
+        over: Tokens of attempts that a later one has replaced.
         expired: Texts of the requests that were sent before TTL removed their chain, by tag.
-        to_delete: Models whose chains a user deletes.
-        future_until: Time until which newer code held a chain.
     """
 
     def __init__(self, world: World, workloads: list[ChainWorkload]) -> None:
@@ -109,8 +108,6 @@ class Oracle:
             if after is None and by != "TTL":
                 self.world.violated(f"{key}: Marks are never deleted.")
             return
-        if key not in self.workloads:
-            self.world.violated(f"{key}: Only chains of the workload are written.")
         model = self.model(key)
         if after is None:
             self.world.log(f"{key} removed by {by}")
@@ -137,9 +134,7 @@ class Oracle:
         if model.final is not None:
             machine = self.world.current
             if machine is not None:
-                machine.counted[key] = [
-                    sum(both) for both in zip(counted, machine.counted[key], strict=True)
-                ]
+                machine.counted[key] = [*map(add, counted, machine.counted[key])]
                 # Marks in buckets are kept for the retention: then a repeat counts as late.
                 kept = self.world.now - (number(model.final, "ended_at") or 0) < RETENTION
                 most = self._after_the_end(machine, model) if kept else None
@@ -162,11 +157,7 @@ class Oracle:
                 self.world.current.ended[model] = False
 
     def _was_sent_before_the_end(self, one: Submission) -> bool:
-        """Tell if a request was first sent before the tombstone that TTL removed was half over.
-
-        What is first sent to a chain that ended long ago starts anew. Each message that came late
-        began the tombstone's time again.
-        """
+        """Tell if a request was first sent before the tombstone that TTL removed was half over."""
         item = self.generations[one.tag][-2].item
         last = max(number(item, "ended_at") or 0, number(item, "last_late_at") or 0)
         return self._first_sent.get(one.text, 0) < last + RETENTION - 2 * MAX_SKEW
@@ -243,7 +234,7 @@ class Oracle:
             models[0].dead_lettered.add(one.text)
             models[0].rejected.append(one)
             age = self.world.now - self._first_sent.get(one.text, 0)
-            statements = invariants.of_rejection(models, one, reason, age)
+            statements = invariants.of_rejection(models, one, reason, age, self.world.now)
             self.check(f"{one.tag} {one.name}", statements)
 
     def deleted(self, body: str) -> None:
@@ -263,7 +254,7 @@ class Oracle:
         machine.batch = [
             one
             for message in batch
-            if message.sent_at > oldest  # others are rejected whole
+            if message.sent_at > oldest  # others are rejected entirely
             for one in self._submissions_in(message.body)
         ]
         machine.first = [
@@ -279,10 +270,7 @@ class Oracle:
 
     @staticmethod
     def _after_the_end(machine: Machine, model: Model, sent_after: int = 0) -> list[int]:
-        """Count the copies of the create, and the late requests, that a batch had first.
-
-        No copy of the create in the batch that ended the chain came after the end.
-        """
+        """Count the copies of the create, and the late requests, that a batch had first."""
         counts = model.create and machine.ended.get(model, True)
         tag, create = model.workload.tag, counts and model.create.text
         mine = [one for one, sent_at in machine.first if one.tag == tag and sent_at > sent_after]

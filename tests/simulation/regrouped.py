@@ -22,12 +22,7 @@ _LARGE = 0.15
 
 @dataclass(frozen=True)
 class Work:
-    """A message.
-
-    Attributes:
-        name: What it stands for.
-        depth: Steps from the root to it.
-    """
+    """A message: what it stands for, its token, and the steps from the root to it."""
 
     name: str
     token: Token

@@ -28,13 +28,10 @@ class Schedule(Senders, Operator):
     """The machines of a schedule, and after `run` its result.
 
     Attributes:
-        faults: Injected faults: kind -> number.
         violation: The invariant that does not hold; empty if all hold.
         ends: How chains ended: status or reason -> number.
         reused: Number of chains whose tag was used before.
-        round: Number of the current round; senders begin with 0.
         sending: Number of senders that have not finished each round.
-        finished: True when consumers and sweepers must stop.
     """
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:

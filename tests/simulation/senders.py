@@ -18,13 +18,10 @@ _CALLS = 300
 
 
 class Senders:
-    """The part of a schedule with the main functions of producers and users of the direct API.
-
-    Attributes:
-        copies: Number of copies that are yet to be sent.
-    """
+    """The part of a schedule with the main functions of producers and users of the direct API."""
 
     copies = 0
+    """Copies that are yet to be sent."""
 
     # -- producers -----------------------------------------------------------------------------
 
@@ -106,10 +103,7 @@ class Senders:
         self.world.later(milliseconds, send)
 
     def _repeat_late(self, one: Submission) -> None:
-        """Send a request again after its chain's end, and redrive that message weeks later.
-
-        It is dead-lettered meanwhile, and no consumer sees it before; or a consumer sees a copy.
-        """
+        """Send a request again after its chain's end, and redrive that message weeks later."""
         model = self.oracle.model(one.tag)
         ended, sent_at = number(model.final, "ended_at"), self.world.now
         if ended is None and model.item:
@@ -130,7 +124,7 @@ class Senders:
         self.world.later(int(self.random.uniform(0.8, 0.99) * RETENTION), redrive)
 
     def _is_forgotten(self, one: Submission) -> bool:
-        """Tell if nobody sends a request any more: again, a day after its chain has ended."""
+        """Tell if nobody sends a request any more."""
         if one.tag in self.oracle.expired or one.text not in self.oracle.sent:
             return one.tag in self.oracle.expired
         ended = number(self.oracle.model(one.tag).final, "ended_at") if one.tag else None

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -93,7 +93,6 @@ class Sender:
         send(QUEUE, requests, self.client, max_bytes=max_bytes, policy=policy)
 
     def redrive(self) -> None:
-        """Send dead messages back, as far as they are not too old."""
         tool = Redrive(DEAD_LETTERS, QUEUE, self.client, RETENTION)
         tool.move(KINDS, Survey([], 0, complete=True))
 
@@ -102,24 +101,10 @@ class Sender:
         return DynamoDBAcker(TABLE, KEY, self.client, policy=policy, retention_ms=RETENTION)
 
 
-class InTurn:
-    """Stands for a ThreadPoolExecutor: calls one after the other."""
-
-    def __init__(self, count: int) -> None:
-        del count
-
-    def __enter__(self) -> "InTurn":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    map = staticmethod(map)
-
-
 @contextmanager
 def simulated_clock_and_ids(world: World, top_level: int) -> Iterator[None]:
     """Replace clock, sleep, randomness, sizes and the ids of the direct API; turn logging off."""
+    in_turn = nullcontext(SimpleNamespace(map=map))
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=world.current.next_id))
 
     def now() -> int:
@@ -139,7 +124,7 @@ def simulated_clock_and_ids(world: World, top_level: int) -> Iterator[None]:
         patch.dict(ChainWriter.__init__.__kwdefaults__, clock=now),
         patch.object(initialize, "__defaults__", defaults),
         patch.multiple(marks, _GROWTH=3, _TOP_LEVEL=top_level),
-        patch.object(mark_buckets, "ThreadPoolExecutor", InTurn),
+        patch.object(mark_buckets, "ThreadPoolExecutor", lambda _: in_turn),
         # Small writes: a batch needs several for many chains.
         patch.object(chain_writer, "MAX_FOLD", 8),
         patch.object(schema, "DUE_SHARDS", 4),  # a sweep queries all of them

@@ -1,16 +1,8 @@
-"""A DynamoDB table with the sparse index `due` and TTL, and its expressions.
+"""A DynamoDB table with the sparse index `due` and TTL."""
 
-Updates have the clauses SET (also `if_not_exists`), REMOVE and ADD (to numbers and sets).
-Conditions compare attributes with values by `=`, `<` and `<=`, test existence, and combine terms
-with AND, OR and parentheses: Python's operators, once the terms are translated.
-"""
-
-import re
 from collections import deque
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
-from types import CodeType
 
 from botocore.exceptions import ClientError
 
@@ -18,6 +10,7 @@ from tests.simulation.model import Item, number
 from tests.simulation.options import Options
 from tests.simulation.oracle import Oracle
 from tests.simulation.world import World
+from tests.support.expressions import holds, updated
 
 KEY = "tag"
 _TTL_DELAYS = (1, 3_600_000, 2 * 86_400_000)
@@ -82,11 +75,9 @@ class Table:
             raise failure("ConditionalCheckFailedException", operation, **more)
 
     def update(self, key: str, call: dict) -> dict:
-        """Update an item; return the response."""
         self.check(key, "UpdateItem", call)
-        item = updated({KEY: {"S": key}, **self.items.get(key, {})}, call)
-        self.put(key, item)
-        return {"Attributes": item} if call.get("ReturnValues") == "ALL_NEW" else {}
+        self.put(key, updated({KEY: {"S": key}, **self.items.get(key, {})}, call))
+        return {}
 
     def query(self, shard: int, now: int, after: tuple[int, str] | None) -> dict:
         """Return a page of the index."""
@@ -107,79 +98,3 @@ class Table:
         """Return the milliseconds until the first chain is due; infinite for none."""
         due = (number(item, "due_at") for item in self.items.values())
         return max(0, min((at for at in due if at is not None), default=inf) - self.world.now)
-
-
-# -- expressions ---------------------------------------------------------------------------------
-
-_CLAUSE = re.compile(r"\b(SET|REMOVE|ADD)\b")
-_TERM = re.compile(r"attribute_(not_)?exists\((#\w+)\)|(#\w+) (=|<=?) (:\w+)")
-_COMPARISONS = {
-    "=": lambda one, other: one == other,
-    "<": lambda one, other: int(one["N"]) < int(other["N"]),
-    "<=": lambda one, other: int(one["N"]) <= int(other["N"]),
-}
-
-
-def holds(expression: str | None, item: Item | None, call: dict) -> bool:
-    """Evaluate the condition of a call for an item; None is no item."""
-    if not expression:
-        return True
-    names, values = call["ExpressionAttributeNames"], call.get("ExpressionAttributeValues", {})
-    found = item or {}
-
-    def exists(name: str) -> bool:
-        return names[name] in found
-
-    def compare(name: str, operator: str, value: str) -> bool:
-        return exists(name) and _COMPARISONS[operator](found[names[name]], values[value])
-
-    return eval(_condition(expression), {"exists": exists, "compare": compare})
-
-
-@lru_cache(maxsize=1000)
-def _condition(expression: str) -> CodeType:
-    """Translate a condition to Python."""
-    assert not re.sub(r"[\s()]|AND|OR", "", _TERM.sub("", expression)), expression
-
-    def translated(term: re.Match) -> str:
-        negated, existing, *comparison = term.groups()
-        if existing:
-            return f"({'not ' if negated else ''}exists({existing!r}))"
-        return f"compare{tuple(comparison)}"
-
-    python = _TERM.sub(translated, expression).replace("AND", "and").replace("OR", "or")
-    return compile(python, expression, "eval")
-
-
-def updated(item: Item, call: dict) -> Item:
-    """Return an item after the update of a call."""
-    names, values = call["ExpressionAttributeNames"], call.get("ExpressionAttributeValues", {})
-    item = dict(item)
-    for clause, parts in _clauses(call["UpdateExpression"]):
-        for part in parts:
-            name, _, value = part.partition(" = " if clause == "SET" else " ")
-            if clause == "SET":
-                kept, _, default = value.removesuffix(")").rpartition(" ")
-                if not (kept.startswith("if_not_exists(") and names[name] in item):
-                    item[names[name]] = values[default]
-            elif clause == "REMOVE":
-                item.pop(names[name], None)
-            else:
-                item[names[name]] = _sum(item.get(names[name]), values[value])
-    return item
-
-
-def _sum(old: dict | None, added: dict) -> dict:
-    """Return what ADD makes of a number or a set."""
-    ((kind, value),) = added.items()
-    before = old[kind] if old else ("0" if kind == "N" else [])
-    if kind == "N":
-        return {kind: str(int(before) + int(value))}
-    return {kind: sorted({bytes(one) for one in before} | {bytes(one) for one in value})}
-
-
-@lru_cache(maxsize=1000)
-def _clauses(expression: str) -> list[tuple[str, list[str]]]:
-    _, *parts = _CLAUSE.split(expression)
-    clauses = zip(parts[::2], parts[1::2], strict=True)
-    return [(clause, re.split(r",\s*(?![^(]*\))", text.strip())) for clause, text in clauses]

@@ -8,7 +8,6 @@ from tests.simulation.__main__ import campaign
 from tests.simulation.mutants import FAST, MUTANTS, frozen_first_seen, mutated
 from tests.simulation.test_schedules import SEEDS
 from tests.support.mutants import Replaced
-from xorack.acker import chain_writer
 from xorack.aws.resume import SERVICES
 from xorack.core import transitions
 from xorack.core.transitions import VERDICTS
@@ -40,8 +39,8 @@ def test_every_mutant_changes_the_code_and_is_removed():
     def state():
         codes = [one.function.__code__ for one in replaced]
         tables = deepcopy(VERDICTS), dict(SERVICES), transitions.TRANSITIONS
-        waits = transitions._GIVE_UP_MS, transitions._LONGEST_WAIT_MS
-        return codes, tables, chain_writer.order_of, waits
+        waits = transitions._GIVE_UP_MS
+        return codes, tables, waits
 
     before = state()
     for name in MUTANTS:

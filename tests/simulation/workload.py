@@ -13,7 +13,7 @@ from typing import Any
 from tests.simulation.options import DAY_SECONDS, PENDING_TIMEOUT, Options, pick
 from xorack.core.checks import MAX_COUNT
 from xorack.core.request import Request
-from xorack.core.stamp import plain, traced
+from xorack.core.stamp import plain, traced, xor
 
 
 def canonical(raw: object) -> str:
@@ -23,26 +23,21 @@ def canonical(raw: object) -> str:
 
 @dataclass(eq=False)
 class Submission:
-    """A request, or an invalid one, as a sender submits it.
+    """A request, or an invalid one, as a sender submits it. Times are milliseconds.
 
     Attributes:
         tag: The chain; empty if invalid.
         name: For people: the request's id; a mistake ends with "?".
-        request: The request; None if invalid.
-        other: The same request with ids instead of a stamp.
+        request: The request; None if invalid. `other` has ids instead of a stamp.
         attempts: The create as retried tasks send it: another one waits.
-        units: Units that it starts or finishes; one that it starts and finishes is not there. Of a
-            step, the children.
+        units: Units that it starts or finishes, and not both. Of a step, the children.
         finishes: Units that a step finishes, unless another one did.
         started_work, finished_work: What a step makes, and what it is done with, by name.
-        invalid: The raw request, or a whole body, that is invalid.
-        invalid_field: The field that the rejection must name.
-        after: Milliseconds from the run's start until it is sent.
-        direct: True if it is sent through the direct API.
+        invalid: The raw request or body that is invalid; the rejection names `invalid_field`.
+        after: The time from the run's start until it is sent, through the API if `direct`.
         has_id: True if the caller of the direct API gives the request's id.
         run: Number of the run: each but the first uses the tag again.
-        copies: When it is sent again, milliseconds from the run's start.
-        repeats: The same, after the chain's end.
+        copies, repeats: When it is sent again; the same, after the chain's end.
     """
 
     tag: str
@@ -137,27 +132,15 @@ class _ChainBuilder:
 
     def stamp(self, units: Iterable[int]) -> bytes:
         length = len(self.stamp_of(1))
-        mixed = 0
-        for unit in units:
-            mixed ^= int.from_bytes(self.stamp_of(unit), "little")
-        return mixed.to_bytes(length, "little")
+        return xor(bytes(length), bytes(length), *map(self.stamp_of, units))
 
     def add(self, request: Request, units: Iterable[int] = (), name: str = "", **ids: Any) -> None:
         """Add a request; `ids` are the units that it counts: it has a second form."""
         one = Submission(request.tag, name or request.id, request)
         one.units, one.after = frozenset(units), int(self.random.random() * self.options.span)
         if ids and self.cells is not None:
-            rest = (
-                "op",
-                "tag",
-                "id",
-                "timeout",
-                "idle_timeout",
-                "tolerated_units",
-                "detail",
-                "resume",
-            )
-            fields = {name: getattr(request, name) for name in rest}
+            sums = ("stamp", "started", "finished")
+            fields = {n: value for n, value in vars(request).items() if n not in sums}
             one.other = Request(**fields, cells=self.cells, **ids)
         self.submissions.append(one)
 
@@ -173,7 +156,7 @@ class _ChainBuilder:
             route, size = "queue", random.choice((66, 75, 100, 140))
         elif spilling:
             # The direct API looks up only the marks of its own attempts.
-            route, size = random.choice(("mixed", "direct")), random.choice((100, 140, 260))
+            route, size = random.choice(("both", "direct")), random.choice((100, 140, 260))
         self._add_tree(size, counted=route != "handover" and self.happens(options.unit_counts))
         if months:
             self._add_months()
@@ -293,7 +276,7 @@ class _ChainBuilder:
             same_ids = self.happens(options.same_ids)
             for one in first:
                 self.submissions.append(self._repeated(one, run, same_ids))
-                if route == "mixed" and one.name != "create" and not same_ids:
+                if route == "both" and one.name != "create" and not same_ids:
                     self.submissions[-1].direct = self.happens(0.5)
             if steady:
                 # Copies come while the last request is held back.

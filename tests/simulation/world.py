@@ -41,20 +41,18 @@ class ScheduleEnd(GreenletExit):
 class Machine:
     """A caller of AWS: a Lambda function, a producer, a user of the direct API.
 
+    Times are milliseconds. All but the first attributes are of the current invocation.
+
     Attributes:
-        skew: Error of its clock, milliseconds.
-        began: True time when its invocation began.
-        deadline: End of its invocation, milliseconds of its own clock.
+        skew: Error of its clock.
         next_id: Id that the direct API gives to its next request.
-        faults: Failed calls in the current invocation, by operation.
-        effects: Writes of requests in the current invocation.
-        publishing: Milliseconds that the current invocation spent publishing.
-        stalled: True if it stalled in the current invocation.
-        disturbed: True if a fault or an outage hit a call of the current invocation.
-        batch: Requests of the current batch.
-        first: Those that it has for the first time, each with its time.
-        ended: Models of the batch's chains that have ended: True if they had before it.
-        counted: What the batch added to the counters of ended chains.
+        began, deadline: Its begin in true time, and its end by its own clock.
+        faults: Failed calls, by operation.
+        effects: Writes of requests.
+        disturbed: True if a fault or an outage hit a call.
+        batch, first: Its requests; those that come for the first time, each with its time.
+        ended: Models of its chains that have ended: True if they had before it.
+        counted: What it added to the counters of ended chains.
     """
 
     world: World
@@ -109,8 +107,6 @@ class World:
         fault_counts: Injected faults: kind -> number.
         current: The machine that has the turn; None while a delayed call takes effect.
         faultless: True once faults have ended.
-        outages: Times, milliseconds since 1970, when services answer badly.
-        trace: Log lines, if requested.
     """
 
     def __init__(self, seed: str, rates: Mapping[str, float], trace: bool) -> None:
@@ -159,10 +155,7 @@ class World:
             raise Crash
 
     def wait_until(self, machine: Machine, idle_time: Callable[[], float | None]) -> None:
-        """Suspend a machine until ``idle_time()``, milliseconds to the next poll, is None.
-
-        A `wake` brings the next poll forward.
-        """
+        """Suspend a machine until ``idle_time()``, milliseconds to the next poll, is None."""
         polls = 0
 
         def poll() -> None:

@@ -44,7 +44,7 @@ MAX_RECEIVES = 100
 def table_definition(partition_key: str = schema.TAG) -> dict[str, Any]:
     """Return how the stack creates its table, by the names in `schema`, without a synthesis.
 
-    tests/infrastructure/test_local.py compares it to the synthesised template.
+    tests/infrastructure/test_state.py compares it to the synthesised template.
     """
     keys = {partition_key: "S", schema.DUE_SHARD: "N", schema.DUE_AT: "N"}
     index = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.fakes import NO_WAIT, FakeBus, FakeDeadLetters
 from tests.support.memory_store import MemoryStore
-from xorack.acker.chain_writer import ChainWriter
+from xorack.acker.chain_writer import Application, ChainWriter
 from xorack.acker.consumer import BatchResult, Consumer, Message
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
@@ -42,8 +42,7 @@ def channels(publisher):
 def apply_requests(
     store, tag, requests, cached=None, *, must_exist=False, fresh_ids=False, **limits
 ) -> Applied:
-    chains = writer(store, **limits)
-    return chains.apply(tag, requests, cached, must_exist=must_exist, fresh_ids=fresh_ids)
+    return writer(store, **limits).apply(Application(tag, requests, cached, must_exist, fresh_ids))
 
 
 def consume(messages, store, publisher, dead_letters, *, workers=8, **limits) -> BatchResult:

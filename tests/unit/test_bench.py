@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from bench import __main__ as bench
-from bench import spark
+from bench import scale, spark
 from bench.harness import Goal
 from bench.meter import ProcessTree
 
@@ -52,6 +52,21 @@ def test_a_run_renews_the_tables_of_its_section_alone():
 )
 def test_a_goals_verdict_contains_the_factor(measured, bound, better, verdict):
     assert Goal("it", measured, bound, better).verdict == verdict
+
+
+@pytest.mark.thorough
+def test_the_figures_of_many_time_outs_and_one_large_chain():
+    sweeps, chains = scale.tables(scale.measure(quick=True))
+    assert [row[:2] for row in sweeps.rows] == [["200", "1"], ["200", "30"]]
+    assert [row[0] for row in chains.rows] == ["1,000"]
+
+
+@pytest.mark.slow
+def test_five_consumers_apply_100_000_requests_of_one_chain_within_six_minutes():
+    figures = scale.one_chain(100_000)
+    assert figures["deliveries"] < 2  # `max_receive_count` is 100
+    # Whatever else the machine does; a spill makes sixteen calls at a time.
+    assert figures["processor"] + figures["calls"] * scale.CALL_SECONDS / 2 < 360
 
 
 def test_the_cpu_of_an_ended_process_counts_though_nobody_waited_for_it(monkeypatch):

@@ -8,8 +8,8 @@ import pytest
 
 from bench.__main__ import PAGE as BENCHMARKS
 from bench.consumer import ACK, FOLDED, SINGLE
-from tests.simulation.weighed_table import WeighedTable
-from xorack.acker.chain_writer import CachedChain, ChainWriter
+from tests.support.weighed_table import WeighedTable
+from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.request import Request
 from xorack.core.stamp import traced
@@ -32,7 +32,7 @@ def weighed(count, together):
     requests = [Request(op, TAG, f"r-{n}", traced(n + 1), started=1) for n, op in enumerate(ops)]
     cached = None
     for first in range(0, count, together):
-        applied = writer.apply(TAG, requests[first : first + together], cached)
+        applied = writer.apply(Application(TAG, requests[first : first + together], cached))
         cached = CachedChain(applied.chain, verified=True)
     return table, writer
 
@@ -56,7 +56,7 @@ def test_what_a_large_chain_costs_and_how_long_an_extend_takes(count, writes, re
     assert table.writes / count == pytest.approx(writes, rel=0.02)
     assert table.reads / count == pytest.approx(reads, rel=0.02)
     table.calls.clear()
-    writer.apply(TAG, [Request.extend(TAG, "extend", 100 * 86_400)])
+    writer.apply(Application(TAG, [Request.extend(TAG, "extend", 100 * 86_400)]))
     assert 0.2 * calls < table.calls["update_item"] < calls
     row = f"| {count:,} | {writes:.2f} | {reads:.2f} |"
     assert row in (BENCHMARKS.parent / "adr" / "0002-marks.md").read_text(encoding="utf-8")

@@ -7,10 +7,10 @@ import pytest
 from tests.support.fakes import NO_WAIT
 from tests.support.memory_store import MemoryStore
 from tests.support.services import apply_requests, writer
-from xorack.acker.chain_writer import CachedChain
+from xorack.acker.chain_writer import Application, CachedChain
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
-from xorack.core.errors import StaleLocalData, TagExists, TagNotFound
+from xorack.core.errors import StaleLocalData, TagNotFound
 from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key
 from xorack.core.request import Request
 from xorack.core.transitions import apply
@@ -120,7 +120,7 @@ def test_a_lost_response_applies_once_and_counts_as_applied(store, fault):
 def test_a_conflict_returns_the_stored_state(store):
     store.write_faults = [stamp("x", b"\x04"), stamp("y", b"\x08")]
     chains = writer(store, now=lambda: NOW, policy=policy())
-    chains.apply("t", [stamp("s", b"\x03")])
+    chains.apply(Application("t", [stamp("s", b"\x03")]))
     assert store.chains["t"].stamp == b"\x1f"
     assert (chains.stats.writes, chains.stats.conflicts) == (3, 2)
     assert store.reads == 1
@@ -132,13 +132,6 @@ def test_the_chain_is_read_again_only_after_a_long_wait(store, verified, wait, r
     run(store, stamp("s"), policy=policy(wait), cached=verified)
     assert store.reads == reads
     assert store.chains["t"].stamp == b"\x11"
-
-
-def test_a_request_that_another_writer_applied_is_a_duplicate(store, verified):
-    same = stamp("s", b"\x03")
-    store.write_faults = [same]
-    assert kinds(run(store, same, cached=verified)) == ["duplicate"]
-    assert store.chains["t"].stamp == b"\x13"
 
 
 @pytest.mark.parametrize(("fault", "kind"), [(stamp("s"), "duplicate"), ("lose", "applied")])
@@ -174,7 +167,7 @@ def test_a_wrong_guess_does_not_count_as_an_attempt(store):
 def test_a_chain_that_must_exist_is_not_started(store):
     missing = Request.stamp_("u", "s", b"\1")
     with pytest.raises(TagNotFound, match="u"):
-        writer(store, policy=NO_WAIT).apply("u", [missing], must_exist=True)
+        writer(store, policy=NO_WAIT).apply(Application("u", [missing], must_exist=True))
     deleted = CachedChain(store.chains.pop("t"), verified=False)
     with pytest.raises(TagNotFound):
         run(store, stamp("s"), cached=deleted, must_exist=True)
@@ -195,12 +188,6 @@ def test_an_unverified_chain_decides_nothing_without_a_write(store):
     applied = run(store, stamp("s"), cached=CachedChain(remembered, verified=False))
     assert kinds(applied) == ["applied"]
     assert store.chains["t"].stamp == b"\x11"
-
-
-def test_a_second_create_is_rejected_also_by_a_guess(store):
-    applied = run(store, Request.create("t", "d", b"\x10"), cached=GUESS)
-    assert isinstance(applied.outcomes[0].error, TagExists)
-    assert store.chains["t"].stamp == b"\x10"
 
 
 def test_marks_of_fresh_ids_are_looked_up_only_after_a_lost_response(store):
@@ -245,18 +232,12 @@ def test_a_large_batch_is_written_in_parts():
     requests = stamps(1000)
     requests.insert(700, Request.create("t", "c", b"\1" * 8))
     chains = writer(store, now=lambda: NOW, policy=NO_WAIT)
-    applied = chains.apply("t", requests)
+    applied = chains.apply(Application("t", requests))
     assert set(kinds(applied)) == {"applied"}
     assert [outcome.request for outcome in applied.outcomes] == requests
     assert (chains.stats.writes, chains.stats.spilled) == (8, 7 * 128)
     assert store.chains["t"].status == "open"
     assert set(kinds(run(store, *requests))) == {"duplicate"}
-
-
-def test_the_create_decides_the_length_of_stamps_across_parts():
-    create = Request.create("t", "c", b"\1" * 8)
-    applied = run(MemoryStore(), *(stamp(f"s{n}") for n in range(130)), create)
-    assert kinds(applied) == ["rejected"] * 130 + ["applied"]
 
 
 def test_a_fail_comes_before_the_stamp_that_would_end_the_chain_across_parts():
@@ -267,17 +248,6 @@ def test_a_fail_comes_before_the_stamp_that_would_end_the_chain_across_parts():
     store = MemoryStore()
     applied = run(store, *requests)
     assert (kinds(applied)[-1], store.chains["t"].reason) == ("applied", "no")
-
-
-def test_two_creates_in_one_millisecond_are_two_generations():
-    store, later = MemoryStore(), MemoryStore()
-    create = Request.create("t", "c", b"\1" * 8)
-    remembered = CachedChain(run(store, create).chain, verified=False)
-    assert run(later, create).chain.first_seen_at == remembered.chain.first_seen_at
-    with pytest.raises(ConflictError):
-        later.write(remembered.chain, replace(remembered.chain, version=2))
-    assert kinds(run(later, stamp("s", b"\2" * 8), cached=remembered)) == ["applied"]
-    assert 0 <= later.chains["t"].nonce < 1 << 32
 
 
 @pytest.mark.parametrize(("wait", "reads"), [(0.004, 0), (0.4, 1)])
@@ -300,36 +270,6 @@ def test_the_mark_that_is_too_many_spills_those_before_it_by_eights(together, sp
         assert (chain.spilled, len(chain.marks)) == (expected, inline * MARK_BYTES)
     kept = [len(marks) for marks in store.marks.values()]
     assert kept == [spilled[-1]]
-
-
-def test_marks_are_spilled_before_the_write(store):
-    first, more = [stamp(f"s{n}") for n in range(63)], [stamp("m1"), stamp("m2")]
-    run(store, *first)
-    before = store.chains["t"]
-    # A crash between leaves a mark twice and loses none.
-    store.write_faults = ["drop"]
-    with pytest.raises(LostResponse):
-        run(store, *more, policy=policy(attempts=1))
-    assert store.chains["t"] is before
-    assert [len(marks) for marks in store.marks.values()] == [64]
-    store.put_faults = ["drop"] * 2
-    assert kinds(run(store, *more)) == ["applied"] * 2
-    assert store.put_faults == []
-    assert (store.chains["t"].version, store.chains["t"].spilled) == (before.version + 1, 64)
-    assert set(kinds(run(store, *first, *more))) == {"duplicate"}
-
-
-def test_an_expiry_is_repeated_until_it_is_stored(store):
-    late = store.chains["t"] = replace(store.chains["t"], deadline=NOW)
-    store.write_faults = [stamp("x", b"\x04"), "drop", "lose"]
-    chains = writer(store, policy=NO_WAIT)
-    assert chains.expire(late) == store.chains["t"]
-    assert (store.chains["t"].status, store.write_faults) == ("failed", [])
-    del store.chains["t"]
-    assert chains.expire(late) is None
-    store.write_faults = ["drop"]
-    with pytest.raises(LostResponse):
-        writer(store, policy=policy(attempts=1)).expire(late)
 
 
 DAY = 86_400_000
@@ -382,28 +322,3 @@ def test_marks_outlive_a_late_create_and_an_end_that_a_sweeper_missed():
     assert store.kept[1:] == [NOW + (80 + 60) * DAY]
     assert store.chains["t"] == ended
     assert ended.marks_until == store.kept[-1]
-
-
-def test_marks_that_are_spilled_after_the_deadline_are_kept_from_then_on():
-    store, late = FaultyStore(), NOW + 10 * DAY
-    run(store, Request.create("t", "c", bytes(7) + b"\1", timeout=1), *stamps(63))
-    apply_requests(store, "t", stamps(70, "more"), now=lambda: late, policy=NO_WAIT)
-    assert store.chains["t"].marks_until >= late + RETENTION
-
-
-def test_late_requests_are_counted_on_the_same_chain_alone_and_at_most_once(store):
-    chains = writer(store, now=lambda: NOW, policy=NO_WAIT)
-    old = replace(store.chains["t"], status="failed", ended_at=NOW)
-    store.chains["t"] = replace(old, version=old.version + 1, repeated=2)
-    counted = chains.count_late(old, 1, 3)
-    assert (counted.repeated, counted.late, counted) == (3, 3, store.chains["t"])
-    store.write_faults = ["drop"]
-    with pytest.raises(UnavailableError):  # the consumer logs it
-        chains.count_late(counted, 1, 1)
-    assert store.chains["t"] == counted
-    store.write_faults = ["retried"]
-    counted = chains.count_late(counted, 0, 1)
-    assert (counted.late, counted) == (4, store.chains["t"])
-    store.chains["t"] = later = replace(counted, nonce=5)
-    assert chains.count_late(counted, 1, 1) == counted
-    assert store.chains["t"] == later

@@ -13,7 +13,6 @@ from xorack.aws.client import BoundedClient
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import Budget
-from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 from xorack.core.message import pack, parse
 from xorack.core.request import Request
@@ -71,11 +70,11 @@ def test_without_a_channel_whoever_waits_stays_pending(world):
 
 
 def test_what_comes_after_the_end_is_counted_once_a_batch(world):
-    whole = message(create("a"), finish("a"))
-    world.consume(whole)
+    both = message(create("a"), finish("a"))
+    world.consume(both)
     ended = world.store.chains["a"]
     # SQS's own redelivery of the message that ended the chain.
-    again = world.consume(whole, receives=2)
+    again = world.consume(both, receives=2)
     assert (again.stats.writes, again.outcomes["repeated"]) == (0, 0)
     assert world.store.chains["a"] is ended
     late = message(Request.extend("a", "e", 5), Request.fail("a", "late"))
@@ -98,12 +97,12 @@ def test_what_a_later_write_of_a_batch_finds_late_is_counted(world, receives):
     """The first write of 128 requests ends the chain; of the create's copies none came after."""
     world.consume(message(create("a")))
     stamps = [Request.stamp_("a", f"s{n}", traced(2), started=1) for n in range(200)]
-    whole = message(create("a"), Request.fail("a", "f"), *stamps)
-    result = world.consume(whole, receives=receives)
+    both = message(create("a"), Request.fail("a", "f"), *stamps)
+    result = world.consume(both, receives=receives)
     chain = world.store.chains["a"]
     assert (chain.status, chain.started, result.outcomes["late"]) == ("failed", 127, 74)
     assert (chain.repeated, chain.late) == (0, 74 if receives == 1 else 0)
-    assert world.consume(whole, receives=2).stats.writes == 0
+    assert world.consume(both, receives=2).stats.writes == 0
 
 
 def test_a_lost_response_about_a_chain_that_had_ended_ends_none(world, monkeypatch):
@@ -123,19 +122,6 @@ def test_a_lost_response_about_a_chain_that_had_ended_ends_none(world, monkeypat
     assert (outcomes["applied"], outcomes["duplicate"], outcomes["repeated"]) == (0, 2, 1)
     assert (result.created, result.ended, result.latencies_ms) == (0, {}, [])
     assert world.store.chains["a"].repeated == 1
-
-
-def test_a_count_that_cannot_be_written_fails_no_message(world, monkeypatch):
-    world.consume(message(create("a"), finish("a")))
-    ended = world.store.chains["a"]
-
-    def write(before, after):
-        raise UnavailableError(TimeoutError())
-
-    with monkeypatch.context() as patch:
-        patch.setattr(world.store, "write", write)
-        assert world.consume(message(create("a"))).failed == {}
-    assert world.store.chains["a"] is ended
 
 
 def test_from_messages_to_an_event(world):
@@ -257,7 +243,7 @@ def test_a_message_that_its_tombstone_would_not_outlive_fails_if_that_is_not_pro
     assert result.failed == ({"m": "PermissionError: no"} if fails else {})
 
 
-def test_a_message_older_than_the_tombstones_is_rejected_whole(world):
+def test_a_message_older_than_the_tombstones_is_rejected_entirely(world):
     ports = world.store, world.bus, world.dead_letters
     ages = [30 * DAY, 30 * DAY + 1]
     messages = [
@@ -312,17 +298,6 @@ def test_chains_that_cannot_be_read_together_are_read_one_by_one(world):
     assert (result.failed, result.ended) == ({}, {"acked": 2})
 
 
-def test_an_event_that_is_not_accepted_stays_pending_and_fails_no_message(world):
-    world.bus.rejects = {"a"}
-    body = message(create("a"), finish("a"))
-    result = world.consume(body, message(create("b")))
-    assert (result.failed, result.events, result.events_pending) == ({}, 0, 1)
-    assert world.store.chains["a"].event_pending
-    world.bus.rejects = set()
-    assert world.consume(body).failed == {}
-    assert (world.tags(), world.store.chains["a"].event_pending) == (["a"], False)
-
-
 def test_an_outage_of_the_bus_logs_one_line_a_kind_and_batch(world, caplog):
     world.bus.rejects = {f"t{n}" for n in range(50)}
     requests = [request for n in range(50) for request in (create(f"t{n}"), finish(f"t{n}"))]
@@ -349,28 +324,6 @@ def test_an_event_is_marked_with_one_write_and_without_a_read(world):
         assert (result.failed, result.events, result.stats.writes) == ({}, 1, 2)
         assert world.store.chains[tag].event_pending
     assert reads == []
-
-
-def test_an_event_that_cannot_be_marked_as_published_is_published_again(world):
-    world.fail("write", lambda before, _: before and before.event_pending, PermissionError())
-    body = message(create("a"), finish("a"))
-    assert world.consume(body).failed == {}
-    assert world.store.chains["a"].event_pending
-    del world.store.write
-    world.consume(body)
-    assert world.bus.events == [world.bus.events[0]] * 2
-    assert not world.store.chains["a"].event_pending
-
-
-def test_an_event_of_an_earlier_chain_does_not_mark_a_later_one(world):
-    def publish(chains):
-        world.store.chains["a"] = later
-        return {}
-
-    later = Chain("a", b"\0", "acked", version=1, first_seen_at=NOW + 1, event_pending=True)
-    world.bus.publish = publish
-    world.consume(message(create("a"), finish("a")))
-    assert world.store.chains["a"] is later
 
 
 def test_without_time_the_messages_are_delivered_again(world):

@@ -223,41 +223,6 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
     assert ends(held)
 
 
-def test_a_signal_during_its_start_ends_the_child(tmp_path, monkeypatch):
-    class Interrupted(subprocess.Popen):
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            grandchild(tmp_path)
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run(GRANDCHILD.format(seconds=600), tmp_path)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert ends(tmp_path / "held")
-
-
-def test_a_second_signal_leaves_no_child_that_ignores_the_first(tmp_path, monkeypatch):
-    def kill_and_interrupt(group, number):
-        killpg(group, number)
-        signal.raise_signal(signal.SIGINT)
-
-    killpg = os.killpg
-    monkeypatch.setattr(os, "killpg", kill_and_interrupt)
-    ignoring = "    import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run(ignoring + GRANDCHILD.format(seconds=0), tmp_path)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert ends(tmp_path / "held")
-
-
 def test_an_earlier_demos_output_is_removed(tmp_path):
     work = tmp_path / "deep" / "work"
     for _ in range(2):
@@ -286,10 +251,8 @@ def test_a_folder_of_others_is_named_and_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("size", "given", "options"),
     [
-        (12_000_000, {}, "-XX:TieredStopAtLevel=1"),
         (12_000_000, {"JDK_JAVA_OPTIONS": "-Dx=1 -ea"}, "-XX:TieredStopAtLevel=1 -Dx=1 -ea"),
         (12_000_000_000, {"JDK_JAVA_OPTIONS": "-Dx=1"}, "-Dx=1"),
-        (12_000_000_000, {}, ""),
     ],
 )
 def test_short_jobs_do_without_javas_second_compiler(size, given, options):

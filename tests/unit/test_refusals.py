@@ -1,17 +1,14 @@
 """A refusal is an answer about one chain: it holds up nobody else, and never pages."""
 
 import json
-from itertools import pairwise
 from statistics import median
 
 import pytest
 
-from tests.support.functions import message
 from tests.support.slow import BAD, START, SlowFunctions
 from xorack.aws import eventbridge, resume
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail
-from xorack.core.request import Request
 
 
 @pytest.fixture
@@ -68,7 +65,7 @@ def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls
     late(functions, "innocent")
     for minute, figures in functions.sweep_each_minute(3):
         assert figures["SweepsIncomplete"] == 0
-        # An operator is told once.
+        # An operator is alerted once.
         assert figures["DeliveriesRefused"] == (0 if minute else count)
     assert published(functions) == ["innocent"]
     assert functions.breakers["event"].allows()
@@ -131,31 +128,6 @@ def test_naming_units_for_callbacks_takes_the_share_of_events(functions, monkeyp
         assert functions.clock.now - began < 15 + 5
         functions.clock.now = began + 60
     assert (len(published(functions)), len(functions.tasks.tasks)) == (1_107, 1_107)
-
-
-def test_the_back_off_of_a_refused_callback_outlasts_an_outage_of_the_bus(functions):
-    functions.bus.dead = True
-    ended(functions, "t", token=f"{BAD}t")
-    calls = [functions.tasks.calls for _ in functions.sweep_each_minute(34)]
-    times = [minute for minute in range(34) if calls[minute] > max(calls[:minute], default=0)]
-    # Each wait is as long as all before it, and a minute: a sweep may be late, and never early.
-    assert all(1 <= later - 2 * time <= 2 for time, later in pairwise(times))
-    assert (times[0], len(times), calls[-1]) == (0, 5, 5)
-    functions.bus.dead = False
-    for _ in functions.sweep_each_minute(2):
-        pass
-    assert (published(functions), functions.tasks.calls) == (["t"], 5)
-
-
-def test_no_message_makes_a_refused_report_before_its_time(functions):
-    ended(functions, f"{BAD}t", token=f"{BAD}t")
-    functions.sweep()
-    for number in range(10):
-        functions.consume({"m": message(Request.extend(f"{BAD}t", f"e{number}", 5))})
-    assert (functions.bus.calls, functions.tasks.calls) == (1, 1)
-    functions.clock.spend(60)
-    functions.consume({"m": message(Request.extend(f"{BAD}t", "e", 5))})
-    assert (functions.bus.calls, functions.tasks.calls) == (2, 2)
 
 
 def test_a_slow_bus_holds_up_no_callback(functions):

@@ -6,7 +6,6 @@ from functools import reduce
 import pytest
 from xxhash import xxh64_intdigest
 
-import xorack
 from xorack import Stamp, errors, peel, plain, traced, xor
 from xorack.core.hashing import xxh64_long_inverse
 from xorack.core.stamp import UnackedStamp, words_of
@@ -234,12 +233,3 @@ def test_the_id_zero_is_never_named():
     for word in (0, *words_of(y, 16)):
         stamp[8 * word : 8 * word + 8] = y.to_bytes(8, "little")
     assert peel(stamp) == (frozenset(), False)
-
-
-def test_the_package_exports_what_the_protocol_names():
-    functions = {"peel", "plain", "traced", "unit_id", "xor"}
-    exported = {"Acker", "DynamoDBAcker", "Stamp", "errors", *functions}
-    assert exported <= set(dir(xorack))
-    assert all(getattr(xorack, name) for name in exported)
-    with pytest.raises(AttributeError, match="nonsense"):
-        _ = xorack.nonsense

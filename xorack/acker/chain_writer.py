@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.retry import Retry, RetryPolicy
@@ -44,19 +44,17 @@ from xorack.core.transitions import (
 _STALE_AFTER_SECONDS = 0.005
 """Length of a wait, about a round trip, after which a state that a conflict returned is read
 again. Many write when waits are long, and a read costs a fifth of a failed write."""
-
 _COUNT_ATTEMPTS = 3
 """Attempts to count what came after a chain's end: others may count, or mark its event."""
 _LATE_SWEEP_MS = 86_400_000
 """How long after its deadline a chain may be failed without prolonging its marks."""
 
+_Unknown: TypeAlias = set[tuple[int, object]]
+
 
 @dataclass
 class WriteStats:
-    """Counts of conditional writes, of conflicts among them, and of marks that were spilled.
-
-    Threads may share them.
-    """
+    """Counts of conditional writes, conflicts among them, spilled marks. Threads may share them."""
 
     writes: int = 0
     conflicts: int = 0
@@ -83,7 +81,7 @@ class CachedChain:
 
 
 class Part(NamedTuple):
-    """Requests of one write, with their positions among all, and their marks."""
+    """Requests of one write: their positions among all, their marks, and when each was sent."""
 
     positions: list[int]
     requests: list[Request]
@@ -91,48 +89,49 @@ class Part(NamedTuple):
     sent_at: list[int | None] | None
 
 
+@dataclass(eq=False)
 class Application:
     """Requests on their way into one chain. What fails can go on later, where it was.
 
     Attributes:
+        requests: Any number, all of this tag; those with `MAX_FOLD` marks share a write.
         cached: The chain as it is known; None: it is read first.
+        must_exist: Raise TagNotFound instead of starting a chain.
+        fresh_ids: The requests' ids were made for this call, so only a write of this call can have
+            applied one. Saves the lookup of spilled marks.
+        sent_at: When each was sent, see `xorack.core.transitions.apply`.
         left: Positions of the requests without an outcome, in the order of their effect.
         unknown: Positions, and generations of the chain, of writes whose response was lost.
+        searched: The generation and number of marks among which those of the next part were looked
+            up, and what was found.
     """
 
-    def __init__(
-        self,
-        tag: str,
-        requests: Sequence[Request],
-        cached: CachedChain | None = None,
-        *,
-        must_exist: bool = False,
-        fresh_ids: bool = False,
-        sent_at: Sequence[int | None] | None = None,
-    ) -> None:
-        """Take the arguments of `ChainWriter.apply`."""
-        self.sent_at = sent_at
-        self.tag, self.requests, self.cached = tag, requests, cached
-        self.must_exist, self.fresh_ids = must_exist, fresh_ids
-        self.left = order_of(requests)
-        self.retry: Retry | None = None
-        self.unknown: set[tuple[int, object]] = set()
-        # The generation and number of marks among which the next part's were looked up, and found.
-        self.searched: tuple[object, int, dict[bytes, bytes]] = (None, 0, {})
-        self._outcomes: dict[int, Outcome] = {}
+    tag: str
+    requests: Sequence[Request]
+    cached: CachedChain | None = None
+    must_exist: bool = False
+    fresh_ids: bool = False
+    sent_at: Sequence[int | None] | None = None
+    retry: Retry | None = None
+    left: list[int] = field(init=False)
+    unknown: _Unknown = field(default_factory=set)
+    searched: tuple[object, int, dict[bytes, bytes]] = (None, 0, {})
+    _outcomes: dict[int, Outcome] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.left = order_of(self.requests)
 
     def next_part(self) -> Part:
-        """Return the next request, or more with `MAX_FOLD` marks."""
-        positions: list[int] = []
-        marks = 0
+        """Return the next requests of one write: at most `MAX_FOLD` marks, or one request."""
+        count = marks = 0
         for position in self.left:
             marks += 1 + len(self.requests[position].finishes_once)
-            if positions and marks > MAX_FOLD:
+            if count and marks > MAX_FOLD:
                 break
-            positions.append(position)
+            count += 1
+        positions = self.left[:count]
         requests = [self.requests[position] for position in positions]
-        times = self.sent_at
-        sent_at = None if times is None else [times[position] for position in positions]
+        sent_at = [self.sent_at[position] for position in positions] if self.sent_at else None
         return Part(positions, requests, [mark_of(one) for one in requests], sent_at)
 
     def add(self, part: Part, outcomes: Sequence[Outcome]) -> None:
@@ -177,16 +176,19 @@ class ChainWriter:
         """Tell whether chains may have callbacks."""
         return bool(self.limits.resumes)
 
-    def start_retry(self) -> Retry:
-        """Start the attempts of one operation."""
-        return self._policy.start(self._budget)
+    def oldest(self) -> int:
+        """Return the time before which a chain may have ended whose tombstone is gone."""
+        return self.limits.oldest(self.now())
+
+    def _start_retry(self, attempts: int | None = None) -> Retry:
+        policy = self._policy if attempts is None else replace(self._policy, attempts=attempts)
+        return policy.start(self._budget)
 
     def read(
         self, tags: Sequence[str], on_invalid: OnInvalid | None = None, *, attempts: int
     ) -> dict[str, Chain]:
         """Read chains, see `xorack.core.ports.ChainStore.read`, in at most `attempts` attempts."""
-        retry = replace(self._policy, attempts=attempts).start(self._budget)
-        return retry.call(partial(self.store.read, tags, on_invalid))
+        return self._start_retry(attempts).call(partial(self.store.read, tags, on_invalid))
 
     def write(self, before: Chain | None, after: Chain) -> None:
         """Write a chain in one attempt, and count it: see `xorack.core.ports.ChainStore.write`."""
@@ -206,44 +208,16 @@ class ChainWriter:
         """Tell if a write of this writer ended a chain, once it keeps its `ends`."""
         return _end_of(chain) in (self.ends or ())
 
-    def oldest(self) -> int:
-        """Return the time before which a chain may have ended whose tombstone is gone."""
-        return self.limits.oldest(self.now())
+    def apply(self, work: Application) -> Applied:
+        """Apply requests to one chain; return the chain as last read or written, and the outcomes.
 
-    def apply(
-        self,
-        tag: str,
-        requests: Sequence[Request],
-        cached: CachedChain | None = None,
-        *,
-        must_exist: bool = False,
-        fresh_ids: bool = False,
-        sent_at: Sequence[int | None] | None = None,
-    ) -> Applied:
-        """Apply requests to one chain.
-
-        Args:
-            tag: The chain.
-            requests: Any number, all of this tag; those with `MAX_FOLD` marks share a write.
-            cached: None: the chain is read first.
-            must_exist: Raise TagNotFound instead of starting a chain.
-            fresh_ids: The requests' ids were made for this call, so only a write of this call can
-                have applied one. Saves the lookup of spilled marks.
-            sent_at: When each was sent, see `xorack.core.transitions.apply`.
-
-        Returns:
-            The chain as it was last read or written, and an outcome for each request, in order. A
-            request whose write landed while its response was lost counts as applied.
+        A request whose write landed while its response was lost counts as applied.
 
         Raises:
             TagNotFound: The chain must exist and does not.
-            StaleLocalData: Others kept changing the chain until the retries were used up. If the
-                requests need several writes, some of them may have been applied.
-            Exception: What the store's last call raised, if that was the reason.
+            StaleLocalData: Others kept changing the chain until the retries were used up.
+            Exception: What the store's last call raised. Some requests may have been applied.
         """
-        work = Application(
-            tag, requests, cached, must_exist=must_exist, fresh_ids=fresh_ids, sent_at=sent_at
-        )
         while work.left:
             if problem := self.advance(work):
                 raise problem
@@ -252,23 +226,17 @@ class ChainWriter:
     def advance(
         self, work: Application, *, attempts: int | None = None, outages: int | None = None
     ) -> Exception | None:
-        """Give the next requests their outcomes, up to `MAX_FOLD`, in one write.
+        """Give the next requests their outcomes in one write; raise what will not pass.
 
-        Args:
-            work: What to go on with.
-            attempts: Most attempts; by default those of the writer's policy.
-            outages: Most attempts in a row that the table does not answer; by default all.
-
-        Returns:
-            What kept it from being written so far, None if it was: the work can go on later. Raises
-            what will not pass.
+        Returns what used up the `attempts`, or those in a row that the table did not answer: the
+        work can go on later. None if the requests were written.
         """
         part = work.next_part()
         if attempts is None:
             # Its waits grow from write to write: of those that write a chain, one goes on at once.
-            retry = work.retry = work.retry or self.start_retry()
+            retry = work.retry = work.retry or self._start_retry()
         else:
-            retry = replace(self._policy, attempts=attempts).start(self._budget)
+            retry = self._start_retry(attempts)
         failed = 0
         exhausted: Exception | None = None
         while not isinstance(result := self._attempt(work, part, exhausted), Applied):
@@ -290,11 +258,8 @@ class ChainWriter:
     def _attempt(
         self, work: Application, part: Part, exhausted: Exception | None
     ) -> Applied | Exception | None:
-        """Apply and write once; return None if the cached chain must be verified first.
-
-        Returns what is `exhausted` instead of another write.
-        """
-        in_flight: set[tuple[int, object]] = set()
+        """Apply and write once; None if the cached chain must be verified, `exhausted` if not."""
+        in_flight: _Unknown = set()
         try:
             if work.cached is None:
                 stored = self.store.read([work.tag]).get(work.tag)
@@ -318,7 +283,7 @@ class ChainWriter:
             if exhausted is not None:
                 return exhausted
             assert applied.chain is not None, "something was applied"
-            after = self.keep_marks(self.spill_marks(chain, applied.chain))
+            after = self.keep_marks(self._spill_marks(chain, applied.chain))
             if chain is None or chain.first_seen_at is None:
                 after = replace(after, nonce=secrets.randbits(32))
             kinds = zip(part.positions, applied.outcomes, strict=True)
@@ -359,10 +324,9 @@ class ChainWriter:
             return found  # what was spilled since was in the item
         ours = {position for position, _ in work.unknown}
         inline = split_marks(chain.marks)
-        all_of = zip(part.positions, part.requests, part.marks, strict=True)
         keys = dict.fromkeys(
             key
-            for position, request, mark in all_of
+            for position, request, mark in zip(*part[:3], strict=True)
             if position in ours or not work.fresh_ids
             for key in keys_of(request, mark)
         )
@@ -374,12 +338,12 @@ class ChainWriter:
         return found
 
     def expire(self, chain: Chain) -> Chain | None:
-        """End a chain, as it was read before, if it is complete or its deadline has passed.
+        """End a chain, as it was read, if it is complete or its deadline has passed.
 
-        Returns the chain as last read or written, None if it does not exist; the given one if
-        another writer was quicker to end it. Raises as `apply`.
+        Returns the chain as last read or written, None if there is none, the given one if another
+        writer was quicker to end it. Raises as `apply`.
         """
-        retry = self.start_retry()
+        retry = self._start_retry()
         current: Chain | None = chain
         stale = maybe_ours = False
         while True:
@@ -411,28 +375,25 @@ class ChainWriter:
 
     def count_late(self, chain: Chain, repeated: int, late: int) -> Chain:
         """Count what came after a chain's end; return the chain as last read or written."""
-        ended = chain.generation
         for _ in range(_COUNT_ATTEMPTS):
             after = chain.with_late(repeated, late, self.now())
             try:
                 self.write(chain, after)
+                return after
             except ConflictError as conflict:
-                if conflict.chain is None or conflict.chain.generation != ended:
-                    return chain
+                if conflict.chain is None or conflict.chain.generation != chain.generation:
+                    break
                 chain = conflict.chain
                 if conflict.maybe_ours:
-                    return chain  # an SDK's retry met its own write
-            else:
-                return after
+                    break  # an SDK's retry met its own write
         return chain
 
     def mark_delivered(
         self, chain: Chain, delivered: Collection[str], refused: Mapping[str, str]
     ) -> Chain:
-        """Mark what became of the reports of a chain's end, in one attempt.
+        """Mark, in one attempt, what `xorack.core.transitions.mark_delivered` gets.
 
-        Returns the chain as it was written; the given one if another writer was quicker. The
-        arguments are those of `xorack.core.transitions.mark_delivered`.
+        Returns the chain as it was written; the given one if another writer was quicker.
         """
         after = mark_delivered(chain, delivered, now=self.now(), refused=refused)
         try:
@@ -441,20 +402,13 @@ class ChainWriter:
             return chain
         return after
 
-    def latest_end(self, chain: Chain) -> int:
-        """Return when a chain ends at the latest, as far as is known.
-
-        One without a deadline, as of the direct API, counts as ending now: each write prolongs its
-        marks. Otherwise they would never expire.
-        """
+    def _latest_end(self, chain: Chain) -> int:
+        # Without a deadline, as of the direct API, each write prolongs the marks: else they stay.
         return self.now() if chain.latest_end == END_OF_TIME else chain.latest_end
 
     def keep_marks(self, after: Chain) -> Chain:
-        """Prolong the life of spilled marks if a write moves the chain's end beyond it.
-
-        Takes the chain that will be written; returns the chain to write instead.
-        """
-        needed = min(self.latest_end(after) + self.limits.retention_ms, END_OF_TIME)
+        """Prolong spilled marks if a write moves the chain's end; return the chain to write."""
+        needed = min(self._latest_end(after) + self.limits.retention_ms, END_OF_TIME)
         if after.marks_until is None or after.marks_until >= needed:
             return after
         # Further than needed: a chain that is extended every minute does this once a retention.
@@ -463,11 +417,8 @@ class ChainWriter:
         self.store.keep_spilled_marks(after, until)
         return replace(after, marks_until=until)
 
-    def spill_marks(self, before: Chain | None, after: Chain) -> Chain:
-        """Copy the marks out of the chain if the write would make it too large.
-
-        All but the last few, not just the excess: the next time is then some requests away.
-        """
+    def _spill_marks(self, before: Chain | None, after: Chain) -> Chain:
+        """Copy the marks, all but the last few, out of a chain that would get too large."""
         size = MARK_BYTES * INLINE_MARKS
         old = before.marks if before else b""
         # Larger writes take a second unit anyway: they may fill its KB.
@@ -477,7 +428,7 @@ class ChainWriter:
             return after
         assert after.marks.startswith(marks), "the oldest marks leave first"
         # Copies first, then the write without them: a crash between leaves a mark twice.
-        end = max(self.now(), self.latest_end(after))
+        end = max(self.now(), self._latest_end(after))
         until = min(end + self.limits.retention_ms + _LATE_SWEEP_MS, END_OF_TIME)
         # As long as the others: all buckets are prolonged if one of them must be.
         until = max(until, after.marks_until or 0)
@@ -493,10 +444,8 @@ class ChainWriter:
 
 
 def _credited(work: Application, part: Part, applied: Applied) -> Applied:
-    """Report a duplicate of a write of ours whose response was lost as applied.
-
-    It is none of ours in another generation: the write took the chain for new.
-    """
+    """Report a duplicate of a write of ours whose response was lost as applied."""
+    # In another generation it is none of ours: the write took the chain for new.
     generation = applied.chain and applied.chain.generation
     outcomes = [
         Outcome(outcome.request, "applied")

@@ -5,7 +5,7 @@ written once (`xorack.acker.chain_writer`), and pending events are published
 (`xorack.acker.outbox`). If a step fails:
 
 - rejected requests go to the dead-letter queue, and the requests around them apply;
-- a message that is older than the tombstones' retention is rejected whole;
+- a message that is older than the tombstones' retention is rejected entirely;
 - a chain that is throttled, or that others write, is tried again when all others are written;
 - a chain that cannot be written, or for which no time is left, fails only the messages that hold
   requests for it. Their other requests are duplicates when the messages are delivered again;
@@ -89,17 +89,16 @@ class BatchResult:
 
 
 class _Batch:
-    """The requests of a batch by chain, each with the id of its message."""
+    """The requests of a batch by chain, each with its message."""
 
     def __init__(self, messages: Sequence[Message], oldest: int) -> None:
-        self.messages = {message.id: message for message in messages}
-        self.requests: dict[str, list[tuple[Request, str]]] = defaultdict(list)
+        self.requests: dict[str, list[tuple[Request, Message]]] = defaultdict(list)
         self.chain_counts: Counter[str] = Counter()
         self.rejected: list[Rejected] = []
-        self.rejected_requests: dict[str, list[tuple[Request, str]]] = defaultdict(list)
+        self.rejected_requests: dict[Message, list[tuple[Request, str]]] = defaultdict(list)
         self.failed: dict[str, str] = {}
+        self.left: dict[str, list[tuple[Request, Message]]] = {}
         self.not_written: dict[str, str] = {}
-        self.left: dict[str, list[tuple[Request, str]]] = {}
         self.not_read: dict[str, str] = {}
         self.not_counted: dict[str, str] = {}
         for message in messages:
@@ -107,23 +106,22 @@ class _Batch:
                 # The tombstone of its chain may be gone: nothing tells whether it was applied.
                 expected = "a time within the retention of finished chains"
                 reason = str(ArgumentError("sent_at", message.sent_at, expected))
-                self.reject(message.id, [Rejected(message.body, reason)])
+                self.reject(message, [Rejected(message.body, reason)])
                 continue
             requests, rejected = parse(message.body)
             for request in requests:
-                self.requests[request.tag].append((request, message.id))
-            self.reject(message.id, rejected)
+                self.requests[request.tag].append((request, message))
+            self.reject(message, rejected)
             self.chain_counts[message.id] = len({request.tag for request in requests})
 
-    def reject(self, id: str, entries: Iterable[Rejected]) -> None:
-        of = self.messages[id]
-        for entry in entries:
-            known = entry._replace(sent_at=of.sent_at, message_id=id, sender=of.sender)
+    def reject(self, of: Message, entries: Iterable[Rejected]) -> None:
+        for one in entries:
+            known = one._replace(sent_at=of.sent_at, message_id=of.id, sender=of.sender)
             self.rejected.append(known)
 
     def sources(self, tag: str) -> list[Message]:
         """Return the message of each request for a chain."""
-        return [self.messages[id] for _, id in self.requests[tag]]
+        return [message for _, message in self.requests[tag]]
 
     def is_new(self, tag: str) -> bool:
         """Guess whether a chain does not exist: its create comes, in a message that is new."""
@@ -131,11 +129,9 @@ class _Batch:
         return creates and max(message.receives for message in self.sources(tag)) == 1
 
     def rank(self, tag: str) -> float:
-        """Return the rank of a chain in the order of writes, the lowest first.
-
-        A message of few chains would wait for the writes of thousands. One that was delivered more
-        often has fewer attempts left: each counts as an eighth of the chains.
-        """
+        """Return the rank of a chain in the order of writes, the lowest first."""
+        # A message of few chains would wait for the writes of thousands. One that was delivered
+        # more often has fewer attempts left: each counts as an eighth of the chains.
         some = self.sources(tag)
         return min(ldexp(self.chain_counts[one.id], -3 * one.receives) for one in some)
 
@@ -145,27 +141,19 @@ class _Batch:
         requests, positions = self.requests[tag], {*left}
         self.left[tag] = [one for n, one in enumerate(requests) if n in positions]
         self.requests[tag] = [one for n, one in enumerate(requests) if n not in positions]
-        for _, id in self.left[tag]:
-            self.failed.setdefault(id, reason)
+        for _, message in self.left[tag]:
+            self.failed.setdefault(message.id, reason)
 
     def message_ids(self, tags: Iterable[str]) -> dict[str, str]:
         """Return the ids of the messages of chains as a field of a log line."""
         entries = (self.left.get(tag) or self.requests[tag] for tag in tags)
-        ids = dict.fromkeys(id for some in entries for _, id in some)
+        ids = dict.fromkeys(message.id for some in entries for _, message in some)
         return {"message_ids": " ".join(ids)}
 
     def log_failures(self) -> None:
         log_failures(logging.WARNING, "chains not read together", self.not_read)
         log_failures(logging.WARNING, "chains not written", self.not_written, self.message_ids)
         log_failures(logging.WARNING, "late requests not counted", self.not_counted)
-
-
-class _Written(NamedTuple):
-    """What became of a chain's requests so far; and why some are left for another delivery."""
-
-    work: Application
-    applied: Applied
-    reason: str | None = None
 
 
 class _Slice:
@@ -194,19 +182,17 @@ class Consumer:
     ) -> None:
         """Write within the budget of the writer, and publish within that of the outbox.
 
-        ``send_rejected`` sends rejected requests to the dead-letter queue, and returns the
-        positions of those that it could not send.
+        ``send_rejected`` dead-letters requests; it returns the positions of those not sent.
         """
         self.writer = writer
         self.writer.ends = set()
-        self.outbox = outbox
-        self.workers = outbox.workers
+        self.outbox, self.workers = outbox, outbox.workers
         self.send_rejected = send_rejected
 
     def consume(self, messages: Sequence[Message]) -> BatchResult:
         """Consume messages in any order. Those that are not in ``failed`` may be deleted then."""
         batch = _Batch(messages, self.writer.oldest())
-        result = BatchResult(stats=self.writer.stats)
+        result = BatchResult(failed=batch.failed, stats=self.writer.stats)
         result.outcomes["rejected"] += sum(entry.request_count for entry in batch.rejected)
         tags = sorted(batch.requests, key=batch.rank)
         known: dict[str, _Slice] = {}
@@ -223,7 +209,6 @@ class Consumer:
         self._write_chains(batch, [*later], result, later.__getitem__, last=True)
         batch.log_failures()
         self._send_rejected(batch)
-        result.failed = batch.failed
         return result
 
     def _write_chains(
@@ -238,8 +223,9 @@ class Consumer:
         """Write chains and publish their events; return what is to be tried again."""
         pending, later = [], []
 
-        def write(tag: str) -> _Written:
-            return self._write(batch, work_of(tag), last=last)
+        def write(tag: str) -> tuple[Application, Applied, str | None]:
+            work = work_of(tag)
+            return work, *self._write(batch, work, last=last)
 
         for work, applied, reason in self.workers.results(write, tags):
             if reason is not None:
@@ -271,17 +257,18 @@ class Consumer:
         try:
             chains = self.writer.read(stored, attempts=_READ_ATTEMPTS)
         except Exception as error:  # noqa: BLE001 - each chain is read, and fails, by itself
-            batch.not_read.update(dict.fromkeys(stored, f"{type(error).__name__}: {error}"))
+            batch.not_read.update(dict.fromkeys(stored, _reason_of(error)))
             return known
         return known | {tag: CachedChain(chains.get(tag), verified=True) for tag in stored}
 
-    def _write(self, batch: _Batch, work: Application, *, last: bool) -> _Written:
+    def _write(self, batch: _Batch, work: Application, *, last: bool) -> tuple[Applied, str | None]:
         """Apply one chain's requests: in one write, unless it is the last time.
 
-        What is throttled, or written by others, is then left without a reason.
+        Returns the outcomes so far, and why the others wait for another delivery. The first time
+        what is throttled, or written by others, has no reason.
         """
-        attempts = None if last else _FIRST_ATTEMPTS
         reason: str | None = None
+        attempts = None if last else _FIRST_ATTEMPTS
         try:
             while work.left and reason is None:
                 if not self.writer.has_time():
@@ -290,36 +277,33 @@ class Consumer:
                 problem = self.writer.advance(work, attempts=attempts, outages=_LAST_OUTAGES)
                 if not last:
                     break
-                reason = f"{type(problem).__name__}: {problem}" if problem else None
+                reason = _reason_of(problem) if problem else None
         except Exception as error:  # noqa: BLE001 - a failure affects only this chain
-            reason = f"{type(error).__name__}: {error}"
+            reason = _reason_of(error)
         applied = work.applied()
-        if work.left:
-            return _Written(work, applied, reason)
-        counted = self._counted(batch, work.tag, applied)
-        if isinstance(counted, str):
-            work.left = [*range(len(work.requests))]
-            return _Written(work, applied._replace(outcomes=[]), counted)
-        return _Written(work, counted)
+        return (applied, reason) if work.left else self._count_late(batch, work, applied)
 
-    def _counted(self, batch: _Batch, tag: str, applied: Applied) -> Applied | str:
+    def _count_late(
+        self, batch: _Batch, work: Application, applied: Applied
+    ) -> tuple[Applied, str | None]:
         """Count what came after a chain's end, in one write at most; it prolongs the tombstone."""
-        chain = applied.chain
-        repeated, late = _after_the_end(batch, tag, applied)
+        chain, tag = applied.chain, work.tag
         if chain is None or not chain.final:
-            return applied
+            return applied, None
+        repeated, late = _after_the_end(batch, tag, applied)
         kept_from = max(chain.ended_at or 0, chain.last_late_at or 0)
         sent_at = max(one.sent_at or 0 for one in batch.sources(tag))
         if not (late or repeated or sent_at > kept_from):
-            return applied
+            return applied, None
         try:
-            return applied._replace(chain=self.writer.count_late(chain, repeated, late))
+            return applied._replace(chain=self.writer.count_late(chain, repeated, late)), None
         except Exception as error:  # noqa: BLE001 - a count is not worth another delivery
-            reason = f"{type(error).__name__}: {error}"
             if sent_at - kept_from > self.writer.now() - self.writer.oldest():
-                return reason  # the tombstone may be gone before the message
-            batch.not_counted[tag] = reason
-            return applied
+                # The tombstone may be gone before the message.
+                work.left = [*range(len(work.requests))]
+                return applied._replace(outcomes=[]), _reason_of(error)
+            batch.not_counted[tag] = _reason_of(error)
+            return applied, None
 
     def _account(self, batch: _Batch, tag: str, applied: Applied, result: BatchResult) -> None:
         """Count the outcomes of a chain's requests; collect the rejected ones."""
@@ -329,55 +313,56 @@ class Consumer:
         result.created += ops.count("create")
         result.outcomes["repeated"] += _after_the_end(batch, tag, applied)[0]
         if kinds["rejected"]:
-            for (_, _, error), (request, id) in zip(
-                applied.outcomes, batch.requests[tag], strict=True
-            ):
+            sources = batch.sources(tag)
+            for (request, _, error), message in zip(applied.outcomes, sources, strict=True):
                 if error is not None:
                     result.outcomes["reused"] += isinstance(error, RequestIdReused)
                     few = result.outcomes["reused"] <= _IN_WORDS
                     reason = in_words(error, request, applied.chain) if few else str(error)
-                    batch.rejected_requests[id].append((request, reason))
-        chain = applied.chain
-        if chain is not None and self.writer.ended(chain):
+                    batch.rejected_requests[message].append((request, reason))
+        if (chain := applied.chain) is None:
+            return
+        level, what = logging.DEBUG, "chain written"
+        if self.writer.ended(chain):
+            level, what = logging.INFO, "chain ended"
             result.ended[chain.status] += 1
             created_at, ended_at = chain.created_at, chain.ended_at
             if chain.status == "acked" and created_at is not None and ended_at is not None:
                 result.latencies_ms.append(max(0, ended_at - created_at))
-            level, message = logging.INFO, "chain ended"
-        else:
-            level, message = logging.DEBUG, "chain written"
-        if chain is not None and LOG.isEnabledFor(level):
+        if LOG.isEnabledFor(level):
             fields: dict[str, object] = {"status": chain.status}
             fields.update((str(kind), count) for kind, count in kinds.items())
             fields.update({"event_id": event_id(chain)} if chain.final else {})
-            log_chain(level, message, tag, **fields, **batch.message_ids([tag]))
+            log_chain(level, what, tag, **fields, **batch.message_ids([tag]))
 
     def _send_rejected(self, batch: _Batch) -> None:
         """Send rejected requests, also those of messages that are delivered again."""
-        for id, requests in batch.rejected_requests.items():
-            batch.reject(id, reject(requests))
+        for message, requests in batch.rejected_requests.items():
+            batch.reject(message, reject(requests))
         if not batch.rejected:
             return
         # A reason holds part of the invalid value; its dead-lettered message has all of it.
-        kind = batch.rejected[0].reason.partition(":")[0]
-        count = sum(entry.request_count for entry in batch.rejected)
-        ids = " ".join(dict.fromkeys(str(entry.message_id) for entry in batch.rejected))
-        extra = {"failures": count, "why": kind, "message_ids": ids}
+        extra = {
+            "failures": sum(entry.request_count for entry in batch.rejected),
+            "why": batch.rejected[0].reason.partition(":")[0],
+            "message_ids": " ".join(dict.fromkeys(str(one.message_id) for one in batch.rejected)),
+        }
         LOG.warning("requests rejected", extra=extra)
         for position in self.send_rejected(batch.rejected):
             reason = "its rejected requests could not be sent to the dead-letter queue"
             batch.failed.setdefault(str(batch.rejected[position].message_id), reason)
 
 
-def _after_the_end(batch: _Batch, tag: str, applied: Applied) -> tuple[int, int]:
-    """Return how many copies of the create, and late requests, came after a chain's end.
+def _reason_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
-    What SQS delivers again is not counted: its message may have ended the chain. Nor is a copy of
-    the create in the batch that ended it, while a late request is of a later write.
-    """
+
+def _after_the_end(batch: _Batch, tag: str, applied: Applied) -> tuple[int, int]:
+    """Return how many copies of the create, and late requests, came after a chain's end."""
     chain, outcomes = applied
     if chain is None or not chain.final:
         return 0, 0
+    # What SQS delivers again may have ended the chain, and so may the batch of the create's copy.
     sources = zip(outcomes, batch.sources(tag), strict=True)
     new = [one for one, message in sources if message.receives == 1]
     copies = [one for one in new if one.kind == "duplicate" and one.request.op == "create"]

@@ -75,12 +75,9 @@ class Outbox:
         self.breakers = breakers or {name: CircuitBreaker() for name in channels}
 
     def publish(self, chains: Sequence[Chain], only: str | None = None) -> Deliveries:
-        """Report ends and mark what was delivered, as long as there is time.
-
-        `chains` are finished, and something is due. Acked ones go first: it takes long to name the
-        outstanding units of failed ones. `only` is the channel to report on; by default all.
-        """
+        """Report ends of finished chains, on one channel or all, as long as there is time."""
         waiting: dict[str, list[Chain]] = defaultdict(list)
+        # Acked ones go first: it takes long to name the outstanding units of failed ones.
         for chain in sorted(chains, key=lambda chain: chain.status == "failed"):
             for channel in chain.due_channels(self.writer.now()):
                 if channel in self.channels and only in (None, channel):
@@ -99,15 +96,17 @@ class Outbox:
         failures = {}
         for failed in self.workers.map(self._publish_batch, batches):
             failures.update(failed)
-        answered = {tag: why for tag, why in failures.items() if isinstance(why, Refusal)}
-        refused = {tag: why for tag, why in answered.items() if not isinstance(why, NobodyWaits)}
-        others = {tag: why for tag, why in failures.items() if tag not in answered}
-        is_event = channel == EVENT
-        what = "events not published" if is_event else f"{channel}: not resumed"
-        log_failures(logging.ERROR, what, others)
-        log_failures(
-            logging.ERROR, "events refused" if is_event else f"{channel}: refused", refused
-        )
+        outages = {tag: why for tag, why in failures.items() if not isinstance(why, Refusal)}
+        refused = {
+            tag: why
+            for tag, why in failures.items()
+            if tag not in outages and not isinstance(why, NobodyWaits)
+        }
+        what = "events not published", "events refused"
+        if channel != EVENT:
+            what = f"{channel}: not resumed", f"{channel}: refused"
+        for message, reasons in zip(what, (outages, refused), strict=True):
+            log_failures(logging.ERROR, message, reasons)
         return failures
 
     def _publish_batch(self, batch: tuple[str, Sequence[Chain]]) -> dict[str, str]:
@@ -126,18 +125,14 @@ class Outbox:
         return failures
 
     def _mark(self, chains: Sequence[Chain], reports: Deliveries) -> None:
-        """Mark what was delivered or refused; count what an operator should know of.
-
-        After a failure, the reports are made once more: an event has the same id then.
-        """
+        """Mark what was delivered or refused, else it is reported again; count the alerts."""
 
         def mark(chain: Chain) -> Chain | str:
             if not self.writer.has_time():
                 return NO_TIME
+            delivered, refused = reports.delivered.get(chain.tag), reports.refused.get(chain.tag)
             try:
-                delivered = reports.delivered.get(chain.tag, ())
-                refused = reports.refused.get(chain.tag, {})
-                return self.writer.mark_delivered(chain, delivered, refused)
+                return self.writer.mark_delivered(chain, delivered or (), refused or {})
             except Exception as error:  # noqa: BLE001 - the others are marked all the same
                 return f"{type(error).__name__}: {error}"
 

@@ -79,12 +79,15 @@ whether the chain failed, and its end: the lowest go first."""
 
 
 class Sweeper:
-    """Sweeps the table."""
+    """One sweep of the table.
+
+    Attributes:
+        waiting: What is to be reported, by channel: no channel waits for another.
+    """
 
     def __init__(self, writer: ChainWriter, outbox: Outbox) -> None:
         """Judge within the budget of the writer, and publish within that of the outbox."""
-        self.writer = writer
-        self.reporter, self.channels = outbox.writer, outbox.channels
+        self.writer, self.reporter, self.channels = writer, outbox.writer, outbox.channels
         count = outbox.workers.count
         self.workers = Workers(count * _SHARDS_A_WORKER if count > 1 else 1)
         # From the main thread all workers make calls; from a worker, it alone.
@@ -92,6 +95,8 @@ class Sweeper:
             Outbox(outbox.writer, outbox.channels, workers=workers, breakers=outbox.breakers)
             for workers in (self.workers, None)
         )
+        self.waiting: dict[str, Ranks] = {channel: {} for channel in self.channels}
+        self.result = SweepResult(stats=writer.stats)
         self._lock = threading.Lock()
 
     def sweep(self) -> SweepResult:
@@ -99,41 +104,23 @@ class Sweeper:
 
         Deadlines take half of the time before events begin, and then turns with them.
         """
-        result = SweepResult(stats=self.writer.stats)
-        # No channel waits for another.
-        waiting: dict[str, Ranks] = {channel: {} for channel in self.channels}
         half, began = self.writer.seconds_left() / 2, self.writer.now()
-        judging = self._pages(
-            self.writer, 0, lambda tags: self._judge(tags, waiting, result), result
-        )
+        judging = self._pages(self.writer, 0, self._judge)
         for _ in judging:
             if self.writer.seconds_left() < half:
                 break
         if self.writer.resumes():
             # What waits for a callback is known before the first call of a bus that may be slow.
-            for _ in self._pages(
-                self.reporter,
-                schema.DUE_SHARDS,
-                lambda tags: self._look(tags, waiting, result),
-                result,
-            ):
+            for _ in self._pages(self.reporter, schema.DUE_SHARDS, self._look):
                 pass
-        turns = [self._report(channel, waiting[channel], result) for channel in waiting]
-        turns.append(
-            self._pages(
-                self.reporter,
-                schema.DUE_SHARDS,
-                lambda tags: self._announce(tags, waiting, result),
-                result,
-            )
-        )
+        turns = [self._report(channel) for channel in self.waiting]
+        turns.append(self._pages(self.reporter, schema.DUE_SHARDS, self._announce))
         # Each minute another one first, as a turn may take all the time.
         turns = turns[:: -1 if self.writer.now() // 60_000 % 2 else 1]
-        spent = {judging: self.writer.now() - began, **dict.fromkeys(turns, 0)}
-        self._share_time(spent)
-        for ranks in waiting.values():
-            result.add_pending(*(ended_at for *_, ended_at in ranks.values()))
-        return result
+        self._share_time({judging: self.writer.now() - began, **dict.fromkeys(turns, 0)})
+        for ranks in self.waiting.values():
+            self.result.add_pending(*(ended_at for *_, ended_at in ranks.values()))
+        return self.result
 
     def _share_time(self, spent: dict[Iterator[bool], int]) -> None:
         """Let each go on that has taken the least time, until none has work, nor gets any."""
@@ -148,50 +135,43 @@ class Sweeper:
             spent[turn] += self.writer.now() - began
 
     def _pages(
-        self,
-        step: ChainWriter,
-        first: int,
-        handle: Callable[[list[str]], bool],
-        result: SweepResult,
+        self, step: ChainWriter, first: int, handle: Callable[[list[str]], bool]
     ) -> Iterator[bool]:
         """Handle a page of each shard, side by side, then the next, as long as there is time.
 
         ``handle`` returns False if the rest of its shard can wait for the next sweep.
         """
         now = step.now()
-        # Each minute another shard is first, so none always waits for the others.
-        order = [(now // 60_000 + n) % schema.DUE_SHARDS for n in range(schema.DUE_SHARDS)]
-
-        def pages_of(shard: int) -> Iterator[list[str]]:
-            yield from step.store.due_pages(now, first + shard)
-
-        shards = [*map(pages_of, order)]
 
         def turn(pages: Iterator[list[str]]) -> bool:
-            if not step.has_time():
-                raise UnavailableError(TimeoutError(NO_TIME))
+            _check_time(step)
             tags = next(pages, None)
             return tags is not None and handle(tags)
 
+        def pages_of(number: int) -> Iterator[list[str]]:
+            # Each minute another shard is first, so none always waits for the others.
+            shard = first + (now // 60_000 + number) % schema.DUE_SHARDS
+            yield from step.store.due_pages(now, shard)
+
+        shards = [*map(pages_of, range(schema.DUE_SHARDS))]
         while shards:
             try:
                 more = self.workers.map(turn, shards)
             except UnavailableError as error:
                 _raise_if_time_is_left(step, error)
-                result.complete = result.complete and step is not self.writer
+                self.result.complete = self.result.complete and step is not self.writer
                 return
             shards = [pages for pages, go_on in zip(shards, more, strict=True) if go_on]
             yield True
 
-    def _judge(self, tags: list[str], waiting: dict[str, Ranks], result: SweepResult) -> bool:
+    def _judge(self, tags: list[str]) -> bool:
         """End the chains of a page that are complete or late."""
-        chains = self._read(self.writer, tags, result)
+        chains, result = self._read(self.writer, tags), self.result
         with self._lock:
             result.chains += len(chains)
         problems: dict[str, str] = {}
         for before in chains:
-            if not self.writer.has_time():
-                raise UnavailableError(TimeoutError(NO_TIME))
+            _check_time(self.writer)
             try:
                 after = self.writer.expire(before)
             except Exception as error:  # noqa: BLE001 - the others are swept all the same
@@ -206,59 +186,60 @@ class Sweeper:
                     result.tolerated += after.tolerated
                     ended = {"status": after.status, "why": reason, "event_id": event_id(after)}
                     log_chain(logging.INFO, "chain ended", after.tag, **ended)
-                _add(after, after.due_channels(self.writer.now()), waiting, result)
+                self._add(after, after.due_channels(self.writer.now()))
         with self._lock:
             result.problems += len(problems)
         log_failures(logging.ERROR, "chains not ended", problems)
         return True
 
-    def _look(self, tags: list[str], waiting: dict[str, Ranks], result: SweepResult) -> bool:
+    def _look(self, tags: list[str]) -> bool:
         """Let the callbacks of a shard's first page wait for their turn."""
-        chains = self._read(self.reporter, tags, result)
+        chains = self._read(self.reporter, tags)
         with self._lock:
             for chain in chains:
                 due = chain.due_channels(self.reporter.now())
-                _add(chain, [one for one in due if one != EVENT], waiting, result)
+                self._add(chain, [one for one in due if one != EVENT])
         return False
 
-    def _announce(self, tags: list[str], waiting: dict[str, Ranks], result: SweepResult) -> bool:
+    def _announce(self, tags: list[str]) -> bool:
         """Publish the events of a page's acked chains; let all other reports wait.
 
         Those of failed chains name units, which takes long, and what is refused takes a call each.
         """
-        chains = self._read(self.reporter, tags, result)
+        chains = self._read(self.reporter, tags)
         due = {chain.tag: chain.due_channels(self.reporter.now()) for chain in chains}
         acked = [c for c in chains if c.status == "acked" and EVENT in due[c.tag] and not c.refused]
         reports = self._own_outbox.publish(acked, EVENT)
+        done = {chain.tag for chain in acked} - reports.pending.keys()
         with self._lock:
-            result.chains += len(chains)
-            result.add(reports, acked)
-            done = {chain.tag for chain in acked} - reports.pending.keys()
+            self.result.chains += len(chains)
+            self.result.add(reports, acked)
             for chain in chains:
                 left = [one for one in due[chain.tag] if one != EVENT or chain.tag not in done]
-                _add(chain, left, waiting, result)
-            return bool(done) or len(waiting.get(EVENT, ())) < _MAX_PENDING
+                self._add(chain, left)
+            return bool(done) or len(self.waiting.get(EVENT, ())) < _MAX_PENDING
 
-    def _report(self, channel: str, ranks: Ranks, result: SweepResult) -> Iterator[bool]:
+    def _report(self, channel: str) -> Iterator[bool]:
         """Report ends slice by slice as long as the service answers; forget what is done.
 
         Yields False if no end waits now: a page may bring more.
         """
         # If time runs out before the marks, what is read together is reported again: not much.
         size = _CALLS * self.channels[channel].batch_size
+        ranks = self.waiting[channel]
         tried: set[str] = set()
         while True:
             part = nsmallest(size, ranks.keys() - tried, key=ranks.__getitem__)
             tried.update(part)
             try:
-                read = self._read(self.reporter, part, result) if part else []
+                read = self._read(self.reporter, part) if part else []
             except UnavailableError as error:
                 _raise_if_time_is_left(self.reporter, error)
                 return
             now = self.reporter.now()
             chains = [chain for chain in read if channel in chain.due_channels(now)]
             reports = self.outbox.publish(chains, channel)
-            result.add(reports, chains)
+            self.result.add(reports, chains)
             for tag in part:
                 if tag not in reports.pending:
                     del ranks[tag]
@@ -266,7 +247,7 @@ class Sweeper:
                 return
             yield bool(part)
 
-    def _read(self, step: ChainWriter, tags: Sequence[str], result: SweepResult) -> list[Chain]:
+    def _read(self, step: ChainWriter, tags: Sequence[str]) -> list[Chain]:
         """Read the valid chains, with retries, within the time of a step."""
         problems: dict[str, str] = {}
 
@@ -275,22 +256,24 @@ class Sweeper:
 
         chains = step.read(tags, on_invalid, attempts=_READ_ATTEMPTS)
         with self._lock:
-            result.problems += len(problems)
+            self.result.problems += len(problems)
         log_failures(logging.ERROR, "chains not read", problems)
         return list(chains.values())
 
+    def _add(self, chain: Chain, channels: Sequence[str]) -> None:
+        """Let a chain wait on the channels on which its end is to be reported."""
+        ended_at = chain.ended_at or 0
+        for channel in self.waiting.keys() & channels:
+            ranks = self.waiting[channel]
+            if len(ranks) < _MAX_PENDING or chain.tag in ranks:
+                ranks[chain.tag] = (channel in chain.refusals, chain.status == "failed", ended_at)
+            else:
+                self.result.add_pending(ended_at)
 
-def _add(
-    chain: Chain, channels: Sequence[str], waiting: dict[str, Ranks], result: SweepResult
-) -> None:
-    """Let a chain wait on the channels on which its end is to be reported."""
-    ended_at = chain.ended_at or 0
-    for channel in waiting.keys() & channels:
-        ranks = waiting[channel]
-        if len(ranks) < _MAX_PENDING or chain.tag in ranks:
-            ranks[chain.tag] = (channel in chain.refusals, chain.status == "failed", ended_at)
-        else:
-            result.add_pending(ended_at)
+
+def _check_time(step: ChainWriter) -> None:
+    if not step.has_time():
+        raise UnavailableError(TimeoutError(NO_TIME))
 
 
 def _raise_if_time_is_left(step: ChainWriter, error: UnavailableError) -> None:

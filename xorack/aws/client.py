@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectionError,
-    HTTPClientError,
-)
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import UNLIMITED, Budget, TimeOuts
@@ -23,27 +18,25 @@ from xorack.core.ports import NO_TIME
 _Key = TypeVar("_Key")
 _Entry = TypeVar("_Entry")
 
-_TRANSIENT = frozenset(
-    {
-        "InternalFailure",
-        "InternalServerError",
-        "InternalServiceError",
-        "KmsThrottlingException",
-        "LimitExceededException",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestTimeout",
-        "ServiceUnavailable",
-        "ServiceUnavailableException",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-        "TransactionConflictException",
-        "TransactionInProgressException",
-    }
-)
+_TRANSIENT = {
+    "InternalFailure",
+    "InternalServerError",
+    "InternalServiceError",
+    "KmsThrottlingException",
+    "LimitExceededException",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "ServiceUnavailableException",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+    "TransactionConflictException",
+    "TransactionInProgressException",
+}
 
 
 def config_of(time_outs: TimeOuts, attempts: int = 1) -> Config:
@@ -60,11 +53,8 @@ CONFIG = config_of(TimeOuts(connect=3, read=10), attempts=3)
 
 
 def make_client(service: str, *, config: Config = CONFIG, **settings: Any) -> Any:
-    """Create a boto3 client; the settings are other arguments of ``boto3.client``.
-
-    The region is by default that of boto3's default session if it was set there, or else AWS_REGION
-    as the AWS CLI and the CDK read it: boto3 never does.
-    """
+    """Create a boto3 client; the settings are other arguments of ``boto3.client``."""
+    # The region is that of boto3's default session, or AWS_REGION, which boto3 never reads.
     session = boto3.DEFAULT_SESSION
     chosen = session and session._session.instance_variables().get("region")  # noqa: SLF001
     region = settings.pop("region_name", None) or chosen or os.environ.get("AWS_REGION") or None
@@ -89,8 +79,7 @@ class PerProcess:
 class BoundedClient:
     """A boto3 client for a step of an invocation; it connects at the first call.
 
-    Each call raises `UnavailableError`, with a TimeoutError as its cause, once the budget is used
-    up.
+    Without time left, each call raises `UnavailableError`, with a TimeoutError as its cause.
     """
 
     def __init__(self, connect: Callable[[], Any], budget: Budget) -> None:
@@ -135,6 +124,23 @@ class NotAccepted(NamedTuple):
     permanent: bool = False
 
 
+def batches(
+    entries: Iterable[_Entry], size_of: Callable[[_Entry], int], most: int, max_bytes: int
+) -> Iterator[list[_Entry]]:
+    """Group entries into batch calls of limited number and size; one alone may exceed the size."""
+    batch: list[_Entry] = []
+    left = max_bytes
+    for entry in entries:
+        size = size_of(entry)
+        if batch and (len(batch) == most or size > left):
+            yield batch
+            batch, left = [], max_bytes
+        batch.append(entry)
+        left -= size
+    if batch:
+        yield batch
+
+
 def send_entries(
     entries: Mapping[_Key, _Entry],
     send: Callable[[Mapping[_Key, _Entry]], Mapping[_Key, NotAccepted]],
@@ -143,8 +149,8 @@ def send_entries(
 ) -> dict[_Key, str]:
     """Send the entries of one batch call by key; retry those that were not accepted.
 
-    ``send`` calls the service with some entries, and returns those that were not accepted: a
-    response of 200 may hold such. Returns the reasons of those that never were.
+    ``send`` makes one call, and returns what a response of 200 did not accept. Returns the reasons
+    of the entries that never were.
     """
     retry = policy.start(budget)
     left = dict(entries)

@@ -32,16 +32,15 @@ _SEARCH_PAGE = 1000
 """Index entries of one query that looks for tags with a prefix."""
 _READERS = 8
 """Partitions of the index that an operator's search reads at a time."""
-_GENERATION = ("first_seen_at", "nonce")
 _PENDING = ("event_pending", "resume_pending")
 _RETENTION = "\0retention"
 """The key of the record of the acker's retentions."""
 
 
 class ScanPart(NamedTuple):
-    """Chains of a part of the table, the number of items that DynamoDB read, and the next part.
+    """Chains of a part of the table, and the number of items that DynamoDB read.
 
-    The next part begins `after` a key, which is empty if there is none.
+    The next part begins `after` a key; it is empty if there is none.
     """
 
     chains: list[Chain]
@@ -70,12 +69,10 @@ class DynamoDBStore(MarkBuckets):
         super().__init__(Table(table_name, partition_key, client, policy, attributes))
         self.retention_ms = retention_ms
 
-    def whole(self) -> DynamoDBStore:
+    def with_all_attributes(self) -> DynamoDBStore:
         """Return the same table with all attributes: what is written has to be read first."""
-        table = self.table
-        return DynamoDBStore(
-            table.name, table.partition_key, table.client, retention_ms=self.retention_ms
-        )
+        where = self.table.name, self.table.partition_key, self.table.client
+        return DynamoDBStore(*where, retention_ms=self.retention_ms)
 
     def read(self, tags: Sequence[str], on_invalid: OnInvalid | None = None) -> dict[str, Chain]:
         found = {chain.tag: chain for chain in self._valid(self.table.read(tags), on_invalid)}
@@ -90,14 +87,12 @@ class DynamoDBStore(MarkBuckets):
         old.pop(schema.FORMAT_NAME, None)
         names = {"#key": self.table.partition_key}
         values: Item = {}
-        update = _update_expression(old, new, names, values, self.table.partition_key)
-        condition = _condition_expression(before, names, values)
         try:
             self.table.call(
                 "update_item",
                 Key=self.table.key(after.tag),
-                UpdateExpression=update,
-                ConditionExpression=condition,
+                UpdateExpression=_update_expression(old, new, names, values),
+                ConditionExpression=_condition_expression(before, names, values),
                 ExpressionAttributeNames=names,
                 ExpressionAttributeValues=values,
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
@@ -113,13 +108,12 @@ class DynamoDBStore(MarkBuckets):
     def delete(self, tag: str, *, force: bool = False) -> None:
         """Delete a chain; raise TagNotFound if there is none, StateError if a report is pending.
 
-        With ``force``, nobody may be told of the chain's end.
+        With ``force``, a pending report may get lost.
         """
-        names = {"#key": self.table.partition_key}
+        guards = () if force else _PENDING
+        names = {"#key": self.table.partition_key, **{f"#{name}": name for name in guards}}
         condition = "attribute_exists(#key)"
-        if not force:
-            names |= {f"#{name}": name for name in _PENDING}
-            condition += "".join(f" AND attribute_not_exists(#{name})" for name in _PENDING)
+        condition += "".join(f" AND attribute_not_exists(#{name})" for name in guards)
         try:
             self.table.call(
                 "delete_item",
@@ -132,7 +126,7 @@ class DynamoDBStore(MarkBuckets):
             if not condition_failed(error):
                 raise
             stored = error.response.get("Item") or next(self.table.read([tag]), {})
-            if not force and any(name in stored for name in _PENDING):
+            if any(name in stored for name in guards):
                 raise StateError(
                     f"tag: {shown(tag)} has ended and its event is not published: nothing was "
                     "deleted. The sweeper publishes it within a minute or two: delete it then"
@@ -177,10 +171,6 @@ class DynamoDBStore(MarkBuckets):
         return earlier, True
 
     def due_pages(self, now: int, shard: int) -> Iterator[list[str]]:
-        """Yield pages: see `xorack.core.ports.ChainStore.due_pages`.
-
-        The index lags behind the table.
-        """
         for page in self.table.pages(
             "query",
             IndexName=schema.DUE_INDEX,
@@ -192,10 +182,7 @@ class DynamoDBStore(MarkBuckets):
             yield self._tags(page)
 
     def first_due(self, limit: int, prefix: str = "") -> tuple[list[str], bool]:
-        """Return tags of unfinished chains, earliest deadline first, and True if there are more.
-
-        They come from the sparse index, which lags behind the table.
-        """
+        """Return tags of unfinished chains, earliest deadline first, and True if there are more."""
         names = {"#shard": schema.DUE_SHARD}
         values: Item = {}
         search: dict[str, Any] = {"Limit": limit}
@@ -233,10 +220,10 @@ class DynamoDBStore(MarkBuckets):
         attributes: Sequence[str] = (),
         after: str = "",
     ) -> Iterator[Chain]:
-        """Yield the chains of the whole table, eventually consistent and in no order.
+        """Yield all chains of the table, eventually consistent and in no order.
 
-        Without ``on_invalid``, an item that is not a chain ends the scan. DynamoDB also reads tags
-        without the prefix. A scan goes on ``after`` the tag with which an earlier one ended.
+        Without ``on_invalid``, an item that is not a chain ends the scan. A scan goes on ``after``
+        the tag with which an earlier one ended.
         """
         start = self.table.key(after) if after else None
         arguments = self._scan_arguments(prefix, attributes or self.table.attributes)
@@ -264,13 +251,10 @@ class DynamoDBStore(MarkBuckets):
     def _scan_arguments(self, prefix: str, attributes: Sequence[str]) -> dict[str, Any]:
         """Return the arguments of a scan that leaves buckets of marks and other records out."""
         key = self.table.partition_key
-        condition = "NOT contains(#key, :nul)"
-        values: Item = {":nul": {"S": "\0"}}
-        if prefix:
-            condition += " AND begins_with(#key, :prefix)"
-            values[":prefix"] = {"S": prefix}
+        values: Item = {":nul": {"S": "\0"}, **({":prefix": {"S": prefix}} if prefix else {})}
+        of_prefix = " AND begins_with(#key, :prefix)" if prefix else ""
         return {
-            "FilterExpression": condition,
+            "FilterExpression": f"NOT contains(#key, :nul){of_prefix}",
             "ExpressionAttributeNames": {"#key": key},
             "ExpressionAttributeValues": values,
             **projection(key, attributes),
@@ -295,11 +279,9 @@ class DynamoDBStore(MarkBuckets):
         return [self.table.key_of(item) for item in page["Items"]]
 
 
-def _update_expression(
-    old: Item, new: Item, names: dict[str, str], values: Item, partition_key: str
-) -> str:
+def _update_expression(old: Item, new: Item, names: dict[str, str], values: Item) -> str:
     """Return the update from one item to another; add what it needs to names and values."""
-    changed = [name for name in new if name != partition_key and old.get(name) != new[name]]
+    changed = [name for name in new if name != names["#key"] and old.get(name) != new[name]]
     removed = [name for name in old if name not in new]
     names.update({f"#{name}": name for name in (*changed, *removed)})
     values.update({f":{name}": new[name] for name in changed})
@@ -313,32 +295,19 @@ def _condition_expression(before: Chain | None, names: dict[str, str], values: I
     """Return the condition that an item is unchanged; add what it needs to names and values."""
     if before is None:
         return "attribute_not_exists(#key)"
-    stored = {
-        n: {"N": str(getattr(before, n))} for n in _GENERATION if getattr(before, n) is not None
-    }
-    condition = "attribute_exists(#key)" + _generation_condition(stored, names, values)
-    names["#version"] = "version"
-    if before.version:
-        condition += " AND #version = :old_version"
-        values[":old_version"] = {"N": str(before.version)}
-    else:
-        condition += " AND attribute_not_exists(#version)"
+    first_seen_at, nonce = before.generation
+    old = {"first_seen_at": first_seen_at, "nonce": nonce, "version": before.version or None}
+    condition = "attribute_exists(#key)"
+    for name, value in old.items():
+        names[f"#{name}"] = name
+        if value is None:
+            condition += f" AND attribute_not_exists(#{name})"
+        else:
+            condition += f" AND #{name} = :old_{name}"
+            values[f":old_{name}"] = {"N": str(value)}
     if before.stamp:
         # xor-ack-dynamodb changes the stamp and not the version.
         condition += " AND #stamp = :old_stamp"
         names["#stamp"] = schema.STAMP
         values[":old_stamp"] = {"B": before.stamp}
-    return condition
-
-
-def _generation_condition(generation: Item, names: dict[str, str], values: Item) -> str:
-    """Return the condition that the chain is not an earlier or later one of its tag."""
-    condition = ""
-    for name in _GENERATION:
-        names[f"#{name}"] = name
-        if name in generation:
-            values[f":{name}"] = generation[name]
-            condition += f" AND #{name} = :{name}"
-        else:
-            condition += f" AND attribute_not_exists(#{name})"
     return condition

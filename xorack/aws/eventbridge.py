@@ -17,16 +17,14 @@ from xorack.core.chain import Chain
 from xorack.core.event import SOURCE, event_detail
 from xorack.core.ports import NO_TIME, Refusal
 
-_CONTENT = frozenset(
-    {
-        "InvalidArgument",
-        "MalformedDetail",
-        "RedactionFailure",
-        "RequestEntityTooLarge",
-        "ValidationError",
-        "ValidationException",
-    }
-)
+_CONTENT = {
+    "InvalidArgument",
+    "MalformedDetail",
+    "RedactionFailure",
+    "RequestEntityTooLarge",
+    "ValidationError",
+    "ValidationException",
+}
 """The codes that are about what an entry contains, and not about the bus."""
 
 
@@ -47,8 +45,8 @@ class EventBus:
     ) -> None:
         """Use a bus.
 
-        ``find_table`` returns the ARN of the chains' table, by which two ackers on one bus are told
-        apart. ``naming`` is by default a share of the client's time.
+        ``find_table`` returns the ARN of the chains' table, which distinguishes two ackers
+        on one bus. ``naming`` is by default a share of the client's time.
         """
         self.bus_name = bus_name
         self.client = make_client("events") if client is None else client
@@ -90,7 +88,7 @@ class EventBus:
                 raise
             if len(entries) == 1:
                 return dict.fromkeys(entries, _failure(error_code(error), str(error)))
-            # One entry fails the whole call: find it.
+            # One entry fails the entire call: find it.
             alone = [self._put_entries({tag: entry}) for tag, entry in entries.items()]
             return {tag: failure for one in alone for tag, failure in one.items()}
         if not response.get("FailedEntryCount"):

@@ -39,13 +39,9 @@ def due_shard(chain: Chain) -> int:
 
 
 def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
-    """Encode a chain as an item, without attributes that are None, empty or false.
-
-    The tombstone of a finished chain is kept for twice ``retention_ms`` after what came last: what
-    is sent within the first half is taken for as long again. It outlives pending reports.
-    """
+    """Encode a chain as an item, without attributes that are None, empty or false."""
     assert "\0" not in chain.tag, "keys with a NUL are not chains"
-    assert len(chain.marks) % MARK_BYTES == 0, "an item has whole marks"
+    assert len(chain.marks) % MARK_BYTES == 0, "an item has no parts of marks"
     item: Item = {partition_key: {"S": chain.tag}}
     if chain.version:
         item[schema.FORMAT_NAME] = {"N": str(schema.FORMAT)}
@@ -59,7 +55,7 @@ def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
     if chain.due_at is not None:
         item[schema.DUE_SHARD] = {"N": str(due_shard(chain))}
     if chain.ended_at is not None:
-        # Seconds. Only a finished chain expires: an open chain that disappears is a loss.
+        # What is sent within one retention after what came last is taken for as long again.
         last = max(chain.ended_at, chain.last_late_at or 0)
         item[schema.EXPIRES_AT] = ttl(END_OF_TIME if chain.undelivered else last + 2 * retention_ms)
     return item
@@ -94,9 +90,8 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
             expected = "milliseconds since the epoch"
             raise NotAChainError(tag, f"its {name} is {value}, expected {expected}")
     if (length := len(fields.get("marks", b""))) % MARK_BYTES:
-        raise NotAChainError(
-            tag, f"its marks is {length} bytes, expected a multiple of {MARK_BYTES}"
-        )
+        expected = f"a multiple of {MARK_BYTES}"
+        raise NotAChainError(tag, f"its marks is {length} bytes, expected {expected}")
     if (status := fields[schema.STATUS]) not in _STATUSES:
         expected = " or ".join(_STATUSES)
         raise NotAChainError(tag, f"its status is {shown(status)}, expected {expected}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from xorack.aws.client import NotAccepted, budget_of, make_client, send_entries
+from xorack.aws.client import NotAccepted, batches, budget_of, make_client, send_entries
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import SendError
 
@@ -32,7 +32,7 @@ def put_records(stream: str, records: Iterable[dict[str, Any]], client: Any = No
         }
 
     sent = 0
-    for batch in _batches(records):
+    for batch in batches(records, _size_of, _RECORDS, _BYTES):
         entries = dict(enumerate(batch))
         if failures := send_entries(entries, call, RetryPolicy(attempts=8), budget_of(client)):
             why = next(iter(failures.values()))
@@ -41,15 +41,5 @@ def put_records(stream: str, records: Iterable[dict[str, Any]], client: Any = No
     return sent
 
 
-def _batches(records: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    batch: list[dict[str, Any]] = []
-    left = _BYTES
-    for record in records:
-        size = len(record["Data"]) + len(record["PartitionKey"].encode())
-        if batch and (len(batch) == _RECORDS or size > left):
-            yield batch
-            batch, left = [], _BYTES
-        batch.append(record)
-        left -= size
-    if batch:
-        yield batch
+def _size_of(record: dict[str, Any]) -> int:
+    return len(record["Data"]) + len(record["PartitionKey"].encode())

@@ -1,8 +1,7 @@
 """Spilled marks in DynamoDB: bucket items, each with a set of marks and a TTL.
 
-The key of a bucket is the chain's tag, a NUL, the chain's generation, a NUL, the run's level, a
-NUL, the number of the run's first mark, a NUL, and the bucket's number (`xorack.core.marks`).
 Adding to a set is safe to repeat, also late, and safe among writers that spill at the same time.
+docs/protocol.md describes the keys.
 """
 
 from __future__ import annotations
@@ -56,21 +55,22 @@ class MarkBuckets:
             for mark in (*older, *new[since:at]):
                 by_bucket.setdefault(run.bucket_for(mark), set()).add(mark)
             older = []
-        self._each(lambda bucket: self._add(chain, bucket, by_bucket[bucket], until), by_bucket)
-
-    def _add(self, chain: Chain, bucket: Bucket, marks: set[bytes], until: int) -> None:
-        values: Item = {":marks": {"BS": sorted(marks)}, ":until": ttl(until)}
-        update = "SET #until = :until ADD #marks :marks"
         condition = "attribute_not_exists(#until) OR #until <= :until"
-        if not self._update(chain, bucket, update, condition, values):
-            # The bucket is kept for longer than that.
-            del values[":until"]
-            self._update(chain, bucket, "ADD #marks :marks", None, values)
+
+        def add(bucket: Bucket) -> None:
+            values: Item = {":marks": {"BS": sorted(by_bucket[bucket])}, ":until": ttl(until)}
+            update = "SET #until = :until ADD #marks :marks"
+            if not self._update(chain, bucket, update, condition, values):
+                # The bucket is kept for longer than that.
+                del values[":until"]
+                self._update(chain, bucket, "ADD #marks :marks", None, values)
+
+        _each(add, by_bucket)
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
         # The condition does not hold either for a bucket that does not exist.
         update, condition, values = "SET #until = :until", "#until < :until", {":until": ttl(until)}
-        self._each(
+        _each(
             lambda bucket: self._update(chain, bucket, update, condition, values),
             all_buckets(chain.spilled),
         )
@@ -79,16 +79,6 @@ class MarkBuckets:
         """Return the marks in some buckets."""
         items = self.table.read([_key(chain, bucket) for bucket in sorted(buckets)])
         return [bytes(mark) for item in items for mark in item[schema.SPILLED_MARKS]["BS"]]
-
-    @staticmethod
-    def _each(write: Callable[[Bucket], object], buckets: Iterable[Bucket]) -> None:
-        """Write buckets, some at a time: all of them, then raise the first error."""
-        ordered = sorted(buckets)
-        if len(ordered) == 1:
-            write(ordered[0])
-            return
-        with ThreadPoolExecutor(_WRITERS) as writers:
-            list(writers.map(write, ordered))
 
     def _update(
         self, chain: Chain, bucket: Bucket, update: str, condition: str | None, values: Item
@@ -110,6 +100,16 @@ class MarkBuckets:
                 raise
             return False
         return True
+
+
+def _each(write: Callable[[Bucket], object], buckets: Iterable[Bucket]) -> None:
+    """Write buckets, some at a time: all of them, then raise the first error."""
+    ordered = sorted(buckets)
+    if len(ordered) == 1:
+        write(ordered[0])
+        return
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        list(writers.map(write, ordered))
 
 
 def _key(chain: Chain, bucket: Bucket) -> str:

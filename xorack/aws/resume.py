@@ -26,9 +26,8 @@ _ERROR: Final = "ChainFailed"
 class _Service(NamedTuple):
     """A service with callbacks: boto3's name of it, and its calls at the two ends.
 
-    They get the client, the token, of a failure the reason, and the detail of the event as JSON.
-    The codes in ``over`` say that nobody waits (any more): a task that ended in another way, or one
-    that an earlier call has resumed whose response was lost.
+    The codes in ``over`` say that nobody waits (any more): the task ended in another way, or an
+    earlier call resumed it and the response was lost.
     """
 
     client: str
@@ -97,13 +96,14 @@ class Resumer:
                     service.success(self.client, token, detail)
                 else:
                     service.failure(self.client, token, chain.reason or chain.status, detail)
-            except AttributeError as error:  # an old boto3 of the runtime lacks the operation
+            except AttributeError as error:  # an old boto3 of the runtime has no such operation
                 refused[tag] = NotAccepted(Refusal(f"boto3: {error}"), permanent=True)
             except ClientError as error:
                 if is_transient(error):
                     raise
-                why = _reason(error, token)
-                over = error_code(error) in service.over
+                code, text = error_code(error), str(error)
+                why = code if token[:_SECRET_CHARACTERS] in text else f"{code}: {text}"
+                over = code in service.over
                 if over:
                     log_chain(logging.INFO, "nobody waits for the chain any more", tag, why=why)
                     why = f"nobody waits, or is resumed already: {why}"
@@ -113,9 +113,3 @@ class Resumer:
                 # Its text has the URL of the call, and that the callback's id.
                 refused[tag] = NotAccepted(error_code(error), not is_transient(error))
         return refused
-
-
-def _reason(error: ClientError, token: str) -> str:
-    """Return code and message of an error; only the code if the message repeats the token."""
-    code, text = error_code(error), str(error)
-    return f"{code}: {text}" if token[:_SECRET_CHARACTERS] not in text else code

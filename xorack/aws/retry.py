@@ -1,7 +1,6 @@
 """Retries: exponential back-off with full jitter.
 
-Source: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015. Sleep, clock
-and randomness are parameters, so tests take no time.
+Source: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 """
 
 from __future__ import annotations
@@ -52,20 +51,14 @@ class Retry:
 
     def again(self) -> bool:
         """Wait before the next attempt; return False if attempts or time are used up."""
-        policy = self.policy
-        if self.attempt >= policy.attempts:
+        policy, left = self.policy, self.budget.left()
+        if self.attempt >= policy.attempts or left <= 0:
             return False
-        wait = policy.draw() * min(
-            policy.cap_seconds, policy.base_seconds * 2.0 ** min(self.attempt - 1, 64)
-        )
-        left = self.budget.left()
-        if left <= 0:
-            return False
+        longest = policy.base_seconds * 2.0 ** min(self.attempt - 1, 64)
         # A long wait would use up the time that another attempt still has.
-        wait = min(wait, left / 2)
+        self.waited_seconds = min(policy.draw() * min(policy.cap_seconds, longest), left / 2)
         self.attempt += 1
-        self.waited_seconds = wait
-        policy.sleep(wait)
+        policy.sleep(self.waited_seconds)
         return True
 
     def call(self, make: Callable[[], _Result]) -> _Result:

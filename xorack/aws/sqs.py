@@ -8,8 +8,9 @@ import hashlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, 
 
 from xorack.aws.client import (
     NotAccepted,
+    batches,
     budget_of,
     error_code,
     is_transient,
@@ -91,10 +93,7 @@ def why_unreachable(queue_url: str, client: Any) -> str | None:
 
 
 def group_id(name: str) -> str:
-    """Return the ``MessageGroupId`` of a name: itself, or what SQS accepts of it with a hash.
-
-    On a standard queue, groups make the queue fair: the backlog of one does not delay others.
-    """
+    """Return the ``MessageGroupId`` of a name: itself, or what SQS accepts of it with a hash."""
     if re.fullmatch(f"[!-~]{{1,{_GROUP_CHARACTERS}}}", name):
         return name
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
@@ -151,14 +150,7 @@ def send(
     """
     if isinstance(requests, (str, Mapping)) or not isinstance(requests, Iterable):
         raise ArgumentError("requests", requests, "an iterable of requests")
-    count = 0
-
-    def counted(requests: Iterable[Request | str]) -> Iterator[Request | str]:
-        nonlocal count
-        for request in requests:
-            count += 1
-            yield request
-
+    counter = count()  # the requests are consumed lazily: their number is known at the end
     groups: dict[str | None, Iterable[Request | str]] = {}
     if callable(group):
         by_group: dict[str | None, list[Request | str]] = defaultdict(list)
@@ -170,9 +162,10 @@ def send(
     messages = (
         make_message(body, name)
         for name, part in groups.items()
-        for body in pack(counted(part), max_bytes)
+        for body in pack((one for one, _ in zip(part, counter, strict=False)), max_bytes)
     )
-    return send_messages(queue_url, messages, client, policy)._replace(requests=count)
+    report = send_messages(queue_url, messages, client, policy)
+    return report._replace(requests=next(counter))
 
 
 def send_messages(
@@ -187,27 +180,13 @@ def send_messages(
     client = make_client("sqs") if client is None else client
     policy = policy or RetryPolicy(attempts=8)
     sent = size = 0
-    for batch in _batches(messages):
+    for batch in batches(messages, size_of, _ENTRIES, MAX_BODY_BYTES):
         if failures := _send_batch(client, queue_url, batch, policy):
             unsent = [batch[number]["MessageBody"] for number in failures]
             raise SendError(next(iter(failures.values())), queue_url, unsent)
         sent += len(batch)
         size += sum(map(size_of, batch))
     return SendReport(messages=sent, bytes=size)
-
-
-def _batches(messages: Iterable[Entry]) -> Iterator[list[Entry]]:
-    batch: list[Entry] = []
-    left = MAX_BODY_BYTES
-    for entry in messages:
-        size = size_of(entry)
-        if batch and (len(batch) == _ENTRIES or size > left):
-            yield batch
-            batch, left = [], MAX_BODY_BYTES
-        batch.append(entry)
-        left -= size
-    if batch:
-        yield batch
 
 
 def _send_batch(
@@ -237,15 +216,14 @@ def send_rejected(
 ) -> list[int]:
     """Send rejected requests to the dead-letter queue; return the positions of those not sent.
 
-    Never raises for a failed call. What there is no time for is not sent. ``call_all`` makes the
-    calls, as ``map`` or side by side.
+    Never raises for a failed call. ``call_all`` makes the calls, as ``map`` or side by side.
     """
     policy = policy or RetryPolicy(attempts=5)
     unsent: dict[int, str] = {}
     begin = 0
-    batches = [*_batches(map(_dead_letter, rejected))]
+    calls = [*batches(map(_dead_letter, rejected), size_of, _ENTRIES, MAX_BODY_BYTES)]
     send = partial(_send_batch, client, queue_url, policy=policy)
-    for batch, failures in zip(batches, call_all(send, batches), strict=True):
+    for batch, failures in zip(calls, call_all(send, calls), strict=True):
         unsent |= {begin + number: reason for number, reason in failures.items()}
         begin += len(batch)
     if unsent:

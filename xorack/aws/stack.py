@@ -26,18 +26,17 @@ class StackOutputs(NamedTuple):
 
 
 def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:
-    """Find the resources of a deployed acker.
+    """Find the resources of a deployed acker; raise StateError if they are not there.
 
     By the name of its CloudFormation stack, the prefix of its SSM parameters, which begins with
     ``/``, or its queue's URL.
-
-    Raises:
-        StateError: The account and region have no such stack, or it has other outputs.
     """
     if where.startswith("/"):
         return _outputs(_parameters(where, client("ssm")), f"SSM below {where}")
     if "://" in where:
-        where = _stack_of(where, client("sqs"))
+        queue, tags = where, client("sqs").list_queue_tags(QueueUrl=where).get("Tags", {})
+        if not (where := tags.get("aws:cloudformation:stack-name", "")):
+            raise StateError(f"the queue {queue} is not CloudFormation's")
     cloudformation = client("cloudformation")
     try:
         (stack,) = cloudformation.describe_stacks(StackName=where)["Stacks"]
@@ -57,15 +56,6 @@ def _parameters(prefix: str, client: Any) -> dict[str, str]:
     return {one["Name"].rpartition("/")[2]: one["Value"] for one in found}
 
 
-def _stack_of(queue_url: str, client: Any) -> str:
-    """Return the stack that a queue belongs to, by the tag that CloudFormation gives it."""
-    tags = client.list_queue_tags(QueueUrl=queue_url).get("Tags", {})
-    try:
-        return str(tags["aws:cloudformation:stack-name"])
-    except KeyError:
-        raise StateError(f"the queue {queue_url} is not CloudFormation's") from None
-
-
 def _outputs(outputs: Mapping[str, str], source: str, state: str = "") -> StackOutputs:
     keys = ("TableName", "QueueUrl", "DeadLetterQueueUrl", "EventBusName")
     if absent := [key for key in keys if key not in outputs]:
@@ -79,11 +69,7 @@ def _outputs(outputs: Mapping[str, str], source: str, state: str = "") -> StackO
 
 
 def open_table(name: str, client: Any, retention_ms: int = DEFAULT_RETENTION_MS) -> DynamoDBStore:
-    """Open a table of chains for reading, whatever the name of its partition key.
-
-    A chain that ends here is kept for `retention_ms` milliseconds. Raises StateError if the account
-    and region have no such table.
-    """
+    """Open a table of chains, whatever its partition key; raise StateError if there is none."""
     try:
         keys = client.describe_table(TableName=name)["Table"]["KeySchema"]
     except ClientError as error:

@@ -36,10 +36,10 @@ class Table:
         ``policy`` limits the retries of reads of many items. ``attributes`` are all that is read,
         besides the partition key; none for all.
         """
-        if not isinstance(name, str) or not name:
-            raise ArgumentError("table_name", name, "the name of a DynamoDB table")
-        if not isinstance(partition_key, str) or not partition_key:
-            raise ArgumentError("partition_key", partition_key, "the name of the partition key")
+        texts = {"table_name": name, "partition_key": partition_key}
+        for field, value in texts.items():
+            if not isinstance(value, str) or not value:
+                raise ArgumentError(field, value, f"the {field.replace('_', ' ')} of DynamoDB")
         if partition_key in schema.RESERVED:
             expected = "a name that is not an attribute of a chain"
             raise ArgumentError("partition_key", partition_key, expected)
@@ -119,14 +119,11 @@ class Table:
     def pages(
         self, operation: str, *, start: Item | None = None, **arguments: Any
     ) -> Iterator[dict[str, Any]]:
-        """Yield the pages of a query or scan, without empty ones; `start` is an exclusive key.
-
-        A page that cannot be read is read again: the sweep's many queries must not start over.
-        """
+        """Yield the pages of a query or scan, without empty ones; `start` is an exclusive key."""
         while True:
             if start:
                 arguments["ExclusiveStartKey"] = start
-            retry = self._policy.start(self._budget)
+            retry = self._policy.start(self._budget)  # a sweep's queries must not start over
             page = retry.call(partial(self.call, operation, **arguments))
             if page["Items"]:
                 yield page

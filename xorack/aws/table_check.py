@@ -17,11 +17,7 @@ _USABLE = ("ACTIVE", "UPDATING")
 
 
 def check_definition(name: str, table: Mapping[str, Any], partition_key: str) -> None:
-    """Check a table's `KeySchema`, `AttributeDefinitions` and `GlobalSecondaryIndexes`.
-
-    Raises:
-        ArgumentError: The table, of this name, cannot hold chains.
-    """
+    """Raise ArgumentError if keys, attributes and indexes of a table do not fit chains."""
     attributes = table.get("AttributeDefinitions") or ()
     types = {one["AttributeName"]: one["AttributeType"] for one in attributes}
 
@@ -42,9 +38,9 @@ def check_definition(name: str, table: Mapping[str, Any], partition_key: str) ->
 
 
 def check_state(name: str, table: Mapping[str, Any], time_to_live: Mapping[str, Any]) -> None:
-    """Check that a table is in use, has no replicas, and deletes finished chains.
+    """Raise ArgumentError unless a table is in use, has no replicas, and deletes ended chains.
 
-    It takes what `DescribeTable` and `DescribeTimeToLive` say. Raises as `check_definition`.
+    It takes what `DescribeTable` and `DescribeTimeToLive` say.
     """
     _expect(f"status of table {name}", table.get("TableStatus"), *_USABLE)
     here = str(table.get("TableArn", "")).split(":")[3:4]

@@ -8,7 +8,7 @@ from collections import OrderedDict, defaultdict
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from xorack.acker.chain_writer import CachedChain, ChainWriter
+from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
@@ -219,13 +219,9 @@ class DynamoDBAcker:
         # A create expects no chain; a stamp without a cached chain reads it.
         cached = None if must_exist and last is None else CachedChain(last, verified=False)
         requests = [call.request for call in calls]
-        chain, outcomes = self._writer.apply(
-            tag,
-            requests,
-            cached,
-            must_exist=must_exist,
-            fresh_ids=all(call.is_fresh for call in calls),
-        )
+        fresh_ids = all(call.is_fresh for call in calls)
+        work = Application(tag, requests, cached, must_exist=must_exist, fresh_ids=fresh_ids)
+        chain, outcomes = self._writer.apply(work)
         assert chain is not None  # every outcome implies a chain
         self._remember(tag, chain)
         # Each call gets the stamp as of its own request, as if applied one at a time. Only the

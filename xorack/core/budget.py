@@ -31,10 +31,9 @@ _NONE = TimeOuts(0, 0)
 
 @dataclass(frozen=True)
 class Budget:
-    """The time of one step of an invocation, of which `seconds_left` returns what is left.
+    """The time of one step of an invocation.
 
-    A call starts only if the longest call, and one of each later step, can end before the time is
-    over.
+    A call starts only if the longest call, and one of each later step, can end in time.
     """
 
     seconds_left: Callable[[], float] = lambda: inf

@@ -28,7 +28,7 @@ RESUME_KINDS = {
     "step_functions": (2048, r"[\0-\x7f]+", "ASCII characters"),
     "lambda": (1024, r"[A-Za-z0-9+/]+={0,2}", "characters of a callback id, base64"),
 }
-"""Who may wait for a chain's end, and the most characters of its token."""
+"""Who may wait for a chain's end, and the tokens: most characters, their form, in words."""
 
 Check = Callable[[str, Any], Any]
 """Takes a field's name and value; returns the value, or raises ArgumentError."""
@@ -83,17 +83,11 @@ def _ids(field: str, value: Any) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _few_ids(most: int) -> Check:
-    def check(field: str, value: Any) -> tuple[int, ...]:
-        ids = _ids(field, value)
-        if not 1 <= len(ids) <= most:
-            raise ArgumentError(field, f"{len(ids)} ids", f"1 to {most} ids")
-        return ids
-
-    return check
-
-
-_step_units = _few_ids(MAX_STEP_UNITS)
+def _few_ids(field: str, value: Any, most: int = MAX_MISSING) -> tuple[int, ...]:
+    ids = _ids(field, value)
+    if not 1 <= len(ids) <= most:
+        raise ArgumentError(field, f"{len(ids)} ids", f"1 to {most} ids")
+    return ids
 
 
 def _cells(field: str, value: Any) -> int:
@@ -105,14 +99,11 @@ def _cells(field: str, value: Any) -> int:
         raise ArgumentError(field, value, f"0, {error.expected}") from None
 
 
-def _seconds(field: str, value: Any) -> float:
+def _seconds(field: str, value: Any) -> Any:
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not 0 < value <= MAX_TIMEOUT_SECONDS
-    ):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 < value <= MAX_TIMEOUT_SECONDS:
         raise ArgumentError(field, value, f"seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}")
     return value
 
@@ -185,7 +176,7 @@ CHECKS: dict[str, Check] = {
     "starts": _ids,
     "finishes": _ids,
     # A set: in another order it is the same content.
-    "finishes_once": lambda field, value: tuple(sorted(_step_units(field, value))),
+    "finishes_once": lambda field, value: tuple(sorted(_few_ids(field, value, MAX_STEP_UNITS))),
     "cells": _cells,
     "timeout": _seconds,
     "idle_timeout": _seconds,
@@ -194,7 +185,7 @@ CHECKS: dict[str, Check] = {
     "resume": _resume,
     "reason": _text(0, MAX_REASON_BYTES),
     "text": _text(1, MAX_REASON_BYTES),
-    "missing": _few_ids(MAX_MISSING),
+    "missing": _few_ids,
     "missing_count": _count,
 }
 
@@ -221,13 +212,8 @@ def _units_of(field: str, value: Any) -> list[int]:
     return [int(id, 16) for id in value]
 
 
-_FROM_JSON: dict[str, Check] = {
-    "stamp": _bytes_of,
-    "starts": _units_of,
-    "finishes": _units_of,
-    "finishes_once": _units_of,
-    "missing": _units_of,
-}
+_OF_UNITS = (*IDS, "finishes_once", "missing")
+_FROM_JSON: dict[str, Check] = {"stamp": _bytes_of, **dict.fromkeys(_OF_UNITS, _units_of)}
 
 
 def check_json(field: str, value: Any) -> Any:

@@ -59,10 +59,7 @@ def without_tokens(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return the ``repr`` of a value for an error message: one line, ASCII, at most 80 characters.
-
-    Never raises: a value without a ``repr`` is named by its type.
-    """
+    """Return the ``repr`` of a value for a message: one line, ASCII, at most 80 characters."""
     if isinstance(value, (list, dict)):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     if isinstance(value, (str, bytes)):
@@ -198,7 +195,7 @@ class ConflictError(StateError):
     """
 
     def __init__(self, chain: Chain | None, *, maybe_ours: bool = False) -> None:
-        super().__init__("the chain was changed by others")
+        super().__init__("others changed the chain")
         self.chain = chain
         self.maybe_ours = maybe_ours
 
@@ -238,7 +235,8 @@ class SendError(XorAckError):
     """
 
     def __init__(self, reason: str, queue_url: str = "", unsent: Sequence[str] = ()) -> None:
-        where = f"queue {queue_url}: {len(unsent)} messages not sent: " if queue_url else ""
+        count = f"{len(unsent):,} {'message' if len(unsent) == 1 else 'messages'}"
+        where = f"queue {queue_url}: {count} not sent: " if queue_url else ""
         super().__init__(where + reason)
         self.queue_url = queue_url
         self.unsent = list(unsent)
@@ -252,5 +250,6 @@ class BatchError(XorAckError):
     """
 
     def __init__(self, messages: int, reason: str) -> None:
-        super().__init__(f"all {messages} messages of the batch failed; the first: {reason}")
+        text = f"all {messages:,} messages of the batch failed; the first: {reason}"
+        super().__init__(text if messages > 1 else f"the batch's only message failed: {reason}")
         self.messages = messages

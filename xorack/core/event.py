@@ -25,10 +25,7 @@ MAX_OUTSTANDING = 100
 
 
 def rfc3339(milliseconds: int | None) -> str | None:
-    """Format a time as RFC 3339 in UTC with milliseconds, such as ``2026-01-31T12:00:00.000Z``.
-
-    The time is in milliseconds since the epoch. None stands for unknown, and stays None.
-    """
+    """Format milliseconds since the epoch as ``2026-01-31T12:00:00.000Z``; None stays None."""
     if milliseconds is None:
         return None
     seconds, rest = divmod(milliseconds, 1000)
@@ -60,26 +57,23 @@ def outstanding_units(chain: Chain) -> int | None:
     left = chain.started - chain.finished
     if chain.tolerated:
         return left
-    told = left > 0 or (left == 0 and not any(chain.stamp))
-    return left if 0 < chain.started < MAX_COUNT and told else None
+    known = left > 0 or (left == 0 and not any(chain.stamp))
+    return left if 0 < chain.started < MAX_COUNT and known else None
 
 
 def outstanding_of(chain: Chain) -> tuple[list[int], bool, int]:
-    """Return the units that a traced stamp names, or else a note, and whether these are all.
+    """Return the units that the stamp names, or else a note; True if these are all.
 
     The number is that of the units that the stamp names: 0 if they are a note's.
-
-    Not even a zero plain stamp tells that nothing is outstanding: three ids may cancel out. Chosen
-    ids may have the stamp of fewer others; then the counts tell that the names are not complete.
     """
     from xorack.core.peeling import peel  # few invocations see a chain fail
 
     ids, complete = peel(chain.stamp)
     if not ids and (noted := noted_units(chain)):
         return noted, False, 0
-    complete = complete and len(chain.stamp) != PLAIN_LENGTH
-    complete = complete and len(ids) >= chain.started - chain.finished
-    return sorted(ids), complete, len(ids)
+    # Three plain ids may cancel out. Chosen ids may have the stamp of fewer others.
+    enough = len(ids) >= chain.started - chain.finished and len(chain.stamp) != PLAIN_LENGTH
+    return sorted(ids), complete and enough, len(ids)
 
 
 def noted_units(chain: Chain) -> list[int]:
@@ -87,15 +81,7 @@ def noted_units(chain: Chain) -> list[int]:
 
 
 def event_detail(chain: Chain) -> dict[str, Any]:
-    """Return the ``detail`` of a finished chain's event, as docs/protocol.md defines it.
-
-    For a chain that was never created, ``created_at`` is the time of its first request. For a
-    chain of another program, ``created_at`` and ``duration_ms`` are null: they are unknown.
-
-    At most `MAX_OUTSTANDING` ids stand in ``outstanding``, the lowest of ``outstanding_named`` that
-    the stamp names. ``outstanding_complete`` is true if these are all outstanding units, also if
-    the list is cut off.
-    """
+    """Return the ``detail`` of a finished chain's event, as docs/protocol.md defines it."""
     duration = None
     created_at = chain.created_at if chain.created else chain.first_seen_at
     if created_at is not None and chain.ended_at is not None:

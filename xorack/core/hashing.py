@@ -74,10 +74,8 @@ _P2_INVERSE, _P3_INVERSE, _P1_INVERSE = (pow(prime, -1, 1 << 64) for prime in (P
 
 
 def xxh64_long_inverse(y: int) -> int:
-    """Return the unsigned 64-bit integer whose `xxh64_long` with the default seed is ``y``.
-
-    XXH64 of 8 bytes is a bijection: each of its steps is undone, in reverse order.
-    """
+    """Return the unsigned integer whose `xxh64_long` with the default seed is ``y``."""
+    # XXH64 of 8 bytes is a bijection: each of its steps is undone, in reverse order.
     h = y ^ y >> 32
     h = h * _P3_INVERSE & MASK
     h ^= h >> 29 ^ h >> 58
@@ -100,12 +98,10 @@ def unit_id(*parts: str | bytes | int | date | Decimal) -> int:
         *parts: At least one. Each counts as a string (its UTF-8 bytes), as bytes, or as a long (its
             8 little-endian bytes):
 
-            - ``str``: a string; ``bytes``: bytes.
-            - ``int``, within signed 64 bits: a long. ``bool``: the long 0 or 1.
-            - ``date``: a long, the days since 1970-01-01.
-            - ``datetime``: a long, the microseconds since 1970-01-01 UTC. Without a time zone:
-              the microseconds since 1970-01-01 of the wall clock.
-            - ``Decimal``: the string `decimal_text`, so that 1.50 counts as 1.5.
+            - ``str``: a string; ``bytes``: bytes; ``Decimal``: its `decimal_text`.
+            - ``int``, within signed 64 bits: a long; ``bool``: the long 0 or 1.
+            - ``date``: a long, the days since 1970-01-01; ``datetime``: the microseconds since
+              1970-01-01 UTC, without a time zone those of the wall clock.
 
     Returns:
         The id, 1 to 2**64 - 1. A hash of 0 becomes 1. With a probability of 2**-64 it is
@@ -128,22 +124,13 @@ def unit_id(*parts: str | bytes | int | date | Decimal) -> int:
 
 
 def child_id(parent: int, *parts: str | bytes | int | date | Decimal) -> int:
-    """Return the id of a unit's child: `unit_id` of the parent's id, signed, and the parts.
-
-    The parts name the child among the children of its parent.
-    """
+    """Return the id of a unit's child: `unit_id` of the parent's id, signed, and its name."""
     parent &= MASK
     return unit_id(parent - (1 << 64) if parent >> 63 else parent, *parts)
 
 
 def decimal_text(value: Decimal) -> str:
-    """Return a finite decimal in plain notation, such as ``100`` or ``-0.25``, without rounding.
-
-    It has no trailing zeros.
-
-    Raises:
-        ArgumentError: The value is infinite or not a number.
-    """
+    """Return a finite decimal in plain notation, such as ``-0.25``, without trailing zeros."""
     if not value.is_finite():
         raise ArgumentError("part", value, "a finite Decimal")
     text = format(value, "f")

@@ -61,12 +61,10 @@ class MarkRun(NamedTuple):
 
     @property
     def _count(self) -> int:
-        """The number of buckets: each has at most 224 marks on average, 3.6 KB."""
-        buckets: int = _GROWTH**self.level // 4
-        return max(1, buckets)
+        return max(1, int(_GROWTH**self.level) // 4)  # at most 224 marks each on average, 3.6 KB
 
     def bucket_for(self, key: bytes) -> Bucket:
-        """Return the bucket of a mark; the key may be a whole mark."""
+        """Return the bucket of a mark; the key may be the entire mark."""
         number = int.from_bytes(key[:MARK_KEY_BYTES], "big") % self._count
         return Bucket(self.level, self.start, number)
 
@@ -84,14 +82,10 @@ def runs_of(spilled: int) -> list[MarkRun]:
 
 
 def changes_of(spilled: int, count: int) -> tuple[list[MarkRun], list[MarkRun]]:
-    """Return the runs that end, and those that grow or begin, if more marks are spilled.
-
-    The first one that grows takes the marks of those that end: all of these are older than the
-    new marks.
-    """
+    """Return the runs that end, and those that grow or begin, if more marks are spilled."""
     before = runs_of(spilled)
     grown = [run for run in runs_of(spilled + count) if run not in before]
-    first = grown[0]
+    first = grown[0]  # it takes the marks of those that end, all older than the new ones
     ended = [run for run in before if run.start >= first.start and run.level < first.level]
     return ended, grown
 
@@ -120,10 +114,7 @@ def step_id(unit: int) -> str:
 
 
 def unit_of_step(request: Request) -> int | None:
-    """Return the unit that a request finishes alone, by its id; None for other requests.
-
-    A stamp does not show its units: that it finishes this one is the meaning of the id.
-    """
+    """Return the unit that a request finishes alone, by the meaning of its id; else None."""
     found = _STEP.fullmatch(request.id) if request.op == "stamp" and request.finished else None
     unit = int(found[1], 16) if found else None
     has_ids = request.starts or request.finishes
@@ -174,8 +165,8 @@ def _canonical(*values: object) -> bytes:
 def mark_of(request: Request) -> bytes:
     """Return a request's mark: the hash of its id, then a checksum of its content.
 
-    The checksum tells a reused id with other content from a true duplicate. Who waits is no part
-    of it: a create that runs again may bring another token.
+    The checksum tells a reused id from a true duplicate. Who waits is no part of it: a create that
+    runs again may bring another token.
     """
     checksum = _checksum_without_stamp(request.op, request.started, request.finished)
     if request.stamp is not None:

@@ -40,7 +40,7 @@ class Rejected(NamedTuple):
     Attributes:
         body: A message body that holds just these requests.
         reason: The reason in one line, which names the field; the first request's if several.
-        request_count: 1 for a message that is rejected whole.
+        request_count: 1 for an entire message.
         sent_at, message_id, sender: Those of the message that held them, if known.
     """
 
@@ -53,13 +53,7 @@ class Rejected(NamedTuple):
 
 
 class SendReport(NamedTuple):
-    """What was sent.
-
-    Attributes:
-        messages: SQS messages.
-        requests: Requests in them.
-        bytes: Bytes of their bodies.
-    """
+    """What was sent: SQS messages, the requests in them, and the bytes of their bodies."""
 
     messages: int = 0
     requests: int = 0
@@ -106,10 +100,7 @@ def _json(request: Request) -> str:
 
 
 def reject(requests: Iterable[tuple[Request, str]]) -> list[Rejected]:
-    """Return requests of one message that chains reject, each with its reason, as dead letters.
-
-    Beyond a hundred they share as few messages as the limit of a body allows.
-    """
+    """Return requests of one message that chains reject, each with its reason, as dead letters."""
     return _rejected([(_json(request), reason) for request, reason in requests])
 
 
@@ -117,8 +108,7 @@ def parse(body: str) -> Parsed:
     """Parse a message. Never raises: the result holds what is invalid as rejected.
 
     An invalid request is rejected alone; beyond a hundred, together with the other invalid ones. A
-    message is rejected whole if it is not JSON, is nested too deep, or repeats a field. So is one
-    of another version, without a list of requests, or with too many. Rejected requests keep their
+    message is rejected entirely if it is not JSON of the right shape. What is rejected keeps its
     text, with repeated keys and all digits.
     """
     try:
@@ -128,7 +118,7 @@ def parse(body: str) -> Parsed:
 
 
 def _parse_each(body: object) -> Parsed:
-    """Parse a message request by request; what is invalid keeps its text."""
+    """Parse a message request by request."""
     try:
         _raw_requests(_LENIENT, body)
         texts = _request_texts(str(body))
@@ -220,11 +210,10 @@ def _skip_space(text: str, at: int) -> int:
 
 
 def pack(requests: Iterable[Request | str], max_bytes: int = 250_000) -> Iterator[str]:
-    """Pack requests into as few messages as their order allows.
+    """Pack requests, or JSON texts of them, into as few messages as their order allows.
 
-    They may be JSON texts, and are consumed lazily. ``max_bytes`` is the limit of one body, 1,024
-    to 1,048,576. A single request may exceed it; no valid request exceeds the 1 MiB of SQS. The
-    bodies are JSON in ASCII, one byte a character.
+    ``max_bytes`` is the limit of one body, 1,024 to 1,048,576. A single request may exceed it; no
+    valid request exceeds the 1 MiB of SQS.
     """
     if not 1024 <= max_bytes <= MAX_BODY_BYTES:
         raise ArgumentError("max_bytes", max_bytes, f"1024 to {MAX_BODY_BYTES}")

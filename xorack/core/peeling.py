@@ -53,13 +53,10 @@ class Outstanding(NamedTuple):
 
 
 def peel(residual: bytes) -> Outstanding:
-    """Read the ids of the outstanding units out of a chain's stamp.
+    """Read the ids of the outstanding units out of a chain's stamp, if it is traced.
 
-    A traced residual is peeled: a hash that stands in a cell to which its own bits point may be an
-    outstanding unit. It is removed from its cells, which uncovers others. Only the length tells
-    that a residual is traced. Others, plain ones among them, name nothing.
-
-    An incomplete result has only ids that four of the five tables vouch for.
+    Only the length tells that. An incomplete result has only ids for which four of the five tables
+    vouch.
 
     Args:
         residual: The chain's stamp.
@@ -80,7 +77,7 @@ def peel(residual: bytes) -> Outstanding:
     table = _Table(list(struct.unpack(f"<{len(residual) // 8}Q", residual)), cells)
     if not table.consistent():
         return Outstanding(frozenset(), False)
-    table.settle(table.words[1:])
+    table.remove_supported(table.words[1:])
     complete = table.solved or (table.promising and table.search())
     uncertain = table.exchangeable()
     if not complete:
@@ -92,7 +89,7 @@ def peel(residual: bytes) -> Outstanding:
 
 
 def _independent(hashes: set[int]) -> bool:
-    """Return True if no XOR of some hashes is 0. Larger sets with the sum of a smaller one fail."""
+    """Return True if no XOR of some hashes is 0: no smaller set has the sum of these."""
     basis: list[int] = []
     for y in hashes:
         rest = y
@@ -150,13 +147,10 @@ class _Table:
         return self.left > 0 and self.support(y)[1] >= _VOUCHERS
 
     def exchangeable(self) -> set[int]:
-        """Return the hashes that belong to four which may stand for four others.
+        """Return the hashes that belong to four which may stand for four others of the same sum.
 
-        Both fours have the same sum: each of the others is the XOR of three of these. It happens
-        if the four lie in at most two cells of each table, so two of them share a cell in two
-        tables. With 16 cells, about 1 set of 32 hashes in 2,000 has such four.
-
-        Returns all hashes if the search takes too long: then ids were chosen to share cells.
+        Such four lie in at most two cells of each table. With 16 cells, about 1 set of 32 hashes in
+        2,000 has them. Returns all hashes if the search takes too long: ids were chosen then.
         """
         places = {y: words_of(y, self.cells) for y in self.hashes}
         tenants = defaultdict(list)
@@ -193,26 +187,26 @@ class _Table:
         self.log.append(y)
         return remains
 
-    def settle(self, values: list[int], banned: int = 0) -> None:
+    def remove_supported(self, values: list[int], banned: int = 0) -> None:
         """Remove all hashes that several cells agree on, the best supported first.
 
-        Each removal leaves fewer cells that are not empty, so this ends.
+        Each removal leaves fewer full cells, so this ends.
         """
-        certain, pairs, doubtful = values, list[int](), list[int]()
-        while stack := certain or pairs or doubtful:
+        certain, pairs, weak = values, list[int](), list[int]()
+        while stack := certain or pairs or weak:
             y = stack.pop()
             votes, empty = self.support(y)
             if votes < 2 or empty >= votes or y in (0, banned):
                 continue
             if votes == 2 and stack is certain:
-                (doubtful if empty else pairs).append(y)
+                (weak if empty else pairs).append(y)
             else:
                 certain += self.remove(y)
 
     def attempt(self, y: int) -> int:
-        """Remove or put back one hash and settle; return the length of the log before."""
+        """Remove or put back one hash and what it uncovers; return the length of the log before."""
         before = len(self.log)
-        self.settle([*self.remove(y), y], banned=y)
+        self.remove_supported([*self.remove(y), y], banned=y)
         self.budget -= len(self.log) - before + 1
         return before
 

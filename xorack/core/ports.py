@@ -74,8 +74,8 @@ class Publisher(Protocol):
         """Most events of one call."""
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
-        """Publish the events of at most `batch_size` finished chains in one call.
+        """Publish the events of finished chains in one call; never raises if it fails.
 
-        Never raises for a failed call. Returns the failures, tag to reason: `NO_TIME` if there was
-        no call, a `Refusal` if the service is well and refuses this chain's event.
+        Returns the failures, tag to reason: `NO_TIME` if there was no call, a `Refusal` if the
+        service is well and refuses this chain's event.
         """

@@ -49,8 +49,8 @@ class Fields(TypedDict, total=False):
 
 
 _OF_IDS = (*IDS, "cells")
-_MAX_PROBLEMS = 7
-"""Invalid fields that an error tells, besides the first."""
+_MAX_PROBLEMS = 8
+"""Most invalid fields that an error names."""
 _STAMP = frozenset(("tag", "id", "stamp", "started", "finished", "starts", "finishes", "cells"))
 _NOTE = frozenset(("tag", "id", "text", "missing", "missing_count"))
 _OPERATIONS: dict[str, frozenset[str]] = {
@@ -62,17 +62,8 @@ _OPERATIONS: dict[str, frozenset[str]] = {
 }
 
 
-def _check(name: str, value: Any) -> Any:
-    return CHECKS[name](name, value)
-
-
-def _validated(op: object, fields: Mapping[str, Any], check: Check = _check) -> dict[str, Any]:
-    """Check the fields of a request; return them with stamps as bytes.
-
-    Raises:
-        ArgumentError: The operation is unknown, or fields are invalid, unknown or missing: it says
-            what is wrong with each. Its field is that of the first.
-    """
+def _validated(op: object, fields: Mapping[str, Any], check: Check) -> dict[str, Any]:
+    """Check the fields of a request, and return them. The error says what is wrong with each."""
     if not isinstance(op, str) or op not in _OPERATIONS:
         raise ArgumentError("op", op, "create, stamp, fail, extend or note")
     allowed = _OPERATIONS[op]
@@ -87,12 +78,12 @@ def _validated(op: object, fields: Mapping[str, Any], check: Check = _check) -> 
                 raise unknown_field(name, value, known)
         except ArgumentError as error:
             problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
     if problems:
-        first, *others = problems
-        if not others:
-            raise first
-        text = "; ".join(map(str, [first, *others[:_MAX_PROBLEMS]]))
-        raise ArgumentError(first.field, problem=text.removeprefix(f"{first.field}: "))
+        first = problems[0].field
+        text = "; ".join(map(str, problems[:_MAX_PROBLEMS]))
+        raise ArgumentError(first, problem=text.removeprefix(f"{first}: "))
     _complete(op, values)
     return values
 
@@ -174,11 +165,7 @@ _SUM_OF_IDS: Any = _SumOfIds()
 
 
 def validate_tag(tag: object, field: str = "tag") -> str:
-    """Return the tag if it is valid: a non-empty string of at most 1,024 UTF-8 bytes, without NUL.
-
-    Raises:
-        ArgumentError: The tag is invalid.
-    """
+    """Return the tag if it is valid; raise ArgumentError if not."""
     checked: str = CHECKS["tag"](field, tag)
     return checked
 
@@ -252,7 +239,9 @@ class Request:
         """
         given = {"stamp": stamp, "started": started, "finished": finished, **optional}
         fields = {n: value for n, value in given.items() if value != getattr(Request, n, None)}
-        vars(self).update(_validated(op, {"tag": tag, "id": id, **fields}))
+        vars(self).update(
+            _validated(op, {"tag": tag, "id": id, **fields}, lambda n, v: CHECKS[n](n, v))
+        )
 
     @classmethod
     def create(

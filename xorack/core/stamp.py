@@ -1,8 +1,7 @@
 """Stamps: the bytes that stand for units, and their XOR.
 
-A stamp is opaque (any bytes), plain (8 bytes, the unit's id) or traced. A traced stamp is an
-invertible Bloom lookup table: its cells hold XORs of hashes of ids, and its length tells the number
-of cells. `xorack.core.peeling` reads ids out of traced stamps.
+A stamp is opaque (any bytes), plain (8 bytes, the unit's id) or traced: an invertible Bloom lookup
+table, whose length tells the number of cells. `xorack.core.peeling` reads ids out of it.
 
 Sources: Apache Storm's acker for the XOR; Goodrich and Mitzenmacher, "Invertible Bloom Lookup
 Tables" (2011), for the tables.
@@ -98,11 +97,7 @@ def xor(*stamps: bytes) -> Stamp:
 
 
 def check_unit(unit: object, cells: int = 0) -> int:
-    """Return a unit's id, unsigned; Spark's longs may be negative. A plain stamp has 0 cells.
-
-    Raises:
-        ArgumentError: The id has no stamp: it is no non-zero 64-bit integer, or hashes to 0.
-    """
+    """Return a unit's id, unsigned; raise ArgumentError if it has no stamp of so many cells."""
     if isinstance(unit, bool) or not isinstance(unit, int):
         raise ArgumentError("unit", unit, "an int")
     if unit == 0 or not -(1 << 63) <= unit <= MASK:

@@ -54,8 +54,7 @@ VERDICTS: dict[State, dict[Op, Verdict]] = {
     "failed": {"create": "TagExists", **_LATE},
     "never created": {"create": "TagExists", **_LATE},
 }
-"""The verdict on a request that is not a duplicate, by the chain's state and the operation. A stamp
-of another length than the chain's is rejected in every state."""
+"""The verdict on a request that is not a duplicate, by the chain's state and the operation."""
 
 
 def _is_zero(chain: Chain, _: int = 0) -> bool:
@@ -78,14 +77,17 @@ def _is_overdue_at_zero(chain: Chain, now: int) -> bool:
 def _is_tolerated(chain: Chain, now: int) -> bool:
     """Tell if few enough units are outstanding at the deadline, by the counts and by the stamp.
 
-    A finish that overtakes its start hides a unit from the counts. The stamp names both.
+    A finish that overtakes its start hides a unit from the counts. The stamp names both. One that
+    does not name fewer units than it has cells in a table holds more than the counts say.
     """
     if chain.failing or not chain.within_tolerance or not _is_overdue(chain, now):
         return False
     from xorack.core.peeling import peel  # few invocations see a deadline pass
 
-    named, left = len(peel(chain.stamp)[0]), chain.started - chain.finished
-    return not _is_zero(chain) and (named + left) // 2 <= chain.tolerated_units
+    (ids, complete), left = peel(chain.stamp), chain.started - chain.finished
+    if not complete and left < TRACED_LENGTHS.get(len(chain.stamp), 0):
+        return False
+    return not _is_zero(chain) and (len(ids) + left) // 2 <= chain.tolerated_units
 
 
 class Transition(NamedTuple):
@@ -200,7 +202,7 @@ NO_LIMITS = Limits()
 
 
 class Applied(NamedTuple):
-    """A chain after `apply`, the given object if nothing changed; and an outcome a request."""
+    """A chain, the given object if nothing changed; and an outcome for each request."""
 
     chain: Chain | None
     outcomes: list[Outcome]
@@ -238,19 +240,12 @@ class WriteState:
     chain: Chain | None
     limits: Limits
     seen: dict[bytes, bytes]
-    shared: bool
-    length: int | None
-    verdicts: Mapping[Op, Verdict]
-    resume_sent_at: int | None
 
-    @classmethod
-    def of(cls, chain: Chain | None, spilled: Mapping[bytes, bytes], limits: Limits) -> WriteState:
-        """Return the state before the first request."""
-        known = chain or Chain("")
-        seen = {**split_marks(known.marks), **spilled}
-        verdicts, length = VERDICTS[_state_of(chain)], len(known.stamp) or None
-        shared = NO_CONTENT in seen.values()
-        return cls(chain, limits, seen, shared, length, verdicts, known.resume_sent_at)
+    def __post_init__(self) -> None:
+        self.shared = NO_CONTENT in self.seen.values()
+        self.length = len(self.chain.stamp) or None if self.chain else None
+        self.verdicts = VERDICTS[_state_of(self.chain)]
+        self.resume_sent_at = self.chain.resume_sent_at if self.chain else None
 
     def add(self, effect: Effect) -> None:
         """Add what a request changes for those after it. A rejected one does not use up its id."""
@@ -301,12 +296,9 @@ def _waits_anew(request: Request, sent_at: int, state: WriteState) -> bool:
 def _new_units(
     request: Request, mark: bytes, seen: Mapping[bytes, bytes]
 ) -> tuple[bytes | None, int, tuple[bytes, ...]]:
-    """Return stamp and finished units of a request, so that no unit is finished twice, and marks.
-
-    A step of several units marks each that it finishes. A step of one is told by its id.
-    """
+    """Return stamp, finished units and marks of a request, so that no unit is finished twice."""
     stamp, finished, changed, shared = request.stamp, request.finished, [], []
-    own = unit_of_step(request)
+    own = unit_of_step(request)  # the id of a step of one unit is its mark
     if own is not None and shared_key(mark[:MARK_KEY_BYTES]) in seen:
         changed.append(own)
         finished -= 1
@@ -342,8 +334,9 @@ def apply(
     hand; `sent_at` when each was sent, by default now.
     """
     marks = marks or [mark_of(request) for request in requests]
-    sent_at = sent_at or [None] * len(requests)
-    state = WriteState.of(chain, spilled_marks or {}, limits)
+    sent_at = sent_at or [now] * len(requests)
+    seen = split_marks(chain.marks) if chain else {}
+    state = WriteState(chain, limits, seen | dict(spilled_marks or {}))
     outcomes: dict[int, Outcome] = {}
     effects: list[Effect] = []
     for at in order_of(requests):
@@ -365,11 +358,8 @@ def apply(
 
 
 def order_of(requests: Sequence[Request]) -> list[int]:
-    """Return the positions of requests in the order of their effect: creates, notes, fails, others.
-
-    A create decides the length of stamps. A fail must not come after the stamp that ends the chain,
-    and a note not after the fail.
-    """
+    """Return the positions of requests in the order of effect: creates, notes, fails, others."""
+    # A create decides the length of stamps. After its end, a chain takes neither note nor fail.
     first = ("create", "note", "fail")
     ranks = [first.index(r.op) if r.op in first else len(first) for r in requests]
     return sorted(range(len(requests)), key=ranks.__getitem__)
@@ -425,7 +415,7 @@ def _fold(
         request = effect.request
         changes |= {"note": request.note} if request.note else {}
         if request.resume is not None:
-            changes["resume"] = json.dumps(request.resume, separators=(",", ":"))
+            changes["resume"] = _json(request.resume)
             changes["resume_sent_at"] = effect.sent_at
         if request.op == "create" and effect.stamp is not None:
             changes["created_at"] = now
@@ -435,7 +425,7 @@ def _fold(
             changes["idle_timeout"] = _milliseconds(request.idle_timeout)
             changes["tolerated_units"] = request.tolerated_units
             if request.detail is not None:
-                changes["detail"] = json.dumps(request.detail, separators=(",", ":"))
+                changes["detail"] = _json(request.detail)
         elif request.op == "fail":
             reason = old.failing or changes.get("failing") or request.reason
             changes["failing"] = reason or "fail was asked"
@@ -447,11 +437,7 @@ def _fold(
 
 
 def _fold_stamps(old: Chain, stamps: Sequence[bytes], now: int) -> dict[str, Any]:
-    """Return the attributes that stamps of one length change.
-
-    Only a create may bring another length than the chain's. It decides the length, and the chain
-    fails: no sum of stamps of two lengths shows whether all work is done.
-    """
+    """Return the attributes that stamps of one length change."""
     if not stamps:
         return {}
     length = len(stamps[0])
@@ -462,6 +448,7 @@ def _fold_stamps(old: Chain, stamps: Sequence[bytes], now: int) -> dict[str, Any
     stamp = (total & ((1 << 8 * length) - 1)).to_bytes(length, "little")
     changes: dict[str, Any] = {"stamp": stamp, "last_stamp_at": now}
     if old.stamp and len(old.stamp) != length:
+        # A create decides the length. No sum of two lengths shows whether all work is done.
         changes["failing"] = old.failing or (
             f"the create's stamp has {length} bytes, but stamps of {len(old.stamp)} bytes came "
             "before it"
@@ -486,22 +473,20 @@ def _answering(chain: Chain, now: int) -> Chain:
         resume_pending=True,
         resumed_at=None,
         resume_failed=None,
-        refused=_refused(refusals),
+        refused=_json(refusals) if refusals else None,
         due_at=at if chain.due_at is None else min(at, chain.due_at),
     )
 
 
-def _refused(refusals: Mapping[str, tuple[int, int]]) -> str | None:
-    return json.dumps(refusals, separators=(",", ":")) if refusals else None
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _scheduled(chain: Chain) -> Chain:
-    """Set ``due_at`` to the deadline if that is nearer, or if one of them is unknown.
-
-    A look that is too early costs one read; following every stamp would cost an index write each.
-    """
+    """Set ``due_at`` to the deadline if that is nearer, or if one of them is unknown."""
     if chain.final:
         return chain
+    # A look that is too early costs one read; following every stamp, an index write each.
     deadline = chain.effective_deadline
     if deadline is None or chain.due_at is None or deadline < chain.due_at:
         chain = replace(chain, due_at=deadline)
@@ -532,9 +517,7 @@ def mark_delivered(
 
     What a channel refused is repeated after 1, 2, 4 … 60 minutes, whatever the others do. An event
     is repeated until the bus accepts it; a refusal to resume is final a day after the first, and at
-    once if nobody waits.
-
-    `delivered` and, with reasons, `refused` are some of `Chain.undelivered`.
+    once if nobody waits. `delivered` and, with reasons, `refused` are of `Chain.undelivered`.
     """
     refused = refused or {}
     assert chain.final, "only the end of a chain is delivered"
@@ -564,7 +547,7 @@ def mark_delivered(
         version=chain.version + 1,
         event_pending=EVENT in left,
         resume_pending=bool({*left} - {EVENT}),
-        refused=_refused(refusals),
+        refused=_json(refusals) if refusals else None,
         due_at=min((refusals.get(one, at_once)[1] for one in left), default=None),
         **changes,
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from xorack.acker.chain_writer import ChainWriter
+from xorack.acker.chain_writer import Application, ChainWriter
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.aws import schema
@@ -16,7 +15,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import EVENT
 from xorack.core.errors import TagNotFound
 from xorack.core.ports import OnInvalid, Publisher
-from xorack.core.request import Request, validate_tag
+from xorack.core.request import Request
 from xorack.core.transitions import Limits
 from xorack.ops.run_chains import RunChains
 from xorack.ops.status import ChainStatus
@@ -36,7 +35,7 @@ class ChangeResult(NamedTuple):
 
 
 def unfinished_tags(store: DynamoDBStore, run: RunChains, on_invalid: OnInvalid) -> list[str]:
-    """Return the tags of a run's unfinished chains, by a scan of the whole table, in order.
+    """Return the tags of a run's unfinished chains, by a scan of the table, in order.
 
     Calls `on_invalid` for each item of the run that is not a chain.
     """
@@ -56,9 +55,9 @@ def change_chain(
     Returns the status afterwards, and True if the request was applied: the chain had not ended
     before.
     """
-    store, tag = store.whole(), request.tag
+    store, tag = store.with_all_attributes(), request.tag
     writer = ChainWriter(store, limits=Limits(retention_ms=store.retention_ms))
-    chain, (outcome,) = writer.apply(tag, [request], must_exist=True)
+    chain, (outcome,) = writer.apply(Application(tag, [request], must_exist=True))
     if chain is None:
         raise TagNotFound(tag)
     if outcome.error is not None:
@@ -81,9 +80,6 @@ def change_chains(
     No tag may occur twice. `fields` are the other fields of the requests: `reason` or `timeout`. If
     one is invalid, nothing is changed.
     """
-    requests = [
-        Request(op, validate_tag(tag), f"{op}-{uuid.uuid4().hex}", **fields) for tag in tags
-    ]
 
     def change(request: Request) -> ChangeResult:
         try:
@@ -91,6 +87,6 @@ def change_chains(
         except Exception as error:  # noqa: BLE001 - the other chains are changed all the same
             return ChangeResult(request.tag, error=error)
 
-    waiting = iter(requests)
-    while part := list(islice(waiting, _TOGETHER)):
-        yield from _WORKERS.map(change, part)
+    requests = [Request(op, tag, f"{op}-{uuid.uuid4().hex}", **fields) for tag in tags]
+    for at in range(0, len(requests), _TOGETHER):
+        yield from _WORKERS.map(change, requests[at : at + _TOGETHER])

@@ -11,10 +11,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from tests.simulation.table import holds, updated
+from tests.support.expressions import Item, holds, updated
 from xorack.aws import schema
-
-Item = dict[str, dict[str, Any]]
 
 
 def failure(code: str, **more: Any) -> ClientError:
@@ -86,6 +84,21 @@ class WeighedTable:
             found = [self.items.get(key[schema.TAG]["S"]) for key in keys]
             self.reads += sum(max(1, ceil(item_bytes(item) / 4096)) for item in found)
         return [item for item in found if item is not None]
+
+    def query(self, *, ExpressionAttributeValues: Item, Limit: int, **call: Any) -> dict[str, Any]:
+        """Return a page of the index of deadlines."""
+        self._take_time("query")
+        shard, now = (ExpressionAttributeValues[name] for name in (":shard", ":now"))
+        after = call.get("ExclusiveStartKey", (0, ""))
+        with self._guard:
+            due = [
+                (int(item[schema.DUE_AT]["N"]), key)
+                for key, item in self.items.items()
+                if item.get(schema.DUE_SHARD) == shard
+            ]
+        page = sorted(entry for entry in due if after < entry and entry[0] <= int(now["N"]))[:Limit]
+        more = {"LastEvaluatedKey": page[-1]} if len(page) == Limit else {}
+        return {"Items": [{schema.TAG: {"S": key}} for _, key in page], **more}
 
     def get_item(self, *, Key: Item, **_: Any) -> dict[str, Any]:
         self._take_time("get_item")

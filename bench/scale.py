@@ -1,0 +1,114 @@
+"""Many time-outs in a sweep, and many requests of one chain, over a table of 5 ms a call.
+
+The table is a dictionary with DynamoDB's conditions, so boto3 takes no time here.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from bench.harness import Figures, Table
+from tests.support.weighed_table import WeighedTable
+from xorack.acker.chain_writer import ChainWriter
+from xorack.acker.consumer import Consumer, Message
+from xorack.acker.outbox import Outbox
+from xorack.acker.parallel import Workers
+from xorack.acker.sweeper import Sweeper
+from xorack.aws import schema
+from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.aws.eventbridge import EventBus
+from xorack.aws.item import encode
+from xorack.aws.retry import RetryPolicy
+from xorack.core.chain import EVENT, Chain
+from xorack.core.message import pack
+from xorack.core.ports import DEFAULT_RETENTION_MS
+from xorack.core.request import Request
+from xorack.core.stamp import sum_of
+
+CALL_SECONDS = 0.005
+CONSUMERS = 5
+WORKERS = 8
+"""Threads of a Lambda function."""
+MESSAGE_BYTES = 250_000
+_ONCE_A_SECOND = RetryPolicy(attempts=1000, cap_seconds=1.0)
+
+
+class _Bus:
+    def put_events(self, Entries: list[Any]) -> dict[str, Any]:
+        time.sleep(CALL_SECONDS)
+        return {}
+
+
+def sweep(chains: int, units: int) -> Figures:
+    """Sweep chains whose deadline has passed, each with so many outstanding units."""
+    table = WeighedTable(CALL_SECONDS)
+    for n in range(chains):
+        stamp = sum_of(range(1 + n * units, 1 + (n + 1) * units), 16)
+        times = dict.fromkeys(("first_seen_at", "created_at", "deadline", "due_at"), 1)
+        chain = Chain(f"run/{n}", stamp, "open", units, version=1, nonce=n, **times)
+        table.items[chain.tag] = encode(chain, schema.TAG, DEFAULT_RETENTION_MS)
+    writer = ChainWriter(DynamoDBStore("chains", client=table))
+    outbox = Outbox(writer, {EVENT: EventBus("bus", _Bus())}, workers=Workers(WORKERS))
+    began, processor = time.monotonic(), time.process_time()
+    result = Sweeper(writer, outbox).sweep()
+    seconds, processor = time.monotonic() - began, time.process_time() - processor
+    assert (result.ended, result.events) == ({"timed out": chains}, chains), result
+    calls = sum(table.calls.values()) / chains
+    return {"seconds": seconds, "processor": processor, "calls": calls, "chains": chains}
+
+
+def one_chain(count: int) -> Figures:
+    """Let five consumers apply requests of one chain."""
+    table, messages = WeighedTable(CALL_SECONDS), SimpleQueue[Message]()
+    requests = (Request.stamp_("t", f"r{n}", starts=[n + 1]) for n in range(count))
+    for n, body in enumerate(pack(requests, MESSAGE_BYTES)):
+        messages.put(Message(str(n), body))
+    total = messages.qsize()
+
+    def consume(_: int) -> int:
+        received = 0
+        while True:
+            try:
+                message = messages.get_nowait()
+            except Empty:
+                return received
+            received += 1
+            store = DynamoDBStore("chains", client=table)
+            writer = ChainWriter(store, policy=_ONCE_A_SECOND)
+            consumer = Consumer(writer, Outbox(writer, {}, workers=Workers(WORKERS)), lambda _: [])
+            if consumer.consume([message]).failed:
+                messages.put(message._replace(receives=message.receives + 1))
+
+    began, processor = time.monotonic(), time.process_time()
+    with ThreadPoolExecutor(CONSUMERS) as consumers:
+        received = sum(consumers.map(consume, range(CONSUMERS)))
+    seconds, processor = time.monotonic() - began, time.process_time() - processor
+    assert int(table.items["t"]["started"]["N"]) == count, "each request is applied once"
+    figures = {"seconds": seconds, "processor": processor, "messages": total}
+    return figures | {"deliveries": received / total, "calls": table.calls.total()}
+
+
+def measure(quick: bool) -> Figures:
+    """Measure sweeps of chains with one and many outstanding units, and growing chains."""
+    chains, counts = (200, [1_000]) if quick else (5_000, [1_000, 10_000, 100_000])
+    return {
+        "sweeps": {str(units): sweep(chains, units) for units in (1, 30)},
+        "chains": {str(count): one_chain(count) for count in counts},
+    }
+
+
+def tables(figures: Figures) -> list[Table]:
+    """Make the tables."""
+    sweeps = Table(["time-outs", "units of each", "calls each", "ms of a processor", "s"])
+    for units, of in figures["sweeps"].items():
+        each = 1000 * of["processor"] / of["chains"]
+        sweeps.add(f"{of['chains']:,}", int(units), of["calls"], each, of["seconds"])
+    head = ("messages", "deliveries each", "calls", "s of a processor", "s")
+    chains = Table(["requests of a chain", *head])
+    for count, of in figures["chains"].items():
+        cells = (of["messages"], of["deliveries"], of["calls"], of["processor"], of["seconds"])
+        chains.add(f"{int(count):,}", *cells)
+    return [sweeps, chains]
