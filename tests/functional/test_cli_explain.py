@@ -88,7 +88,7 @@ def oil_lost(stack):
     return [json.dumps([name]) for name in names]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack, xorack, tmp_path):
     (names := tmp_path / "names.txt").write_text("\n".join(oil_lost))
     put(stack, message(Request("stamp", f"{RUN}/3", "late", traced(7))), error="tag: 'x' is gone")
