@@ -118,7 +118,7 @@ def _tags(rows: RowNames, frame: DataFrame) -> DataFrame:
 def _has_other_chains(rows: RowNames, frame: DataFrame, known: DataFrame) -> bool | None:
     """Tell whether a frame has chains that another one has not; None if that cannot be told."""
     with suppress(Exception):  # nulls, or types that tell no chains apart
-        tags = known if "tag" in known.columns else _tags(rows, known)
+        tags = known if known.columns == ["tag"] else _tags(rows, known)
         return bool(_tags(rows, frame).join(tags, "tag", "left_anti").take(1))
     return None
 
