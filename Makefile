@@ -152,7 +152,7 @@ wheel: venv ## Build dist/xorack-*.whl: pure Python, one for all platforms
 	  --wheel-dir dist .
 	@ls dist/*.whl
 
-# Without extra indexes: where one has some files of a version, the hashes of all others would lack.
+# Without extra indexes: one that has some files of a version would hide the hashes of all others.
 COMPILE = UV_INDEX= UV_FIND_LINKS= $(VENV) uv pip compile --quiet --universal --generate-hashes \
   --python-version 3.10 --no-header --no-emit-index-url --no-emit-find-links
 

@@ -46,16 +46,11 @@ def measure(name: str, quick: bool, cases: Sequence[str]) -> dict[str, Any]:
 
 
 def render(name: str, run: dict[str, Any]) -> list[str]:
-    """Format the tables of a section."""
     return [table.markdown() for table in import_module(f"bench.{name}").tables(run["figures"])]
 
 
 def renew(page: str, name: str, run: dict[str, Any]) -> str:
-    """Replace the tables of a section of the page, in their order, and the line about the machine.
-
-    Raises:
-        ValueError: The section has another number of tables.
-    """
+    """Replace the tables of a section of the page, and the line about the machine."""
     before, heading, rest = page.partition(f"## {SECTIONS[name]}\n")
     section, following, after = rest.partition("\n## ")
     texts, tables = _TABLE.split(section), render(name, run)

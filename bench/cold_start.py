@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from functools import partial
-from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -19,7 +18,7 @@ from bench.harness import Figures, Goal, Table, goal_table, interleaved
 
 BASE = "boto3"
 HANDLERS = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
-WAYS = ("with bytecode", "without")
+COMPILED, PLAIN = "with bytecode", "without"
 """As a release is deployed, and as a Python other than Lambda's synthesises it."""
 CLIENTS = "lambda_src.consumer and two clients"
 _MAKE = (
@@ -41,33 +40,27 @@ def import_milliseconds(module: str, folder: Path, settings: dict[str, str]) -> 
     return float(output.split()[-1])
 
 
-def without_bytecode(folder: Path, bytecode: Path) -> dict[str, str]:
-    """Return the variables under which all modules but those of a folder have bytecode."""
-    settings = {"PYTHONPYCACHEPREFIX": str(bytecode)}
-    import_milliseconds(", ".join(HANDLERS), folder, settings)
-    shutil.rmtree(bytecode.joinpath(*folder.resolve().parts[1:]))
-    return {**settings, "PYTHONDONTWRITEBYTECODE": "1"}
-
-
 def measure(quick: bool) -> Figures:
     """Import each module, in turn."""
     from xorack.cdk.code import assemble_code
 
-    rounds = 2 if quick else 11
     with tempfile.TemporaryDirectory() as scratch:
         folder = shutil.copytree(assemble_code(), Path(scratch, "code"))
         compiled = {"PYTHONPYCACHEPREFIX": str(Path(scratch, "bytecode"))}
-        ways = dict(
-            zip(WAYS, (compiled, without_bytecode(folder, Path(scratch, "runtime"))), strict=True)
-        )
+        plain = {"PYTHONPYCACHEPREFIX": str(Path(scratch, "plain"))}
+        import_milliseconds(", ".join(HANDLERS), folder, plain)
+        # All other modules keep their bytecode.
+        shutil.rmtree(Path(scratch, "plain").joinpath(*folder.resolve().parts[1:]))
+        plain["PYTHONDONTWRITEBYTECODE"] = "1"
         jobs = {BASE: partial(import_milliseconds, BASE, folder, compiled)}
-        for module, way in product(HANDLERS, WAYS):
-            jobs[f"{module}, {way}"] = partial(import_milliseconds, module, folder, ways[way])
+        for module in HANDLERS:
+            for way, settings in ((COMPILED, compiled), (PLAIN, plain)):
+                jobs[f"{module}, {way}"] = partial(import_milliseconds, module, folder, settings)
         region = {**compiled, "AWS_REGION": "eu-west-1"}
         jobs[CLIENTS] = partial(import_milliseconds, _MAKE, folder, region)
         interleaved(jobs, 1)  # fills the disk's cache, and that of bytecode
-        milliseconds = {name: median(of) for name, of in interleaved(jobs, rounds).items()}
-        return {"milliseconds": milliseconds}
+        runs = interleaved(jobs, 2 if quick else 11)
+        return {"milliseconds": {name: median(found) for name, found in runs.items()}}
 
 
 def tables(figures: Figures) -> list[Table]:
@@ -76,6 +69,6 @@ def tables(figures: Figures) -> list[Table]:
     for name, milliseconds in figures["milliseconds"].items():
         ratio = milliseconds / figures["milliseconds"][BASE]
         imports.add(name, milliseconds, ratio)
-        if name.endswith(WAYS[0]):
+        if name.endswith(COMPILED):
             goals.append(Goal(f"{name}: times `import {BASE}`", ratio, 1.3, "less"))
     return [imports, goal_table(goals)]

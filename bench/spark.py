@@ -39,30 +39,20 @@ WARM = "warm"
 class Case(NamedTuple):
     """A pair of jobs over lineitem, or over a corpus.
 
-    Attributes:
-        goal: The most CPU of both jobs, tracked, times that of the untracked ones; of the warm
-            case, the most CPU seconds of `start` and of `finish`; of scale, there are `MAX_MB`.
-        chain: The chain of a line, in SQL.
-        where: The lines that are read, in SQL.
-        scale: The scale factor of lineitem; 1 is 6 million lines.
-        words: The words of the corpus.
-        variants: What runs in turn.
-        turns: How many turns count.
-        rows: The lines that are made up, with their number as l_orderkey.
-        rows_a_file: The most lines in a file of job 1.
-        partitions: The partitions of a shuffle, which Spark may not put together.
+    The goal is the most CPU of both jobs, tracked, times that of the untracked ones. Of the warm
+    case, it is the most CPU seconds of `start` and of `finish`; of scale, there are `MAX_MB`.
     """
 
     goal: float
-    chain: str = "l_suppkey"
+    chain: str = "l_suppkey"  # in SQL, as `where`
     where: str = "l_quantity > 0"
-    scale: float = 1
+    scale: float = 1  # of lineitem: 6 million lines
     words: int = 0
     variants: tuple[str, ...] = (UNTRACKED, TRACKED)
     turns: int = 3
-    rows: int = 0
+    rows: int = 0  # lines that are made up, with their number as l_orderkey
     rows_a_file: int = 0
-    partitions: int = 0
+    partitions: int = 0  # of a shuffle; Spark may not put them together
 
 
 _ORDER = "(l_orderkey div 32 * 8 + l_orderkey % 8)"
@@ -120,9 +110,11 @@ def make_corpus(folder: Path, words: int) -> None:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def run_lines(data: Path, case: Case, tracking: Any, meter: Meter) -> Any:
+def run_lines(spark: Any, folder: Path, case: Case, tracking: Any, meter: Meter) -> Any:
     """Clean lines, then bill them by part; track if there is a run. Return the bills."""
-    spark, path, billed = meter.spark, f"{meter.out}/lines", f"{meter.out}/billed"
+    data, path, billed = (
+        f"{folder}/{name}" for name in ("data/lineitem", "out/lines", "out/billed")
+    )
     lines: Any = Untracked()
     if tracking:
         lines = tracking.rows("lines", chain="chain", unit=["l_orderkey", "l_linenumber"])
@@ -130,7 +122,7 @@ def run_lines(data: Path, case: Case, tracking: Any, meter: Meter) -> Any:
     spark.conf.set("spark.sql.shuffle.partitions", case.partitions or max(2, os.cpu_count() or 1))
     changes = {"l_comment": F.expr("trim(l_comment)"), "chain": F.expr(case.chain)}
     with meter.step("job 1"):
-        read = made_up(spark, case.rows) if case.rows else spark.read.parquet(f"{data}/lineitem")
+        read = made_up(spark, case.rows) if case.rows else spark.read.parquet(data)
         changed = read.where(case.where).withColumns(changes)
         changed.write.option("maxRecordsPerFile", case.rows_a_file).parquet(path)
     with meter.step("start"):
@@ -152,31 +144,30 @@ def made_up(spark: Any, rows: int) -> Any:
     return spark.range(rows).selectExpr("id AS l_orderkey", part, "9.0 AS l_extendedprice", *fixed)
 
 
-def run_words(data: Path, _: Case, tracking: Any, meter: Meter) -> Any:
+def run_words(spark: Any, folder: Path, _: Case, tracking: Any, meter: Meter) -> Any:
     """Split a corpus into words and count them, as the pipeline does. Return the counts."""
     words: Any = tracking.rows("words", chain="file", unit=UNIT) if tracking else Untracked()
-    places = {"database": str(data), "words": f"{meter.out}/words", "counts": f"{meter.out}/counts"}
-    given = Namespace(
-        **places, run_id="bench", encoding=encoding_named("UTF-8"), allow_missing=False
-    )
+    given = Namespace(database=f"{folder}/data", words=f"{folder}/out/words")
+    given.counts, given.run_id, given.allow_missing = f"{folder}/out/counts", "bench", False
+    given.encoding = encoding_named("UTF-8")
     for name, job in {"job 1": split, "job 2": count_words}.items():
         with meter.step(name):
-            job(meter.spark, words, given)
-    return meter.spark.read.parquet(given.counts).select("word", "count")
+            job(spark, words, given)
+    return spark.read.parquet(given.counts).select("word", "count")
 
 
-def run_case(spark: Any, case: Case, data: Path, queue_url: str) -> dict[str, list[Figures]]:
+def run_case(spark: Any, case: Case, folder: Path, queue_url: str) -> dict[str, list[Figures]]:
     """Run a pair of jobs in all variants."""
 
     def run(variant: str) -> tuple[Hashable, Figures]:
-        meter, tracking = Meter(spark, out := data.parent / "out"), None
+        meter, tracking, records = Meter(spark), None, f"{folder}/out/records"
         if variant != UNTRACKED:
             keep = variant == KEPT
-            tracking = Tracking(spark, queue_url, "bench", f"{out}/records", keep_units=keep)
-        written = (run_words if case.words else run_lines)(data, case, tracking, meter)
+            tracking = Tracking(spark, queue_url, "bench", records, keep_units=keep)
+        written = (run_words if case.words else run_lines)(spark, folder, case, tracking, meter)
         figures = meter.figures()
         summary = written.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*written.columns))).first()
-        shutil.rmtree(out)
+        shutil.rmtree(folder / "out")
         return summary, figures
 
     if not case.rows:
@@ -198,7 +189,7 @@ def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
                 make_corpus(data, case.words)
             elif not case.rows:
                 make_lines(data, case.scale)
-            results[name] = run_case(spark, case, data, f"{endpoint}/123456789012/stamps")
+            results[name] = run_case(spark, case, Path(folder), f"{endpoint}/1234/stamps")
             shutil.rmtree(data, ignore_errors=True)
         spark.stop()
     return {"cases": results}

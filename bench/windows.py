@@ -23,7 +23,7 @@ from bench.meter import Meter, cpu, ratios, run_variants, spread_goal
 from pipeline.session import session
 from xorack.spark import Tracking
 
-VARIANTS = ("without windows", "with windows")
+VARIANTS = WITHOUT, WITH = "without windows", "with windows"
 CASES = {
     "20,000": (320_000, 16, 2, 3),
     "500,000": (5_000_000, 10, 2, 3),
@@ -59,32 +59,31 @@ def run_stream(
     spark: Any, log: Path, queue_url: str, windows: int, variant: str
 ) -> tuple[Hashable, Figures]:
     """Run the stream; return what it wrote, summed up, and figures."""
-    out, reports = log.parent / "out", list[Any]()
-    meter, rows = Meter(spark, out), spark.read.parquet(f"{log}/rows")
+    out, requests = log.parent / "out", 0
+    meter, rows = Meter(spark), spark.read.parquet(f"{log}/rows")
     tracking = Tracking(spark, queue_url, "bench", f"{out}/records")
     orders = tracking.windows("orders", partition=["topic", "partition"], position="offset")
-    tracked = variant == VARIANTS[1]
-    if tracked:
+    amount = F.sum("amount").alias("amount")
+    if variant == WITH:
         positions = rows.count() // PARTITIONS
         with meter.step("open"):
             for number in range(1, windows + 1):
                 ends = dict.fromkeys(range(PARTITIONS), positions * number // windows)
                 orders.open(f"h{number:02}", {"orders": ends})
 
+    def write(batch_id: int, bills: Any) -> None:
+        bills.write.mode("overwrite").parquet(f"{out}/bills/batch={batch_id}")
+
     def bill(batch: Any, batch_id: int) -> None:
-        amount = F.sum("amount").alias("amount")
-
-        def write(bills: Any) -> None:
-            bills.write.mode("overwrite").parquet(f"{out}/bills/batch={batch_id}")
-
-        if not tracked:
-            write(batch.groupBy("item").agg(amount))
+        nonlocal requests
+        if variant != WITH:
+            write(batch_id, batch.groupBy("item").agg(amount))
             return
-        rows = batch.transform(orders.with_unit)
-        sums = rows.groupBy("item").agg(amount, *orders.evidence(rows))
-        written = orders.observe(sums, write)
+        units = batch.transform(orders.with_unit)
+        bills = units.groupBy("item").agg(amount, *orders.evidence(units))
+        written = orders.observe(bills, partial(write, batch_id))
         done = orders.batch(batch_id).finish(observed=written, rows=batch, checkpoint=str(log))
-        reports.append(done)
+        requests += done.requests
 
     stream = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", "1")
     with meter.step("stream"):
@@ -94,8 +93,8 @@ def run_stream(
     written = spark.read.parquet(f"{out}/bills").select("item", "amount")
     summary = written.agg(F.count("item"), F.bit_xor(F.xxhash64("item", "amount"))).first()
     figures = meter.figures()
-    if tracked:
-        figures["requests"] = 1 + sum(report.requests for report in reports) / windows
+    if variant == WITH:
+        figures["requests"] = 1 + requests / windows
     shutil.rmtree(out)
     return summary, figures
 
@@ -122,17 +121,11 @@ def tables(figures: Figures) -> list[Table]:
     head = ["rows a batch", "variant", "CPU s", "ratio", "ratio of time", "requests a window"]
     table, goals = Table(head), []
     for case, runs in figures["runs"].items():
-        for variant in VARIANTS:
-            times = ratios(runs, variant, VARIANTS[0], lambda run: run["wall"])
-            asked = runs[variant][-1].get("requests")
-            table.add(
-                case,
-                variant,
-                median(map(cpu, runs[variant])),
-                median(ratios(runs, variant, VARIANTS[0])),
-                median(times),
-                asked,
-            )
-        found = ratios(runs, VARIANTS[1], VARIANTS[0])
-        goals.append(spread_goal(f"{case} rows a batch: CPU with windows", found, GOAL))
+        for variant, found in runs.items():
+            ratio = median(ratios(runs, variant, WITHOUT))
+            time = median(ratios(runs, variant, WITHOUT, lambda run: run["wall"]))
+            spent = median(map(cpu, found))
+            table.add(case, variant, spent, ratio, time, found[-1].get("requests"))
+        name = f"{case} rows a batch: CPU with windows"
+        goals.append(spread_goal(name, ratios(runs, WITH, WITHOUT), GOAL))
     return [table, goal_table(goals)]

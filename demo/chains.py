@@ -18,6 +18,7 @@ from xorack.aws.sqs import send
 from xorack.core.chain import Chain
 from xorack.core.request import Request
 from xorack.local.deploy import Stack
+from xorack.ops.text import cut, plural
 
 _PAUSE_SECONDS = 0.2
 _SWEEPS = 30
@@ -108,7 +109,7 @@ def why_unacked(chain: Chain, has_event: bool) -> str | None:
         return chain.reason or "failed"
     if chain.status != "acked":
         left = chain.started - chain.finished
-        return f"{left:,} of {chain.started:,} units are outstanding"
+        return f"{left:,} of {plural(chain.started, 'unit')} outstanding"
     return None if has_event else "acked, but its event did not come"
 
 
@@ -122,16 +123,17 @@ def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None
             raise DemoFailed(f"the sweeper failed: {response['Payload'].read().decode()}")
         if monitor.wait(1):
             return
-    raise DemoFailed(f"some of the {len(tags):,} incomplete files have no event `failed`")
+    raise DemoFailed(f"not all of {plural(len(tags), 'incomplete file')} have an event `failed`")
 
 
 def check_repair(summary: Mapping[str, Any], lost: Sequence[LostWord]) -> None:
     """Check that the repair counted just the lost words, and knows every unit of the events."""
-    if summary["unknown"]:
-        raise DemoFailed(f"the repair did not find units that events name: {summary['unknown']}")
+    if unknown := summary["unknown"]:
+        some = f"{plural(len(unknown), 'unit')} that events name: {', '.join(cut(unknown, 5))}"
+        raise DemoFailed(f"the repair did not find {some}")
     # The summary lists only the first of very many words.
     listed = [LostWord(one["file"], one["position"], one["word"]) for one in summary["named"]]
     if summary["missing"] != len(lost) or not {*listed} <= {*lost}:
         raise DemoFailed(
-            f"the repair counted {summary['missing']:,} words, not the {len(lost):,} that were lost"
+            f"the repair counted {plural(summary['missing'], 'word')}, {len(lost):,} were lost"
         )

@@ -122,12 +122,12 @@ class Demo:
     def _prepare(self) -> tuple[Path, Database, Path, Path]:
         """Find or make a Java, the database, the embedded AWS's Python, the stack's template."""
         begin, end = self.display.begin, self.display.end
-        begin("Java", "looking for one that runs Spark")
+        begin("Java", "searching one that runs Spark")
         java = java_home()
         end("Java", str(java))
-        begin("database", "looking at its files")
+        begin("database", "counting its files")
         database = self.database or copy_standard_library(self.work / "database")
-        size = f"{database.files:,} files, {database.size / 1e6:.1f} MB"
+        size = f"{plural(database.files, 'file')}, {database.size / 1e6:.1f} MB"
         end("database", f"{size}: {database.description}")
         begin("AWS", "checking its environment")
         python = environment.ensure(notify=lambda line: begin("AWS", line))
@@ -201,7 +201,7 @@ class Demo:
 
     def _fail(self, monitor: ChainMonitor, lost: list[LostWord]) -> list[dict[str, Any]]:
         """End the incomplete chains by their deadline and return their events."""
-        doing = f"waiting for the other files, then moving the deadlines of {_files(lost)} to now"
+        doing = f"waiting for the other files, then setting the deadlines of {_files(lost)} to now"
         self.display.begin("failed", doing)
         if not monitor.wait(_PATIENCE_SECONDS, len(lost)):
             raise DemoFailed(f"some files besides the {_files(lost)} with lost words did not end")
@@ -250,7 +250,7 @@ class Demo:
         ]
         acked = len(chains) - len(repaired) - len(unacked)
         if lost := int(split["files"]) + len(repaired) - len(chains):
-            unacked.append((f"{lost} files", "missing", "have no chain in the table"))
+            unacked.append((plural(lost, "file"), "missing", "without a chain in the table"))
         counts = self.work / ("repaired/counts" if repaired else "counts")
         commonest, used = _commonest(counts), self.stack.usage()
         self.seconds["all"] = time.monotonic() - self.begun

@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -25,15 +25,12 @@ from xorack.local.deploy import zip_folder
 
 _NAME: Final = "XorackStackName"
 _TOPIC: Final = "arn:aws:sns:eu-west-1:123456789012:XorackAlarmTopic"
-_DAY: Final = 86_400
 _TOPIC_PARAMETER: Final = {
     "Type": "String",
     "Default": "",
     "AllowedPattern": "|arn:aws[a-z-]*:sns:.+",
-    "Description": "ARN of the SNS topic for alarms; nobody is told without one",
+    "Description": "ARN of the SNS topic for alarms; nobody is notified without one",
 }
-_FIXED: Final = {"stack_name": "xorack", "alarm_topic_arn": None}
-"""Settings that the template does not take: a parameter, or the deployment, decides."""
 
 
 @dataclass(frozen=True)
@@ -42,63 +39,42 @@ class Parameter:
 
     Attributes:
         value: A value of the setting that shows nowhere else.
-        limits: Further properties of the parameter, such as `MinValue`.
         factor: The parameter is the setting's multiple, as in seconds of a day.
     """
 
     setting: str
-    value: int | str
+    value: int
     description: str
-    limits: Mapping[str, Any]
     factor: int = 1
 
     @property
     def shown(self) -> str:
         return str(self.value * self.factor)
 
-    def declared(self, default: Any) -> dict[str, Any]:
-        kind = "String" if isinstance(self.value, str) else "Number"
-        default = default if isinstance(default, str) else default * self.factor
-        return {"Type": kind, "Default": default, "Description": self.description, **self.limits}
-
-
-def _number(low: int, high: int) -> dict[str, Any]:
-    return {"MinValue": low, "MaxValue": high}
+    def declared(self, settings: StackSettings) -> dict[str, Any]:
+        (found,) = (field for field in fields(settings) if field.name == self.setting)
+        limits = {name: limit * self.factor for name, limit in found.metadata["limits"].items()}
+        if self.setting == "retention_days":
+            longest = settings.queue_retention_days + DEAD_LETTER_DAYS  # of a message
+            limits["MinValue"] = (longest + 1) * self.factor
+        default = getattr(settings, self.setting) * self.factor
+        return {"Type": "Number", "Default": default, "Description": self.description, **limits}
 
 
 PARAMETERS: Final[Mapping[str, Parameter]] = {
-    "BatchSize": Parameter(
-        "batch_size", 7_919, "Maximum messages of an invocation", _number(1, 10_000)
-    ),
-    "MaxConcurrency": Parameter(
-        "max_concurrency", 983, "Maximum concurrent consumers", _number(2, 1_000)
-    ),
-    "MemoryMb": Parameter("memory_mb", 6_871, "Memory of each function", _number(512, 10_240)),
+    "BatchSize": Parameter("batch_size", 7_919, "Maximum messages of an invocation"),
+    "MaxConcurrency": Parameter("max_concurrency", 983, "Maximum concurrent consumers"),
+    "MemoryMb": Parameter("memory_mb", 6_871, "Memory of each function"),
     "DefaultTimeoutSeconds": Parameter(
-        "default_timeout_seconds",
-        86_413,
-        "Deadline of chains that set none",
-        _number(1, 315_360_000),
+        "default_timeout_seconds", 86_413, "Deadline of chains that set none"
     ),
     "RetentionSeconds": Parameter(
-        "retention_days",
-        3_001,
-        "Life of finished chains; above the queues' retention together",
-        {},
-        factor=_DAY,
+        "retention_days", 3_001, "Life of finished chains, above that of messages", factor=86_400
     ),
     "FailedChainsThreshold": Parameter(
-        "failed_chains_threshold",
-        7_477,
-        "Failed chains in five minutes without an alarm",
-        _number(0, 1_000_000),
+        "failed_chains_threshold", 7_477, "Failed chains in five minutes without an alarm"
     ),
-    "LogRetentionDays": Parameter(
-        "log_retention_days",
-        2_557,
-        "Life of the logs",
-        {"AllowedValues": [1, 7, 14, 30, 60, 90, 180, 365, 731, 1_827, 3_653]},
-    ),
+    "LogRetentionDays": Parameter("log_retention_days", 2_557, "Life of the logs"),
 }
 
 
@@ -115,8 +91,9 @@ def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str
         # A version is made once for a logical id: a changed parameter would never reach it.
         if resource["Type"] != "AWS::Lambda::Version"
     }
-    parameters = _parameters(settings)
-    defaults = {name: getattr(settings, one.setting) for name, one in parameters.items()}
+    parameters = {
+        name: parameter.declared(settings) for name, parameter in _parameters(settings).items()
+    }
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": body["Description"],
@@ -124,7 +101,7 @@ def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str
             "CodeBucket": {"Type": "String", "Description": "Bucket of the code, in this region"},
             "CodeKey": {"Type": "String", "Default": key, "Description": "Key of the code"},
             "AlarmTopicArn": _TOPIC_PARAMETER,
-            **{name: one.declared(defaults[name]) for name, one in parameters.items()},
+            **parameters,
         },
         "Conditions": {
             **body.get("Conditions", {}),
@@ -137,19 +114,16 @@ def standalone(synthesised: Mapping[str, Any], settings: StackSettings, key: str
 
 def sentinels(settings: StackSettings) -> dict[str, str]:
     """Return the settings whose values `standalone` replaces."""
-    values = {one.setting: str(one.value) for one in _parameters(settings).values()}
+    values = {
+        parameter.setting: str(parameter.value) for parameter in _parameters(settings).values()
+    }
     return {**values, "stack_name": _NAME, "alarm_topic_arn": _TOPIC}
 
 
 def _parameters(settings: StackSettings) -> dict[str, Parameter]:
-    """Return the parameters of the template, without those that settings replace."""
-    least = (settings.queue_retention_days + DEAD_LETTER_DAYS + 1) * _DAY
-    limits = _number(least, 3_650 * _DAY)
-    retention = replace(PARAMETERS["RetentionSeconds"], limits=limits)
-    parameters = {**PARAMETERS, "RetentionSeconds": retention}
-    if settings.profile != "low-cost":
-        del parameters["BatchSize"]
-    return parameters
+    """Return the parameters of the template; batches of over ten messages need a window."""
+    left_out = "" if settings.batch_window_seconds else "BatchSize"
+    return {name: parameter for name, parameter in PARAMETERS.items() if name != left_out}
 
 
 def _plain(resource: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,13 +141,13 @@ def _plain(resource: Mapping[str, Any]) -> dict[str, Any]:
 _REFERENCES: Final = {
     _NAME: "AWS::StackName",
     _TOPIC: "AlarmTopicArn",
-    **{one.shown: name for name, one in PARAMETERS.items()},
+    **{parameter.shown: name for name, parameter in PARAMETERS.items()},
 }
 _SHOWN: Final = re.compile(
     "|".join(
         # No part of another number, a hash or a logical id.
-        rf"(?<![0-9A-Za-z]){one}(?![0-9A-Za-z])" if one.isdigit() else re.escape(one)
-        for one in _REFERENCES
+        rf"(?<![0-9A-Za-z]){shown}(?![0-9A-Za-z])" if shown.isdigit() else re.escape(shown)
+        for shown in _REFERENCES
     )
 )
 
@@ -200,8 +174,8 @@ def _replaced(value: Any) -> Any:
 
 def write(outdir: Path, context: Mapping[str, str]) -> list[Path]:
     settings = StackSettings.from_context(context)
-    for name, expected in _FIXED.items():
-        if getattr(settings, name) != expected:
+    for name in ("stack_name", "alarm_topic_arn"):
+        if getattr(settings, name) != getattr(StackSettings(), name):
             value = getattr(settings, name)
             raise ArgumentError(f"setting {name}", value, "none: the deployment decides")
     outdir.mkdir(parents=True, exist_ok=True)

@@ -6,16 +6,16 @@ import json
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import datetime, timezone
-from functools import cache, partial, reduce
+from functools import cache, partial
 from typing import Any
 
 import click
 
 from measure.options import Options
-from measure.report import Totals, to_json, to_text
+from measure.report import Totals, to_dict, to_text
 from measure.run import Measurement
 from xorack.cli import options as cli
 from xorack.cli import screen
@@ -24,50 +24,39 @@ from xorack.core.errors import ArgumentError
 from xorack.ops.text import plural
 
 
-class _Command(click.Command):
-    def main(self, *args: Any, **extra: Any) -> Any:
-        """Run with the program name that users type, for the usage text and errors."""
-        return super().main(*args, **{**extra, "prog_name": "python -m measure"})
-
-
-def _options() -> Iterator[Callable[..., Any]]:
-    """Make the options that `Options` declares."""
-    for one in (one for one in fields(Options) if "help" in one.metadata):
+def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that `Options` declares to a command."""
+    for one in (one for one in reversed(fields(Options)) if "help" in one.metadata):
         range_of: Any = {float: cli.Number, int: click.IntRange}.get(type(one.default))
-        yield click.option(
+        option = click.option(
             f"--{one.name.replace('_', '-')}",
             default=one.default,
             show_default=True,
             help=one.metadata["help"],
             type=range_of and range_of(*one.metadata["range"]),
         )
-
-
-def _with(*options: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda command: reduce(lambda made, one: one(made), reversed(options), command)
+        command = option(command)
+    return command
 
 
 @click.command(
-    cls=_Command,
     context_settings={"max_content_width": 100},
     epilog="Example: python -m measure --stack test --lose 0.05",
 )
-@_with(
-    # Without a default: it could be somebody's production.
-    cli.text_option("--stack", required=True, help="The CloudFormation stack to load."),
-    cli.text_option("--region", help="The AWS region.  [default: as your AWS configuration says]"),
-    click.option(
-        "--max-cost",
-        type=cli.Number(0, 1e6),
-        default=1.0,
-        show_default=True,
-        help="Refuse a load whose upper estimate is above this.",
-    ),
-    click.option("--yes", is_flag=True, help="Do not ask before the start."),
-    click.option("--json", "json_file", type=click.File("w", lazy=False), help="Write JSON, too."),
-    click.option("--seed", type=click.IntRange(0, (1 << 63) - 1), help="Replays a load."),
-    *_options(),
+# Without a default: it could be somebody's production.
+@cli.text_option("--stack", required=True, help="The CloudFormation stack to load.")
+@cli.text_option("--region", help="The AWS region.  [default: as your AWS configuration says]")
+@click.option(
+    "--max-cost",
+    type=cli.Number(0, 1e6),
+    default=1.0,
+    show_default=True,
+    help="Refuse a load whose upper estimate is above this.",
 )
+@click.option("--yes", is_flag=True, help="Do not ask before the start.")
+@click.option("--json", "json_file", type=click.File("w", lazy=False), help="Write JSON, too.")
+@click.option("--seed", type=click.IntRange(0, (1 << 63) - 1), help="Replays a load.")
+@_with_options
 def measure(stack: str, region: str | None, max_cost: float, yes: bool, **others: Any) -> int:
     """Load a deployed stack, judge each chain, and report latency and throughput.
 
@@ -102,7 +91,7 @@ def measure(stack: str, region: str | None, max_cost: float, yes: bool, **others
         for line in work.left_behind():
             screen.say(f"left behind: {line}", error=True)
         raise
-    report = to_json(result)
+    report = to_dict(result)
     if others["json_file"]:
         json.dump(report, others["json_file"], indent=2)
     for line in to_text(report):

@@ -54,7 +54,7 @@ class Outcome:
 def judge(outcome: Outcome) -> list[str]:
     """Check all invariants; return the violations, a line each."""
     violations = [f"{plan.tag}: {line}" for plan in outcome.plans for line in _chain(plan, outcome)]
-    return [*violations, *_strangers(outcome), *_dead_letters(outcome)]
+    return [*violations, *_unknown_tags(outcome), *_dead_letters(outcome)]
 
 
 def check_event(kind: str, detail: Mapping[str, Any], expected: Expected) -> Iterator[str]:
@@ -136,7 +136,7 @@ def _ack(plan: Plan, event: Event, last_sent: float) -> Iterator[str]:
         yield f"false ack: its event arrived {early:.3f} s before its last message was sent"
 
 
-def _strangers(outcome: Outcome) -> Iterator[str]:
+def _unknown_tags(outcome: Outcome) -> Iterator[str]:
     """Check that no event or chain has a tag that the run did not send."""
     known = {plan.tag for plan in outcome.plans}
     for tag in sorted({*outcome.events, *outcome.chains} - known):

@@ -46,8 +46,7 @@ def requests(plan: Plan) -> Iterator[Request]:
 
     def fold(first: int, end: int) -> bytes:
         """XOR the stamps of the units at these positions."""
-        stamps: Iterator[bytes] = (make(plan.unit(position)) for position in range(first, end))
-        return reduce(xor, stamps)
+        return reduce(xor, (bytes(make(plan.unit(position))) for position in range(first, end)))
 
     detail = {"chain": plan.number}
     yield Request.create(tag, "create", make(plan.unit(0)), timeout=_TIMEOUT_SECONDS, detail=detail)
@@ -108,12 +107,7 @@ class Sent:
 
 
 class Message(NamedTuple):
-    """A message to send.
-
-    Attributes:
-        delay_seconds: SQS's DelaySeconds.
-        copy: The body was sent before.
-    """
+    """A message to send, with SQS's DelaySeconds; of a copy, the body was sent before."""
 
     body: str
     delay_seconds: int = 0

@@ -91,12 +91,8 @@ class Options:
 
     def describe(self) -> str:
         """Return the options that replay the load, as the command takes them."""
-        given = {
-            one.name: getattr(self, one.name)
-            for one in fields(self)
-            if getattr(self, one.name) != one.default
-        }
-        return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in given.items())
+        given = ((one.name, getattr(self, one.name), one.default) for one in fields(self))
+        return " ".join(f"--{name.replace('_', '-')} {v}" for name, v, usual in given if v != usual)
 
 
 @dataclass(frozen=True)

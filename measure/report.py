@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from measure.judge import Outcome, judge
 from measure.load import Sent
 from measure.options import Plan
+from xorack.ops.text import plural
 
 _DOLLARS = 10e-6
 """An upper bound of what a request or a chain costs in us-east-1 (2026): it is a message and a
@@ -19,7 +20,7 @@ _PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
 _SHOWN = 50
 _LATENCIES = {
     "to arrival": "ms, last message to the event here",
-    "to time-out": "ms, moved deadline to the event here",
+    "to time-out": "ms, deadline to the event here",
 }
 
 
@@ -50,7 +51,7 @@ class Result:
 
     Attributes:
         sending_seconds: Time of the first sends.
-        moved_at: Time when the deadlines of lossy chains were moved, seconds since the epoch.
+        deadline_at: Time that lossy chains got as their deadline, seconds since the epoch.
         left_behind: What could not be removed.
     """
 
@@ -59,7 +60,7 @@ class Result:
     outcome: Outcome
     sent: Sent
     sending_seconds: float
-    moved_at: float
+    deadline_at: float
     left_behind: Sequence[str] = ()
 
 
@@ -81,7 +82,7 @@ def _latencies(result: Result) -> tuple[dict[str, list[float]], float]:
             continue
         received_at = events[0].received_at
         if plan.lost:
-            latencies["to time-out"].append(1000 * (received_at - result.moved_at))
+            latencies["to time-out"].append(1000 * (received_at - result.deadline_at))
             continue
         last = max(last, received_at)
         # A bad request may be the chain's last one.
@@ -90,7 +91,7 @@ def _latencies(result: Result) -> tuple[dict[str, list[float]], float]:
     return latencies, last
 
 
-def to_json(result: Result) -> dict[str, Any]:
+def to_dict(result: Result) -> dict[str, Any]:
     """Judge the outcome; return the report as a JSON object, with null for unknown figures."""
     outcome, sent = result.outcome, result.sent
     totals = Totals.of(outcome.plans)
@@ -129,9 +130,9 @@ def to_text(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a report, without unknown figures."""
     yield f"run {report['run']}: {report['replay']}"
     for section in ("counts", "throughput"):
-        yield f"\n{section}"
+        yield from ("", section)
         yield from (f"  {name:<32}{_shown(figure)}" for name, figure in report[section].items())
-    yield "\nlatency"
+    yield from ("", "latency")
     for name, figures in report["latency"].items():
         if None not in figures.values():
             cells = "".join(f"{rank} {_shown(figure):<12}" for rank, figure in figures.items())
@@ -142,7 +143,8 @@ def to_text(report: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"{title}: {line}" for line in lines[:_SHOWN])
         if len(lines) > _SHOWN:
             yield f"{title}: {len(lines) - _SHOWN:,} more; --json has all"
-    yield f"{len(report['violations']):,} violations" if report["violations"] else "all as expected"
+    count = len(report["violations"])
+    yield plural(count, "violation") if count else "all as expected"
 
 
 def _shown(figure: float) -> str:

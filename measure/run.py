@@ -17,10 +17,11 @@ from xorack.aws.sqs import send
 from xorack.aws.stack import StackOutputs, open_table
 from xorack.core.chain import Chain
 from xorack.core.request import Request
+from xorack.ops.backlog import depth
+from xorack.ops.text import plural
 
 _POLL_SECONDS = 0.5
 _SAY_SECONDS = 10.0
-_QUEUED = tuple(f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed"))
 _EMPTY_POLLS = 3
 _SETTLE_SECONDS = 5
 _SLICE = 100
@@ -65,14 +66,14 @@ class Measurement:
             stack.callback(self._leftovers.remove, dead_letters, self._take_dead_letters)
             events = subscribed(self.run, self.outputs.bus_name, self.client, self._leftovers)
             self._events = stack.enter_context(events)
-            self.say(f"sending {len(self.plans):,} chains")
+            self.say(f"sending {plural(len(self.plans), 'chain')}")
             self._chains_left = True
             sender = Sender(self.options, self.run, self._queue_url, self._sqs)
             sent = self.send(sender)
             sending = sent.last - sent.first
-            self.say(f"sent {sent.messages:,} messages in {sending:.1f} s")
+            self.say(f"sent {plural(sent.messages, 'message')} in {sending:.1f} s")
             self._await_events([plan for plan in self.plans if not plan.lost])
-            moved_at = self._end_lossy([plan for plan in self.plans if plan.lost])
+            deadline_at = self._end_lossy([plan for plan in self.plans if plan.lost])
             self._send_late(sender)
             self._wait("dead letters", lambda: not self._missing_dead_letters())
             chains = self.settle()
@@ -80,10 +81,10 @@ class Measurement:
         outcome = Outcome(self.plans, sent.times, by_tag, chains, self._dead)
         self._chains_left = not all(chain.final for chain in chains.values())
         replay, left = self.options.describe(), self.left_behind()
-        return Result(self.run, replay, outcome, sent, sending, moved_at, left)
+        return Result(self.run, replay, outcome, sent, sending, deadline_at, left)
 
     def send(self, sender: Sender) -> Sent:
-        """Send all messages."""
+        """Send all messages; the campaign of the engines adds faults here."""
         return sender.send()
 
     def settle(self) -> dict[str, Chain]:
@@ -106,7 +107,7 @@ class Measurement:
         most, least = -1, 0
         deadline, said = 0.0, time.monotonic()
         while not reached():
-            now, events, messages = time.monotonic(), len(self._events.by_tag), sum(self._queued())
+            now, events, messages = time.monotonic(), len(self._events.by_tag), self._queued()
             if events > most or messages < least:
                 most, least, deadline = events, messages, now + self.options.patience
             elif now >= deadline:
@@ -114,19 +115,18 @@ class Measurement:
                 return
             if now >= said + _SAY_SECONDS:
                 said = now
-                self.say(f"waiting for {what}: {events:,} events, {messages:,} messages queued")
+                seen = f"{plural(events, 'event')}, {plural(messages, 'message')} queued"
+                self.say(f"waiting for {what}: {seen}")
             time.sleep(_POLL_SECONDS)
 
-    def _queued(self) -> list[int]:
-        """Return how many messages the stack's queue holds: visible, in flight, delayed."""
-        response = self._sqs.get_queue_attributes(
-            QueueUrl=self._queue_url, AttributeNames=list(_QUEUED)
-        )
-        return [int(response["Attributes"].get(name, 0)) for name in _QUEUED]
+    def _queued(self) -> int:
+        return depth(self._sqs, self._queue_url)
 
     def _await_events(self, plans: Collection[Plan]) -> None:
         tags = {plan.tag for plan in plans}
-        self._wait(f"the events of {len(tags):,} chains", lambda: tags <= {*self._events.by_tag})
+        self._wait(
+            f"the events of {plural(len(tags), 'chain')}", lambda: tags <= {*self._events.by_tag}
+        )
 
     def _end_lossy(self, plans: Collection[Plan]) -> float:
         """Move the deadlines of chains that lost units to now; return the time in seconds."""
@@ -142,10 +142,10 @@ class Measurement:
             return True
 
         self._wait("the requests of chains that lost units", applied)
-        moved_at = time.time()
+        deadline_at = time.time()
         send(self._queue_url, (Request.extend(plan.tag, "end", 0.001) for plan in plans), self._sqs)
         self._await_events(plans)
-        return moved_at
+        return deadline_at
 
     def _send_late(self, sender: Sender) -> None:
         """Send copies of messages whose chains have ended, and wait until they are consumed."""
@@ -154,7 +154,7 @@ class Measurement:
 
         def is_empty() -> bool:
             # SQS's counts are approximate.
-            empty[0] = 0 if any(self._queued()) else empty[0] + 1
+            empty[0] = 0 if self._queued() else empty[0] + 1
             return empty[0] >= _EMPTY_POLLS
 
         self._wait("an empty queue", is_empty)

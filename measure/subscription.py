@@ -85,12 +85,10 @@ class Leftovers:
 def subscribed(
     run: str, bus_name: str, client: Callable[[str], Any], leftovers: Leftovers
 ) -> Iterator[Events]:
-    """Subscribe to the events of a run by a rule and a queue of its name, and receive them.
+    """Receive the events of a run by a rule and a queue of its name.
 
-    ``leftovers`` gets what cannot be removed at the end.
-
-    Raises:
-        MeasureFailed: The rule does not deliver.
+    ``leftovers`` gets what cannot be removed at the end. Raises MeasureFailed if the rule does not
+    deliver.
     """
     bus, sqs = client("events"), client("sqs")
     target = {"Rule": run, "EventBusName": bus_name}
@@ -191,11 +189,7 @@ def _receive(events: Events, stop: threading.Event, sqs: Any, url: str) -> None:
 
 
 def take_dead_letters(run: str, queue_url: str, sqs: Any) -> list[tuple[str, str]]:
-    """Remove the dead-lettered messages of a run; the others stay.
-
-    Returns:
-        The tag and the reason of each.
-    """
+    """Remove the dead-lettered messages of a run; return the tag and the reason of each."""
     queue, taken = Redrive(queue_url, "", sqs), list[DeadMessage]()
     survey = queue.survey(limit=_MAX_DEAD_LETTERS, keep=_MAX_DEAD_LETTERS)
     # Not by a prefix of tags: a body that is not JSON has none.

@@ -5,7 +5,7 @@ WORDS/words   file, file_id, position, word, error: a row a word; see `pipeline.
               position -1, says why a file cannot be read
 WORDS/files   file, path, bytes, error, repairs: a row a file, written last. The words of a file
               with an error do not count. In a repair, the tag of the chain that failed
-COUNTS        word, count, and the two columns of `TrackedRows.evidence`
+COUNTS        word, count, and the columns of `TrackedRows.evidence`
 """
 
 from collections.abc import Callable, Mapping, Sequence

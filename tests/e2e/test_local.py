@@ -13,13 +13,8 @@ import urllib.request
 import pytest
 
 from tests.e2e.conftest import ROOT, item_of
-from tests.support.dead_letters import put_messages
 from tests.support.events import eventually
 from tests.support.processes import members
-from xorack.aws.sqs import send
-from xorack.cli import main
-from xorack.core.request import Request
-from xorack.core.stamp import traced
 from xorack.errors import LocalError, NotRunningError
 from xorack.local import assembly as assembly_module
 from xorack.local import background
@@ -67,7 +62,7 @@ def shell(*commands):
     ).stdout
 
 
-def test_a_second_shell_produces_and_looks(running, tmp_path):
+def test_a_second_shell_produces_and_lists(running, tmp_path):
     (snippet,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     (tmp_path / "producer.py").write_text(snippet + MORE)
     producer = f"PYTHONPATH={ROOT} python {tmp_path / 'producer.py'}"
@@ -127,25 +122,6 @@ def test_a_reader_follows_until_it_is_interrupted_or_the_stack_ends(running):
     assert err.startswith(("error: xorack local is not running", "error: xorack local has ended"))
 
 
-def test_its_page_shows_what_it_holds(running):
-    command = [sys.executable, "-m", "xorack.cli", "--local", "web", "--no-open"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as page:
-        url = page.stdout.readline().strip()
-        sent = [Request.create("order/19", "c", traced(1), detail={"customer": "Ahab"})]
-        send(running.stack.queue_url, sent, running.stack.client("sqs"))
-        assert eventually(lambda: item_of(running.stack, "order/19"))
-        put_messages(running.stack, failed=(1,))
-        assert "order/19" in fetch(url)
-        assert "Ahab" in fetch(f"{url}chain?tag=order%2F19")
-        assert "1 dead-lettered message." in fetch(f"{url}dead-letters")
-        page.terminate()
-
-
-def fetch(url):
-    with urllib.request.urlopen(url, timeout=60) as response:
-        return response.read().decode()
-
-
 def test_a_second_start_does_nothing_and_contradictions_are_explained(running):
     assert background.start() == (running, False)
     assert background.start({"resume": "all"}, running.port) == (running, False)
@@ -158,6 +134,7 @@ def test_a_second_start_does_nothing_and_contradictions_are_explained(running):
     assert background.find() == running
 
 
+@pytest.mark.slow
 def test_another_name_is_another_stack_that_ends_alone(running):
     steps = []
     other, started = background.start(notify=steps.append, instance="orders")
@@ -215,16 +192,6 @@ def test_stop_ends_all_processes_and_removes_all_files(running, home):
 
 
 @pytest.mark.usefixtures("stopped")
-def test_a_port_that_is_taken(listener, home, capsys):
-    port = listener.getsockname()[1]
-    assert main(["local", "start", "--port", str(port)]) == 1
-    assert capsys.readouterr().err == f"error: port {port} is taken: Address already in use\n"
-    with pytest.raises(LocalError):
-        background.start(port=port)
-    assert not home.exists()
-
-
-@pytest.mark.usefixtures("stopped")
 def test_an_interrupted_start_leaves_nothing(home, monkeypatch):
     seen = []
 
@@ -238,32 +205,6 @@ def test_an_interrupted_start_leaves_nothing(home, monkeypatch):
         background.start()
     assert members(seen[0]) == []
     assert not home.exists()
-
-
-@pytest.mark.usefixtures("stopped")
-def test_a_start_that_is_killed_leaves_nothing(home, assembly):
-    program = f"""
-import time
-from pathlib import Path
-from xorack.local import assembly, background
-assembly.find_template = lambda *_: Path({str(assembly)!r})
-def deploy(aws, template):
-    print(aws._process.pid, flush=True)
-    time.sleep(600)
-background.deploy = deploy
-background.start()
-"""
-    starter = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    with starter:
-        group = int(starter.stdout.readline())
-        assert members(group)
-        with pytest.raises(NotRunningError, match="is starting, or was interrupted"):
-            background.find()
-        starter.kill()
-    assert eventually(lambda: not members(group), seconds=30)
-    assert eventually(lambda: not home.exists(), seconds=30)
 
 
 @pytest.mark.slow

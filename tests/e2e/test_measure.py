@@ -1,20 +1,15 @@
 """A measurement of the synthesised stack in the embedded AWS, as users start it."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
-from tests.e2e.conftest import ROOT, python
-from tests.support.events import eventually
+from tests.e2e.conftest import python
 
-pytestmark = pytest.mark.embedded
+pytestmark = [pytest.mark.embedded, pytest.mark.slow]
 
 FAULTS = (
     *("--duplicate", "0.2", "--delay", "0.1"),
@@ -58,7 +53,6 @@ def leftovers(stack, run):
     return [*rules, *queues, *items, *mine]
 
 
-@pytest.mark.slow
 def test_a_load_with_all_faults_ends_as_expected_and_leaves_only_chains(stack, tmp_path):
     arguments = ("--chains", "20", "--units", "1,2,30", "--message-bytes", "9000", *FAULTS)
     with ThreadPoolExecutor(1) as pool:
@@ -75,46 +69,17 @@ def test_a_load_with_all_faults_ends_as_expected_and_leaves_only_chains(stack, t
     assert counts["copies among them"] > 0
     assert report["latency"]["to arrival"]["max"] > 0
     assert report["left behind"] == []
-    assert all("tag" in one for one in leftovers(stack, report["run"]))
-
-
-@pytest.mark.slow
-def test_an_interrupted_measurement_cleans_up_and_names_its_chains(stack):
-    command = [sys.executable, "-m", "measure", "--stack", stack.name, "--yes", "--rate", "5"]
-    process = subprocess.Popen(
-        [*command, "--message-bytes", "2000"],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, **stack.aws.environ()},
-    )
-    assert process.stderr.readline().startswith("sending 100 chains")
-    # Rule and queue exist already.
-    assert eventually(lambda: [one for one in leftovers(stack, "measure-") if "tag" in one])
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    (chains,) = [line for line in errors.splitlines() if line.startswith("left behind: ")]
-    run = chains.rpartition(" ")[2]
-    assert f"xorack list --table {stack.table_name} --run measure-" in chains
-    # The chains that were sent stay; they time out after a day.
-    assert all("tag" in one for one in leftovers(stack, run))
+    assert all("tag" in item for item in leftovers(stack, report["run"]))
 
 
 def test_the_proof_that_it_deploys_leaves_nothing(stack):
     """The command of the workflow `deployed`."""
-    name = "proof"
-    ran = python(
-        *("-m", "tools.deployed", "--stack", name, "--chains", "5", "--duplicate", "0.2"),
-        **stack.aws.environ(),
-    )
+    arguments = ("-m", "tools.deployed", "--stack", "proof", "--chains", "5", "--duplicate", "0.2")
+    ran = python(*arguments, **stack.aws.environ())
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.rstrip().endswith("all as expected")
     stacks = stack.client("cloudformation").list_stacks()["StackSummaries"]
-    assert [
-        one for one in stacks if one["StackName"] == name and "DELETE" not in one["StackStatus"]
-    ] == []
-    buckets = [one["Name"] for one in stack.client("s3").list_buckets()["Buckets"]]
-    assert not [one for one in buckets if one.startswith(name)]
-    assert name not in str(stack.client("dynamodb").list_tables()["TableNames"])
+    left = [other["StackName"] for other in stacks if "DELETE" not in other["StackStatus"]]
+    left += [bucket["Name"] for bucket in stack.client("s3").list_buckets()["Buckets"]]
+    left += stack.client("dynamodb").list_tables()["TableNames"]
+    assert not [name for name in left if name.startswith("proof")]

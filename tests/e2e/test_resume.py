@@ -22,7 +22,7 @@ import boto3
 def handler(event, context):
     """Ask for a callback, send the chain's create with its id, and wait."""
     operations = event["InitialExecutionState"]["Operations"]
-    callback = next((one for one in operations if one["Type"] == "CALLBACK"), None)
+    callback = next((update for update in operations if update["Type"] == "CALLBACK"), None)
     if callback is None:
         made = boto3.client("lambda").checkpoint_durable_execution(
             DurableExecutionArn=event["DurableExecutionArn"],
@@ -30,7 +30,7 @@ def handler(event, context):
             Updates=[{"Id": "wait", "Type": "CALLBACK", "Action": "START"}],
         )
         operations = made["NewExecutionState"]["Operations"]
-        (callback,) = [one for one in operations if one["Type"] == "CALLBACK"]
+        (callback,) = [update for update in operations if update["Type"] == "CALLBACK"]
         work = json.loads(operations[0]["ExecutionDetails"]["InputPayload"])
         resume = {"lambda": callback["CallbackDetails"]["CallbackId"]}
         body = {"version": 1, "requests": [{**work["create"], "resume": resume}]}
@@ -85,7 +85,7 @@ def state_machine(stack):
     return client.create_state_machine(name="waits", definition=definition, roleArn=ROLE)
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_state_machine_waits_for_a_chain(stack, state_machine, fails):
     client, tag = stack.client("stepfunctions"), f"machine/{fails}"
     create, others = create_and_rest(tag, fails=fails)
@@ -96,7 +96,7 @@ def test_a_state_machine_waits_for_a_chain(stack, state_machine, fails):
     assert client.describe_execution(executionArn=execution)["status"] == "RUNNING"
     send(stack.queue_url, others, stack.client("sqs"))
     assert outcome_of(stack, tag) == ("failed" if fails else "acked")
-    ended = eventually(lambda: running_no_more(client.describe_execution, executionArn=execution))
+    ended = ended_execution(client.describe_execution, executionArn=execution)
     if fails:
         assert (ended["status"], ended["error"]) == ("FAILED", "ChainFailed")
         assert json.loads(ended["cause"])["reason"] == "no disk"
@@ -106,10 +106,14 @@ def test_a_state_machine_waits_for_a_chain(stack, state_machine, fails):
         assert (detail["tag"], detail["status"], detail["detail"]) == (tag, "acked", {"n": 3})
 
 
-def running_no_more(describe, **names):
-    """Return the description of an execution once it has ended."""
-    found = describe(**names)
-    return None if found.get("status", found.get("Status")) == "RUNNING" else found
+def ended_execution(describe, **names):
+    """Wait for the end of an execution; return its description."""
+
+    def ended():
+        found = describe(**names)
+        return found.get("status", found.get("Status")) != "RUNNING" and found
+
+    return eventually(ended)
 
 
 def enable(params, **_):
@@ -140,7 +144,7 @@ def durable_function(stack):
     return client.publish_version(FunctionName="waits")["FunctionArn"]
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_durable_function_waits_for_a_chain(stack, durable_function, fails):
     client, tag = stack.client("lambda"), f"durable/{fails}"
     create, others = create_and_rest(tag, fails=fails)
@@ -152,9 +156,7 @@ def test_a_durable_function_waits_for_a_chain(stack, durable_function, fails):
     send(stack.queue_url, others, stack.client("sqs"))
     assert outcome_of(stack, tag) == ("failed" if fails else "acked")
     arn = started["DurableExecutionArn"]
-    ended = eventually(
-        lambda: running_no_more(client.get_durable_execution, DurableExecutionArn=arn)
-    )
+    ended = ended_execution(client.get_durable_execution, DurableExecutionArn=arn)
     if fails:
         assert ended["Status"] == "FAILED"
         assert ended["Error"]["ErrorMessage"] == "no disk"

@@ -1,25 +1,20 @@
 """The synthesised stack in the embedded AWS: stamps go in at the queue, events come out."""
 
-import importlib.util
-import json
 import os
 import random
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 import xorack
 from infra.template import write
 from tests.e2e.conftest import ROOT, assert_acked, events_of
-from tests.support.events import eventually
 from tests.support.functions import chain
-from tests.support.subscriber import drain, messages, subscribe
+from tests.support.subscriber import drain, subscribe
 from xorack.aws.sqs import send
 from xorack.aws.stack import find_stack
 from xorack.core.request import Request
-from xorack.local.deploy import Stack, deploy, zip_folder
+from xorack.local.deploy import Stack, deploy
 from xorack.local.embedded import EmbeddedAWS
 
 pytestmark = pytest.mark.embedded
@@ -53,25 +48,7 @@ def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
     assert after["writes"] - before["writes"] < len(requests) / 2
 
 
-def test_rejected_requests_are_dead_lettered_and_their_neighbours_apply(stack, events):
-    tag = "neighbour/1"
-    good = [request.to_json() for request in chain(tag, 2)]
-    body = json.dumps({"version": 1, "requests": [good[0], {**good[1], "tag": 5}, *good[1:]]})
-    sqs = stack.client("sqs")
-    sqs.send_message(QueueUrl=stack.queue_url, MessageBody="not JSON")
-    sqs.send_message(QueueUrl=stack.queue_url, MessageBody=body)
-    assert events(tag)[tag][0]["detail-type"] == "acked"
-    reasons = []
-
-    def both_arrived():
-        for message in messages(stack.dead_letter_queue_url, sqs):
-            reasons.append(message["MessageAttributes"]["error"]["StringValue"])
-        return len(reasons) >= 2
-
-    assert eventually(both_arrived)
-    assert [reason.partition(" ")[0] for reason in sorted(reasons)] == ["body:", "requests[1].tag:"]
-
-
+@pytest.mark.slow
 def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path):
     """As docs/deploy.md does it: an object in a bucket, and one call."""
     template, code = write(tmp_path, {"parameter_prefix": "/alone/first"})
@@ -88,7 +65,7 @@ def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path
     waiter = cloudformation.get_waiter("stack_create_complete")
     waiter.wait(StackName="alone", WaiterConfig={"Delay": 1, "MaxAttempts": 60})
     (made,) = cloudformation.describe_stacks(StackName="alone")["Stacks"]
-    outputs = {one["OutputKey"]: one["OutputValue"] for one in made["Outputs"]}
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in made["Outputs"]}
     stack = Stack(embedded_aws, "alone", outputs, {})
     queue_url, sqs = subscribe(stack), stack.client("sqs")
     send_all(stack, chain("alone/1", 30))
@@ -102,54 +79,8 @@ def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path
     assert consumer["Environment"]["Variables"]["DEFAULT_TIMEOUT_SECONDS"] == "1234"
     mappings = client.list_event_source_mappings()["EventSourceMappings"]
     queue = outputs["QueueUrl"].rpartition("/")[2]
-    (mapping,) = (one for one in mappings if one["EventSourceArn"].endswith(f":{queue}"))
+    (mapping,) = (found for found in mappings if found["EventSourceArn"].endswith(f":{queue}"))
     assert mapping["BatchSize"] == 20
-
-
-WORKER = """
-import os
-from xorack import Tracker, fan_in
-
-tracker = Tracker(os.environ["XORACK_QUEUE_URL"])
-
-
-@fan_in(tracker)
-def handler(record, step):
-    assert record.json_body["line"]
-"""
-
-
-def test_a_function_of_ones_own_finishes_units(stack, events, tmp_path):
-    """As docs/local.md does it, with the packages in the zip."""
-    (tmp_path / "worker.py").write_text(WORKER)
-    for name in ("xorack", "aws_lambda_powertools", "jmespath", "typing_extensions"):
-        source = Path(importlib.util.find_spec(name).origin)
-        if source.name == "__init__.py":
-            shutil.copytree(source.parent, tmp_path / name)
-        else:
-            shutil.copy(source, tmp_path)
-    client, sqs = stack.client("lambda"), stack.client("sqs")
-    client.create_function(
-        FunctionName="worker",
-        Runtime="python3.13",
-        Handler="worker.handler",
-        Timeout=30,
-        Role="arn:aws:iam::123456789012:role/any",
-        Code={"ZipFile": zip_folder(tmp_path)},
-        Environment={"Variables": {"XORACK_QUEUE_URL": stack.queue_url}},
-    )
-    work = sqs.create_queue(QueueName="work")["QueueUrl"]
-    queue = sqs.get_queue_attributes(QueueUrl=work, AttributeNames=["QueueArn"])["Attributes"]
-    client.create_event_source_mapping(
-        FunctionName="worker",
-        BatchSize=10,
-        EventSourceArn=queue["QueueArn"],
-        FunctionResponseTypes=["ReportBatchItemFailures"],
-    )
-    tracker = xorack.Tracker(stack.queue_url, sqs)
-    with tracker.step(tracker.start("own/1")) as step:
-        xorack.fan_out(step, {n: {"line": f"line {n}"} for n in range(20)}, work, sqs)
-    assert_acked(stack, "own/1", events("own/1")["own/1"], units=21)
 
 
 @pytest.mark.slow

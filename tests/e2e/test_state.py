@@ -1,4 +1,4 @@
-"""The runbooks of docs/state.md, and a first deployment that fails, in the embedded AWS."""
+"""The runbooks of docs/state.md in the embedded AWS."""
 
 import json
 
@@ -13,7 +13,6 @@ from tests.support.runbook import Shell, commands
 from tests.support.subscriber import subscribe
 from xorack.aws.sqs import send
 from xorack.core.message import pack
-from xorack.errors import LocalError
 from xorack.local.deploy import deploy
 from xorack.local.embedded import EmbeddedAWS
 
@@ -23,15 +22,12 @@ PAGE = (ROOT / "docs" / "state.md").read_text(encoding="utf-8")
 SECONDS = {"WaiterConfig": {"Delay": 1, "MaxAttempts": 60}}
 
 
-class Operator:
-    """Somebody who follows a runbook: an AWS of their own, and the programs that it names."""
+class Operator(Shell):
+    """Somebody who follows a runbook in an AWS of their own."""
 
     def __init__(self, aws, folder):
-        self.aws = aws
-        self.folder = folder
-        self.stack = None
-        programs = {"make": self.make, "xorack": self.xorack}
-        self.shell = Shell(aws.client, programs)
+        super().__init__(aws.client)
+        self.embedded, self.folder, self.stack = aws, folder, None
 
     def follow(self, heading, until=None, *, after=None):
         """Run the commands of a section: those after one that has a text, until one has."""
@@ -40,7 +36,7 @@ class Operator:
             if started:
                 if until and until in line:
                     return
-                self.shell.run(line)
+                self.run(line)
             started = started or after in line
 
     def make(self, words):
@@ -51,10 +47,10 @@ class Operator:
         settings = dict(pair.split("=") for pair in pairs)
         name = settings["stack_name"]
         template = synth(self.folder / f"{name}-{len(settings)}", settings)
-        cloudformation = self.aws.client("cloudformation")
+        cloudformation = self.client("cloudformation")
         stacks = cloudformation.describe_stacks()["Stacks"]
-        if name not in [one["StackName"] for one in stacks]:
-            self.stack = deploy(self.aws, template, name=name)
+        if name not in [stack["StackName"] for stack in stacks]:
+            self.stack = deploy(self.embedded, template, name=name)
             return
         body = template.read_text(encoding="utf-8")
         kept = [
@@ -62,12 +58,12 @@ class Operator:
             for name in json.loads(body).get("Parameters", {})
         ]
         # As the CDK does: a call takes at most 51,200 bytes.
-        s3, key = self.aws.client("s3"), f"{name}-update.template.json"
+        s3, key = self.client("s3"), f"{name}-update.template.json"
         bucket = s3.list_buckets()["Buckets"][0]["Name"]
         s3.put_object(Bucket=bucket, Key=key, Body=body.encode())
         cloudformation.update_stack(
             StackName=name,
-            TemplateURL=f"{self.aws.endpoint_url}/{bucket}/{key}",
+            TemplateURL=f"{self.embedded.endpoint_url}/{bucket}/{key}",
             Parameters=kept,
             Capabilities=["CAPABILITY_IAM"],
         )
@@ -78,7 +74,7 @@ class Operator:
         assert xorack.cli.main(words) == 0
 
     def delete_stack(self):
-        cloudformation = self.aws.client("cloudformation")
+        cloudformation = self.client("cloudformation")
         cloudformation.delete_stack(StackName=self.stack.name)
         cloudformation.get_waiter("stack_delete_complete").wait(
             StackName=self.stack.name, **SECONDS
@@ -86,13 +82,13 @@ class Operator:
 
     def item(self, table, tag):
         key = {"tag": {"S": tag}}
-        return self.aws.client("dynamodb").get_item(TableName=table, Key=key).get("Item", {})
+        return self.client("dynamodb").get_item(TableName=table, Key=key).get("Item", {})
 
     def send(self, requests):
-        send(self.stack.queue_url, list(requests), self.aws.client("sqs"))
+        send(self.stack.queue_url, list(requests), self.client("sqs"))
 
     def events(self, queue, *tags):
-        return events_of(tags, queue, self.aws.client("sqs"), seconds=60)
+        return events_of(tags, queue, self.client("sqs"), seconds=60)
 
 
 @pytest.fixture
@@ -111,7 +107,7 @@ def is_open(operator, table, tag):
 
 def test_chains_go_on_in_a_restored_table(operator):
     heading = "Go back to a point in time"
-    dynamodb = operator.aws.client("dynamodb")
+    dynamodb = operator.client("dynamodb")
     events = subscribe(operator.stack)
     old, stack = operator.stack.table_name, operator.stack
     first, *rest = chain("open", 3)
@@ -122,18 +118,18 @@ def test_chains_go_on_in_a_restored_table(operator):
     # The consumer stands still: what is sent now waits.
     operator.send(rest)
     operator.follow(heading, until="make deploy", after="disable-rule")
-    new = operator.shell.variables["NEW"]
+    new = operator.variables["NEW"]
     dynamodb.delete_item(TableName=old, Key={"tag": {"S": "open"}})  # the damage
     operator.follow(heading, until="--enabled", after="deletion-protection")
-    assert json.loads(operator.shell.printed) == {"batchItemFailures": []}
+    assert json.loads(operator.printed) == {"batchItemFailures": []}
     operator.follow(heading, after="lambda invoke")
     (event,) = operator.events(events, "open")["open"]
     assert event["detail-type"] == "acked"
     assert operator.item(new, "open")["status"] == {"S": "acked"}
     assert operator.item(old, "open") == {}
     assert operator.item(new, "done") == operator.item(old, "done")
-    # Nothing of the stack has moved but the table.
-    described = operator.aws.client("cloudformation").describe_stacks(StackName="xorack")
+    # Nothing of the stack has changed but the table.
+    described = operator.client("cloudformation").describe_stacks(StackName="xorack")
     outputs = {o["OutputKey"]: o["OutputValue"] for o in described["Stacks"][0]["Outputs"]}
     arn = stack.outputs["TableArn"].replace(old, new)
     assert outputs == {**stack.outputs, "TableName": new, "TableArn": arn}
@@ -147,7 +143,7 @@ def test_chains_go_on_in_a_restored_table(operator):
 
 def test_a_new_stack_takes_over_the_table_and_the_messages_of_a_deleted_one(operator):
     heading = "Deploy again after the stack was deleted"
-    functions, sqs = operator.aws.client("lambda"), operator.aws.client("sqs")
+    functions, sqs = operator.client("lambda"), operator.client("sqs")
     old = operator.stack
     create, split, *done = chain("open", 2)
     operator.send([create])
@@ -167,37 +163,3 @@ def test_a_new_stack_takes_over_the_table_and_the_messages_of_a_deleted_one(oper
     assert operator.item(old.table_name, "open")["status"] == {"S": "acked"}
     assert operator.stack.table_name == old.table_name
     functions.invoke(FunctionName=operator.stack.outputs["SweeperName"] + ":live")
-
-
-def with_failure(template):
-    """Write the template with a resource that fails after all others; return its file."""
-    body = json.loads(template.read_text(encoding="utf-8"))
-    resources = body["Resources"]
-    (bus,) = (name for name, one in resources.items() if one["Type"] == "AWS::Events::EventBus")
-    resources["Twin"] = {
-        "Type": "AWS::Events::EventBus",
-        "Properties": {"Name": {"Fn::GetAtt": [bus, "Name"]}},
-        "DependsOn": sorted(resources),
-    }
-    failing = template.with_name("failing.template.json")
-    failing.write_text(json.dumps(body), encoding="utf-8")
-    return failing
-
-
-def test_a_failed_first_deployment_does_not_block_the_second(tmp_path):
-    template = synth(tmp_path / "cdk")
-    with EmbeddedAWS() as aws:
-        operator = Operator(aws, tmp_path)
-        with pytest.raises(LocalError, match=r"is ROLLBACK_COMPLETE\s.*Twin"):
-            deploy(aws, with_failure(template))
-        # The protected table is retained, and nothing else.
-        (table,) = aws.client("dynamodb").list_tables()["TableNames"]
-        assert not aws.client("sqs").list_queues().get("QueueUrls")
-        assert not aws.client("logs").describe_log_groups()["logGroups"]
-        buses = aws.client("events").list_event_buses()["EventBuses"]
-        assert [bus["Name"] for bus in buses] == ["default"]
-        aws.client("cloudformation").delete_stack(StackName="xorack")
-        operator.stack = deploy(aws, template)
-        operator.send(chain("first", 1))
-        assert eventually(lambda: operator.item(operator.stack.table_name, "first"))
-        assert table.startswith("xorack-AckerChainsTable")

@@ -28,13 +28,12 @@ from measure.options import Options
 from measure.run import Measurement
 from tests.engines import programs
 from tests.engines.engine import client
-from tests.support.in_process import Definitions, Resources, create_resources, definitions
+from tests.support.in_process import create_resources
 from tests.support.proxy import RATES, FaultProxy
 from xorack.aws.stack import StackOutputs
 from xorack.core.chain import Chain
 from xorack.local.embedded import EmbeddedAWS
 
-_VISIBILITY_SECONDS = 4
 _PROGRAM_SECONDS = 600
 _TEAM = ("consumer",) * 3 + ("sweeper",) * 2 + ("sender", "direct") * 2
 _LOAD: dict[str, Any] = {
@@ -164,7 +163,12 @@ def run(
     options = Options(seed=seed, chains=chains, patience=12 if broken else 60, **_LOAD)
     name = f"engines-{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:
-        resources = _resources(aws, engine_url)
+        resources = create_resources(
+            _Split(aws, engine_url),
+            ttl_attribute="",
+            visibility_seconds=4,
+            max_receives=1000,  # a message that is given up proves nothing
+        )
         urls = (aws.endpoint_url, engine_url)
         others, engine = (stack.enter_context(FaultProxy(url, seed=seed)) for url in urls)
         environ = {
@@ -205,13 +209,3 @@ class _Split:
 
     def client(self, service: str, **options: Any) -> Any:
         return self._dynamodb if service == "dynamodb" else self._aws.client(service, **options)
-
-
-def _resources(aws: EmbeddedAWS, engine_url: str) -> Resources:
-    described = Definitions(
-        definitions().table,
-        ttl_attribute="",
-        queue={"VisibilityTimeout": str(_VISIBILITY_SECONDS)},
-        max_receive_count=1000,  # a message that is given up proves nothing
-    )
-    return create_resources(_Split(aws, engine_url), described)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.engines.campaign import run
 from tests.engines.engine import ENGINES, EngineMissing, client, engine
-from tests.support.in_process import definitions
+from tests.support.in_process import table_definition
 from tests.support.proxy import RATES
 from xorack.local.embedded import EmbeddedAWS
 
@@ -39,7 +39,7 @@ def endpoint_url(request, aws):
 
 def test_a_set_takes_each_mark_once(endpoint_url):
     dynamodb = client(endpoint_url)
-    dynamodb.create_table(TableName="sets", BillingMode="PAY_PER_REQUEST", **definitions().table)
+    dynamodb.create_table(TableName="sets", BillingMode="PAY_PER_REQUEST", **table_definition())
     for mark in (b"a", b"b", b"a"):
         dynamodb.update_item(
             TableName="sets",

@@ -1,13 +1,12 @@
 """Fixtures of several files: the stack, the command line and the Lambda functions."""
 
 import io
-import os
 from types import SimpleNamespace
 
 import pytest
 from botocore.client import BaseClient
 
-from tests.support.browser import NoBrowser, browser_of
+from tests.support.browser import NoBrowser, running_browser
 from tests.support.cli import Stacks, outputs_of
 from tests.support.dead_letters import Calls
 from tests.support.functions import Functions
@@ -97,9 +96,9 @@ def answer(monkeypatch):
 
 @pytest.fixture(scope="session")
 def browser():
-    """Npm's headless Chromium, or the program that the variable PAGES_IN names."""
+    """Npm's headless Chromium."""
     try:
-        with browser_of(os.environ.get("PAGES_IN")) as started:
+        with running_browser() as started:
             yield started
     except NoBrowser as error:
         pytest.skip(str(error))

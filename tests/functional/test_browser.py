@@ -1,14 +1,7 @@
 """The browser that the tests of pages run in, and the pictures of the docs."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
-import pytest
-
-from tests.support import browser as browsers
 from tests.support.pictures import TARGET
 
 
@@ -25,19 +18,6 @@ def test_fonts_of_the_machine_play_no_part(browser):
         fonts = devtools.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
         assert [font["familyName"] for font in fonts] == ["Open Sans"]
     page.close()
-
-
-@pytest.mark.slow
-def test_the_pages_in_the_browser_and_the_fonts_of_the_machine():
-    try:
-        environ = {**os.environ, "PAGES_IN": browsers.of_machine()}
-    except browsers.NoBrowser as error:
-        pytest.skip(str(error))
-    folder = Path(__file__).parent
-    pages = (folder / "test_web_page.py", folder / "test_widget_page.py")
-    command = (sys.executable, "-m", "pytest", "-q", "-n", "0", *pages)
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
 
 
 def test_a_picture_loads_nothing():

@@ -47,9 +47,8 @@ def test_show_names_the_outstanding_units(stack, xorack):
     assert "event" not in shown
     (shown,) = map(json.loads, xorack("show", TAG, "--json")[1])
     assert shown.pop("outstanding_names") == dict.fromkeys(shown["outstanding"])
-    expected = read_status(store(stack), TAG).to_json()
-    assert 0 <= shown["age_seconds"] <= expected["age_seconds"] < 60
-    assert {**shown, "age_seconds": expected["age_seconds"]} == expected
+    assert shown.pop("dead_letters") == []
+    assert shown.keys() == read_status(store(stack), TAG).to_dict().keys()
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def test_show_names_units_among_candidates(stack, xorack, order, tmp_path):
 
 
 @pytest.mark.parametrize("line", ["[", "[]", "[1.5]", '["a", null]', "[true]"])
-def test_a_path_that_is_none(stack, xorack, order, tmp_path, line):
+def test_an_invalid_path_is_refused(stack, xorack, order, tmp_path, line):
     names = tmp_path / "names.txt"
     names.write_text(f"oil\n{line}\n")
     expected = f"line 2: {line!r}, expected a name, or a JSON list of names\n"
@@ -137,18 +136,6 @@ def test_list_filters(stack, xorack):
     assert {row.split()[0]: row.split()[1] for row in rows} == expected
     first, *_, last = sorted(rows)
     assert (" passed" in first, last.endswith("bad")) == (True, True)
-
-
-def test_list_stops_at_its_limit_and_says_so(stack, xorack):
-    apply(stack, *(Request("create", f"chain/{n}", "c", traced(1), 1) for n in range(5)))
-    status, out, err = xorack("list", "--limit", "3")
-    assert (status, len(out)) == (0, 1 + 3)
-    (line,) = err
-    assert line.startswith("the first 3; there are more: --limit 0 lists all, the next page is ")
-    assert len(xorack("list", "--limit", "3", "--json")[1]) == 3
-    for enough in ("5", "0"):
-        _, out, err = xorack("list", "--limit", enough)
-        assert (len(out), err) == (1 + 5, [])
 
 
 def test_list_of_an_empty_table(stack, xorack):
@@ -219,13 +206,12 @@ def test_help_has_an_example_for_every_command(xorack, monkeypatch):
         )
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_shell_completes(xorack, monkeypatch, shell):
-    printed = {"source": f"_XORACK_COMPLETE={shell}_complete", "complete": "redrive"}
+def test_the_shell_completes(xorack, monkeypatch):
+    printed = {"source": "_XORACK_COMPLETE=zsh_complete", "complete": "redrive"}
     monkeypatch.setenv("COMP_WORDS", "xorack re")
-    monkeypatch.setenv("COMP_CWORD", "re" if shell == "fish" else "1")
+    monkeypatch.setenv("COMP_CWORD", "1")
     for step, text in printed.items():
-        monkeypatch.setenv("_XORACK_COMPLETE", f"{shell}_{step}")
+        monkeypatch.setenv("_XORACK_COMPLETE", f"zsh_{step}")
         status, out, err = xorack()
         assert (status, err) == (0, [])
         assert text in "\n".join(out)
@@ -254,29 +240,33 @@ def test_a_terminal_gets_colour_and_a_bar(stack, xorack, monkeypatch):
     assert "━" * 24 in ANSI.sub("", shown)
 
 
+@pytest.fixture
+def terminal(monkeypatch):
+    """A function that sets the columns of a terminal."""
+    given = {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "xterm-256color"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    return lambda columns: monkeypatch.setenv("COLUMNS", str(columns))
+
+
 @pytest.mark.parametrize("columns", [30, 80])
-def test_no_terminal_is_too_narrow_for_a_table(stack, xorack, monkeypatch, columns):
+def test_no_terminal_is_too_narrow_for_a_table(stack, xorack, terminal, columns):
     reason = "the source was withdrawn by its owner; " * 6
     start(stack, "books/failed", timeout=86_400)
     apply(stack, Request("fail", "books/failed", "f", reason=reason))
     apply(stack, Request("create", "books/large", "c", traced(1), 12_345, timeout=599))
-    terminal = {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "xterm-256color"}
-    for name, value in {**terminal, "COLUMNS": str(columns)}.items():
-        monkeypatch.setenv(name, value)
+    terminal(columns)
     out = ANSI.sub("", "\n".join(xorack("list")[1]))
     for whole in ("books/failed", "books/large", "0/12,345", "66.6 %"):
         assert whole in out
     assert re.search(r"\b\d min \d+ s\b", out)  # of the deadline: an hour would be cut as "1 h"
-    # A long cell may continue in further lines, complete.
     assert re.sub(r"\s", "", out).count("withdrawn") == 6
 
 
-def test_an_empty_column_takes_no_room_on_a_terminal(stack, xorack, monkeypatch):
+def test_an_empty_column_takes_no_room_on_a_terminal(stack, xorack, terminal):
     tag = "a-folder-of-some-length/and-a-file-of-it"
     start(stack, tag)
-    terminal = {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "80"}
-    for name, value in terminal.items():
-        monkeypatch.setenv(name, value)
+    terminal(80)
     finish(stack, tag)
     head, line = ANSI.sub("", "\n".join(xorack("list")[1])).splitlines()
     assert head.split() == ["TAG", "STATUS", "DONE", "UNITS", "AGE"]
@@ -286,7 +276,7 @@ def test_an_empty_column_takes_no_room_on_a_terminal(stack, xorack, monkeypatch)
 @pytest.mark.parametrize(
     "command", ["list", "list --json", "show gone", "watch", "wait gone --timeout 0"]
 )
-def test_messages_that_are_not_applied_are_told(stack, xorack, sqs, sleeps, command):
+def test_messages_that_are_not_applied_are_counted(stack, xorack, sqs, sleeps, command):
     def said():
         return [line for line in xorack(*command.split())[2] if line.startswith("in the queues")]
 
@@ -304,14 +294,6 @@ def test_messages_that_are_not_applied_are_told(stack, xorack, sqs, sleeps, comm
     sqs.before.clear()
     alone = (*command.split(), "--table", stack.table_name)
     assert not any("in the queues" in line for line in xorack(*alone)[2])
-
-
-def test_finished_units_ahead_of_their_starts_are_no_progress(stack, xorack):
-    apply(stack, Request.create("early", "c", traced(1), 1))
-    apply(stack, Request.stamp_("early", "t", traced(2), finished=320))
-    assert fields(xorack("show", "early"))["progress"] == "320 finished, 1 started so far"
-    assert json.loads(xorack("show", "early", "--json")[1][0])["percent"] is None
-    assert xorack("list")[1][1].split()[1:4] == ["open", "?", "320/1"]
 
 
 def test_characters_outside_the_terminals_encoding(stack, monkeypatch):

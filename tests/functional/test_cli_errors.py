@@ -33,25 +33,16 @@ TAG_LENGTH = "expected a string of 1 to 1024 UTF-8 bytes without NUL"
     ("status", "arguments", "line"),
     [
         (1, "show typo", "tag: 'typo' does not exist\n"),
-        (1, "fail typo --reason x", "tag: 'typo' does not exist\n"),
         (1, "show typo --table gone", "there is no table gone in us-east-1\n"),
         (1, "list --table gone --region eu-west-1", "there is no table gone in eu-west-1\n"),
-        (1, "web --table gone", "there is no table gone in us-east-1\n"),
         (1, "redrive --stack orders", ORDERS),
-        (1, "web --stack orders", ORDERS),
         (1, "show typo --stack orders", f"{ORDERS}, or its table with --table"),
         (1, "list --stack shop", "stack shop is CREATE_COMPLETE and has no output QueueUrl, "),
         (2, "show ", f"tag: '', {TAG_LENGTH}"),
-        (2, "watch ", f"tag: '', {TAG_LENGTH}"),
         (2, f"fail {TAG} b --reason {'x' * 1025}", "reason: 'xxx"),
         (2, "extend a\0 --timeout 1", "tag: 'a\\x00', expected a string"),
-        (
-            2,
-            "list --order age --after x",
-            "after: 'x', expected the position of a list in the order of",
-        ),
     ],
-    ids=range(14),
+    ids=range(9),
 )
 def test_an_error_of_a_request_is_one_line(stack, stacks, xorack, status, arguments, line):
     stacks["shop"] = {"TableName": "customers"}
@@ -82,7 +73,6 @@ def test_the_stack_may_come_from_the_environment(aws, stacks, xorack, monkeypatc
 RUN_LENGTH = f"Invalid value for '--run': '', {TAG_LENGTH}"
 INVALID = [
     ("show", "Missing argument 'TAG' (see: xorack show --help)"),
-    ("show tag --jsno", "No such option"),
     ("shwo tag", "No such command"),
     ("fail tag", "Missing option '--reason' (see: xorack fail --help)"),
     ("fail --reason x", "Missing TAG or --run"),
@@ -101,38 +91,18 @@ INVALID = [
     ("list --run / ", "Invalid value for '--run': '/', expected the run's name alone"),
     ("list --run a --prefix b", "--run and --prefix cannot be used together"),
     ("watch --interval 0", "Invalid value for '--interval': 0.0 is not in the"),
-    ("watch --run a/b", "Invalid value for '--run': 'a/b', expected the run's name alone"),
     ("wait", "expected one of TAG, --run and --window (see: xorack wait --help)"),
     ("wait --run=", RUN_LENGTH),
-    ("wait --run a b", "TAG and --run cannot be used together (see: xorack wait --help)"),
     ("wait a --chains 1", "--chains requires --run (see: xorack wait --help)"),
     ("redrive --queue x", "--dead-letters and --queue must be used together (see: xorack redrive "),
-    (
-        "web --table t --queue q",
-        "--dead-letters and --queue must be used together (see: ",
-    ),
     ("web --dead-letters d --queue q", "--dead-letters requires --table"),
     ("web --port 65536", "Invalid value for '--port'"),
     ("local start -c resume", "Invalid value for '-c': 'resume', expected NAME=VALUE"),
-    *(
-        (f"{command} --{option} nan", f"Invalid value for '--{option}': nan is not a number")
-        for command, option in (
-            ("watch", "interval"),
-            ("extend a", "timeout"),
-            ("wait --run a", "timeout"),
-        )
-    ),
+    ("extend a --timeout nan", "Invalid value for '--timeout': nan is not a number"),
     ("list --older-than nan", "Invalid value for '--older-than'"),
     # As of `--stack "$STACK"` where the shell has no such variable.
-    *(
-        (f"{command} --{option}=", f"Invalid value for '--{option}': the value is empty (see: ")
-        for command, options in (
-            ("list", ("stack", "table", "prefix", "after")),
-            ("show tag", ("region",)),
-            ("redrive", ("stack", "dead-letters", "queue")),
-        )
-        for option in options
-    ),
+    ("list --stack=", "Invalid value for '--stack': the value is empty (see: "),
+    ("redrive --dead-letters=", "Invalid value for '--dead-letters': the value is empty (see: "),
 ]
 
 
@@ -231,16 +201,19 @@ def test_an_item_that_is_not_a_chain_is_one_line(stack, xorack):
         assert (status, err, sum("chain/" in row for row in out)) == (1, [line], count)
 
 
+UNWRITABLE = [
+    ("xorack --help >&-", 0, []),
+    ("xorack shwo >&- 2>&-", 2, []),
+    # The reader of the pipe is gone.
+    ("set -o pipefail; exec 3> >(exit); wait $!; xorack --help >&3", 1, []),
+    ("xorack --help >/dev/full", 1, ["error: cannot write: No space left on device"]),
+]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("line", "status", "err"),
-    [
-        ("xorack --help >&-", 0, []),
-        ("xorack shwo >&- 2>&-", 2, []),
-        # The reader of the pipe is gone.
-        ("set -o pipefail; exec 3> >(exit); wait $!; xorack --help >&3", 1, []),
-        ("xorack --help >/dev/full", 1, ["error: cannot write: No space left on device"]),
-    ],
+    [UNWRITABLE[0], *(pytest.param(*one, marks=pytest.mark.slow) for one in UNWRITABLE[1:])],
     ids=["closed", "both closed", "no reader", "full"],
 )
 def test_an_output_that_cannot_be_written(line, status, err):
@@ -251,3 +224,10 @@ def test_an_output_that_cannot_be_written(line, status, err):
     ended = subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, check=False)
     assert (ended.returncode, ended.stdout) == (status, b"")
     assert ended.stderr.decode().splitlines() == err
+
+
+@pytest.mark.parametrize(("arguments", "extra"), [(("list",), "cli"), (("local", "env"), "local")])
+def test_a_missing_package_names_its_extra(xorack, monkeypatch, arguments, extra):
+    monkeypatch.setattr("xorack.cli.find_spec", lambda name: None if name == "jinja2" else name)
+    line = f"error: the command line needs jinja2: install xorack with the extra {extra}"
+    assert xorack(*arguments) == (1, [], [line])

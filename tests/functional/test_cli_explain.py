@@ -3,11 +3,18 @@
 import json
 
 import pytest
+from botocore.exceptions import ClientError
 
-from tests.support.cli import TAG, apply, assert_error, finish, named_lines, start
+from tests.support.cli import TAG, apply, assert_error, deliver, finish, named_lines, start
 from tests.support.dead_letters import put
 from tests.support.functions import message
+from tests.support.services import Message
 from xorack import Token, Tracker, plain, traced, unit_id
+from xorack.aws.clock import milliseconds
+from xorack.aws.item import encode
+from xorack.cli import show
+from xorack.core.chain import TIMED_OUT, Chain
+from xorack.core.hashing import child_id
 from xorack.core.request import Request
 
 RUN = "2026-01-31"
@@ -22,7 +29,7 @@ def lines_of(result):
 
 @pytest.fixture
 def run(stack):
-    """Orders of a run: those of the EU lack a bill and have failed."""
+    """Orders of a run: those of the EU have no bill, and failed."""
     tracker, requests = Tracker(stack.queue_url), []
     for number in range(40):
         country = "eu" if number % 4 == 0 else "us"
@@ -44,13 +51,13 @@ def test_failed_chains_of_a_run_have_something_in_common(run, stack, xorack, tmp
     names = tmp_path / "names.txt"
     names.write_text("bill\nparcel\n")
     shown = lines_of(xorack("explain", "--run", run, "--among", names))
-    assert shown["run"] == [f"10 of 40 chains of run {RUN} have failed"]
+    assert shown["run"] == [f"10 of 40 chains of run {RUN} failed"]
     assert shown["why"] == [
         "All 10 failed chains have part 2 = 'eu' (25 % of all chains, all of which failed); "
         "all 10 outstanding names are 'bill' (50 % of the names given)"
     ]
     assert shown["reasons"] == ["10  no VAT number"]
-    assert shown["outstanding"] == ["10  bill", "1  unit without a name: give --among"]
+    assert shown["outstanding"] == ["10  bill", "1  unit without a name: none of --among is theirs"]
     assert len(shown["tags"]) == 10
     (found,) = map(json.loads, xorack("explain", "--run", run, "--json")[1])
     assert (found["state"], found["count"], found["unnamed"]) == ("failed", 10, 11)
@@ -81,6 +88,7 @@ def oil_lost(stack):
     return [json.dumps([name]) for name in names]
 
 
+@pytest.mark.thorough
 def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack, xorack, tmp_path):
     (names := tmp_path / "names.txt").write_text("\n".join(oil_lost))
     put(stack, message(Request("stamp", f"{RUN}/3", "late", traced(7))), error="tag: 'x' is gone")
@@ -95,46 +103,109 @@ def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack,
     assert sorted(shown["outstanding"]) == ["3  line 3 oil", "4  line 1 oil", "4  line 2 oil"]
     assert shown["dead letters"] == ["1  rejected: tag: '…' is gone"]
     assert shown["tags"][-1] == "and 1 more"
-    # Without other names to compare with, it is what they share that is told.
+    # Without other names to compare with, the sentence has what they share.
     names.write_text("\n".join(name for name in oil_lost if "oil" in name))
     shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
     assert shown["why"] == ["All 11 outstanding names are line … oil"]
     shown = lines_of(xorack("explain", "--run", RUN))
     assert shown["why"][0].endswith("the outstanding units have no names: give --among")
+    names.write_text('["line", 2, "oil"]')
+    shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
+    assert shown["why"][0].endswith(
+        'none of --among is theirs: child("line", 3) is [["line", 3]] there'
+    )
 
 
 def test_unfinished_chains_and_runs_without_chains(stack, xorack):
     start(stack, f"{RUN}/a", timeout=3600)
     apply(stack, Request("create", f"{RUN}/b", "c", traced(unit_id(f"{RUN}/b")), 1, timeout=3600))
     shown = lines_of(xorack("explain", "--run", RUN))
-    assert shown["run"] == [f"2 of 2 chains of run {RUN} are unfinished"]
+    assert shown["run"] == [f"2 of 2 chains of run {RUN} did not end yet"]
     assert "1  the chain's own unit: its first step did not end" in shown["outstanding"]
     assert shown["outstanding"][-1].endswith("units without a name: give --among")
+    for tag in ("a", "b"):
+        put(
+            stack,
+            message(Request("stamp", f"{RUN}/{tag}", "s", traced(7))),
+            error="id: 's' is used",
+        )
+    shown = lines_of(xorack("explain", "--run", RUN))
+    assert "each has a dead letter: rejected: id: '…' is used" in shown["why"][0]
     status, out, _ = xorack("explain", "--run", "other")
     assert (status, out[0][13:]) == (
         1,
-        "no chain of 0 chains of run other has failed or is unfinished",
+        "0 chains of run other: none has failed or is unfinished",
     )
 
 
-def test_a_chain(stack, xorack, sqs, tmp_path):
+@pytest.mark.parametrize("command", ["show", "explain"])
+def test_a_step_that_ran_twice_is_shown_on_its_chain(stack, xorack, sqs, monkeypatch, command):
+    """The words are in the dead letter of the rejected request: the chain does not know them."""
+    assert_error(xorack(command, "none"), 1, "tag: 'none' does not exist")
+    tracker, token = Tracker(stack.queue_url), Token(unit_id(TAG), (TAG,))
+    apply(stack, Request.create(TAG, "c", traced(token.unit), timeout=3600))
+    assert "dead letters" not in lines_of(xorack(command, TAG))
+    for name in ("oil", "wick"):
+        step = tracker.step(token)
+        step.child(name)
+        deliver(stack, [Message(name, message(*step.requests()))])
+    wick = f"{child_id(token.unit, 'wick'):016x}"
+    words = f"this unit's step ran before with other children; '{wick}' was started by the rejected"
+    text, link = named_lines(xorack(command, TAG)[1])["dead letters"]
+    assert text.startswith("rejected: id: 'step-")
+    assert words in text
+    assert link == f"xorack dead-letters show --tag {TAG}"
+    (shown,) = map(json.loads, xorack(command, TAG, "--json")[1])
+    assert [one["kind"] for one in shown["dead_letters"]] == ["rejected"]
+    assert words in shown["dead_letters"][0]["error"]
+    monkeypatch.setattr(show, "_LETTERS", 1)
+    assert "1 of about 1 dead letters were read" in xorack(command, TAG)[2]
+
+    def forbidden(_):
+        raise ClientError({"Error": {"Code": "AccessDenied"}}, "ReceiveMessage")
+
+    sqs.before["ReceiveMessage"] = forbidden
+    status, out, (line, *_) = xorack(command, TAG)
+    assert (status, "dead letters" in named_lines(out)) == (0, False)
+    assert line.startswith("the dead letters cannot be read: AWS rejected ReceiveMessage")
+
+
+def test_a_chain(stack, xorack):
     outstanding = start(stack, timeout=3600)
     apply(stack, Request("note", TAG, "n", text="All 2 missing rows have line = 7"))
-    put(stack, message(Request("stamp", TAG, "late", traced(7))), error="tag: 'x' is not there")
     shown = lines_of(xorack("explain", TAG))
     assert shown["progress"] == ["66.6 %, 4 of 6 units"]
     assert shown["note"] == ["All 2 missing rows have line = 7"]
     assert sorted(shown["outstanding"]) == sorted(outstanding)
     assert " ago, 20" in shown["last stamp"][0]
-    assert shown["dead letters"] == ["1 rejected: tag: '…' is not there"]
     finish(stack, TAG)
     assert lines_of(xorack("explain", TAG))["status"] == ["acked"]
+
+
+def test_what_came_too_late_and_when_is_shown(stack, xorack):
+    """The time-out was too short: requests came after it. A single second is no reason."""
+    now = milliseconds()
+    for number in range(12):
+        fields = {"created_at": now - 9_000_000, "first_seen_at": now - 9_000_000}
+        if number < 6:
+            fields |= {"created_at": now - 5_000_000, "ended_at": now - 1000, "reason": TIMED_OUT}
+            fields |= {"late": 2, "last_stamp_at": now - 61_000 - number * 60_000}
+        status = "failed" if number < 6 else "open"
+        chain = Chain(f"{RUN}/{number}", traced(1), status, version=1, **fields)
+        item = encode(chain, "tag", 3_600_000)
+        stack.client("dynamodb").put_item(TableName=stack.table_name, Item=item)
+    shown = lines_of(xorack("explain", "--run", RUN))
+    (why,) = shown["why"]
+    assert "6 of them got requests after their time-out: it is too short" in why
+    assert "created" not in why
+    assert shown["age"] == ["1 h 23 min"]
+    assert shown["last stamp"] == ["1 min to 6 min before the end, or now"]
+    assert shown["after end"] == ["12  late requests"]
 
 
 def test_errors(stack, xorack):
     assert_error(xorack("explain"), 2, "Missing TAG or --run")
     assert_error(xorack("explain", "a", "--run", "b"), 2, "TAG excludes --run")
-    assert_error(xorack("explain", "none"), 1, "tag: 'none' does not exist")
     start(stack, "plain", timeout=3600)
     apply(stack, Request("stamp", "plain-2", "s", plain(9), 1))
     assert lines_of(xorack("explain", "plain-2"))["created"][0].startswith("not yet: ")

@@ -118,7 +118,7 @@ def test_a_time_out_is_status_3(yesterday, xorack, sleeps):
 
 @pytest.mark.parametrize("chains", [(), ("--chains", "2")])
 @pytest.mark.parametrize("status", ["open", "pending"])
-def test_a_chain_that_the_index_lacks_is_awaited(stack, xorack, sleeps, status, chains):
+def test_a_chain_missing_in_the_index_is_awaited(stack, xorack, sleeps, status, chains):
     """The index lags behind the table, and has no chain without a deadline."""
     end(stack, f"{RUN}/a")
     item = {"tag": {"S": f"{RUN}/b"}, "stamp": {"B": b"x"}, "status": {"S": status}}
@@ -169,6 +169,7 @@ def test_the_table_is_read_for_the_end_only_and_with_pauses(stack, xorack, sleep
     assert scans == [6, 6 + 10 + 90]
 
 
+@pytest.mark.slow
 def test_the_index_is_searched_page_by_page(stack, monkeypatch):
     monkeypatch.setattr(dynamodb_store, "_SEARCH_PAGE", 2)
     others = [Request("create", f"other/{n}", "c", traced(1), 1, timeout=60) for n in range(40)]
@@ -200,17 +201,3 @@ def test_watch_prints_the_changes_of_a_run_and_its_counts(yesterday, xorack, sle
     ]
     *_, last = map(json.loads, xorack("watch", "--run", RUN, "--json")[1])
     assert (last["run"], last["ended"], last["chains"]) == (RUN, True, 2)
-
-
-def test_watch_of_a_run_draws_a_table(yesterday, xorack, sleeps, monkeypatch):
-    monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    tag = f"{RUN}/order/1"
-    start(yesterday, tag, timeout=3600)
-    sleeps.append(lambda: finish(yesterday, tag))
-    status, out, _ = xorack("watch", "--run", RUN)
-    drawn = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(out))
-    head, counts = f"1 unfinished chain of {RUN}  ", f"{RUN}: 1 chain: 1 acked"
-    assert status == 0
-    assert re.search(f"{head}(.|\n)*66.6 %(.|\n)*{counts}  (.|\n)*acked(.|\n)*{counts}$", drawn)
-    assert "2026-01-30" not in drawn

@@ -8,7 +8,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from tests.support.cli import TAG, apply, finish, put_invalid_item, start, store
+from tests.support.cli import TAG, apply, finish, start, store
 from xorack import traced
 from xorack.cli import watch
 from xorack.core.request import Request
@@ -71,15 +71,6 @@ def test_a_chain_that_ended_stays_in_the_table(stack):
     start(stack, "sooner", timeout=60)
     fourth = watcher.poll()
     assert (tags(fourth.snapshot.chains), tags(fourth.ended)) == (["sooner"], ["a"])
-
-
-def test_a_named_item_that_is_not_a_chain_does_not_stop_the_others(stack, xorack, sleeps):
-    start(stack)
-    put_invalid_item(stack)
-    sleeps.append(lambda: finish(stack))
-    status, out, err = xorack("watch", TAG, "foreign")
-    assert (status, len(out)) == (1, 2)
-    assert err == ["foreign: cannot be read: its stamp is of type S, expected a Binary"]
 
 
 def screen(update, *, width=100, height=20, error=""):

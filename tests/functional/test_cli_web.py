@@ -4,14 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.cli import apply, start
+from tests.support.cli import start
 from tests.support.dead_letters import put_messages
 from tests.support.web import request
 from xorack.cli import web as web_command
-from xorack.core.hashing import child_id, unit_id
-from xorack.core.request import Request
-from xorack.core.stamp import traced
-from xorack.web.page import site
 from xorack.web.page.server import WebServer
 
 
@@ -47,18 +43,6 @@ def test_it_prints_its_address_and_serves_the_stack(stack, sqs, xorack, visit):
     assert "1 dead-lettered message." in pages[1]
 
 
-@pytest.mark.parametrize("few", [10_000, 1])
-def test_it_names_units_among_candidates(stack, xorack, visit, tmp_path, monkeypatch, few):
-    monkeypatch.setattr(site, "_FEW", few)
-    rope = child_id(unit_id("order/17"), "rope")
-    apply(stack, Request.create("order/17", "c", traced(rope)))
-    among = tmp_path / "names"
-    among.write_text("lamp\nrope\n")
-    pages = visit("", "chain?tag=order/17")
-    assert xorack("web", "--among", str(among))[0] == 0
-    assert ["rope" in page for page in pages] == [few > 1, True]
-
-
 def test_a_table_has_dead_letters_if_its_queues_are_named(stack, sqs, xorack, visit):
     start(stack, "order/17")
     put_messages(stack, failed=(1,))
@@ -80,7 +64,7 @@ def test_a_port_that_is_taken(stack, xorack):
 
 
 @pytest.mark.parametrize(("options", "opened"), [(["--open"], 1), (["--no-open"], 0), ([], 0)])
-def test_it_opens_a_browser_if_told(stack, xorack, visit, monkeypatch, options, opened):
+def test_it_opens_a_browser_if_asked(stack, xorack, visit, monkeypatch, options, opened):
     urls = []
     monkeypatch.setattr(web_command.webbrowser, "open", urls.append)
     visit()

@@ -32,8 +32,8 @@ def test_a_window_is_waited_for(stack, xorack, sleeps):
     status, out, _ = xorack("show", TAG)
     assert status == 0
     assert {line.split()[-1] for line in out[-2:]} == {"eu", "orders/11"}
-    apply(stack, Request("note", TAG, "n", text="batch 7 lacks 2 rows", missing_count=2))
-    missing = [f"{TAG}: eu, orders/11 lag"], ["batch 7 lacks 2 rows; 2 units missing"]
+    apply(stack, Request("note", TAG, "n", text="2 rows of batch 7 are missing", missing_count=2))
+    missing = [f"{TAG}: eu, orders/11 lag"], ["2 rows of batch 7 are missing; 2 units missing"]
     assert xorack("wait", "--window", TAG, "--timeout", "0") == (1, *missing)
     sleeps.clear()
     sleeps += [lambda: apply(stack, *finished(*KEYS[2:]))]
@@ -56,8 +56,8 @@ def test_a_window_that_failed_tells_the_reason(stack, xorack):
 HOURS = ("2026-09-14T14", "2026-09-14T15")
 
 
-def open_stages(stack, run="shop"):
-    """Two hours of three stages: whole, open, missing rows, late, failed, and one not open."""
+def open_windows(stack, run="shop"):
+    """Two hours of three logs: whole, open, missing rows, late, failed, and one not open."""
     keys, timeouts = ["t/0", "t/1", "t/2"], {("clean", HOURS[1]): 1e-3}
     for log in ("raw", "clean", "mart"):
         for hour in HOURS[: 1 if log == "mart" else 2]:
@@ -70,10 +70,10 @@ def open_stages(stack, run="shop"):
     apply(stack, lost, Request("fail", f"{run}/mart/{HOURS[0]}", "f", reason="closed, by hand"))
 
 
-def test_stages_are_a_table(stack, xorack):
+def test_logs_are_a_table(stack, xorack):
     assert xorack("windows") == (0, ["no windows"], [])
     apply(stack, Request.create("a/raw/h", "c", starts=[1], detail={"log": "raw", "window": "i"}))
-    open_stages(stack)
+    open_windows(stack)
     status, (heads, *rows), errors = xorack("windows", "--run", "shop")
     assert (status, heads.split(), errors) == (0, ["WINDOW", "raw", "clean", "mart"], [])
     assert [" ".join(row.split()) for row in rows] == [

@@ -60,13 +60,7 @@ def running(ended):
         yield ended
 
 
-COMMANDS = [
-    ["local", "status"],
-    ["local", "env"],
-    ["local", "events"],
-    ["--local", "list"],
-    ["--local", "web"],
-]
+COMMANDS = [["local", "status"], ["local", "env"], ["--local", "list"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -106,22 +100,10 @@ def test_one_that_does_not_respond(xorack, running):
     assert shown["started_at"] == "1970-01-01T00:00:00Z"
     status, _, (line,) = xorack("local", "start")
     assert status == 1
-    assert (
-        f"runs as process {STATE.pid} and does not respond: run `xorack local stop` first" in line
-    )
+    assert f"runs as process {STATE.pid} and does not respond (log: " in line
+    assert line.endswith(": run `xorack local stop` first")
     status, _, (line,) = xorack("local", "events")
     assert line.startswith("error: xorack local does not respond: ")
-
-
-def test_an_interrupt_while_the_commands_are_imported(monkeypatch, xorack):
-    class Interrupt:
-        def find_spec(self, name, *_):
-            if name == "xorack.cli.commands":
-                raise KeyboardInterrupt
-
-    monkeypatch.delitem(sys.modules, "xorack.cli.commands")
-    monkeypatch.setattr(sys, "meta_path", [Interrupt(), *sys.meta_path])
-    assert xorack("local", "start") == (130, [], [])
 
 
 @pytest.mark.parametrize("state", ["", "{}", "[1]", '{"pid": 1}'])
@@ -241,11 +223,6 @@ def test_commands_use_it(running, monkeypatch, xorack, by):
     assert os.environ["AWS_PROFILE"] == os.environ["XORACK_STACK"] == "production"
 
 
-def test_the_variable_does_not_keep_it_from_being_started(monkeypatch, xorack):
-    monkeypatch.setenv("XORACK_LOCAL", "1")
-    assert xorack("local", "stop") == (0, ["not running"], [])
-
-
 @pytest.mark.parametrize("command", ["start", "stop"])
 def test_a_folder_that_cannot_be_written_is_named(xorack, monkeypatch, command):
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
@@ -278,7 +255,7 @@ def test_other_settings_need_the_cdk(in_wheel, monkeypatch):
         assembly.find_template({"batch_size": "5"})
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_invalid_setting_is_the_line_of_the_synthesis(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     steps = []

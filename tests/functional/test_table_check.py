@@ -1,13 +1,11 @@
 """A table that the stack did not create is checked before the functions first write to it."""
 
-from dataclasses import replace
-
 import pytest
 
 from lambda_src.environment import _services
 from tests.support.faults import failing
 from tests.support.functions import Functions, message
-from tests.support.in_process import create_resources, definitions, locked_aws
+from tests.support.in_process import create_resources, locked_aws
 from xorack.core.errors import ArgumentError
 from xorack.core.request import Request
 
@@ -17,21 +15,17 @@ CREATE = message(Request.create("t", "c", b"\1"))
 
 @pytest.fixture
 def adopt(monkeypatch):
-    """A function that starts the functions over a table with changed definitions."""
-
-    def start(aws, described=None):
-        monkeypatch.setenv("CHECK_TABLE", "true")
-        _services.cache_clear()
-        functions = Functions(create_resources(aws, described), monkeypatch)
-        monkeypatch.setenv("PARTITION_KEY", "tag")
-        return functions
-
+    """A function that starts the functions over a table, by default as the stack's."""
     with locked_aws() as aws:
-        yield lambda described=None: start(aws, described)
 
+        def start(**changed):
+            monkeypatch.setenv("CHECK_TABLE", "true")
+            _services.cache_clear()
+            functions = Functions(create_resources(aws, **changed), monkeypatch)
+            monkeypatch.setenv("PARTITION_KEY", "tag")
+            return functions
 
-def without_time_to_live(name=""):
-    return replace(definitions(), ttl_attribute=name)
+        yield start
 
 
 def test_a_right_table_is_checked_once_by_each_function(adopt, sqs):
@@ -51,7 +45,7 @@ def test_the_stacks_own_table_is_not_checked(functions, sqs):
 
 def test_nothing_is_written_to_a_wrong_table(adopt, sqs):
     """tests/unit/test_table_check.py has what else can be wrong."""
-    functions = adopt(without_time_to_live("ttl"))
+    functions = adopt(ttl_attribute="ttl")
     name = functions.aws.table_name
     for run in (lambda: functions.consume(CREATE), functions.sweep):
         sqs.names.clear()
@@ -63,7 +57,7 @@ def test_nothing_is_written_to_a_wrong_table(adopt, sqs):
 
 
 def test_a_repaired_table_needs_no_deployment(adopt):
-    functions = adopt(without_time_to_live())
+    functions = adopt(ttl_attribute="")
     with pytest.raises(ArgumentError):
         functions.consume(CREATE)
     functions.aws.client("dynamodb").update_time_to_live(

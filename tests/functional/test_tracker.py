@@ -3,27 +3,23 @@
 import asyncio
 import contextvars
 import json
-import os
 import subprocess
 import sys
 import threading
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
-from types import SimpleNamespace
 
 import pytest
 
 from tests.support.queue_server import QueueServer
 from tests.support.threads import in_threads
-from xorack import DynamoDBAcker, Token, Tracker, traced, unit_id, xor
+from xorack import Token, Tracker, traced, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import group_id
 from xorack.core.errors import ArgumentError, XorAckError
-from xorack.core.hashing import child_id
 from xorack.core.message import parse
-from xorack.core.request import Request
 from xorack.ops.dead_letters import DeadMessage
 
 
@@ -106,8 +102,7 @@ def reasons_of(functions):
         ("a b ab", 3),
     ],
 )
-@pytest.mark.parametrize("stamps", ["traced", "plain"])
-@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(("stamps", "at_once"), [("traced", False), ("plain", True)])
 def test_regrouped_units_count_once_and_each_group_has_its_child(
     tracker, functions, groups, files, stamps, at_once
 ):
@@ -145,22 +140,6 @@ def test_a_step_of_units_of_several_chains_finishes_each_in_its_own(tracker, fun
     assert reasons_of(functions) == []
 
 
-@pytest.mark.parametrize("group", ["a", "ab"])
-def test_a_group_that_comes_again_with_other_children_is_rejected(tracker, functions, group):
-    units = dict(zip("ab", start_units(tracker, "t", "a", "b"), strict=True))
-    tokens = [units[name] for name in group]
-    child = run_with_child(tracker.step(*tokens), "x")
-    functions.deliver()
-    run_with_child(tracker.step(*tokens), "y")
-    functions.deliver()
-    (reason,) = reasons_of(functions)
-    assert reason.startswith("id: 'step")
-    # The chain counts what was applied first.
-    run(tracker.step(child))
-    run(tracker.step(units["a"], units["b"]))
-    assert finished(functions) == {"t": 4}
-
-
 @pytest.mark.parametrize("done", [(), ("a",), ("a", "new"), ("new", "other")])
 def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(
     tracker, functions, done
@@ -190,21 +169,7 @@ def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(
     )
 
 
-def test_a_step_of_several_units_sends_one_request_a_chain():
-    tokens = (Token(9, ("t", "u")), Token(5, ("t",)), Token(7, ("u",)))
-    step = Tracker("queue").step(*tokens)
-    children = [step.child("x").unit, step.child("y").unit]
-    units = [(5, "t"), (7, "u"), (9, "t"), (9, "u")]
-    group = unit_id("\0".join(f"{unit:016x} {tag}" for unit, tag in units))
-    assert children == [child_id(group, "x"), child_id(group, "y")]
-    id = f"steps-{group:016x}"
-    assert step.requests() == [
-        Request.stamp_("t", id, starts=children, finishes_once=[9, 5]),
-        Request.stamp_("u", id, starts=children, finishes_once=[7, 9]),
-    ]
-
-
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_step_takes_a_batch_of_10_000_messages(tracker, functions):
     root = tracker.start("t")
     with tracker.step(root) as step:
@@ -413,33 +378,6 @@ def test_a_forked_process_connects_and_sends_by_itself():
     before, forked, after, *in_batch, last = server.ports
     assert before == after == last != forked
     assert len({before, forked, *in_batch}) == 3
-
-
-def test_a_table_has_a_client_in_each_process(monkeypatch):
-    made = []
-
-    def make(*arguments, **options):
-        made.append(os.getpid())
-        return SimpleNamespace(delete_item=lambda **call: {})
-
-    monkeypatch.setattr("xorack.aws.table.make_client", make)
-    acker = DynamoDBAcker("table")
-    assert made == []
-    for pid in (1, 1, 2, 2):
-        monkeypatch.setattr("os.getpid", lambda pid=pid: pid)
-        acker.delete("t")
-    assert made == [1, 2]
-
-
-def test_plain_stamps(aws, functions, monkeypatch):
-    client = aws.client("sqs")
-    monkeypatch.setattr("xorack.client.tracker.queue_client", lambda queue_url: client)
-    token = Tracker(aws.queue_url, stamps="plain").start("t", "root", 5)
-    assert token.unit == unit_id("root", 5)
-    with Tracker(aws.queue_url).step(str(token)) as step:
-        step.child(unit=2**64 - 1)
-    functions.deliver()
-    assert functions.item("t")["stamp"]["B"] == b"\xff" * 8
 
 
 def test_extend_and_fail(tracker, functions):

@@ -159,8 +159,8 @@ def target(value: Any) -> str:
     match value:
         case {"Ref": name} | {"Fn::GetAtt": [name, _]}:
             return name
-        case {"Fn::Select": [_, {"Fn::Split": [_, whole]}]}:
-            return target(whole)
+        case {"Fn::Select": [_, {"Fn::Split": [_, joined]}]}:
+            return target(joined)
         case {"Fn::Join": ["", [first, *rest]]}:
             return target(first) + "".join(map(str, rest))
     return str(value)

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from aws_cdk import App, RemovalPolicy, Stack, aws_dynamodb, aws_iam, aws_kms
+from aws_cdk import App, Stack, aws_dynamodb, aws_iam, aws_kms
 
 from infra.synth import ROOT
 from xorack.cdk.acker import Acker
@@ -16,43 +16,19 @@ from .templates import HERE, Template
 ARN = "arn:aws:dynamodb:eu-west-1:{}:table/chains"
 CHECK = {"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"}
 Attribute, Type = aws_dynamodb.Attribute, aws_dynamodb.AttributeType
-NUMBER, STRING = Type.NUMBER, Type.STRING
 
 
-DUE = ("due", "due_shard", NUMBER, "due_at", NUMBER)
-
-
-def own_table(stack: Stack, **changes: Any) -> aws_dynamodb.Table:
-    """A table for chains, with changes; `due` is the index: name, partition, sort key."""
-    index = changes.pop("due", DUE)
-    properties: dict[str, Any] = {
-        "partition_key": Attribute(name="tag", type=STRING),
-        "billing_mode": aws_dynamodb.BillingMode.PAY_PER_REQUEST,
-        "time_to_live_attribute": "expires_at",
-        "removal_policy": RemovalPolicy.RETAIN,
-        **changes,
-    }
-    table = aws_dynamodb.Table(stack, "Table", **properties)
-    name, shard, shard_type, at, at_type = index
-    table.add_global_secondary_index(
-        index_name=name,
-        partition_key=Attribute(name=shard, type=shard_type),
-        sort_key=Attribute(name=at, type=at_type),
-        projection_type=aws_dynamodb.ProjectionType.KEYS_ONLY,
-    )
-    return table
-
-
-def table_v2(stack: Stack, **changes: Any) -> aws_dynamodb.TableV2:
-    index = aws_dynamodb.GlobalSecondaryIndexPropsV2(
+def own_table(stack: Stack, index: str = "due_shard", **changes: Any) -> aws_dynamodb.TableV2:
+    """A table for chains, with changes; `index` is the partition key of its index."""
+    due = aws_dynamodb.GlobalSecondaryIndexPropsV2(
         index_name="due",
-        partition_key=Attribute(name="due_shard", type=NUMBER),
-        sort_key=Attribute(name="due_at", type=NUMBER),
+        partition_key=Attribute(name=index, type=Type.NUMBER),
+        sort_key=Attribute(name="due_at", type=Type.NUMBER),
     )
     properties: dict[str, Any] = {
-        "partition_key": Attribute(name="tag", type=STRING),
+        "partition_key": Attribute(name="tag", type=Type.STRING),
         "time_to_live_attribute": "expires_at",
-        "global_secondary_indexes": [index],
+        "global_secondary_indexes": [due],
         **changes,
     }
     return aws_dynamodb.TableV2(stack, "Table", **properties)
@@ -62,16 +38,13 @@ def imported(stack: Stack, account: str = HERE.account) -> aws_dynamodb.ITable:
     return aws_dynamodb.Table.from_table_arn(stack, "Table", ARN.format(account))
 
 
-@pytest.mark.parametrize("make", [own_table, table_v2])
-def test_a_table_of_the_app_is_used_and_needs_no_check_later(here, make):
+def test_a_table_of_the_app_is_used_and_needs_no_check_later(here):
     # The stream is the user's own affair.
-    stream = {own_table: "stream", table_v2: "dynamo_stream"}[make]
-    table = make(here, **{stream: aws_dynamodb.StreamViewType.KEYS_ONLY})
+    table = own_table(here, dynamo_stream=aws_dynamodb.StreamViewType.KEYS_ONLY)
     acker = Acker(here, "Acker", table=table)
     assert acker.table is table
     template = Template.of_stack(here)
-    tables = {*template.of("AWS::DynamoDB::Table"), *template.of("AWS::DynamoDB::GlobalTable")}
-    (name,) = tables
+    (name,) = template.of("AWS::DynamoDB::GlobalTable")
     for function in ("consumer", "sweeper", "widget"):
         assert template.environment(function)["TABLE_NAME"] == {"Ref": name}
         assert "CHECK_TABLE" not in template.environment(function)
@@ -109,39 +82,39 @@ def test_an_imported_table_is_checked_by_those_that_write(here):
         environment, allowed = template.environment(function), template.allowed(function)
         (arn,) = (one for one in allowed if one.endswith("table/chains"))
         assert environment["TABLE_NAME"] == "chains"
-        assert (environment.get("CHECK_TABLE") == "true") is checks
+        assert environment["CHECK_TABLE"] == "true"
         assert (allowed[arn] >= CHECK) is checks
         assert any("kms:Decrypt" in actions for actions in allowed.values())
 
 
-KEYS = "due_shard (N), due_at (N)"
-# tests/functional/test_table_check.py has more of what can be wrong.
-WRONG = [
-    (
-        {"due": ("due", "shard", NUMBER, "due_at", STRING)},
-        "key of index due of",
-        "shard (N), due_at (S)",
-        KEYS,
-    ),
-    ({"time_to_live_attribute": "ttl"}, "time to live of", "ttl", "expires_at"),
-]
-
-
-@pytest.mark.parametrize(("changes", "field", "value", "expected"), WRONG)
-def test_a_table_that_cannot_hold_chains_is_rejected(here, changes, field, value, expected):
-    line = f"{field} table Mine/Table: '{value}', expected {expected}"
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"index": "shard"},
+            "key of index due of table Mine/Table: 'shard (N), due_at (N)', "
+            "expected due_shard (N), due_at (N)",
+        ),
+        (
+            {"time_to_live_attribute": "ttl"},
+            "time to live of table Mine/Table: 'ttl', expected expires_at",
+        ),
+    ],
+)
+def test_a_table_that_cannot_hold_chains_is_rejected(here, changes, line):
+    """tests/functional/test_table_check.py has more of what can be wrong."""
     with pytest.raises(ValueError, match=f"^{re.escape(line)}$"):
         Acker(here, "Acker", table=own_table(here, **changes))
 
 
 def test_replicas_are_rejected(here):
-    table = table_v2(here, replicas=[aws_dynamodb.ReplicaTableProps(region="eu-north-1")])
+    table = own_table(here, replicas=[aws_dynamodb.ReplicaTableProps(region="eu-north-1")])
     with pytest.raises(ValueError, match=r"replicas of table Mine/Table: .*eu-north-1.*, expected"):
         Acker(here, "Acker", table=table)
 
 
 def test_a_table_of_another_key_name_goes_with_its_setting(here):
-    table = own_table(here, partition_key=Attribute(name="file", type=STRING))
+    table = own_table(here, partition_key=Attribute(name="file", type=Type.STRING))
     acker = Acker(here, "Acker", table=table, settings=Settings(partition_key="file"))
     assert acker.table is table
 

@@ -69,36 +69,32 @@ def deploy(aws, tmp_path, monkeypatch):
     return run
 
 
-BROKEN = {
-    "no credentials": (
+NO_BOOTSTRAP = "has no /cdk-bootstrap/hnb659fds/version: run `make bootstrap` once"
+BROKEN = [
+    (
         {"AWS_REGION": "eu-west-1"},
         "there are no AWS credentials: run `aws configure sso`, or set AWS_PROFILE",
     ),
-    "credentials that AWS rejects": (
+    (
         {**HERE, "AWS_ACCESS_KEY_ID": "old"},
         "AWS rejects your credentials (InvalidClientTokenId): renew them",
     ),
-    "an unknown profile": (
+    (
         {**HERE, "arguments": "--profile nobody"},
         "The config profile (nobody) could not be found",
     ),
-    "no region": (KEYS, "there is no AWS region: set AWS_REGION, or one in your profile"),
-    "no bootstrap": (
-        HERE,
-        f"account {ACCOUNT}, region eu-west-1 has no "
-        "/cdk-bootstrap/hnb659fds/version: run `make bootstrap` once",
-    ),
-    "no node": (
+    (KEYS, "there is no AWS region: set AWS_REGION, or one in your profile"),
+    (HERE, f"account {ACCOUNT}, region eu-west-1 {NO_BOOTSTRAP}"),
+    (
         {**HERE, "node": False, "PATH": os.devnull},
         "there is no node: run `make venv`, or install node 20 or later",
     ),
-}
+]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", BROKEN)
-def test_without(name, deploy):
-    environment, line = BROKEN[name]
+@pytest.mark.parametrize(("environment", "line"), BROKEN)
+def test_what_is_missing_is_one_line(environment, line, deploy):
     ran, calls = deploy(**environment)
     first, *rest = ran.stderr.splitlines()
     assert first == f"error: {line}: {preflight.PAGE}"
@@ -146,18 +142,9 @@ def test_settings_name_what_the_stack_shares_with_others(synthesise):
     assert outputs["EventBusName"]["Value"] == bus
 
 
-def test_settings_of_the_stack_are_read_and_warnings_are_given():
-    _, stack = build({"stack_name": "other"})
-    assert stack.stack_name == "other"
-    warnings = {
-        topic: [
-            str(entry.data)
-            for one in build({"alarm_topic_arn": topic})[1].node.find_all()
-            for entry in one.node.metadata
-            if entry.type == "aws:cdk:warning"
-        ]
-        for topic in ("", "arn:aws:sns:eu-west-1:123456789012:alarms")
-    }
-    told, none = warnings.values()
-    assert ["nobody is told of alarms" in one for one in told] == [True]
-    assert none == []
+@pytest.mark.parametrize("topic", ["", "arn:aws:sns:eu-west-1:123456789012:alarms"])
+def test_a_stack_without_a_topic_for_alarms_gives_the_only_warning(topic):
+    _, stack = build({"alarm_topic_arn": topic})
+    entries = [entry for one in stack.node.find_all() for entry in one.node.metadata]
+    warnings = [str(entry.data) for entry in entries if entry.type == "aws:cdk:warning"]
+    assert ["nobody is notified of alarms" in one for one in warnings] == [True] * (not topic)

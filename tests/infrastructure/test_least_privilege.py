@@ -129,7 +129,7 @@ def test_readers_name_all_attributes_but_the_token_and_writers_keep_it(deployed,
     policy = Template.of_stack(stack).one("AWS::IAM::Policy")[1]["PolicyDocument"]["Statement"]
     (limits,) = (one["Condition"] for one in policy if "dynamodb:Scan" in one["Action"])
     allowed = limits["ForAllValues:StringEquals"]["dynamodb:Attributes"]
-    assert limits["Null"] == {"dynamodb:Attributes": "false"}  # a read of whole items is denied
+    assert limits["Null"] == {"dynamodb:Attributes": "false"}  # a read of all is denied
     monkeypatch.setenv("RESUME", "step_functions")
     resume = {"step_functions": "secret-token"}
     for tag in ("a", "b"):
@@ -156,7 +156,7 @@ def test_readers_name_all_attributes_but_the_token_and_writers_keep_it(deployed,
         assert unfinished_tags(store, RunChains("none"), pytest.fail) == []
     assert all(names <= {*allowed} for names in read)
     assert read[0] == {*allowed}
-    # What changes a chain reads it whole, so whoever waits is told.
+    # What changes a chain reads all of it, so whoever waits is resumed.
     change_chain(store, Request.fail("a", "f", "stop"))
     assert deployed.item("a")["resume_pending"] == {"N": "1"}
     assert "secret-token" in deployed.item("a")["resume"]["S"]

@@ -41,8 +41,8 @@ def entries(lock: str) -> list[tuple[Requirement, list[str]]]:
     """A lock's requirements and their hashes."""
     text = (ROOT / lock).read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-    whole = "\n".join(lines).replace("\\\n", " ").splitlines()
-    parts = [re.split(r"\s+--hash=", line.strip()) for line in whole]
+    joined = "\n".join(lines).replace("\\\n", " ").splitlines()
+    parts = [re.split(r"\s+--hash=", line.strip()) for line in joined]
     return [(Requirement(required), hashes) for required, *hashes in parts]
 
 

@@ -18,8 +18,8 @@ from aws_cdk import (
 
 from xorack.aws.resume import SERVICES
 from xorack.cdk.acker import Acker
-from xorack.cdk.functions import Network
-from xorack.cdk.resume import _ACTIONS, _ANY
+from xorack.cdk.network import Network
+from xorack.cdk.resume import ACTIONS
 from xorack.cdk.settings import Settings
 from xorack.core.event import SOURCE
 
@@ -28,6 +28,7 @@ from .templates import FUNCTIONS, HERE, Template, target
 OF_THIS_ACCOUNT = {"StringEquals": {"aws:SourceAccount": "111111111111"}}
 OUR_ALARMS = ["arn:", {"Ref": "AWS::Partition"}, ":cloudwatch:eu-west-1:111111111111:alarm:*"]
 ALARMS = {**OF_THIS_ACCOUNT, "ArnLike": {"aws:SourceArn": {"Fn::Join": ["", OUR_ALARMS]}}}
+THERE = "arn:aws:iam::222222222222:role/loader"
 BOUNDARY = "arn:aws:iam::111111111111:policy/boundary"
 
 
@@ -42,6 +43,7 @@ def guarded():
     acker.grant_send(aws_iam.ServicePrincipal("events.amazonaws.com"))
     pipe = {"ArnEquals": {"aws:SourceArn": "arn:aws:sns:eu-west-1:111111111111:orders"}}
     acker.grant_send(aws_iam.ServicePrincipal("sns.amazonaws.com").with_conditions(pipe))
+    acker.grant_send(aws_iam.Role.from_role_arn(stack, "Loader", THERE))
     boundary = aws_iam.ManagedPolicy.from_managed_policy_arn(stack, "Boundary", BOUNDARY)
     aws_iam.PermissionsBoundary.of(stack).apply(boundary)
     return Template.of_stack(stack)
@@ -55,12 +57,34 @@ def of_service(policy: dict[str, Any], service: str) -> dict[str, Any]:
     return dict(one)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_uses_the_key_through_its_services_only(guarded, name):
+def test_the_key_encrypts_what_the_acker_makes_and_admits_logs_of_this_account(guarded):
+    key, properties = guarded.one("AWS::KMS::Key")
+    encrypted = {"KMSMasterKeyId": {"Fn::GetAtt": [key, "Arn"]}, "SSEEnabled": True}
+    assert guarded.table()[1]["SSESpecification"] == {**encrypted, "SSEType": "KMS"}
+    queues = [queue["KmsMasterKeyId"] for queue in guarded.of("AWS::SQS::Queue").values()]
+    logs = [group["KmsKeyId"] for group in guarded.of("AWS::Logs::LogGroup").values()]
+    assert {target(one) for one in (*queues, *logs)} == {key}
+    principal = {"Service": {"Fn::Join": ["", ["logs.eu-west-1.", {"Ref": "AWS::URLSuffix"}]]}}
+    (logging,) = (s for s in properties["KeyPolicy"]["Statement"] if s["Principal"] == principal)
+    # The service acts for all accounts: only this account's log groups may use the key.
+    arn = ["arn:", {"Ref": "AWS::Partition"}, ":logs:eu-west-1:111111111111:log-group:*"]
+    on_groups = {"kms:EncryptionContext:aws:logs:arn": {"Fn::Join": ["", arn]}}
+    assert logging["Condition"] == {"ArnLike": on_groups}
+
+
+READ, SEND = {"kms:Decrypt", "kms:DescribeKey"}, {"kms:Decrypt", "kms:GenerateDataKey"}
+WRITE = READ | SEND | {"kms:Encrypt", "kms:GenerateDataKeyWithoutPlaintext"}
+WRITE |= {"kms:ReEncryptFrom", "kms:ReEncryptTo"}
+
+
+@pytest.mark.parametrize(
+    ("name", "actions"), [("consumer", WRITE), ("sweeper", WRITE), ("widget", READ)]
+)
+def test_a_function_uses_the_key_through_its_services_only(guarded, name, actions):
     key, _ = guarded.one("AWS::KMS::Key")
     assert target(guarded.function(name)[1]["KmsKeyArn"]) == key
+    assert guarded.allowed(name)[key] == actions
     uses = [one for one in guarded.statements(name) if target(one["Resource"]) == key]
-    assert uses
     via = {"StringLike": {"kms:ViaService": ["dynamodb.*", "lambda.*", "sqs.*"]}}
     assert all(one["Condition"] == via for one in uses)
 
@@ -109,15 +133,23 @@ def test_a_service_sends_for_this_account_only(guarded):
     # A condition of the caller stays as it is.
     assert set(of_service(policy, "sns")["Condition"]) == {"ArnEquals"}
     # EventBridge names no account to the key's policy.
-    assert "Condition" not in of_service(guarded.one("AWS::KMS::Key")[1]["KeyPolicy"], "events")
+    by_key = guarded.one("AWS::KMS::Key")[1]["KeyPolicy"]
+    assert "Condition" not in of_service(by_key, "events")
+    # A role of another account is allowed by both.
+    for statements, action in (
+        (policy, "sqs:SendMessage"),
+        (by_key, ["kms:Decrypt", "kms:GenerateDataKey"]),
+    ):
+        (one,) = (one for one in statements["Statement"] if one["Principal"] == {"AWS": THERE})
+        assert (one["Effect"], one["Action"]) == ("Allow", action)
 
 
-@pytest.mark.parametrize("name", ["consumer", "sweeper"])
-def test_the_functions_put_events_of_this_source_only(guarded, name):
-    (put,) = (one for one in guarded.statements(name) if one["Action"] == "events:PutEvents")
-    assert target(put["Resource"]) == guarded.bus()[0]
-    ours = {"events:source": SOURCE, "events:detail-type": ["acked", "failed"]}
-    assert put["Condition"] == {"ForAllValues:StringEquals": ours}
+def test_the_functions_put_events_of_this_source_only(guarded):
+    for name in ("consumer", "sweeper"):
+        (put,) = (one for one in guarded.statements(name) if one["Action"] == "events:PutEvents")
+        assert target(put["Resource"]) == guarded.bus()[0]
+        ours = {"events:source": SOURCE, "events:detail-type": ["acked", "failed"]}
+        assert put["Condition"] == {"ForAllValues:StringEquals": ours}
 
 
 ORDERS = "arn:aws:states:eu-west-1:111111111111:stateMachine:orders"
@@ -156,7 +188,7 @@ def test_the_permission_to_resume_is_for_the_calls_that_are_made(kind):
     SERVICES[kind].success(calls, "token", "{}")
     SERVICES[kind].failure(calls, "token", "reason", "{}")
     names = (call[0].replace("_", " ").title().replace(" ", "") for call in calls.method_calls)
-    assert sorted(_ACTIONS[kind]) == sorted(f"{_ANY[kind][0]}:{name}" for name in names)
+    assert sorted(one.partition(":")[2] for one in ACTIONS[kind]) == sorted(names)
 
 
 def test_all_who_may_wait_are_of_this_account_and_region_and_a_network_leads_to_them():

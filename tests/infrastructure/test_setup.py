@@ -1,4 +1,4 @@
-"""Set-up: environments are whole and up to date, and make passes its arguments on."""
+"""Set-up: environments are complete and up to date, and make passes its arguments on."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ def test_pip_installs_the_locked_uv(tmp_path, monkeypatch):
 
 
 FAILING = [sys.executable, "-c", "raise SystemExit(1)"]
-"""A command that fails; a PATH may lack `false`."""
+"""A command that fails; a PATH may not have `false`."""
 
 
 def fail(*_):
@@ -49,6 +49,7 @@ def test_a_demo_that_fails_has_prepared_the_embedded_aws(tmp_path, monkeypatch, 
     monkeypatch.setattr(venv, "ROOT", tmp_path)
     monkeypatch.setattr(venv, "environment", fail)
     monkeypatch.setattr(sys, "argv", ["venv.py", "demo"])
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     assert venv.main() == 1
     assert (tmp_path / "embedded").exists()
     error = capsys.readouterr().err
@@ -60,7 +61,7 @@ class Checkout:
     """A checkout whose uv makes empty environments.
 
     Attributes:
-        commands: What uv was told: "venv", which makes an environment from scratch, and "pip".
+        commands: What uv was asked for: "venv", which makes an environment from scratch, and "pip".
         arguments: Those of the latest installation of packages.
     """
 
@@ -125,7 +126,6 @@ def test_after_a_failure_it_starts_from_scratch(checkout, monkeypatch):
 def test_an_environment_without_its_python_is_made_again(checkout):
     checkout.set_up("demo")
     (checkout.venv / "bin" / "python").unlink()
-    (checkout.venv / "bin" / "python").symlink_to("/nowhere/python")
     assert checkout.set_up("demo") == NEW
 
 
@@ -139,12 +139,12 @@ def test_a_link_to_another_environment_is_replaced_and_that_one_kept(checkout):
 
 
 def test_of_two_runs_at_once_one_installs(checkout, monkeypatch):
-    original, both, looked = venv.contents, threading.Barrier(2), set()
+    original, both, seen = venv.contents, threading.Barrier(2), set()
 
     def contents(*arguments):
         found = original(*arguments)
-        if threading.get_ident() not in looked:
-            looked.add(threading.get_ident())
+        if threading.get_ident() not in seen:
+            seen.add(threading.get_ident())
             both.wait()
         return found
 
@@ -249,23 +249,7 @@ def test_make_passes_arguments_on(tmp_path):
         assert log.read_text().splitlines() == ["-m", target, *expected]
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "demo",
-        "measure",
-        "check",
-        "test",
-        "test-slow",
-        "test-all",
-        "lint",
-        "types",
-        "format",
-        "synth",
-        "bootstrap",
-        "deploy",
-    ],
-)
+@pytest.mark.parametrize("target", ["demo", "measure", "check", "test-all", "format", "deploy"])
 def test_every_target_that_runs_something_sets_up_first(target):
     commands = made("-n", target, f"PYTHON={sys.executable}")
     assert commands.index("tools/venv.py") < commands.rindex(".venv/bin")

@@ -51,11 +51,11 @@ def lines(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 def properties(template: Template) -> dict[str, str]:
     """All properties by their paths; hashes of the functions' code are left out."""
-    whole = json.dumps(text({**template.resources, "Outputs": template.body["Outputs"]}))
-    whole = re.sub(r"(CurrentVersion)\w{40}|\w{64}\.zip", r"\1", whole)
+    joined = json.dumps(text({**template.resources, "Outputs": template.body["Outputs"]}))
+    joined = re.sub(r"(CurrentVersion)\w{40}|\w{64}\.zip", r"\1", joined)
     return {
         path.replace(".Properties", ""): value
-        for name, one in json.loads(whole).items()
+        for name, one in json.loads(joined).items()
         for part, properties in one.items()
         for path, value in lines(properties, f"{name}.{part}")
     }

@@ -1,6 +1,13 @@
-"""The stateful resources: table, queues, bus, logs."""
+"""The stateful resources (table, queues, bus, logs), names, and versions of the functions."""
+
+import json
+import re
 
 import pytest
+
+from infra.synth import ROOT
+from tests.support.in_process import MAX_RECEIVES, table_definition
+from xorack.aws import schema
 
 from .templates import STATEFUL
 
@@ -27,33 +34,19 @@ def test_settings_do_not_move_stateful_resources(template, varied, minimal):
 
 
 def test_only_bus_and_dashboard_have_physical_names(template, varied):
+    # Lambda's other resources refer to a function, or are named within it.
     names = {
-        (resource["Type"], key)
+        (resource["Type"].rpartition(":")[2], key)
         for resource in template.resources.values()
         for key in resource["Properties"]
-        if key
-        in {
-            "TableName",
-            "QueueName",
-            "DashboardName",
-            "LogGroupName",
-            "RoleName",
-            "Name",
-            "AlarmName",
-            "ManagedPolicyName",
-            "GroupName",
-        }
-        or (key == "FunctionName" and resource["Type"] == "AWS::Lambda::Function")
+        if re.fullmatch(NAMES, key) and not re.match("AWS::Lambda::(?!Function)", resource["Type"])
     }
-    # An alias is named within its function, whose name is generated.
-    names.remove(("AWS::Lambda::Alias", "Name"))
-    assert names == {
-        ("AWS::Events::EventBus", "Name"),
-        ("AWS::CloudWatch::Dashboard", "DashboardName"),
-    }
+    assert names == {("EventBus", "Name"), ("Dashboard", "DashboardName")}
     # The CDK builds the bus's name from the stack's: two stacks have two buses.
-    assert template.bus()[1]["Name"] == "xorack"
-    assert varied.bus()[1]["Name"] == "other"
+    assert (template.bus()[1]["Name"], varied.bus()[1]["Name"]) == ("xorack", "other")
+
+
+NAMES = "((Table|Queue|Dashboard|LogGroup|Role|Alarm|ManagedPolicy|Group|Function)?Name)"
 
 
 @pytest.mark.parametrize(
@@ -72,3 +65,49 @@ def test_a_failed_first_deployment_leaves_at_most_the_table_behind(synthesise, s
     assert fates.pop(made.table()[0]) == table
     kept = {name for kind in ("AWS::SQS::Queue", "AWS::Logs::LogGroup") for name in made.of(kind)}
     assert fates == dict.fromkeys(kept, "RetainExceptOnCreate")
+
+
+def test_contributor_insights_name_the_throttled_keys(template, synthesise):
+    _, table = synthesise(contributor_insights="true").table()
+    for part in (table, *table["GlobalSecondaryIndexes"]):
+        assert part["ContributorInsightsSpecification"] == {
+            "Enabled": True,
+            "Mode": "THROTTLED_KEYS",
+        }
+    assert "ContributorInsights" not in str(template.table())
+
+
+def test_no_policy_of_a_resource_allows_anybody(template):
+    # The queues' policies deny only; the permission lets the rule invoke the sweeper.
+    kinds = {resource["Type"] for resource in template.resources.values()}
+    kinds = {kind for kind in kinds if kind.endswith(("Policy", "Permission", "Url", "Grant"))}
+    assert kinds == {"AWS::SQS::QueuePolicy", "AWS::Lambda::Permission"}
+    for policy in template.of("AWS::SQS::QueuePolicy").values():
+        assert {one["Effect"] for one in policy["PolicyDocument"]["Statement"]} == {"Deny"}
+    for resource in template.resources.values():
+        assert not {"ResourcePolicy", "Policy"} & set(resource["Properties"]), resource["Type"]
+    _, permission = template.one("AWS::Lambda::Permission")
+    assert permission["Principal"] == "events.amazonaws.com"
+
+
+def test_the_template_names_no_account_region_or_machine(template):
+    text = json.dumps(template.body)
+    assert str(ROOT) not in text
+    assert not re.search(r"\b\d{12}\b|\b[a-z]{2}-[a-z]+-\d\b", text)
+
+
+def test_new_settings_make_a_new_version(template, synthesise):
+    versions = set(template.of("AWS::Lambda::Version"))
+    # Three functions have another environment; their queue keeps its name.
+    assert not versions & set(synthesise(retention_days="31").of("AWS::Lambda::Version"))
+    # A rule on the queue changes no function.
+    assert versions == set(synthesise(max_receive_count="6").of("AWS::Lambda::Version"))
+
+
+@pytest.mark.parametrize(("name", "key"), [("template", "tag"), ("varied", "file")])
+def test_the_handwritten_definitions_are_the_templates(request, name, key):
+    template, handwritten = request.getfixturevalue(name), table_definition(key)
+    (_, table), (_, queue) = template.table(), template.queue()
+    assert {name: table[name] for name in handwritten} == handwritten
+    assert table["TimeToLiveSpecification"]["AttributeName"] == schema.EXPIRES_AT
+    assert name == "varied" or int(queue["RedrivePolicy"]["maxReceiveCount"]) == MAX_RECEIVES

@@ -11,14 +11,16 @@ from email.parser import BytesParser
 from pathlib import Path
 
 import pytest
+from aws_cdk import App
 from packaging.requirements import Requirement
 
+from examples.own_stack.app import Warehouse
 from infra.synth import ROOT
+from xorack.cdk.code import LAMBDA_PYTHON
 from xorack.local import assembly
 from xorack.local.environment import ensure
 
-from .templates import FUNCTIONS, Template, python, run, target
-from .test_acker import READ
+from .templates import FUNCTIONS, Template, python, run
 
 pytestmark = pytest.mark.slow
 
@@ -63,6 +65,10 @@ def wheel(source):
     old = source / "build" / "lib" / "xorack" / "gone.py"
     old.parent.mkdir(parents=True)
     old.touch()
+    return built(source)
+
+
+def built(source):
     make = ("make", "--no-print-directory", "--old-file=venv", "wheel", f"PY={sys.executable}")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("M")}
     made = subprocess.check_output(make, cwd=source, env=kept, text=True)
@@ -118,6 +124,36 @@ def test_a_build_with_isolation_from_the_source_distribution_makes_the_same_whee
     subprocess.run([sys.executable, ROOT / "tools" / "venv.py", *build], check=True)
     (built,) = tmp_path.glob("*.whl")
     assert contents(built) == contents(wheel)
+
+
+BYTECODE = """
+import sys
+from xorack.cdk.code import assemble_code
+folder = assemble_code()
+sources = {path for path in folder.rglob("*.py")}
+compiled = [*folder.rglob("*.pyc")]
+assert len(compiled) == len(sources), (len(compiled), len(sources))
+print({path.read_bytes()[4:8].hex() for path in compiled})
+"""
+
+
+def test_the_wheel_that_lambdas_python_builds_has_bytecode_that_is_not_checked(source, tmp_path):
+    copy = shutil.copytree(source, tmp_path / "source")
+    code = copy / "xorack" / "cdk" / "code.py"
+    version = "LAMBDA_PYTHON: Final = ({}, {})"
+    lambdas, ours = version.format(*LAMBDA_PYTHON), version.format(*sys.version_info)
+    assert lambdas in code.read_text()
+    code.write_text(code.read_text().replace(lambdas, ours))
+    made = contents(built(copy))
+    compiled = [one for name, one in made.items() if name.endswith(".pyc")]
+    assert len(compiled) == len([name for name in made if "/asset." in name and ".py" in name]) / 2
+    assert {one[4:8] for one in compiled} == {b"\x01\0\0\0"}  # a hash, which is not checked
+    # pip replaces it by bytecode with dates, and the construct does so again.
+    (wheel,) = (copy / "dist").glob("*.whl")
+    site = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.check_call([*pip, "--target", site, wheel])
+    assert python(BYTECODE, cwd=tmp_path, PYTHONPATH=str(site)) == "{'01000000'}"
 
 
 def test_a_build_without_the_cdk_stops(source, tmp_path):
@@ -245,79 +281,13 @@ def cache(folder):
     return folder / "cache"
 
 
-def test_the_functions_code_is_the_checkouts_to_the_byte(example, template):
-    # The name has the hash of the contents.
-    assert example.code_folder.name == template.code_folder.name
-    assert example.function("consumer")
+def test_the_example_is_what_the_checkout_makes_to_the_byte_of_the_code(example):
+    context = json.loads((EXAMPLE / "cdk.json").read_text())["context"]
+    ours = Template.of_stack(Warehouse(App(context=context), "warehouse"))
+    assert example.body == ours.body  # the code's key has the hash of its contents
 
 
 def test_the_template_names_nothing_of_the_users_machine(example):
     text = json.dumps(example.body)
     for name in (str(ROOT), str(example.path.parent), "xorack-code-"):
         assert name not in text
-
-
-def test_the_supplied_resources_are_used(example):
-    key, topic = example.one("AWS::KMS::Key")[0], example.one("AWS::SNS::Topic")[0]
-    encrypted = {
-        "KMSMasterKeyId": {"Fn::GetAtt": [key, "Arn"]},
-        "SSEEnabled": True,
-        "SSEType": "KMS",
-    }
-    assert example.table()[1]["SSESpecification"] == encrypted
-    for _, queue in (example.queue(), example.dead_letters()):
-        assert target(queue["KmsMasterKeyId"]) == key
-    for name in ("consumer", "sweeper"):
-        assert example.environment(name)["EVENT_BUS_NAME"] == {"Ref": example.bus()[0]}
-    alarms = example.of("AWS::CloudWatch::CompositeAlarm").values()
-    assert [alarm["AlarmActions"] for alarm in alarms] == [[{"Ref": topic}]] * 2
-    rules = example.of("AWS::Events::Rule").values()
-    on_bus = [r for r in rules if target(r.get("EventBusName")) == example.bus()[0]]
-    statuses = [rule["EventPattern"]["detail-type"] for rule in on_bus]
-    assert sorted(statuses) == [["acked"], ["failed"]]
-
-
-def test_the_key_encrypts_the_logs_and_allows_it(example):
-    key, properties = example.one("AWS::KMS::Key")
-    groups = example.of("AWS::Logs::LogGroup")
-    for name in FUNCTIONS:
-        assert target(groups[example.log_group(name)]["KmsKeyId"]) == key
-    statements = properties["KeyPolicy"]["Statement"]
-    (statement,) = (one for one in statements if "logs." in str(one["Principal"]))
-    region, account = {"Ref": "AWS::Region"}, {"Ref": "AWS::AccountId"}
-    service = ["logs.", region, ".", {"Ref": "AWS::URLSuffix"}]
-    assert statement["Principal"] == {"Service": {"Fn::Join": ["", service]}}
-    # The service acts for all accounts: only this account's log groups may use the key.
-    arn = ["arn:", {"Ref": "AWS::Partition"}, ":logs:", region, ":", account, ":log-group:*"]
-    on_groups = {"kms:EncryptionContext:aws:logs:arn": {"Fn::Join": ["", arn]}}
-    assert statement["Condition"] == {"ArnLike": on_groups}
-
-
-def test_the_functions_and_the_grants_may_use_the_key_for_their_work(example):
-    key, table = example.one("AWS::KMS::Key")[0], example.table()[0]
-    read, send = {"kms:Decrypt", "kms:DescribeKey"}, {"kms:Decrypt", "kms:GenerateDataKey"}
-    write = read | send | {"kms:Encrypt", "kms:GenerateDataKeyWithoutPlaintext"}
-    write |= {"kms:ReEncryptFrom", "kms:ReEncryptTo"}
-    used = {name: example.allowed(name)[key] for name in FUNCTIONS}
-    assert used == {"consumer": write, "sweeper": write, "widget": read}
-    roles = {name[:-8]: name for name in example.of("AWS::IAM::Role")}
-    assert example.granted(roles["Loader"]) == {example.queue()[0]: {"sqs:SendMessage"}, key: send}
-    rights = {table: READ, f"{table}/index/due": {"dynamodb:Query"}, key: read}
-    assert example.granted(roles["Support"]) == rights
-
-
-def test_the_functions_are_in_the_network_and_reach_the_services(example):
-    subnets = set(example.of("AWS::EC2::Subnet"))
-    for name in FUNCTIONS:
-        network = example.function(name)[1]["VpcConfig"]
-        assert {target(subnet) for subnet in network["SubnetIds"]} == subnets
-    endpoints = example.of("AWS::EC2::VPCEndpoint").values()
-    services = [json.dumps(endpoint["ServiceName"]) for endpoint in endpoints]
-    for service in ("dynamodb", "sqs", "events"):
-        assert any(f".{service}" in name for name in services), service
-    interface = ("Create", "Delete"), "ec2:{}NetworkInterface"
-    describe = ("NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs"), "ec2:Describe{}"
-    addresses = ("Assign", "Unassign"), "ec2:{}PrivateIpAddresses"
-    joining = {form.format(n) for names, form in (interface, describe, addresses) for n in names}
-    x_ray = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
-    assert example.allowed("widget")["*"] == joining | x_ray

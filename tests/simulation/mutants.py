@@ -316,11 +316,6 @@ _FAST: tuple[_Row, ...] = (
     ("the event is published before the state is written", DynamoDBStore.write, _publish_first),
     ("the event is marked as published before it is published", Outbox.publish, _mark_first),
     (
-        "a refused report is made whenever its chain is read",
-        Chain.due_channels,
-        lambda _, chain, now: list(chain.undelivered),
-    ),
-    (
         "nobody is resumed",
         transitions._run,
         lambda run, *call: replace(run(*call), resume_pending=False),
@@ -368,11 +363,6 @@ _FAST: tuple[_Row, ...] = (
         lambda within, cls, seconds: cls(3.0, 10.0),
     ),
     (
-        "nothing is reserved for the last call",
-        Budget.left,
-        lambda left, budget: budget.seconds_left(),
-    ),
-    (
         "a chain that another program brought to zero is not acked",
         patch.object(transitions, "TRANSITIONS", _BY_REQUEST_ALONE),
     ),
@@ -387,7 +377,6 @@ _FAST: tuple[_Row, ...] = (
         Consumer._count_late,
         lambda _, consumer, batch, work, applied: (applied, None),
     ),
-    ("a child of several units is that of the first", Step.child, _first_of_several),
     (
         "a unit is finished again in another group",
         transitions._new_units,
@@ -631,6 +620,17 @@ _SLOW: tuple[_Row, ...] = (
         "pending events are forgotten after a sweep without time",
         Sweeper._report,
         lambda report, sweeper, channel: sweeper.waiting[channel].clear() or iter(()),
+    ),
+    ("a child of several units is that of the first", Step.child, _first_of_several),
+    (
+        "a refused report is made whenever its chain is read",
+        Chain.due_channels,
+        lambda _, chain, now: list(chain.undelivered),
+    ),
+    (
+        "nothing is reserved for the last call",
+        Budget.left,
+        lambda left, budget: budget.seconds_left(),
     ),
 )
 

@@ -27,6 +27,7 @@ def test_a_mutant_is_caught(name):
         assert campaign(ORDER).failing, f"not caught by {SEEDS} schedules: {name}"
 
 
+@pytest.mark.slow
 def test_chains_of_one_tag_and_millisecond_are_told_apart():
     with Replaced(transitions._fold, frozen_first_seen):
         assert not campaign(CATCHING).failing

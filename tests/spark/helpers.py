@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from pipeline import count, split
 from tests.spark.acker import Acker as Acker  # noqa: PLC0414
-from tests.support.files import write_files as write_files  # noqa: PLC0414
 from tests.support.plain_words import counted
 from tests.support.queue_server import requests_in
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -25,6 +24,15 @@ _TEXT = (
     "the quick, brown Fox—jumps über STRASSE straße ΣΊΣΥΦΟΣ 日本語の文章 naïve don't x1 \U0001f600 "
 )
 _TOKENS = _TEXT.split(" ")
+
+
+def write_files(root, contents):
+    """Write files of text or bytes below a folder; return the folder."""
+    for name, content in contents.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return root
 
 
 def code_blocks(page: str, language: str) -> list[str]:

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from tests.spark.acker import Acker
 from tests.spark.orders import LINES, lines_of, tag_text
 from xorack import plain, unit_id, xor
-from xorack.core.message import parse
 from xorack.errors import ColumnsError, OutputDiffersError, StateError
 from xorack.spark.units import quoted
 
@@ -111,27 +110,6 @@ def test_columns_that_are_unsuitable(run):
 
 
 @pytest.mark.slow
-def test_an_output_with_values_that_are_unsuitable(run):
-    run.rows.start(lines_of(run.spark))
-    run.sent()
-    lost = lines_of(run.spark).where("line > 1")
-    for column, value, problem in [
-        ("line", F.lit(None).cast("int"), "unit column line is null"),
-        ("order", F.when(F.col("line") < 9, F.col("order")), "148 of 154 units .* are in the out"),
-    ]:
-        output = lost.transform(run.rows.with_unit).withColumn(column, value)
-        if column == "line":
-            output = output.drop("xorack_lines")
-        with pytest.raises((ColumnsError, OutputDiffersError), match=problem) as caught:
-            run.rows.finish(output, rows=lines_of(run.spark))
-        assert ("\n" not in str(caught.value)) == (column == "line")
-    assert {one.op for body in run.sent() for one in parse(body).requests} == {"note"}
-    # What is named like a chain's column and is none does not matter to an output that agrees.
-    bills = run.bill(lines_of(run.spark)).withColumn("order", F.lit(0.5))
-    assert run.rows.finish(bills).missing == 0
-
-
-@pytest.mark.slow
 def test_nothing(run):
     """No rows: no message, no error, whatever the job."""
     nothing = lines_of(run.spark).where("line < 0")
@@ -148,36 +126,6 @@ def test_nothing(run):
     assert run.queue.bodies == []
     with pytest.raises(StateError, match=r"started 0 rows .* and now others: 154 in 6"):
         run.rows.start(lines_of(run.spark))
-
-
-@pytest.mark.slow
-def test_one_chain_with_nearly_all_rows(run, configure):
-    """Of 20,000 rows in 200 chains, one has 90 %; others have as many units as a stamp words."""
-    configure("spark.sql.execution.arrow.maxRecordsPerBatch", "1777")
-    large, sizes = 18_000, [1, 2, 79, 80, 81, 82, 161, 162, 500]
-    small = sum(sizes)
-    number = F.col("id") - large
-    chain = F.when(number < 0, 0).otherwise(200 - F.pmod(number, F.lit(190)))
-    at = 0
-    for i, size in enumerate(sizes, 1):
-        chain = F.when((number >= at) & (number < at + size), i).otherwise(chain)
-        at += size
-    frame = run.spark.range(0, 20_000, numPartitions=3).withColumn("chain", chain)
-    rows = run.tracking.rows("n", chain="chain", unit="id")
-    assert rows.start(frame).chains == 200
-    acker = Acker(run.sent())
-    at = large
-    for i, size in enumerate(sizes, 1):
-        units = [plain(unit_id(rows.salt, id)) for id in range(at, at + size)]
-        assert acker.chains[f"{rows.prefix}{i}"].stamp == xor(*units, bytes(8)), size
-        at += size
-    assert acker.chains[f"{rows.prefix}0"].started == large
-    sampled = run.spark.range(0, large).withColumn("chain", F.lit(0))
-    other = run.tracking.rows("n", chain="chain", unit="id", label="alone")
-    assert other.start(sampled).units == large
-    alone = Acker(run.sent()).chains[f"{other.prefix}0"]
-    assert alone.stamp == acker.chains[f"{rows.prefix}0"].stamp
-    assert small < 2000
 
 
 def _chance():
@@ -200,14 +148,8 @@ def test_a_frame_that_is_not_deterministic(run):
     assert not run.sent()  # nothing is named as missing: rows that are read again are others
 
 
-@pytest.mark.parametrize(
-    "format_",
-    [
-        pytest.param("orc", marks=pytest.mark.slow),
-        pytest.param("json", marks=pytest.mark.slow),
-        "csv",
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("format_", ["orc", "json", "csv"])
 def test_other_formats(run, format_):
     """A frame reads them back; CSV has the evidence as text."""
     run.rows.start(lines_of(run.spark))

@@ -66,14 +66,8 @@ def run(session, queue, tmp_path):
 FINISHES = (
     "report = ",
     "observed = ",
-    "read=",
     "[billed, rejected]",
-    "total = ",
-    "ranked = ",
     "createOrReplaceTempView",
-    "rollup",
-    "pivot(",
-    "saveAsTable",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 
@@ -16,6 +17,8 @@ from xorack.errors import OutputDiffersError
 pytestmark = pytest.mark.spark
 
 ORDERS, SIZE = 60, 6
+SEEDS = range(int(os.environ.get("RANDOM_JOBS", "20")))
+"""Random jobs: RANDOM_JOBS=1000 runs a thousand."""
 LINES = [(order, line) for order in range(ORDERS) for line in range(SIZE)]
 
 
@@ -98,49 +101,52 @@ def keys_of(frame):
     return {(row["order"], row["line"]) for row in frame.select("order", "line").collect()}
 
 
-FAST = {"fillna and a filter", "customers merged and a filter"}
+FAST = ("fillna and a filter", "small groups", "lines", True)
+CASES = [
+    (name, size, lines, has_frame)
+    for name in JOBS
+    for size in KEYS
+    for lines in ("lines", "sales")
+    for has_frame in (True, False)
+]
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "lines"),
-    [
-        pytest.param(name, size, lines, marks=[pytest.mark.slow] * (not by_day))
-        for name in JOBS
-        for size in KEYS
-        for lines in ("lines", "sales")
-        for by_day in [name in FAST and (size, lines) == ("large groups", "sales")]
-    ],
+    ("name", "size", "lines", "has_frame"),
+    [pytest.param(*case, marks=[pytest.mark.slow] * (case != FAST)) for case in CASES],
 )
-def test_the_frame_names_every_lost_row_and_none_is_wrong_without(run, name, size, lines):
+def test_the_frame_names_every_lost_row_and_none_is_wrong_without(
+    run, name, size, lines, has_frame
+):
     lines = run.rows if lines == "lines" else by_customer(run)
     job = JOBS[name](run, run.read().transform(lines.with_unit))
     truth = keys_of(run.read()) - keys_of(job)
     units = {unit_id(f"2026-01-31/{lines.name}", *keys): keys for keys in truth}
-    for given in (job, None):
-        bills = job.groupBy(*KEYS[size]).agg(F.sum("amount").alias("sum"), *lines.evidence(given))
-        out = run.write(bills, "bills")
-        with pytest.raises(OutputDiffersError) as caught:
-            lines.finish(out)
-        found, told = caught.value.found, str(caught.value)
-        named = keys_of(found.rows)
-        noted = [request for request in requests_in(run.sent()) if request.op == "note"]
-        assert {id for one in noted for id in one.missing or ()} <= units.keys()
-        if given is None:
-            assert named in (set(), truth)
-            assert {*caught.value.missing} <= named
-            assert found.is_exact == (named == truth)
-            assert found.missing <= len(truth)
-            assert named or "give evidence the frame" in told.splitlines()[-1]
-            continue
+    sums = (F.sum("amount").alias("sum"), *lines.evidence(job if has_frame else None))
+    out = run.write(job.groupBy(*KEYS[size]).agg(*sums), "bills")
+    with pytest.raises(OutputDiffersError) as caught:
+        lines.finish(out)
+    error, found = caught.value, caught.value.found
+    named = keys_of(found.rows)
+    sent = requests_in(run.sent())
+    assert {id for one in sent for id in one.missing or ()} <= units.keys()
+    differing = {f"2026-01-31/order/{order}" for order, _ in truth}
+    assert not differing & {one.tag for one in sent if one.op == "stamp"}
+    assert {*error.missing} <= named
+    if has_frame:
         assert (found.missing, found.named, named) == (len(truth), len(truth), truth)
-        assert found.rows.count() == len(truth)
-        assert "are those of the output, by XOR, count and sum" in told
-        assert REASONS[name] in caught.value.why
-        found.unpersist()
+        assert "are those of the output, by XOR, count and sum" in str(error)
+        assert REASONS[name] in error.why
+    else:
+        assert named in (set(), truth)
+        assert found.is_exact == (named == truth)
+        assert found.missing <= len(truth)
+        assert named or "give evidence the frame" in str(error).splitlines()[-1]
+    found.unpersist()
 
 
 def random_job(draw, run, rows):
-    """Return a frame of up to four steps that lose, double, move or change rows, and group keys."""
+    """Return a frame of up to four steps that lose, double or change rows, and keys of groups."""
     steps = [
         lambda rows: rows.where(f"amount > {draw.randrange(60)}"),
         lambda rows: rows.where(f"line <> {draw.randrange(6)}"),
@@ -172,11 +178,10 @@ def random_job(draw, run, rows):
     return rows, draw.sample(["order", "city", "customer", "carrier", "line"], draw.randrange(1, 4))
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=[pytest.mark.slow] * (n >= 1)) for n in range(40)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_jobs(run, seed):
-    """With the frame, all that is lost or doubled is told, exactly; without it, none is wrong."""
+    """With the frame, all that is lost or doubled is named, exactly; without it, none is wrong."""
     draw = random.Random(seed)
     lines = draw.choice([run.rows, by_customer(run)])
     job, keys = random_job(draw, run, run.read().transform(lines.with_unit))

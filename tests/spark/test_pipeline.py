@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from functools import partial
 
 import pytest
 
@@ -22,7 +21,6 @@ from tests.spark.helpers import (
 )
 from tests.support.plain_words import words
 from xorack import plain, unit_id, xor
-from xorack.spark import TrackedRows
 
 PLAIN = "one two  Two, three_four"
 
@@ -110,48 +108,6 @@ def compact(spark, folder):
     for part in folder.glob("*.parquet"):
         part.unlink()
     rows.to_parquet(folder / "compacted.parquet")
-
-
-@pytest.mark.slow
-def test_a_killed_or_rejected_run_can_be_repeated(
-    spark, database, queue, tmp_path, monkeypatch, capfd
-):
-    root, texts = database
-    acker, out = Acker(), tmp_path / "w"
-
-    def die(*arguments, **options):
-        raise RuntimeError("disk full\n\tat java.lang")
-
-    for job, step in (
-        (partial(run_split, queue, root, out), "start"),
-        (partial(run_count, queue, out, tmp_path / "c"), "finish"),
-    ):
-        queue.bodies.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(TrackedRows, step, die)
-            assert job() == 1
-        assert capfd.readouterr().err.endswith(": disk full\n")
-        assert queue.bodies == []
-        queue.refuse = lambda sent: True
-        assert job() == 1
-        assert "not sent" in capfd.readouterr().err
-        queue.refuse = lambda sent: False
-        for _ in range(2):
-            assert job() == 0
-            acker.apply(queue.bodies)
-    assert acker.statuses() == {"acked": len(texts), "failed": 3}
-    assert counts_in(spark, tmp_path / "c") == count_words(texts.values())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "shift_jis"])
-def test_encodings(spark, queue, tmp_path, encoding, capfd):
-    text = prose(random.Random(1), 300).encode(encoding, "ignore").decode(encoding)
-    write_files(tmp_path / "db", {"a.txt": text.encode(encoding)})
-    assert run_split(queue, tmp_path / "db", tmp_path / "w", "--encoding", encoding) == 0
-    assert last_summary(capfd)["failed"] == 0
-    rows = spark.read.parquet(str(tmp_path / "w" / "words")).orderBy("position").collect()
-    assert [(row["position"], row["word"]) for row in rows] == list(enumerate(words(text)))
 
 
 @pytest.mark.parametrize(

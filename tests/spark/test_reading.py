@@ -150,7 +150,7 @@ def test_a_malformed_record_has_no_unit(run, name):
 
 
 @pytest.mark.slow
-def test_rows_that_line_breaks_divide_are_told(run):
+def test_rows_that_line_breaks_divide_are_refused(run):
     """Of CSV without multiLine: what follows the break is another row, with all the evidence."""
     run.rows.start(run.write_lines())
     run.sent()
@@ -160,8 +160,8 @@ def test_rows_that_line_breaks_divide_are_told(run):
     frame = run.spark.read.schema(bills.schema).csv(path, header=True)
     with pytest.raises(ArgumentError, match="have no evidence: a line break in a value divides a"):
         run.rows.finish(frame)
-    whole = run.spark.read.schema(bills.schema).csv(path, header=True, multiLine=True)
-    assert run.rows.finish(whole).units == len(LINES)
+    right = run.spark.read.schema(bills.schema).csv(path, header=True, multiLine=True)
+    assert run.rows.finish(right).units == len(LINES)
 
 
 def test_units_that_are_no_good_are_warned_of(run):

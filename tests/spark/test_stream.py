@@ -26,7 +26,6 @@ from tests.spark.helpers import (
     write_files,
 )
 from tests.support.plain_words import counted
-from tests.support.queue_server import requests_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -83,33 +82,6 @@ def put(files, texts):
 def counted_in(spark, files):
     batches = spark.read.parquet(str(files.parent / "out" / "counts"))
     return Counter(dict(batches.groupBy("word").sum("count").collect()))
-
-
-def test_every_chain_is_acked_once_although_the_process_is_killed_twice(spark, queue, files):
-    first = {f"a{n}.txt": f"one two Two {'three ' * n}" for n in range(5)}
-    later = {f"b{n}.txt": f"four FIVE {'six ' * n}" for n in range(4)} | {"wordless.txt": " \n-"}
-    put(files, {**first, "bad.txt": b"caf\xe9 au lait"})
-    run(queue, files, "--available-now", die_after="start:1", status=-signal.SIGKILL)
-    put(files, {**later, "empty.txt": ""})  # Spark skips empty files: no chain
-    run(queue, files, "--available-now", die_after="finish:1", status=-signal.SIGKILL)
-    run(queue, files, "--available-now")
-    before = list(queue.bodies)
-    run(queue, files, "--available-now")  # nothing new: nothing is sent
-    assert queue.bodies == before
-
-    assert duplicates_in(queue.bodies) > 0  # both kills repeated a batch
-    distinct = {(r.tag, r.id): r for r in requests_in(queue.bodies)}
-    assert Counter(r.op for r in distinct.values()) == {
-        "create": len(first) + len(later) + 1,
-        "fail": 1,
-        "stamp": len(first) + len(later),
-    }
-    acker = Acker(queue.bodies)
-    assert acker.statuses() == {"acked": len(first) + len(later), "failed": 1}
-    assert len(acker.bus.events) == len(first) + len(later) + 1
-    failed = [event for event in acker.bus.events if event["status"] == "failed"]
-    assert [event["tag"] for event in failed] == ["r/file/bad.txt"]
-    assert counted_in(spark, files) == count_words([*first.values(), *later.values()])
 
 
 @contextmanager

@@ -174,27 +174,6 @@ def test_no_tag_holds_what_is_no_text(spark, value, problem):
         with_tag(chains, "p/", ["c0"]).collect()
 
 
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ((17,), "17"),
-        ((-(2**63), True, False), "-9223372036854775808/true/false"),
-        (("dir/a.txt",), "dir/a.txt"),
-        (("50%/a", "50%/a"), "50%25%2Fa/50%/a"),
-        ((b"\x00\xff",), "00ff"),
-        ((date(33, 1, 2),), "0033-01-02"),
-        (
-            (datetime(2026, 1, 31, 13, tzinfo=timezone(timedelta(hours=1))),),
-            "2026-01-31T12:00:00.000000Z",
-        ),
-        ((datetime(2026, 1, 31, 12, 0, 0, 5),), "2026-01-31T12:00:00.000005"),
-        ((Decimal("1E+2"), Decimal("-0.250")), "100/-0.25"),
-    ],
-)
-def test_the_text_of_values(values, text):
-    assert tag_text("p/", *values) == f"p/{text}"
-
-
 @pytest.mark.parametrize("name", ["a.b", "naïve 日", "d", "*", "wall"])
 def test_a_null_names_the_column(spark, name):
     null = F.lit(None).cast(COLUMNS[name][0])

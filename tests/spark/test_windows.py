@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
-from types import SimpleNamespace
+from shutil import rmtree
 
 import pytest
 
@@ -85,7 +85,7 @@ def log(run):
 
 @EACH_SESSION
 def test_a_day(log):
-    """Windows before and after their rows, a late partition, an empty one, a stage, repetitions."""
+    """Windows before and after their rows, a late partition, an empty one, repetitions."""
     log.open("h14", {"t": {"0": 5, "1": 3, "2": 0}})
     report = log.batch(0, (0, 0, 4), (1, 0, 3))
     assert (report.proof, report.chains, report.units) == ("written", 1, 7)
@@ -108,18 +108,20 @@ def test_a_day(log):
     assert log.statuses == dict.fromkeys(["r/orders/h14", "r/orders/h15"], "acked")
     assert len(log.acker.bus.events) == 2
 
-    clean = log.windows("clean")
-    log.open("h14", {"t": {"0": 5, "1": 3, "2": 0}}, windows=clean)
-    assert log.statuses["r/clean/h14"] == "open"
-
 
 @pytest.mark.slow
-def test_gaps_are_told_or_refused(log):
-    log.open("h14", {"t": {"0": 6, "1": 3}})
-    log.batch(0, (0, [0, 2, 3]), (1, 0, 3))
-    log.batch(1, (0, [5, 7]))  # position 4 lies between two batches
+def test_positions_without_rows(log, tmp_path):
+    """Within, between and at the edges of batches, where the checkpoint's offsets say so."""
+    offsets = tmp_path / "checkpoint/offsets"
+    offsets.mkdir(parents=True)
+    for batch, ends in enumerate(['{"t":{"0":4}}', '{"t":{"0":9,"1":5}}']):
+        (offsets / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{ends}')
+    log.open("h14", {"t": {"0": 9, "1": 5}})
+    log.batch(0, (0, [0, 2]), checkpoint=offsets.parent)
+    log.batch(1, (0, 5, 7), (1, 2, 4), checkpoint=offsets.parent)
     assert log.statuses == {"r/orders/h14": "acked"}
-    text = "3 positions without a row: 3 of t/0"
+    assert log.windows().status("h14").gaps == {"t/0": 5, "t/1": 3}
+    text = "8 positions without a row: 5 of t/0, 3 of t/1"
     assert text in log.acker.chains["r/orders/h14"].note
     strict = log.windows("strict", gaps="error")
     log.batch(0, (0, 0, 3), windows=strict)
@@ -127,35 +129,19 @@ def test_gaps_are_told_or_refused(log):
         log.batch(1, (0, 4, 5), windows=strict)
 
 
-@pytest.mark.slow
-def test_positions_at_the_edges_of_a_batch(log, tmp_path):
-    """The offsets of the checkpoint tell of markers behind the last row."""
-    offsets = tmp_path / "checkpoint/offsets"
-    offsets.mkdir(parents=True)
-    for batch, ends in enumerate(['{"t":{"0":4}}', '{"t":{"0":9,"1":5}}']):
-        (offsets / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{ends}')
-    log.open("h14", {"t": {"0": 9, "1": 5}})
-    log.batch(0, (0, 0, 3), checkpoint=offsets.parent)
-    log.batch(1, (0, 5, 7), (1, 2, 4), checkpoint=offsets.parent)
-    assert log.statuses == {"r/orders/h14": "acked"}
-    assert log.windows().status("h14").gaps == {"t/0": 4, "t/1": 3}
-
-
 def test_rows_that_are_lost_are_noted_and_not_proved(log):
-    log.open("h14", {"t": {"0": 3}})
     log.open("h15", {"t": {"0": 9}})
     log.open("h16", {"t": {"0": 20}})
     with pytest.raises(OutputDiffersError):
         log.batch(0, (0, 0, 6), lose="offset <> 4")
     notes = {tag: chain.note for tag, chain in log.acker.chains.items()}
-    assert "batch 0 of stream lacks 1 rows: t/0/4" in notes["r/orders/h15"]
-    assert (notes["r/orders/h14"] is None, notes["r/orders/h16"]) == (False, None)
-    assert log.windows().status("h14").lagging == {"t/0": (0, 3)}
+    assert "batch 0 of stream lost 1 rows: t/0/4" in notes["r/orders/h15"]
+    assert notes["r/orders/h16"] is None
+    assert log.windows().status("h15").lagging == {"t/0": (0, 9)}
     log.batch(0, (0, 0, 6))
-    assert log.statuses["r/orders/h14"] == "acked"
     # What was lost is there: `xorack wait --window` no longer says that rows are missing.
     note = json.loads(log.acker.chains["r/orders/h15"].note)
-    assert note["text"] == "batch 0 of stream lacked rows, and was repeated with all"
+    assert note["text"] == "batch 0 of stream lost rows, and was repeated with all"
     assert note["missing_count"] is None
     # The next batch begins where it ended: position 6 has no row.
     log.batch(1, (0, [7, 8]))
@@ -182,7 +168,7 @@ def test_a_batch_job_two_streams_and_late_rows(log):
     for ranges, problem in [
         ([(0, 3, 5)], "t/0 has 2 rows at the positions 3 to 4 in this batch"),
         ([], "the batch has no row at any of the 2 positions that it covers: is it a wrong path"),
-        ([(0, 2, 4), (7, 0, 1)], "rows of t/7, a partition that its offsets lack"),
+        ([(0, 2, 4), (7, 0, 1)], "rows of t/7, a partition that is not in its offsets"),
     ]:
         wrong = log.frame(*ranges)
         with pytest.raises(StateError, match=problem):
@@ -238,13 +224,16 @@ def test_what_is_refused(log):
 
 
 POSITIONS = [
+    ("7.0BD", r"column position is decimal\(2,1\), expected an integer, or a string"),
     ("'7 '", "position is no number, expected an integer, or a string of 1 to 64 digits"),
     ("repeat('1', 65)", "position is no number"),
-    ("7.0BD", r"column position is decimal\(2,1\), expected an integer, or a string"),
 ]
 
 
-@pytest.mark.parametrize(("position", "text"), POSITIONS)
+@pytest.mark.parametrize(
+    ("position", "text"),
+    [POSITIONS[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in POSITIONS[1:])],
+)
 def test_a_position_that_is_no_number_is_refused(log, position, text):
     windows = log.tracking.windows("orders", partition="shard", position="position")
     rows = log.run.spark.sql(f"SELECT 's' AS shard, {position} AS position, 1 AS amount")
@@ -260,6 +249,7 @@ LATE = {
 }
 
 
+@pytest.mark.slow
 def test_types_that_tell_no_late_rows(log):
     windows = log.tracking.windows("orders", partition="shard", position="position", time="time")
     log.open("2026-09-14T14", {"1": 5}, windows=windows)
@@ -268,6 +258,7 @@ def test_types_that_tell_no_late_rows(log):
             windows.late("2026-09-14T14", log.run.spark.sql(f"SELECT {columns}, 1 AS position"))
 
 
+@pytest.mark.slow
 def test_positions_of_56_digits_and_a_partition_of_any_name(log):
     """As Kinesis has them."""
     windows = log.tracking.windows(
@@ -309,65 +300,31 @@ def test_streams_read_records_while_one_writes_its_own(spark, tmp_path):
     assert all(some in (["proof"], ["proof", "new"]) for reads in read for some in reads)
 
 
-def test_a_folder_that_vanishes_while_hadoop_lists_it_is_listed_again(spark, tmp_path):
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_text_is_read_once_unless_it_was_written_again(spark, tmp_path, monkeypatch, is_local):
+    read, real = [], storage._lines
+    monkeypatch.setattr(storage, "_lines", lambda *given: read.append(given) or real(*given))
+    monkeypatch.setattr(storage, "_LOCAL", "file:" if is_local else "never:")
     texts = Texts(spark)
-    texts.write(f"{tmp_path}/slot=0", "proof")
-    path, system, _ = storage._hadoop(spark, f"{tmp_path}/slot=*/part-*")
-    hadoop, file = spark._jvm.org.apache.hadoop.fs.FileUtil, spark._jvm.java.io.File
-    vanished = [f"{tmp_path}/gone", __file__]  # before Hadoop asks for its rights, and after
-
-    def glob(path):
-        return hadoop.list(file(vanished.pop())) if vanished else system.globStatus(path)
-
-    files = SimpleNamespace(globStatus=glob)
-    assert len(storage._glob(files, path)) == 1
-
-
-def test_a_text_is_read_once_unless_another_process_has_written_it(spark, tmp_path, monkeypatch):
-    texts, pattern, opened, real = Texts(spark), f"{tmp_path}/slot=*", [], storage._lines
-
-    def lines(system, path):
-        opened.append(path.getName())
-        return real(system, path)
-
-    monkeypatch.setattr(storage, "_lines", lines)
-    texts.write(f"{tmp_path}/slot=0", "mine")
-    assert (texts.read(pattern), opened) == (["mine"], [])
-    with monkeypatch.context() as process:
-        process.setattr(storage, "_KNOWN", {})
-        Texts(spark).write(f"{tmp_path}/slot=0", "hers")
-    assert [texts.read(pattern) for _ in range(2)] == [["hers"], ["hers"]]
-    assert len(opened) == 1
-    monkeypatch.setattr(storage, "_MAX_KNOWN", 2)
-    for number in range(1, 4):
-        texts.write(f"{tmp_path}/slot={number}", f"{number}")
-        assert len(storage._KNOWN) <= 2
-    assert sorted(texts.read(pattern)) == ["1", "2", "3", "hers"]
-
-
-def test_a_text_is_written_by_hadoop_where_the_folder_is_not_local(spark, tmp_path, monkeypatch):
-    real = storage._hadoop
-    monkeypatch.setattr(storage, "_hadoop", lambda *given: (*real(*given)[:2], "hdfs:/records"))
-    for text in ("first", "second"):
-        Texts(spark).write(f"{tmp_path}/slot=0", text)
-        assert Texts(spark).read(f"{tmp_path}/slot=*") == [text]
+    for number, text in enumerate(("mine", "hers"), 1):
+        texts.write(f"{tmp_path}/slot=0", text)
+        assert [texts.read(f"{tmp_path}/slot=*") for _ in range(3)] == [[text]] * 3
+        assert len(read) == number
 
 
 def test_a_record_that_is_replaced_while_others_are_read_is_not_passed_over(
     spark, tmp_path, monkeypatch
 ):
     """Two batches are proved during one look: it sees the last one before, or a later one."""
-    texts = Texts(spark)
+    texts, real, gone = Texts(spark), storage._lines, []
     texts.write(f"{tmp_path}/slot=0", "batch 4")
     texts.write(f"{tmp_path}/slot=1", "batch 5")
-    monkeypatch.setattr(storage, "_KNOWN", {})  # as in another process
-    real = storage._lines
 
-    def lines(system, path):
-        if path.getParent().getName() == "slot=1" and system.exists(path):
+    def lines(spark, path):
+        if "slot=1" in path and not gone:
             texts.write(f"{tmp_path}/slot=0", "batch 6")
-            system.delete(path.getParent(), True)  # batch 7 is about to be written
-        return real(system, path)
+            gone.append(rmtree(tmp_path / "slot=1"))  # batch 7 is about to be written
+        return real(spark, path)
 
     monkeypatch.setattr(storage, "_lines", lines)
     assert texts.read(f"{tmp_path}/slot=*") == ["batch 6"]

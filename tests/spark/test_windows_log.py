@@ -124,7 +124,7 @@ class World:
         return {row["sku"] for row in self.spark.read.parquet(f"{self.root}/bills").collect()}
 
     def check(self):
-        """No window is acked that is not whole; return the hours of those that are acked."""
+        """No window is acked before it is complete; return the hours of those that are acked."""
         chains = Acker(self.queue.bodies).chains.values()
         acked = [chain.tag.rpartition("/")[2] for chain in chains if chain.status == "acked"]
         for name in acked:
@@ -158,8 +158,8 @@ def test_windows_of_a_broker_whose_readers_are_killed(spark, queue, tmp_path):
         world.run()
         assert world.check() == ["h14", "h15"]
         assert world.orders.status("h15").gaps.keys() <= {"orders/1", "orders/2"}
-        whole = {"orders": dict(enumerate(sizes(world.client, "orders")))}
-        assert world.orders.open("h16", whole).whole
+        ends = {"orders": dict(enumerate(sizes(world.client, "orders")))}
+        assert world.orders.open("h16", ends).whole
         assert world.check() == ["h14", "h15", "h16"]
         before = list(queue.bodies)
     with broker:  # it has forgotten all

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,24 +34,10 @@ _ARGUMENTS = (
     "--disable-dev-shm-usage",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 class NoBrowser(Exception):
     """There is no such browser for this machine; the text says why."""
-
-
-def of_machine() -> str:
-    """Return the path of the browser that $CHROMIUM names, or of the machine's.
-
-    Raises:
-        NoBrowser: There is none.
-    """
-    named = os.environ.get("CHROMIUM")
-    for name in (named,) if named else _NAMES:
-        if (path := shutil.which(name)) is not None:
-            return path
-    raise NoBrowser(f"there is no {named or 'Chromium or Chrome'} on this machine")
 
 
 def installed() -> Path:
@@ -80,15 +65,16 @@ def installed() -> Path:
 
 
 @contextmanager
-def browser_of(program: str | None = None) -> Iterator[Browser]:
-    """Run a browser: npm's, or a program of the machine, with the machine's fonts."""
-    environ = dict(os.environ)
-    if not program:
-        folder = installed()
-        program = str(folder / "chromium")
-        environ["LD_LIBRARY_PATH"] = str(folder / "al2023" / "lib")
-        environ["FONTCONFIG_FILE"] = str(folder / "fonts.conf")
-        environ["XDG_CACHE_HOME"] = str(folder)
+def running_browser() -> Iterator[Browser]:
+    """Run npm's browser."""
+    folder = installed()
+    environ = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(folder / "al2023" / "lib"),
+        "FONTCONFIG_FILE": str(folder / "fonts.conf"),
+        "XDG_CACHE_HOME": str(folder),
+    }
+    program = str(folder / "chromium")
     with (
         sync_playwright() as playwright,
         playwright.chromium.launch(

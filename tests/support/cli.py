@@ -94,7 +94,7 @@ def commands_of(group, *, deep=True):
     for name, command in group.commands.items():
         yield (name,), command
         if deep and hasattr(command, "commands"):
-            yield from (((name, *path), one) for path, one in commands_of(command))
+            yield from (((name, *path), inner) for path, inner in commands_of(command))
 
 
 def named_lines(lines):

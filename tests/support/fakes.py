@@ -56,7 +56,7 @@ class FakeQueue:
     def requests(self) -> list[Any]:
         """The requests of all messages, as JSON values."""
         bodies = (json.loads(entry["MessageBody"]) for entry in self.entries)
-        return [one for body in bodies for one in body["requests"]]
+        return [request for body in bodies for request in body["requests"]]
 
 
 class FakeDeadLetters:

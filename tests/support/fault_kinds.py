@@ -40,7 +40,7 @@ FAULTS: dict[str, Fault] = {
     "crash before": Fault("the machine crashes before the call", weight=0.3),
     "crash after": Fault("the machine crashes after the call took effect", weight=0.4),
     "conflict": Fault("a transaction holds the item: conflict error", ("update_item",)),
-    "no item": Fault("the response to a failed condition lacks the item", ("update_item",)),
+    "no item": Fault("the response to a failed condition has no item", ("update_item",)),
     "unprocessed": Fault("a batch call leaves some keys out", ("batch_get_item",), 3),
     "entries failed": Fault(
         "a 200 response has failed entries", ("put_events", "send_message_batch")

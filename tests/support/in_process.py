@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -37,20 +37,14 @@ _cached = functools.cache(functools.cache)
 """Returns a function's form with a cache, the same one at each call."""
 
 
-@dataclass(frozen=True)
-class Definitions:
-    """Arguments of the calls that create the stack's table and queues."""
-
-    table: dict[str, Any]
-    ttl_attribute: str = schema.EXPIRES_AT
-    queue: dict[str, str] = field(default_factory=dict)
-    max_receive_count: int = 100
+MAX_RECEIVES = 100
+"""The stack's."""
 
 
-def definitions(partition_key: str = schema.TAG) -> Definitions:
-    """Return the stack's definitions by the names in `schema`, without a synthesis.
+def table_definition(partition_key: str = schema.TAG) -> dict[str, Any]:
+    """Return how the stack creates its table, by the names in `schema`, without a synthesis.
 
-    tests/infrastructure/test_local.py compares them to the synthesised template.
+    tests/infrastructure/test_state.py compares it to the synthesised template.
     """
     keys = {partition_key: "S", schema.DUE_SHARD: "N", schema.DUE_AT: "N"}
     index = {
@@ -61,15 +55,13 @@ def definitions(partition_key: str = schema.TAG) -> Definitions:
         ],
         "Projection": {"ProjectionType": "KEYS_ONLY"},
     }
-    return Definitions(
-        table={
-            "KeySchema": [{"AttributeName": partition_key, "KeyType": "HASH"}],
-            "AttributeDefinitions": [
-                {"AttributeName": name, "AttributeType": kind} for name, kind in keys.items()
-            ],
-            "GlobalSecondaryIndexes": [index],
-        }
-    )
+    return {
+        "KeySchema": [{"AttributeName": partition_key, "KeyType": "HASH"}],
+        "AttributeDefinitions": [
+            {"AttributeName": name, "AttributeType": kind} for name, kind in keys.items()
+        ],
+        "GlobalSecondaryIndexes": [index],
+    }
 
 
 @dataclass(frozen=True)
@@ -90,7 +82,6 @@ class Resources:
     events_queue_url: str
 
     def client(self, service: str, **options: Any) -> Any:
-        """Return a boto3 client; see `ClientCache.client`."""
         return self.aws.client(service, **options)
 
     def environ(self) -> dict[str, str]:
@@ -143,10 +134,6 @@ def locked_aws() -> Iterator[ClientCache]:
         yield _clients()
 
 
-def _copy(tree: Any) -> Any:
-    return pickle.loads(pickle.dumps(tree))
-
-
 @functools.cache
 def _session() -> Any:
     import boto3
@@ -160,37 +147,30 @@ def _clients() -> ClientCache:
 
 
 def create_resources(
-    aws: Any, described: Definitions | None = None, *, partition_key: str = schema.TAG
+    aws: Any,
+    *,
+    partition_key: str = schema.TAG,
+    ttl_attribute: str = schema.EXPIRES_AT,
+    visibility_seconds: int = 30,
+    max_receives: int = MAX_RECEIVES,
 ) -> Resources:
-    """Create the stack's resources under new names; by default those of `definitions`."""
-    described = described or definitions(partition_key)
+    """Create the stack's resources under new names."""
     name = f"xorack-{uuid.uuid4().hex[:8]}"
     dynamodb, sqs = aws.client("dynamodb"), aws.client("sqs")
-    dynamodb.create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **described.table)
-    if described.ttl_attribute:
-        dynamodb.update_time_to_live(
-            TableName=name,
-            TimeToLiveSpecification={"Enabled": True, "AttributeName": described.ttl_attribute},
-        )
+    table = table_definition(partition_key)
+    dynamodb.create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **table)
+    if ttl_attribute:
+        ttl = {"Enabled": True, "AttributeName": ttl_attribute}
+        dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=ttl)
     dead_url = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
-    redrive = {
-        "deadLetterTargetArn": arn_of(dead_url),
-        "maxReceiveCount": described.max_receive_count,
+    redrive = {"deadLetterTargetArn": arn_of(dead_url), "maxReceiveCount": max_receives}
+    attributes = {
+        "VisibilityTimeout": str(visibility_seconds),
+        "RedrivePolicy": json.dumps(redrive),
     }
-    queue_url = sqs.create_queue(
-        QueueName=f"{name}-requests",
-        Attributes={**described.queue, "RedrivePolicy": json.dumps(redrive)},
-    )
+    queue = sqs.create_queue(QueueName=f"{name}-requests", Attributes=attributes)
     aws.client("events").create_event_bus(Name=name)
-    created = Resources(
-        aws=aws,
-        table_name=name,
-        partition_key=described.table["KeySchema"][0]["AttributeName"],
-        queue_url=queue_url["QueueUrl"],
-        dead_letter_queue_url=dead_url,
-        bus_name=name,
-        events_queue_url="",
-    )
+    created = Resources(aws, name, partition_key, queue["QueueUrl"], dead_url, name, "")
     return replace(created, events_queue_url=subscribe(created))
 
 
@@ -214,6 +194,7 @@ def _hasten(stack: ExitStack) -> None:
     from moto.sqs import models as sqs
 
     get_value = serialize.ResponseSerializer.get_value
+    copied = lambda tree: pickle.loads(pickle.dumps(tree))  # noqa: E731
 
     def value_of(serializer: Any, value: Any, key: str, shape: Any) -> Any:
         # S, N, BOOL, ...: moto looks for each of ten types under many names.
@@ -225,13 +206,13 @@ def _hasten(stack: ExitStack) -> None:
     stack.enter_context(patch.object(models, "RESPONSES_METHODS", []))  # of the library `requests`
     stack.enter_context(patch.object(signers.RequestSigner, "sign", lambda *_, **__: None))
     stack.enter_context(patch.object(useragent.UserAgentString, "to_string", lambda _: "tests"))
-    # What holds for the whole expression needs no check at each of its nodes.
+    # What holds for an expression needs no check at each of its nodes.
     for validator, check in (
         (validators.ActionCountValidator, "verify_action_counts"),
         (validators.OverlappingPathsValidator, "check_for_overlapping_paths"),
     ):
         stack.enter_context(patch.object(validator, "traverse", getattr(validator, check)))
-    stack.enter_context(patch.object(validators, "deepcopy", _copy))
+    stack.enter_context(patch.object(validators, "deepcopy", copied))
     for module, function in (
         (responses, responses.method_names_from_class),
         (responses, responses.camelcase_to_underscores),
@@ -269,7 +250,7 @@ def _lock_sqs(stack: ExitStack) -> None:
                     return messages
                 arrived.wait(min(left, _POLL_SECONDS))  # a visibility timeout may end meanwhile
 
-    # To compare a message's age, moto counts the whole queue.
+    # To compare a message's age, moto counts the entire queue.
     expires = "is_message_valid_based_on_retention_period"
     stack.enter_context(patch.object(SQSBackend, expires, lambda *_: True))
     for name in _QUEUE_METHODS:

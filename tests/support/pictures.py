@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Browser
 
-from tests.support.browser import browser_of
+from tests.support.browser import running_browser
 from tests.support.dead_letters import put, put_messages
 from tests.support.in_process import Resources, create_resources, locked_aws
 from tests.support.web import serving
@@ -161,7 +161,7 @@ def take(browser: Browser, name: str, shown: str, height: int, scheme: Theme = "
 
 def main() -> None:
     """Make the pictures."""
-    with browser_of() as browser, example() as aws:
+    with running_browser() as browser, example() as aws:
         letters = Redrive(aws.dead_letter_queue_url, "", aws.client("sqs")).survey(keep=9)
         take(browser, "widget-light", page(render(sample())), 745)
         take(browser, "widget-dead-letters", page(render_survey(letters)), 640)

@@ -14,8 +14,8 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import urllib3
 from botocore import xform_name
@@ -24,6 +24,7 @@ from tests.support.fault_kinds import CALLS, ERRORS, FAULTS
 from tests.support.http_server import Handler, Server
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "expect", "content-length"}
+_JSON = {"Content-Type": "application/x-amz-json-1.0"}
 _SLOW_SECONDS = 0.3
 RATES = {
     "dropped": 0.03,
@@ -39,35 +40,20 @@ RATES = {
 """Rates of the faults of a busy network, by the names of `tests.support.fault_kinds.FAULTS`."""
 
 
-class _Call(NamedTuple):
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def target(self) -> tuple[str, str]:
-        """The service and the action, for example `DynamoDB_20120810` and `UpdateItem`."""
-        service, _, action = self.headers.get("x-amz-target", "").rpartition(".")
-        return service, action
-
-
-class _Response(NamedTuple):
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+_Response = tuple[int, Mapping[str, str], bytes]
+"""Status, headers and body."""
 
 
 class FaultProxy(Server):
-    """The proxy, a context manager; tests/engines shows its use.
+    """The proxy of an address, a context manager; tests/engines shows its use.
 
     Attributes:
-        target: The address that calls go to, for example `EmbeddedAWS.endpoint_url`.
         rates: Rates of faults, each from 0 to 1, by kind; a call meets at most one. `FAULTS` says
             which operations a kind affects. May change at any time.
         happened: Number of calls by `(action, fault)`; the fault of a forwarded call is empty.
     """
 
-    def __init__(self, target: str | None = None, *, seed: int = 0) -> None:
+    def __init__(self, target: str, *, seed: int) -> None:
         super().__init__(_Handler)
         self.target = target
         self.rates: Mapping[str, float] = {}
@@ -81,9 +67,19 @@ class FaultProxy(Server):
         super().__exit__()
         self._upstream.clear()
 
-    def respond(self, call: _Call) -> _Response | None:
+    def answer(self, path: str, headers: dict[str, str], body: bytes) -> _Response | None:
         """Forward a call, with a fault or without; None breaks the connection."""
-        service, action = call.target
+        # For example DynamoDB_20120810.UpdateItem.
+        service, _, action = headers.get("x-amz-target", "").rpartition(".")
+        headers = {name: value for name, value in headers.items() if name not in _HOP_BY_HOP}
+
+        def forward(body: bytes) -> _Response:
+            url = f"{self.target}{path}"
+            options = {"body": body, "headers": headers, "decode_content": False}
+            response = self._upstream.request("POST", url, **options)
+            kept = {n: v for n, v in response.headers.items() if n.lower() not in _HOP_BY_HOP}
+            return response.status, kept, response.data
+
         with self._lock:
             chance = random.Random(f"{self._seed}/{action}/{self._calls[action]}")
             self._calls[action] += 1
@@ -92,16 +88,16 @@ class FaultProxy(Server):
         if fault == "dropped":
             return None
         if fault == "entries failed":
-            return self._forward_partly(call, chance)
+            return _forward_partly(forward, action, json.loads(body), chance)
         if fault == "slow":
             time.sleep(chance.random() * _SLOW_SECONDS)
         if fault in ("twice", "5xx applied"):
-            self._forward(call)
+            forward(body)
         if fault == "throttled" and not service.startswith("DynamoDB"):
             return _error("ThrottlingException", 400)
         if fault in ERRORS:
             return _error(*ERRORS[fault])
-        response = self._forward(call)
+        response = forward(body)
         return None if fault == "lost" else response
 
     def _choose(self, chance: random.Random, action: str) -> str:
@@ -115,54 +111,36 @@ class FaultProxy(Server):
                     return kind
         return ""
 
-    def _forward(self, call: _Call) -> _Response:
-        headers = {name: value for name, value in call.headers.items() if name not in _HOP_BY_HOP}
-        response = self._upstream.request(
-            "POST",
-            f"{self.target}{call.path}",
-            body=call.body,
-            headers=headers,
-            decode_content=False,
-        )
-        kept = {n: v for n, v in response.headers.items() if n.lower() not in _HOP_BY_HOP}
-        return _Response(response.status, kept, response.data)
 
-    def _forward_partly(self, call: _Call, chance: random.Random) -> _Response:
-        """Forward about half of a call's entries; report the others, at least one, as failed."""
-        request = json.loads(call.body)
-        entries = request["Entries"]
-        withheld = {n for n in range(len(entries)) if chance.random() < 0.5}
-        withheld.add(chance.randrange(len(entries)))
-        passed = [entry for n, entry in enumerate(entries) if n not in withheld]
-        result: dict[str, Any] = {}
-        if passed:
-            body = json.dumps({**request, "Entries": passed}).encode()
-            response = self._forward(call._replace(body=body))
-            if response.status != 200:
-                return response
-            result = json.loads(response.body)
-        if call.target[1] == "SendMessageBatch":
-            failure = {"SenderFault": False, "Code": "InternalError", "Message": "try again"}
-            failed = [{"Id": entries[n]["Id"], **failure} for n in sorted(withheld)]
-            result["Failed"] = result.get("Failed", []) + failed
-        else:
-            forwarded = iter(result.get("Entries", []))
-            failure = {"ErrorCode": "InternalFailure", "ErrorMessage": "try again"}
-            result["Entries"] = [
-                failure if n in withheld else next(forwarded) for n in range(len(entries))
-            ]
-            result["FailedEntryCount"] = result.get("FailedEntryCount", 0) + len(withheld)
-        return _json_response(200, result)
-
-
-def _json_response(status: int, body: Mapping[str, Any], **headers: str) -> _Response:
-    kind = {"Content-Type": "application/x-amz-json-1.0"}
-    return _Response(status, {**kind, **headers}, json.dumps(body).encode())
+def _forward_partly(
+    forward: Callable[[bytes], _Response], action: str, request: Any, chance: random.Random
+) -> _Response:
+    """Forward about half of a call's entries; report the others, at least one, as failed."""
+    entries, result = request["Entries"], {}
+    withheld = {n for n in range(len(entries)) if chance.random() < 0.5}
+    withheld.add(chance.randrange(len(entries)))
+    if passed := [entry for n, entry in enumerate(entries) if n not in withheld]:
+        response = forward(json.dumps({**request, "Entries": passed}).encode())
+        if response[0] != 200:
+            return response
+        result = json.loads(response[2])
+    if action == "SendMessageBatch":
+        failure = {"SenderFault": False, "Code": "InternalError", "Message": "try again"}
+        failed = [{"Id": entries[n]["Id"], **failure} for n in sorted(withheld)]
+        result["Failed"] = result.get("Failed", []) + failed
+    else:
+        forwarded = iter(result.get("Entries", []))
+        failure = {"ErrorCode": "InternalFailure", "ErrorMessage": "try again"}
+        result["Entries"] = [
+            failure if n in withheld else next(forwarded) for n in range(len(entries))
+        ]
+        result["FailedEntryCount"] = result.get("FailedEntryCount", 0) + len(withheld)
+    return 200, _JSON, json.dumps(result).encode()
 
 
 def _error(name: str, status: int) -> _Response:
     body = {"__type": f"com.amazonaws#{name}", "message": "a fault of the test"}
-    return _json_response(status, body, **{"x-amzn-errortype": name})
+    return status, {**_JSON, "x-amzn-errortype": name}, json.dumps(body).encode()
 
 
 class _Handler(Handler):
@@ -171,17 +149,15 @@ class _Handler(Handler):
     def do_POST(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         try:
-            response = self.server.respond(_Call(self.path, headers, self.body()))
+            response = self.server.answer(self.path, headers, self.body())
         except urllib3.exceptions.HTTPError as error:
             self.send_error(502, f"cannot reach the target: {error}")
             return
-        if response is None:
-            self._reset()
-        else:
-            self.respond(response.status, response.body, response.headers)
-
-    def _reset(self) -> None:
-        """Break the connection with a reset, as a dying peer does."""
+        if response is not None:
+            status, headers, body = response
+            self.respond(status, body, headers)
+            return
+        # Break the connection with a reset, as a dying peer does.
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()

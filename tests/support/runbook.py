@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Sequence
 from string import Template
 from typing import Any
 
@@ -23,20 +22,16 @@ def commands(page: str, heading: str) -> list[str]:
 
 
 class Shell:
-    """Runs commands: assignments, `aws` by botocore, all others by functions of the test.
+    """Runs commands: assignments, `aws` by botocore, all others by a method of their name.
 
     Attributes:
+        client: Returns the client of a service.
         variables: The variables that the commands set.
         printed: The output of the last command.
     """
 
-    def __init__(
-        self, client: Callable[[str], Any], programs: dict[str, Callable[[Sequence[str]], None]]
-    ) -> None:
-        self._client = client
-        self._programs = programs
-        self.variables: dict[str, str] = {}
-        self.printed = ""
+    def __init__(self, client) -> None:
+        self.client, self.variables, self.printed = client, {}, ""
 
     def run(self, line: str) -> None:
         """Run one command."""
@@ -44,25 +39,22 @@ class Shell:
         if not re.fullmatch("[A-Z_]+", name):
             words = shlex.split(line, comments=True)
             program, *words = (Template(word).substitute(self.variables) for word in words)
-            if program == "aws":
-                self.printed = self._aws(words)
-            else:
-                self._programs[program](words)
+            getattr(self, program)(words)
         elif value.startswith("$("):
             self.run(value[2:-1])
             self.variables[name] = self.printed
         else:
             self.variables[name] = value
 
-    def _aws(self, words: list[str]) -> str:
-        """Call an operation; return what the AWS CLI prints."""
+    def aws(self, words: list[str]) -> None:
+        """Call an operation; print what the AWS CLI prints."""
         service, operation, *rest = words
-        client = self._client(service)
+        client = self.client(service)
         if waiter := rest.pop(0) if operation == "wait" else None:
             operation = "describe-table"
-        shape = client.meta.service_model.operation_model(
-            client.meta.method_to_api_mapping[operation.replace("-", "_")]
-        ).input_shape
+        method = operation.replace("-", "_")
+        name = client.meta.method_to_api_mapping[method]
+        shape = client.meta.service_model.operation_model(name).input_shape
         members = {xform_name(name, "-"): (name, of) for name, of in shape.members.items()}
         arguments, cli = {}, {}
         while rest:
@@ -74,20 +66,20 @@ class Shell:
                 cli[option] = rest.pop(0)
                 continue
             name, of = members[option.removeprefix("no-")]
-            if of.type_name == "boolean":
-                arguments[name] = not option.startswith("no-")
-            else:
-                arguments[name] = _value(of, rest.pop(0))
+            boolean = of.type_name == "boolean"
+            arguments[name] = not option.startswith("no-") if boolean else _value(of, rest.pop(0))
         if waiter:
             client.get_waiter(waiter.replace("-", "_")).wait(**arguments)
-            return ""
-        response = getattr(client, operation.replace("-", "_"))(**arguments)
+            return
+        response = getattr(client, method)(**arguments)
         if "Payload" in response:
-            return str(response["Payload"].read().decode())
+            self.printed = response["Payload"].read().decode()
+            return
         found = jmespath.search(cli["query"], response) if "query" in cli else None
         if cli.get("output") == "text":
-            return "\t".join(found) if isinstance(found, list) else str(found)
-        return json.dumps(found)
+            self.printed = "\t".join(found) if isinstance(found, list) else str(found)
+        else:
+            self.printed = json.dumps(found)
 
 
 def _value(shape: Any, text: str) -> Any:

@@ -15,7 +15,6 @@ from xorack.core.chain import EVENT
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.transitions import Applied, Limits
 
-__all__ = ["BatchResult", "Message", "SweepResult", "apply_requests", "consume", "sweep", "writer"]
 NOW = 1_700_000_000_000
 DAY = 86_400_000
 

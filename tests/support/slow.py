@@ -46,17 +46,12 @@ class SlowStore(MemoryStore):
     So are all of the chains in `hot`. It never answers if `dead`.
     """
 
+    dead, healthy, write_seconds, budget = False, 1, 0.005, UNLIMITED
+    writes = written = 0
+
     def __init__(self, clock: Clock, time_out: float) -> None:
         super().__init__()
-        self.clock = clock
-        self.time_out = time_out
-        self.dead = False
-        self.budget = UNLIMITED
-        self.write_seconds = 0.005
-        self.healthy = 1
-        self.hot: set[str] = set()
-        self.written = 0
-        self.writes = 0
+        self.clock, self.time_out, self.hot = clock, time_out, set()
 
     def _answer(self) -> None:
         if self.dead:
@@ -89,20 +84,18 @@ class SlowClient:
 
     Attributes:
         refuses: Returns True for a tag whose event, or a token whose task, is refused.
-        refuses_calls: A refused event fails its whole call.
+        refuses_calls: A refused event fails its call.
         tasks: Tokens of the tasks that were resumed, and when.
     """
 
+    dead = refuses_calls = False
+    seconds, calls = 0.02, 0
+
     def __init__(self, clock: Clock, time_out: float) -> None:
-        self.clock = clock
-        self.time_out = time_out
-        self.dead = False
-        self.seconds = 0.02
-        self.calls = 0
+        self.clock, self.time_out = clock, time_out
         self.events: list[str] = []
-        self.refuses: Callable[[str], bool] = lambda name: name.startswith(BAD)
-        self.refuses_calls = False
         self.tasks: dict[str, float] = {}
+        self.refuses: Callable[[str], bool] = lambda name: name.startswith(BAD)
 
     def _answer(self) -> None:
         self.calls += 1
@@ -149,12 +142,8 @@ class SlowFunctions(lambda_src.environment.Services):
         longest = TimeOuts.within(seconds).longest_call
         self.table = SlowStore(clock, longest)
         self.bus, self.queue, self.tasks = (SlowClient(clock, longest) for _ in range(3))
-        self.clients = {
-            "dynamodb": self.table,
-            "events": self.bus,
-            "sqs": self.queue,
-            "stepfunctions": self.tasks,
-        }
+        self.clients = {"dynamodb": self.table, "events": self.bus, "sqs": self.queue}
+        self.clients["stepfunctions"] = self.tasks
         self.workers = Workers(1)
         channels = (EVENT, *RESUME_KINDS)
         self.breakers = {name: CircuitBreaker(clock=lambda: clock.now) for name in channels}
@@ -181,13 +170,11 @@ class SlowFunctions(lambda_src.environment.Services):
 
     def consume(self, bodies: dict[str, str], receives: dict[str, int] | None = None) -> list[str]:
         """Handle messages, id to body; return the ids of those that are delivered again."""
+        counts = {
+            id: {"ApproximateReceiveCount": str((receives or {}).get(id, 1))} for id in bodies
+        }
         records = [
-            {
-                "messageId": id,
-                "body": body,
-                "attributes": {"ApproximateReceiveCount": str((receives or {}).get(id, 1))},
-            }
-            for id, body in bodies.items()
+            {"messageId": id, "body": body, "attributes": counts[id]} for id, body in bodies.items()
         ]
         with suppress(BatchError):
             response = self._call(lambda_src.consumer.handler, {"Records": records})

@@ -43,7 +43,7 @@ def subscribe(stack: Stack, detail_types: Sequence[str] = ("acked", "failed")) -
 
 def drain(queue_url: str, client: Client, **until: Any) -> Iterator[dict[str, Any]]:
     """Yield the events of a subscriber's queue, as EventBridge delivers them; see `messages`."""
-    return (json.loads(one["Body"]) for one in messages(queue_url, client, **until))
+    return (json.loads(message["Body"]) for message in messages(queue_url, client, **until))
 
 
 def messages(

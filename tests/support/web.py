@@ -59,7 +59,7 @@ def request(server, path="", *, method="GET", body=None, secret=None, **headers)
 def press(server, action, *ids, token=None, path="dead-letters", fields=(), **headers):
     """Send the form of a page, as a browser does."""
     token = server.site.token if token is None else token
-    fields = [*(("id", one) for one in ids), ("action", action), ("token", token), *fields]
+    fields = [*(("id", id) for id in ids), ("action", action), ("token", token), *fields]
     origin = f"http://127.0.0.1:{server.server_port}"
     given = {"Origin": origin, "Sec_Fetch_Site": "same-origin", **headers}
     return request(server, path, method="POST", body=urlencode(fields), **given)

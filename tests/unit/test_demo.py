@@ -190,7 +190,14 @@ def test_a_childs_own_children_end_with_it(tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_ends_the_children_too(tmp_path, number):
     usual = "default_int_handler" if number == signal.SIGINT else "SIG_DFL"
     program = f"""
@@ -214,41 +221,6 @@ def test_a_signal_ends_the_children_too(tmp_path, number):
     parent.send_signal(number)
     assert parent.wait(timeout=60) == 130
     assert ends(held)
-
-
-def test_a_signal_during_its_start_ends_the_child(tmp_path, monkeypatch):
-    class Interrupted(subprocess.Popen):
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            grandchild(tmp_path)
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run(GRANDCHILD.format(seconds=600), tmp_path)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert ends(tmp_path / "held")
-
-
-def test_a_second_signal_leaves_no_child_that_ignores_the_first(tmp_path, monkeypatch):
-    def kill_and_interrupt(group, number):
-        killpg(group, number)
-        signal.raise_signal(signal.SIGINT)
-
-    killpg = os.killpg
-    monkeypatch.setattr(os, "killpg", kill_and_interrupt)
-    ignoring = "    import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run(ignoring + GRANDCHILD.format(seconds=0), tmp_path)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert ends(tmp_path / "held")
 
 
 def test_an_earlier_demos_output_is_removed(tmp_path):
@@ -279,10 +251,8 @@ def test_a_folder_of_others_is_named_and_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("size", "given", "options"),
     [
-        (12_000_000, {}, "-XX:TieredStopAtLevel=1"),
         (12_000_000, {"JDK_JAVA_OPTIONS": "-Dx=1 -ea"}, "-XX:TieredStopAtLevel=1 -Dx=1 -ea"),
         (12_000_000_000, {"JDK_JAVA_OPTIONS": "-Dx=1"}, "-Dx=1"),
-        (12_000_000_000, {}, ""),
     ],
 )
 def test_short_jobs_do_without_javas_second_compiler(size, given, options):

@@ -159,7 +159,7 @@ class FakeTable:
         (Chain("t", status="acked"), True, None),
         (Chain("t", status="acked"), False, "acked, but its event did not come"),
         (Chain("t", status="failed", reason="bad"), True, "bad"),
-        (Chain("t", b"", "open", 1200, 1), False, "1,199 of 1,200 units are outstanding"),
+        (Chain("t", b"", "open", 1200, 1), False, "1,199 of 1,200 units outstanding"),
     ],
 )
 def test_why_a_chain_is_not_acked(chain, has_event, reason):
@@ -174,9 +174,9 @@ LOST = [LostWord("a", 1, "one"), LostWord("b", 2, "two")]
     [
         (summary(*LOST, missing=2), None),
         (summary(LOST[1], missing=2), None),  # it lists only the first of very many words
-        (summary(LOST[0], missing=1), "the repair counted 1 words, not the 2 that were lost"),
+        (summary(LOST[0], missing=1), "the repair counted 1 word, 2 were lost"),
         (summary(LOST[0]._replace(position=7), LOST[1], missing=2), "the repair counted 2 words"),
-        (summary(*LOST, missing=2, unknown=[ID]), ID),
+        (summary(*LOST, missing=2, unknown=[ID]), f"did not find 1 unit that events name: {ID}"),
     ],
 )
 def test_a_repair_counts_just_the_lost_words(repaired, error):

@@ -1,4 +1,4 @@
-"""Which units groups lack, by their sums: those that explain every group, or none."""
+"""Which units groups lost, by their sums: those that explain every group, or none."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ def group_of(lost, sign=1):
 @pytest.mark.parametrize("size", [1, 2, 30, MAX_SOLVED])
 @pytest.mark.parametrize("count", [1, 2, 3, 20])
 def test_one_xor_names_the_units_of_a_group(size, count, sign):
-    """Those that it lacks, or has twice; not if the XOR or the sum is of others."""
+    """Those that it lost, or has twice; not if the XOR or the sum is of others."""
     units = units_of(size)
     lost = frozenset(units[:count])
     group = group_of(lost, sign)
     assert name_missing({5: group}, {5: units}) == {5: lost}
-    assert (
-        name_missing({5: group._replace(difference=group.difference ^ 12345)}, {5: units}) is None
-    )
+    assert name_missing({5: group._replace(xor=group.xor ^ 12345)}, {5: units}) is None
     assert name_missing({5: group._replace(sum=group.sum + 1)}, {5: units}) is None
 
 
@@ -44,9 +42,11 @@ def test_all_groups_are_explained_or_none():
     named = name_missing(groups, members)
     assert named == {key: frozenset(members[key][: 1 + key % 5]) for key in groups}
     # A row of one group is in another: neither has the sums of units that are its own.
-    stranger = members[3][0]
-    moved = groups[7]._replace(lack=groups[7].lack - 1, difference=groups[7].difference ^ stranger)
-    assert name_missing({**groups, 7: moved}, members) is None
+    other = members[3][0]
+    changed = groups[7]._replace(
+        missing_count=groups[7].missing_count - 1, xor=groups[7].xor ^ other
+    )
+    assert name_missing({**groups, 7: changed}, members) is None
 
 
 def test_units_that_are_not_told_apart():

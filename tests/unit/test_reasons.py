@@ -98,14 +98,14 @@ def test_rows_that_are_lost_in_entities_have_these_as_their_reason(seed):
     rows, draw = shop(seed)
     gone = draw.sample(sorted({row["product"] for row in rows}), 2)
     found = why(lambda row: row["product"] in gone, rows)
-    told = f"product in ('{min(gone)}', '{max(gone)}')"
+    reason = f"product in ('{min(gone)}', '{max(gone)}')"
     # One has made, or sold, just these two.
     same = {"maker", "origin"} & {found.findings[0].what.split()[0]} and found.findings[0].only
-    assert same or found.sentence.startswith(f"Every missing row has {told} (")
+    assert same or found.sentence.startswith(f"Every missing row has {reason} (")
     # Of half of their rows, too: chance has chosen the rest.
     half = {id(row) for row in rows if row["product"] in gone and draw.random() < 0.5}
     sentence = why(lambda row: id(row) in half, rows).sentence
-    assert same or sentence.startswith(f"Every missing row has {told} (")
+    assert same or sentence.startswith(f"Every missing row has {reason} (")
     # Whole orders, at random.
     orders = draw.sample(range(500), 40)
     sentence = why(lambda row: row["order"] in orders, rows).sentence
@@ -113,7 +113,7 @@ def test_rows_that_are_lost_in_entities_have_these_as_their_reason(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_many_values_that_a_dimension_lacks(seed):
+def test_many_values_are_missing_from_a_dimension(seed):
     rows, draw = shop(seed, products=300)
     gone = draw.sample(sorted({row["product"] for row in rows}), 60)
     found = why(lambda row: row["product"] in gone, rows)
@@ -144,7 +144,7 @@ def test_samples_and_other_words():
     missing = _RANDOM.sample([row for row in ROWS if row["line"] == 7], 100)
     others = [row for row in ROWS if row["line"] != 7]
     text = explain(missing, others, 7_000, 50_000, "doubled row").sentence
-    assert text.startswith("Every doubled row of 100 that were looked at has line = 7 (14 % of all")
+    assert text.startswith("Every doubled row of 100 compared has line = 7 (14 % of all")
     assert text.endswith("nearly all of which are doubled)")
     assert explain([], others, 3, 50_000).sentence == "Nothing is known of the 3 missing rows"
     assert explain([], [], 3, 3).sentence == "All 3 rows are missing"
@@ -172,6 +172,7 @@ def test_chance_is_no_reason(missing, total, are_samples):
     assert named <= 4
 
 
+@pytest.mark.slow
 def test_the_ends_of_a_range_are_chosen_from_the_rows():
     draw = random.Random(7).random
     rows = [{f"n{i}": draw() for i in range(12)} for _ in range(60_000)]

@@ -52,7 +52,9 @@ def published(functions):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("count", "calls"), [(1_000, False), (500, True)])
+@pytest.mark.parametrize(
+    ("count", "calls"), [(200, True), pytest.param(1_000, False, marks=pytest.mark.slow)]
+)
 def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls):
     """The bus refuses entries, or the calls with them."""
     functions.bus.refuses_calls = calls
@@ -77,7 +79,7 @@ def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("refused", [3, 10, 100])
+@pytest.mark.parametrize("refused", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_refused_tokens_hold_up_no_other_callback(functions, refused):
     """One legitimate time-out a minute, for four hours."""
     for number in range(refused):
@@ -106,7 +108,7 @@ def test_an_outage_of_step_functions_holds_up_no_event(functions):
     assert len(functions.tasks.tasks) == 300
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_naming_units_for_callbacks_takes_the_share_of_events(functions, monkeypatch):
     """Each event or callback of these chains takes 22 ms to make, as long as ids can be chosen."""
 

@@ -36,11 +36,6 @@ def test_an_unacked_stamp_may_be_zero():
     assert UnackedStamp(bytes(8)) == bytes(8)
 
 
-def test_a_plain_stamp_is_the_id_in_little_endian():
-    assert plain(1) == b"\1" + bytes(7)
-    assert plain(-1) == plain(2**64 - 1) == b"\xff" * 8
-
-
 @pytest.mark.parametrize("cells", [16, 64, 256, 1024])
 @pytest.mark.parametrize("unit", [1, 2**64 - 1, 0x0123456789ABCDEF, 42 << 32])
 def test_a_traced_stamp_names_its_unit(unit, cells):

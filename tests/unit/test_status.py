@@ -51,7 +51,7 @@ def test_json_has_times_as_text_and_ids_as_hex():
     times = {"deadline": 1_700_000_000_000, "idle_timeout": 60_000}
     fields = {"stamp": traced(255), "started": 1, "failing": "x", "detail": '{"path":"/books"}'}
     chain = status(**times, **fields)
-    assert chain.to_json() == {
+    assert chain.to_dict() == {
         "tag": "t",
         "status": "open",
         "percent": 0.0,
@@ -84,11 +84,11 @@ def test_json_has_times_as_text_and_ids_as_hex():
     }
 
 
-def test_what_came_after_the_end_is_told():
+def test_what_came_after_the_end_is_shown():
     chain = status(status="acked", ended_at=5000, repeated=1, late=3, last_late_at=6000)
     assert chain.after_end == "1 repeated create, 3 late requests"
     counts = {"repeated": 1, "late": 3, "last_late_at": "1970-01-01T00:00:06.000Z"}
-    assert counts.items() <= chain.to_json().items()
+    assert counts.items() <= chain.to_dict().items()
     assert "3 late requests" in screen.cells(chain)["REASON"]
     assert status().after_end == ""
 
@@ -107,6 +107,7 @@ def test_what_came_after_the_end_is_told():
     ],
 )
 def test_the_state_of_a_callback_is_shown(capsys, state, shown):
-    screen.print_status(ChainStatus(Chain("t", b"\0", "acked", ended_at=1, **state), 2), {})
+    ended = ChainStatus(Chain("t", b"\0", "acked", ended_at=1, **state), 2)
+    screen.print_properties(screen.properties_of(ended, {}))
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
     assert dict(line for line in lines if len(line) == 2).get("resume") == shown

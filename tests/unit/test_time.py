@@ -101,7 +101,7 @@ def test_no_healthy_message_of_a_backlog_dies(functions):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("hot", [1, 20])
+@pytest.mark.parametrize("hot", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_throttled_chain_takes_a_second_of_its_batch(functions, hot):
     """It is not known beforehand: it comes first, and the others are written first."""
     tags = open_chains(functions, 1_500 + hot)
@@ -114,7 +114,7 @@ def test_a_throttled_chain_takes_a_second_of_its_batch(functions, hot):
     assert functions.clock.now < in_calls + hot * 1.6
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_throttled_chain_kills_no_message_but_its_own(functions):
     """An invocation has time for a part of 10,000 chains, and each is written once."""
     functions.table.write_seconds = 0.01
@@ -131,7 +131,7 @@ def test_a_throttled_chain_kills_no_message_but_its_own(functions):
     assert receives["m27"] < 5
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_parts_of_a_chain_are_bounded_too(functions):
     functions.table.write_seconds = 0.75
     stamps = [Request.stamp_("t", f"s{n}", b"\1", started=1) for n in range(10_000)]
@@ -162,7 +162,7 @@ def test_a_sweep_of_a_silent_table_ends_within_its_time(monkeypatch, seconds):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("seconds", [10, 60, 900])
+@pytest.mark.parametrize("seconds", [10, 900])
 def test_a_bus_that_never_answers_fails_no_message(monkeypatch, seconds):
     functions = SlowFunctions(monkeypatch, seconds)
     functions.bus.dead = True
@@ -239,6 +239,7 @@ def test_each_sweep_makes_progress_with_a_slow_bus(functions):
     assert len(functions.bus.events) < 300 + 5 * 30
 
 
+@pytest.mark.slow
 def test_a_sweep_of_a_dead_bus_keeps_few_pending_events_in_memory(functions, monkeypatch):
     """It looks at some, and leaves the others alone."""
     monkeypatch.setattr("xorack.acker.sweeper._MAX_PENDING", 150)

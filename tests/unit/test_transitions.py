@@ -248,6 +248,25 @@ def test_no_reordering_acks_more_units_than_are_tolerated():
     assert acked == {(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)}
 
 
+@pytest.mark.parametrize(
+    ("missing", "early", "tolerated", "status"),
+    [
+        (100, 99, 1, "failed"),
+        (60, 50, 40, "failed"),
+        (200, 0, 200, "acked"),
+        (200, 0, 199, "failed"),
+    ],
+)
+def test_a_stamp_that_should_name_the_outstanding_units_and_does_not(
+    missing, early, tolerated, status
+):
+    """So many finishes overtook their starts that the stamp names nobody; the counts say few."""
+    units, others = range(1, missing + 1), range(1001, 1001 + early)
+    left = create(stamp=sum_of(units, 16), started=missing, tolerated_units=tolerated)
+    overtaken = [stamp("s", sum_of(others, 16), finished=early)] if early else []
+    assert expire(run([left, *overtaken])[0], NOW + 2 * DAY).status == status
+
+
 @pytest.mark.parametrize("batches", [1, 4])
 def test_counts_beyond_64_bits_tell_an_event_no_units(batches):
     much = [stamp(f"s{n}", traced(n + 1), started=2**63 - 1) for n in range(4)]

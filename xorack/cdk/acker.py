@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from typing import Any
 
-from aws_cdk import (
-    Annotations,
-    ArnFormat,
-    CfnOutput,
-    Fn,
-    Stack,
-    aws_dynamodb,
-    aws_events,
-    aws_iam,
-    aws_kms,
-    aws_lambda,
-    aws_sns,
-    aws_sqs,
-    aws_ssm,
-    aws_stepfunctions,
-)
+import aws_cdk as cdk
 from constructs import Construct
 from typing_extensions import TypedDict, Unpack
 
-from xorack.aws.schema import TAG
 from xorack.cdk.alarms import create_alarms
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents, name_for
-from xorack.cdk.functions import (
-    Network,
-    Resources,
-    create_consumer,
-    create_sweeper,
-    create_widget,
-)
-from xorack.cdk.grants import IAcker, ImportedAcker, needed_statement
+from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
+from xorack.cdk.grants import AckerAttributes, AckerParts, IAcker, ImportedAcker
+from xorack.cdk.network import Network
 from xorack.cdk.permissions import (
     allow_alarms_to_use,
-    allow_logs_to_use,
+    as_json,
+    check_policy,
     for_account,
     logs_statement,
 )
@@ -48,10 +27,9 @@ from xorack.cdk.queue import create_queues
 from xorack.cdk.resume import ResumeAccess
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import adopt_table, create_table
-from xorack.cdk.validation import check_arguments, describe, has_own_policy, is_known_to_differ
+from xorack.cdk.validation import check_arguments, has_own_policy, is_known_to_differ
 
-_LONGEST_NAME = 200
-"""A dashboard's name has the region, too, and at most 255 characters."""
+_MAX_NAME = 200  # a dashboard's name has the region, too, and at most 255 characters
 
 
 class AckerProps(TypedDict, total=False):
@@ -75,12 +53,12 @@ class AckerProps(TypedDict, total=False):
     """
 
     settings: Settings | None
-    table: aws_dynamodb.ITable | None
-    queue: aws_sqs.IQueue | None
-    dead_letters: aws_sqs.IQueue | None
-    bus: aws_events.IEventBus | None
-    encryption_key: aws_kms.IKey | None
-    alarm_topic: aws_sns.ITopic | None
+    table: cdk.aws_dynamodb.ITable | None
+    queue: cdk.aws_sqs.IQueue | None
+    dead_letters: cdk.aws_sqs.IQueue | None
+    bus: cdk.aws_events.IEventBus | None
+    encryption_key: cdk.aws_kms.IKey | None
+    alarm_topic: cdk.aws_sns.ITopic | None
     network: Network | None
     service: str | None
 
@@ -91,16 +69,19 @@ def name_of(acker: Construct) -> str:
     The metrics, the bus and the dashboard have it, so two stacks of one app share none of them.
     """
     scopes = acker.node.scopes
-    stack = next(index for index, one in enumerate(scopes) if Stack.is_stack(one))
-    parts = [Stack.of(scopes[stack]).stack_name, *(one.node.id for one in scopes[stack + 1 :])]
+    stack = next(index for index, scope in enumerate(scopes) if cdk.Stack.is_stack(scope))
+    parts = [
+        cdk.Stack.of(scopes[stack]).stack_name,
+        *(scope.node.id for scope in scopes[stack + 1 :]),
+    ]
     name = re.sub("[^A-Za-z0-9_-]", "-", "-".join(parts))
-    if len(name) <= _LONGEST_NAME:
+    if len(name) <= _MAX_NAME:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    return f"{name[: _LONGEST_NAME - 17]}-{digest}"
+    return f"{name[: _MAX_NAME - 17]}-{digest}"
 
 
-class Acker(IAcker):
+class Acker(AckerParts):
     """Everything between a queue of requests and a bus of events.
 
     `AckerProps` describes its keyword arguments.
@@ -118,8 +99,10 @@ class Acker(IAcker):
         queue: The queue of requests.
         dead_letters: The dead-letter queue.
         events: The bus (`events.bus`), rules on it (`events.rule`), its archive (`events.archive`).
-        service: The name that the metrics, the bus and the dashboard have; with
-            `monitoring="minimal"` there are no metrics, and it is None.
+        name: The name that the metrics, the bus and the dashboard have.
+        service: The same; with `monitoring="minimal"` there are no metrics, and it is None.
+        encryption_key: Your key, if there is one.
+        network: Your VPC for the functions, if there is one.
         consumer: The function that applies requests.
         messages: The event source mapping from the queue to the consumer.
         sweeper: The function that times chains out.
@@ -137,103 +120,71 @@ class Acker(IAcker):
         super().__init__(scope, construct_id)
         check_arguments(self, props)
         self.settings = settings = props.get("settings") or Settings()
-        key = props.get("encryption_key")
-        chains = Construct(self, "Chains")
-        adopted = adopt_table(chains, settings, props.get("table"))
-        self.table = adopted or create_table(chains, settings, key)
-        supplied = props.get("queue"), props.get("dead_letters")
-        queues = create_queues(Construct(self, "Stamps"), settings, key, *supplied)
-        self.queue, self.dead_letters = queues
-        self._name = name = props.get("service") or name_of(self)
-        bus = props.get("bus")
+        self.encryption_key = key = props.get("encryption_key")
+        self.network, bus = props.get("network"), props.get("bus")
+        self.name = name = props.get("service") or name_of(self)
         self.service = None if settings.monitoring == "minimal" else name
         self._partition_key = settings.partition_key
         self._policies_ready = settings.policies_ready
-        here = Stack.of(self).account
-        self.events = AckEvents(self, "Events", self.table, name if bus is None else bus, here)
+        chains = Construct(self, "Chains")
+        adopted = adopt_table(chains, settings, props.get("table"))
+        self.table = adopted or create_table(chains, settings, key)
+        queues = Construct(self, "Stamps")
+        supplied = props.get("queue"), props.get("dead_letters")
+        self.queue, self.dead_letters = create_queues(queues, settings, key, *supplied)
+        account = cdk.Stack.of(self).account
+        self.events = AckEvents(self, "Events", self.table, bus or name, account)
         if key is not None:
-            allow_logs_to_use(key, self)
-        self._resume = ResumeAccess(self, settings, props.get("network") is not None)
-        resources = Resources(
-            settings=settings,
-            service=name,
-            table=self.table,
-            queue=self.queue,
-            dead_letters=self.dead_letters,
-            bus=self.events.bus,
-            resume=self._resume,
-            encryption_key=key,
-            network=props.get("network"),
-        )
-        self.consumer = create_consumer(Construct(self, "Consumer"), resources)
+            key.add_to_resource_policy(logs_statement(self))
+        self.consumer = create_consumer(Construct(self, "Consumer"), self)
         self.messages: Any = self.node.find_child("Consumer").node.find_child("Messages")
-        self.sweeper = create_sweeper(Construct(self, "Sweeper"), resources)
+        self.sweeper = create_sweeper(Construct(self, "Sweeper"), self)
+        writers = [self.consumer, self.sweeper]
+        self._resume = ResumeAccess(self, writers, settings, self.network is not None)
         monitoring = Construct(self, "Monitoring")
-        functions = {"Consumer": self.consumer, "Sweeper": self.sweeper}
-        topic = props.get("alarm_topic")
-        if topic is None and settings.alarm_topic_arn:
-            topic = aws_sns.Topic.from_topic_arn(monitoring, "Topic", settings.alarm_topic_arn)
-        if topic is not None:
-            allow_alarms_to_use(topic, self)
-        else:
-            Annotations.of(self).add_warning_v2(
-                "xorack:no-alarm-topic",
-                "nobody is told of alarms: name a topic with the setting alarm_topic_arn, or "
-                "acknowledge this if the alarms have actions of yours",
-            )
+        topic = self._topic(monitoring, props.get("alarm_topic"))
         if not settings.policies_ready:
             self._check_imported(key, topic)
-        self.alarms = create_alarms(monitoring, resources, functions, topic)
+        self.alarms = create_alarms(monitoring, self, topic)
         self.widget = self.dashboard = None
         if settings.monitoring == "full":
-            widget = create_widget(Construct(self, "Widget"), resources)
+            widget = create_widget(Construct(self, "Widget"), self)
             self.widget = widget.lambda_
-            self.dashboard = create_dashboard(
-                monitoring, resources, functions, self.alarms.values(), widget
-            )
+            self.dashboard = create_dashboard(monitoring, self, widget)
+
+    def _topic(
+        self, scope: Construct, topic: cdk.aws_sns.ITopic | None
+    ) -> cdk.aws_sns.ITopic | None:
+        """Return the topic for alarms, which they may use; warn if there is none."""
+        if topic is None and self.settings.alarm_topic_arn:
+            topic = cdk.aws_sns.Topic.from_topic_arn(scope, "Topic", self.settings.alarm_topic_arn)
+        if topic is not None:
+            allow_alarms_to_use(topic, self)
+            return topic
+        cdk.Annotations.of(self).add_warning_v2(
+            "xorack:no-alarm-topic",
+            "nobody is notified of alarms: name a topic with the setting alarm_topic_arn, or "
+            "acknowledge this if the alarms have actions of yours",
+        )
+        return None
 
     @staticmethod
     def from_attributes(
-        scope: Construct,
-        construct_id: str,
-        *,
-        table_arn: str,
-        queue_arn: str,
-        event_bus_arn: str,
-        service: str | None = None,
-        encryption_key_arn: str | None = None,
-        partition_key: str = TAG,
-        policies_ready: bool = False,
+        scope: Construct, construct_id: str, **attributes: Unpack[AckerAttributes]
     ) -> IAcker:
         """Return an acker of another stack or app, for grants, rules and metrics.
 
         Args:
             scope: Where to import it.
             construct_id: Id of the import.
-            table_arn: ARN of its table.
-            queue_arn: ARN of its queue.
-            event_bus_arn: ARN of its bus.
-            service: Its name, the stack's output `Service`; its metrics need it.
-            encryption_key_arn: ARN of the key of its table and queue, if it has one of yours.
-            partition_key: Name of the table's partition key.
-            policies_ready: As `Settings.policies_ready`.
+            attributes: ARNs of its table, queue and bus, and more: `AckerAttributes`.
 
         Examples:
             Acker.from_attributes(
                 self, "Acker", table_arn=…, queue_arn=…, event_bus_arn=…, service="xorack"
             ).grant_send(loader)
         """
-        return ImportedAcker(
-            scope,
-            construct_id,
-            table_arn=table_arn,
-            queue_arn=queue_arn,
-            event_bus_arn=event_bus_arn,
-            service=service,
-            encryption_key_arn=encryption_key_arn,
-            partition_key=partition_key,
-            policies_ready=policies_ready,
-        )
+        return ImportedAcker(scope, construct_id, **attributes)
 
     @classmethod
     def from_stack_outputs(
@@ -251,14 +202,14 @@ class Acker(IAcker):
         Examples:
             Acker.from_stack_outputs(self, "Acker", "xorack").grant_send(loader)
         """
-        exported = {
-            name: Fn.import_value(f"{stack_name}-{output}")
-            for name, output in (
-                ("table_arn", "TableArn"),
-                ("queue_arn", "QueueArn"),
-                ("event_bus_arn", "EventBusArn"),
-                ("service", "Service"),
-            )
+        outputs = {
+            "table_arn": "TableArn",
+            "queue_arn": "QueueArn",
+            "event_bus_arn": "EventBusArn",
+            "service": "Service",
+        }
+        exported: Any = {
+            name: cdk.Fn.import_value(f"{stack_name}-{output}") for name, output in outputs.items()
         }
         return cls.from_attributes(scope, construct_id, **{**exported, **attributes})
 
@@ -285,25 +236,25 @@ class Acker(IAcker):
             "ConsumerName": (self.consumer.function_name, "Applies requests"),
             "ConsumerArn": (self.consumer.function_arn, "Its ARN; its alias is live"),
             "RetentionSeconds": (str(self.settings.retention_seconds), "Life of finished chains"),
-            "Service": (self._name, "Dimension of the metrics, name of a created bus"),
+            "Service": (self.name, "Dimension of the metrics, name of a created bus"),
             "SweeperName": (self.sweeper.function_name, "Times chains out"),
             "SweeperArn": (self.sweeper.function_arn, "Its ARN; its alias is live"),
         }
         if self.dashboard is not None:
             outputs["DashboardName"] = (self.dashboard.dashboard_name, "Dashboard")
-        stack, scope = Stack.of(self), Construct(self, "Parameters")
+        stack, scope = cdk.Stack.of(self), Construct(self, "Parameters")
         for name, (value, description) in outputs.items():
             export = f"{stack.stack_name}-{name}" if exports else None
-            CfnOutput(stack, name, value=value, description=description, export_name=export)
+            cdk.CfnOutput(stack, name, value=value, description=description, export_name=export)
             if parameters is not None:
                 path = f"{parameters.rstrip('/')}/{name}"
-                aws_ssm.StringParameter(
+                cdk.aws_ssm.StringParameter(
                     scope, name, parameter_name=path, string_value=value, description=description
                 )
 
     def grant_resume(
-        self, waiting: aws_stepfunctions.IStateMachine | aws_lambda.IFunction
-    ) -> aws_iam.Grant:
+        self, waiting: cdk.aws_stepfunctions.IStateMachine | cdk.aws_lambda.IFunction
+    ) -> cdk.aws_iam.Grant:
         """Let chains resume tasks of a state machine, or callbacks of a durable function.
 
         A `create` may then name who waits for its chain's end: docs/schedulers.md.
@@ -320,27 +271,26 @@ class Acker(IAcker):
         """
         return self._resume.allow(waiting)
 
-    def _check_imported(self, key: aws_kms.IKey | None, topic: aws_sns.ITopic | None) -> None:
+    def _check_imported(
+        self, key: cdk.aws_kms.IKey | None, topic: cdk.aws_sns.ITopic | None
+    ) -> None:
         """Name the statements that imported resources need in their own policies.
 
         Where it is known that one is of another account, the calls would be denied: an error.
         """
-        here, stack = aws_iam.AccountPrincipal(Stack.of(self).account), Stack.of(self)
-        alarms = aws_iam.ServicePrincipal("cloudwatch.amazonaws.com")
+        stack, bus = cdk.Stack.of(self), self.events.bus
+        functions = cdk.aws_iam.AccountPrincipal(stack.account)
+        alarms = cdk.aws_iam.ServicePrincipal("cloudwatch.amazonaws.com")
         for argument, resource, arn, grantee, action in (
-            ("bus", self.events.bus, self.events.bus.event_bus_arn, here, "events:PutEvents"),
+            ("bus", bus, bus.event_bus_arn, functions, "events:PutEvents"),
             ("alarm_topic", topic, topic and topic.topic_arn, alarms, "sns:Publish"),
         ):
-            if resource is None or has_own_policy(resource) or not arn:
-                continue
-            owner = stack.split_arn(arn, ArnFormat.COLON_RESOURCE_NAME).account
-            if owner is not None and is_known_to_differ(owner, stack.account):
-                caller = for_account(grantee, stack.account)
-                statement = needed_statement(self, caller, arn, action)
-                self._check_policy(argument, resource, describe(grantee), statement)
+            owner = arn and stack.split_arn(arn, cdk.ArnFormat.COLON_RESOURCE_NAME).account
+            if arn and owner and is_known_to_differ(owner, stack.account):
+                check_policy(argument, resource, for_account(grantee, stack.account), arn, action)
         if key is not None and not has_own_policy(key):
-            needed = json.dumps(stack.resolve(logs_statement(self).to_statement_json()))
-            Annotations.of(self).add_warning_v2(
+            needed = as_json(self, logs_statement(self))
+            cdk.Annotations.of(self).add_warning_v2(
                 "xorack:imported-key",
                 f"the policy of {key.node.path} cannot be changed, since it was imported: "
                 f"CloudWatch Logs needs its statement {needed}. The setting "

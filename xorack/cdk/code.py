@@ -23,25 +23,18 @@ from typing import Final
 from xorack.core.errors import StateError
 
 _LIBRARY: Final = Path(__file__).resolve().parents[1]
-_IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # see setup.py
+_IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # of setup.py
 LAMBDA_PYTHON: Final = (3, 13)
 """The version of the functions' runtime."""
 _HANDLERS: Final = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
 _PACKAGES: Final = {
-    "aws-lambda-powertools": (
-        "3.37.0",
-        "52f22860a5df3a9244495cbb58b27a6eb45ed06fa19fdd6deb99cd76637cf642",
+    "aws-lambda-powertools==3.37.0": (
+        "52f22860a5df3a9244495cbb58b27a6eb45ed06fa19fdd6deb99cd76637cf642"
     ),
-    "jmespath": (
-        "1.1.0",
-        "49574ef7208b76ee829e256924dbb01dd819c5baf52deb03ce39784c5095a837",
-    ),
-    "typing_extensions": (
-        "4.16.0",
-        "e194639b5f3a24dc8176f5c2ac4269dc6c69b7c5929f0f20f43cb3a57cb7f3f6",
-    ),
+    "jmespath==1.1.0": "49574ef7208b76ee829e256924dbb01dd819c5baf52deb03ce39784c5095a837",
+    "typing_extensions==4.16.0": "e194639b5f3a24dc8176f5c2ac4269dc6c69b7c5929f0f20f43cb3a57cb7f3f6",
 }
-"""Version and SHA-256 of the copied files of each package, all of them pure Python."""
+"""Releases and the SHA-256 of the copied files of each, all of them pure Python."""
 _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 MB of JavaScript
 
 
@@ -49,8 +42,7 @@ _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 M
 def assemble_code() -> Path:
     """Copy everything side by side into a folder, which is deleted when the process ends.
 
-    A checkout and the wheel built from it give the same files, to the byte, on any machine. There
-    is bytecode for Lambda's Python if this is its version, or if the wheel was built by it.
+    There is bytecode if this is Lambda's Python, or if the wheel was built by it.
     """
     folder = Path(tempfile.mkdtemp(prefix="xorack-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -62,8 +54,8 @@ def assemble_code() -> Path:
         target = folder / source.relative_to(_LIBRARY.parent)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-    for name in _PACKAGES:
-        _copy_package(name, folder)
+    for release in _PACKAGES:
+        _copy_package(release, folder)
     _compile(folder)
     return folder
 
@@ -91,8 +83,7 @@ def _compiled_by_pip(_: str, names: list[str]) -> list[str]:
 def handlers_closure(root: Path) -> list[Path]:
     """Return the files of a checkout that the handlers import, themselves or by others.
 
-    Imports in functions count; those for types alone do not. A change of any other file, such as
-    one of the command line, is no new code for Lambda.
+    Imports in functions count; those for types alone do not.
     """
     found, todo = dict[str, Path](), [*_HANDLERS]
     while todo:
@@ -114,41 +105,31 @@ def _imports(node: ast.AST) -> Iterator[str]:
     else:
         children = ast.iter_child_nodes(node)
     if isinstance(node, ast.Import):
-        yield from (one.name for one in node.names)
+        yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module:
-        yield from (node.module, *(f"{node.module}.{one.name}" for one in node.names))
+        yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
     for child in children:
         yield from _imports(child)
 
 
-def _copy_package(name: str, folder: Path) -> None:
+def _copy_package(release: str, folder: Path) -> None:
     """Copy an installed package with its licence, and check that it is the release."""
-    version, expected = _PACKAGES[name]
-    try:
-        installed = metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        raise _package_error(name, f"{name} is not installed") from None
-    if installed.version != version:
-        raise _package_error(name, f"{name} {installed.version} is installed")
+    name, _, version = release.partition("==")
+    installed = next(iter(metadata.distributions(name=name)), None)
     digest = hashlib.sha256()
-    for path in sorted(installed.files or (), key=str):
-        source = Path(path.locate())
-        if not (_is_copied(path) and source.is_file()):
-            continue
-        content = source.read_bytes()
-        digest.update(f"{path} {len(content)} ".encode() + content)
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
-    if digest.hexdigest() != expected:
-        found = f"{name} {version} has the SHA-256 {digest.hexdigest()}"
-        raise _package_error(name, f"{found}, expected {expected}")
-
-
-def _package_error(name: str, problem: str) -> StateError:
-    needed = f"{name}=={_PACKAGES[name][0]}"
-    command = f"pip install --force-reinstall --no-deps '{needed}'"
-    return StateError(f"{problem}: the functions' code needs {needed}: {command}")
+    for path in sorted((installed and installed.files) or (), key=str):
+        if _is_copied(path) and Path(path.locate()).is_file():
+            content = path.read_binary()
+            digest.update(f"{path} {len(content)} ".encode() + content)
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+    found, expected = digest.hexdigest(), _PACKAGES[release]
+    if installed is None or (installed.version, found) != (version, expected):
+        problem = f"{installed.version}, SHA-256 {found}, is" if installed else "is not"
+        raise StateError(
+            f"{name} {problem} installed: the functions' code needs {release}, SHA-256 {expected}: "
+            f"pip install --force-reinstall --no-deps '{release}'"
+        )
 
 
 def _is_copied(path: metadata.PackagePath) -> bool:

@@ -38,16 +38,10 @@ class AckEvents(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self.table, self._account = table, account
-        self.bus: aws_events.IEventBus = (
-            aws_events.EventBus(
-                self,
-                "Bus",
-                event_bus_name=bus,
-                description="Chains that were acked or that failed",
-            )
-            if isinstance(bus, str)
-            else bus
-        )
+        if isinstance(bus, str):
+            text = "Chains that were acked or that failed"
+            bus = aws_events.EventBus(self, "Bus", event_bus_name=bus, description=text)
+        self.bus = bus
 
     def rule(
         self,
@@ -101,11 +95,12 @@ class AckEvents(Construct):
         Examples:
             acker.events.archive("Archive", retention=Duration.days(30))
         """
-        pattern = aws_events.EventPattern(source=[SOURCE], resources=[self.table.table_arn])
         return aws_events.Archive(
             self,
             construct_id,
             source_event_bus=self.bus,
-            event_pattern=pattern,
+            event_pattern=aws_events.EventPattern(
+                source=[SOURCE], resources=[self.table.table_arn]
+            ),
             retention=retention,
         )

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
-from aws_cdk import ArnFormat, Stack, aws_cloudwatch, aws_dynamodb, aws_iam, aws_kms, aws_sqs
+import aws_cdk as cdk
 from constructs import Construct
+from typing_extensions import Required, TypedDict, Unpack
 
-from xorack.aws.schema import SHOWN, Metric
+from xorack.aws.schema import METRIC_NAMESPACE, SHOWN, TAG, Metric
 from xorack.cdk.events import AckEvents
-from xorack.cdk.functions import emitted
-from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, for_account
+from xorack.cdk.network import Network
+from xorack.cdk.permissions import (
+    READ_WITH_KEY,
+    SEND_WITH_KEY,
+    check_policy,
+    combined,
+    for_account,
+)
+from xorack.cdk.settings import Settings
 from xorack.cdk.table import index_arn
-from xorack.cdk.validation import check_kind, describe, has_own_policy, is_external
+from xorack.cdk.validation import check_kind, is_external
 
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan")
 _METRICS: Final = frozenset(
@@ -31,14 +38,14 @@ class IAcker(Construct):
         service: Its name: the metrics' dimension `service`; None if it emits none, or is unknown.
     """
 
-    table: aws_dynamodb.ITable
-    queue: aws_sqs.IQueue
+    table: cdk.aws_dynamodb.ITable
+    queue: cdk.aws_sqs.IQueue
     events: AckEvents
     service: str | None
     _partition_key: str
     _policies_ready: bool
 
-    def grant_send(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
+    def grant_send(self, grantee: cdk.aws_iam.IGrantable) -> cdk.aws_iam.Grant:
         """Allow a producer, such as a Spark job, to send requests.
 
         Args:
@@ -52,18 +59,16 @@ class IAcker(Construct):
                 the statement that it needs; `Settings.policies_ready` says that it is there.
 
         Examples:
-            acker.grant_send(aws_iam.Role(self, "Loader", assumed_by=glue))
+            acker.grant_send(cdk.aws_iam.Role(self, "Loader", assumed_by=glue))
         """
         check_kind("grantee", grantee)
         queue, key = self.queue, self.queue.encryption_master_key
         account = queue.env.account
         sender = for_account(grantee, account)
         if is_external(grantee, account) and not self._policies_ready:
-            send = needed_statement(self, sender, queue.queue_arn, "sqs:SendMessage")
-            self._check_policy("grant_send", queue, describe(grantee), send)
-            use = needed_statement(self, grantee, "*", *SEND_WITH_KEY)
-            self._check_policy("grant_send", key, describe(grantee), use)
-        grant = aws_iam.Grant.add_to_principal_or_resource(
+            check_policy("grant_send", queue, sender, queue.queue_arn, "sqs:SendMessage")
+            check_policy("grant_send", key, grantee, "*", *SEND_WITH_KEY)
+        grant = cdk.aws_iam.Grant.add_to_principal_or_resource(
             grantee=sender,
             actions=["sqs:SendMessage"],
             resource_arns=[queue.queue_arn],
@@ -71,11 +76,11 @@ class IAcker(Construct):
         )
         return grant if key is None else grant.combine(key.grant(grantee, *SEND_WITH_KEY))
 
-    def grant_read(self, grantee: aws_iam.IGrantable) -> aws_iam.Grant:
+    def grant_read(self, grantee: cdk.aws_iam.IGrantable) -> cdk.aws_iam.Grant:
         """Allow a dashboard, `xorack show` or `xorack list` to read chains.
 
         It shows all attributes but `resume`, the token of who waits. So a read has to name its
-        attributes: one of whole items is denied.
+        attributes: a read of all is denied.
 
         Args:
             grantee: A role, user or group of the table's account.
@@ -85,36 +90,35 @@ class IAcker(Construct):
             ValueError: The grantee is a service, or of another account.
 
         Examples:
-            acker.grant_read(aws_iam.Role(self, "Support", assumed_by=people))
+            acker.grant_read(cdk.aws_iam.Role(self, "Support", assumed_by=people))
         """
         check_kind("grantee", grantee)
         if is_external(grantee, self.table.env.account):
+            principal = grantee.grant_principal.policy_fragment.principal_json
             raise ValueError(
-                f"grant_read: {describe(grantee)} cannot read in this account: expected a "
-                "role, user or group of it (which others may assume)"
+                f"grant_read: {principal} cannot read in this account: expected a role, user or "
+                "group of it, which others may assume"
             )
-        shown = [self._partition_key, *SHOWN]
         conditions: dict[str, Any] = {
-            "ForAllValues:StringEquals": {"dynamodb:Attributes": shown},
+            "ForAllValues:StringEquals": {"dynamodb:Attributes": [self._partition_key, *SHOWN]},
             "Null": {"dynamodb:Attributes": "false"},
             "StringEqualsIfExists": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
         }
-        grant, *others = (
-            aws_iam.Grant.add_to_principal(
-                grantee=grantee, actions=[*actions], resource_arns=[arn], conditions=limits
-            )
-            for arn, actions, limits in (
-                (self.table.table_arn, _READ, conditions),
-                (self.table.table_arn, ["dynamodb:DescribeTable"], None),
-                (index_arn(self.table), ["dynamodb:Query"], None),
-            )
-        )
-        for other in others:
-            grant = grant.combine(other)
         key = self.table.encryption_key
-        return grant if key is None else grant.combine(key.grant(grantee, *READ_WITH_KEY))
+        grants = [] if key is None else [key.grant(grantee, *READ_WITH_KEY)]
+        for arn, actions, limits in (
+            (self.table.table_arn, _READ, conditions),
+            (self.table.table_arn, ["dynamodb:DescribeTable"], None),
+            (index_arn(self.table), ["dynamodb:Query"], None),
+        ):
+            grants.append(
+                cdk.aws_iam.Grant.add_to_principal(
+                    grantee=grantee, actions=[*actions], resource_arns=[arn], conditions=limits
+                )
+            )
+        return combined(grants)
 
-    def metric(self, name: str, **options: Any) -> aws_cloudwatch.Metric:
+    def metric(self, name: str, **options: Any) -> cdk.aws_cloudwatch.Metric:
         """Return a metric that the functions emit: by default its sum over five minutes.
 
         Args:
@@ -136,9 +140,14 @@ class IAcker(Construct):
             )
         if name not in _METRICS:
             raise ValueError(f"metric: {name!r}, expected one of {', '.join(sorted(_METRICS))}")
-        return emitted(self.service, name, **options).attach_to(self)
+        return cdk.aws_cloudwatch.Metric(
+            namespace=METRIC_NAMESPACE,
+            metric_name=name,
+            dimensions_map={"service": self.service},
+            **{"statistic": "Sum", **options},
+        ).attach_to(self)
 
-    def metric_acked(self, **options: Any) -> aws_cloudwatch.Metric:
+    def metric_acked(self, **options: Any) -> cdk.aws_cloudwatch.Metric:
         """Return the number of chains that were acked.
 
         Examples:
@@ -146,7 +155,7 @@ class IAcker(Construct):
         """
         return self.metric(Metric.CHAINS_ACKED, **options)
 
-    def metric_failed(self, **options: Any) -> aws_cloudwatch.Metric:
+    def metric_failed(self, **options: Any) -> cdk.aws_cloudwatch.Metric:
         """Return the number of chains that failed.
 
         Examples:
@@ -154,7 +163,7 @@ class IAcker(Construct):
         """
         return self.metric(Metric.CHAINS_FAILED, **options)
 
-    def metric_oldest_pending(self, **options: Any) -> aws_cloudwatch.Metric:
+    def metric_oldest_pending(self, **options: Any) -> cdk.aws_cloudwatch.Metric:
         """Return the seconds since the end of the first chain whose event is not published.
 
         Examples:
@@ -162,54 +171,63 @@ class IAcker(Construct):
         """
         return self.metric(Metric.EVENTS_PENDING_SECONDS, **{"statistic": "Maximum", **options})
 
-    def _check_policy(self, source: str, resource: Any, who: str, statement: str) -> None:
-        """Raise ValueError if the policy of an imported resource would have to allow somebody."""
-        if resource is not None and not has_own_policy(resource):
-            raise ValueError(
-                f"{source}: the policy of {resource.node.path} cannot be changed, since it was "
-                f"imported: it has to allow {who} itself, by the statement {statement}. The "
-                "setting policies_ready=true says that it does"
-            )
+
+class AckerParts(IAcker):
+    """What an acker of this app is made of, for the modules that create and watch its parts."""
+
+    name: str
+    settings: Settings
+    dead_letters: cdk.aws_sqs.IQueue
+    encryption_key: cdk.aws_kms.IKey | None
+    network: Network | None
+    consumer: cdk.aws_lambda.Function
+    sweeper: cdk.aws_lambda.Function
+    alarms: dict[str, cdk.aws_cloudwatch.AlarmBase]
 
 
-def needed_statement(scope: Construct, grantee: aws_iam.IGrantable, arn: str, *actions: str) -> str:
-    """Return a statement for the policy of an imported resource, as JSON."""
-    statement = aws_iam.PolicyStatement(
-        principals=[grantee.grant_principal], actions=[*actions], resources=[arn]
-    )
-    return json.dumps(Stack.of(scope).resolve(statement.to_statement_json()), sort_keys=True)
+class AckerAttributes(TypedDict, total=False):
+    """Arguments of `Acker.from_attributes`.
+
+    Attributes:
+        table_arn: ARN of its table.
+        queue_arn: ARN of its queue.
+        event_bus_arn: ARN of its bus.
+        service: Its name, the stack's output `Service`; its metrics need it.
+        encryption_key_arn: ARN of the key of its table and queue, if it has one of yours.
+        partition_key: Name of the table's partition key.
+        policies_ready: As `Settings.policies_ready`.
+    """
+
+    table_arn: Required[str]
+    queue_arn: Required[str]
+    event_bus_arn: Required[str]
+    service: str | None
+    encryption_key_arn: str | None
+    partition_key: str
+    policies_ready: bool
 
 
 class ImportedAcker(IAcker):
     """An acker that exists already: of another stack or app."""
 
     def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        table_arn: str,
-        queue_arn: str,
-        event_bus_arn: str,
-        service: str | None,
-        encryption_key_arn: str | None,
-        partition_key: str,
-        policies_ready: bool,
+        self, scope: Construct, construct_id: str, **attributes: Unpack[AckerAttributes]
     ) -> None:
-        from aws_cdk import aws_events
-
         super().__init__(scope, construct_id)
-        self.service, self._partition_key = service, partition_key
-        self._policies_ready = policies_ready
-        key = encryption_key_arn and aws_kms.Key.from_key_arn(self, "Key", encryption_key_arn)
-        self.table = aws_dynamodb.Table.from_table_attributes(
-            self, "Table", table_arn=table_arn, encryption_key=key or None
+        self.service = attributes.get("service")
+        self._partition_key = attributes.get("partition_key", TAG)
+        self._policies_ready = attributes.get("policies_ready", False)
+        table_arn, key_arn = attributes["table_arn"], attributes.get("encryption_key_arn")
+        self.table = cdk.aws_dynamodb.Table.from_table_attributes(
+            self,
+            "Table",
+            table_arn=table_arn,
+            encryption_key=cdk.aws_kms.Key.from_key_arn(self, "Key", key_arn) if key_arn else None,
         )
-        self.queue = aws_sqs.Queue.from_queue_attributes(
-            self, "Queue", queue_arn=queue_arn, key_arn=encryption_key_arn
+        self.queue = cdk.aws_sqs.Queue.from_queue_attributes(
+            self, "Queue", queue_arn=attributes["queue_arn"], key_arn=key_arn
         )
-        bus = aws_events.EventBus.from_event_bus_arn(self, "Bus", event_bus_arn)
-        arn = Stack.of(self).split_arn(table_arn, ArnFormat.SLASH_RESOURCE_NAME)
-        self.events = AckEvents(
-            self, "Events", self.table, bus, arn.account or Stack.of(self).account
-        )
+        bus = cdk.aws_events.EventBus.from_event_bus_arn(self, "Bus", attributes["event_bus_arn"])
+        arn = cdk.Stack.of(self).split_arn(table_arn, cdk.ArnFormat.SLASH_RESOURCE_NAME)
+        account = arn.account or cdk.Stack.of(self).account
+        self.events = AckEvents(self, "Events", self.table, bus, account)

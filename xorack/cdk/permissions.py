@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import json
+from collections.abc import Iterable
 from typing import Any, Final
 
-from aws_cdk import (
-    Acknowledgment,
-    ArnFormat,
-    Stack,
-    Validations,
-    aws_events,
-    aws_iam,
-    aws_kms,
-    aws_sns,
-)
+import aws_cdk as cdk
 from constructs import Construct
 
 from xorack.cdk.events import SOURCE, STATUSES
+from xorack.cdk.validation import has_own_policy
 
 # Actions on a customer-managed key: to read a table or a queue, to send, to write.
 READ_WITH_KEY: Final = ("kms:Decrypt", "kms:DescribeKey")
@@ -30,53 +24,27 @@ WRITE_WITH_KEY: Final = (
     "kms:ReEncryptFrom",
     "kms:ReEncryptTo",
 )
-_LOGS_WITH_KEY: Final = (
-    "kms:Decrypt*",
-    "kms:Describe*",
-    "kms:Encrypt*",
-    "kms:GenerateDataKey*",
-    "kms:ReEncrypt*",
-)
 
 
-# Services that use the key for a function's role; the role itself cannot.
-_SERVICES: Final = ("dynamodb.*", "lambda.*", "sqs.*")
+def allow(resource: str, *actions: str, **more: Any) -> cdk.aws_iam.PolicyStatement:
+    return cdk.aws_iam.PolicyStatement(actions=[*actions], resources=[resource], **more)
 
 
-def allow(resource: str, *actions: str) -> aws_iam.PolicyStatement:
-    return aws_iam.PolicyStatement(actions=list(actions), resources=[resource])
+def allow_key(key: cdk.aws_kms.IKey | None, *actions: str) -> list[cdk.aws_iam.PolicyStatement]:
+    """Allow actions on a key through the services that use it for a function's role."""
+    services = {"StringLike": {"kms:ViaService": ["dynamodb.*", "lambda.*", "sqs.*"]}}
+    return [] if key is None else [allow(key.key_arn, *actions, conditions=services)]
 
 
-def allow_key(key: aws_kms.IKey | None, *actions: str) -> list[aws_iam.PolicyStatement]:
-    """Allow actions on a key through the services that use it; nothing without a key."""
-    if key is None:
-        return []
-    statement = allow(key.key_arn, *actions)
-    statement.add_condition("StringLike", {"kms:ViaService": list(_SERVICES)})
-    return [statement]
-
-
-def allow_events(bus: aws_events.IEventBus) -> aws_iam.PolicyStatement:
+def allow_events(bus: cdk.aws_events.IEventBus) -> cdk.aws_iam.PolicyStatement:
     """Allow events of this source on a bus: others' are not these functions' to claim."""
-    statement = allow(bus.event_bus_arn, "events:PutEvents")
     # `events:source` has several values in a call of several entries.
-    matches = {"events:source": SOURCE, "events:detail-type": [*STATUSES]}
-    statement.add_condition("ForAllValues:StringEquals", matches)
-    return statement
+    ours = {"events:source": SOURCE, "events:detail-type": [*STATUSES]}
+    conditions = {"ForAllValues:StringEquals": ours}
+    return allow(bus.event_bus_arn, "events:PutEvents", conditions=conditions)
 
 
-def forbid_code(actions: Sequence[str]) -> aws_iam.PolicyStatement:
-    """Deny a function's own code the actions that only Lambda needs the role for."""
-    return aws_iam.PolicyStatement(
-        effect=aws_iam.Effect.DENY,
-        actions=list(actions),
-        resources=["*"],
-        # Calls of the code have this key, calls of Lambda to join a network have not.
-        conditions={"Null": {"lambda:SourceFunctionArn": "false"}},
-    )
-
-
-def for_account(grantee: aws_iam.IGrantable, account: str) -> aws_iam.IGrantable:
+def for_account(grantee: cdk.aws_iam.IGrantable, account: str) -> cdk.aws_iam.IGrantable:
     """Restrict a service to one account, unless its principal has conditions already.
 
     Anybody may tell a service to send to a queue whose policy admits the service.
@@ -85,63 +53,73 @@ def for_account(grantee: aws_iam.IGrantable, account: str) -> aws_iam.IGrantable
     fragment = principal.policy_fragment
     if "Service" not in fragment.principal_json or fragment.conditions:
         return grantee
-    return aws_iam.PrincipalWithConditions(
+    return cdk.aws_iam.PrincipalWithConditions(
         principal, {"StringEquals": {"aws:SourceAccount": account}}
     )
 
 
 def arn_of_all(scope: Construct, service: str, resource: str) -> str:
     """Return the ARN that stands for all resources of a kind in the stack's account and region."""
-    colon = ArnFormat.COLON_RESOURCE_NAME
-    return Stack.of(scope).format_arn(
+    colon = cdk.ArnFormat.COLON_RESOURCE_NAME
+    return cdk.Stack.of(scope).format_arn(
         service=service, resource=resource, resource_name="*", arn_format=colon
     )
 
 
-def allow_alarms_to_use(topic: aws_sns.ITopic, scope: Construct) -> None:
+def allow_alarms_to_use(topic: cdk.aws_sns.ITopic, scope: Construct) -> None:
     """Let the alarms of this account publish to a topic of this app, and use its key.
 
-    A topic that requires TLS has a policy, which replaces the one that would admit them. The
-    policies of an imported topic and of its key do not change.
+    A topic that requires TLS has a policy, which replaces the one that would admit them.
     """
-    stack = Stack.of(scope)
     common: dict[str, Any] = {
-        "principals": [aws_iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+        "principals": [cdk.aws_iam.ServicePrincipal("cloudwatch.amazonaws.com")],
         "conditions": {
-            "StringEquals": {"aws:SourceAccount": stack.account},
+            "StringEquals": {"aws:SourceAccount": cdk.Stack.of(scope).account},
             "ArnLike": {"aws:SourceArn": arn_of_all(scope, "cloudwatch", "alarm")},
         },
     }
-    publish = aws_iam.PolicyStatement(
-        actions=["sns:Publish"], resources=[topic.topic_arn], **common
-    )
-    topic.add_to_resource_policy(publish)
+    topic.add_to_resource_policy(allow(topic.topic_arn, "sns:Publish", **common))
     if topic.master_key is not None:
-        use = ["kms:Decrypt", "kms:GenerateDataKey*"]
-        topic.master_key.add_to_resource_policy(
-            aws_iam.PolicyStatement(actions=use, resources=["*"], **common)
-        )
+        use = allow("*", "kms:Decrypt", "kms:GenerateDataKey*", **common)
+        topic.master_key.add_to_resource_policy(use)
 
 
-def allow_logs_to_use(key: aws_kms.IKey, scope: Construct) -> None:
-    """Let CloudWatch Logs encrypt this account's log groups with a key of this app.
+def logs_statement(scope: Construct) -> cdk.aws_iam.PolicyStatement:
+    """Let CloudWatch Logs encrypt this account's log groups with the key that has the statement.
 
-    The key cannot name its log groups, since they name the key. The policy of an imported key does
-    not change.
+    It cannot name the acker's log groups, since they name the key.
     """
-    key.add_to_resource_policy(logs_statement(scope))
-
-
-def logs_statement(scope: Construct) -> aws_iam.PolicyStatement:
-    """Return what the policy of a key needs so that CloudWatch Logs can use it."""
-    stack, log_groups = Stack.of(scope), arn_of_all(scope, "logs", "log-group")
-    return aws_iam.PolicyStatement(
-        principals=[aws_iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")],
-        actions=list(_LOGS_WITH_KEY),
-        resources=["*"],
+    stack, log_groups = cdk.Stack.of(scope), arn_of_all(scope, "logs", "log-group")
+    actions = ("Decrypt", "Describe", "Encrypt", "GenerateDataKey", "ReEncrypt")
+    return allow(
+        "*",
+        *(f"kms:{action}*" for action in actions),
+        principals=[cdk.aws_iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")],
         conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": log_groups}},
     )
 
 
+def check_policy(
+    source: str, resource: Any, grantee: cdk.aws_iam.IGrantable, arn: str, *actions: str
+) -> None:
+    """Raise ValueError if the policy of an imported resource would have to allow a grantee."""
+    if resource is None or has_own_policy(resource):
+        return
+    statement = allow(arn, *actions, principals=[grantee.grant_principal])
+    raise ValueError(
+        f"{source}: the policy of {resource.node.path} cannot be changed, since it was imported: "
+        f"it needs the statement {as_json(resource, statement)}. The setting policies_ready=true "
+        "says that it is there"
+    )
+
+
+def as_json(scope: Construct, statement: cdk.aws_iam.PolicyStatement) -> str:
+    return json.dumps(cdk.Stack.of(scope).resolve(statement.to_statement_json()), sort_keys=True)
+
+
+def combined(grants: Iterable[cdk.aws_iam.Grant]) -> cdk.aws_iam.Grant:
+    return functools.reduce(lambda first, other: first.combine(other), grants)
+
+
 def acknowledge(scope: Construct, finding: str, reason: str) -> None:
-    Validations.of(scope).acknowledge(Acknowledgment(id=finding, reason=reason))
+    cdk.Validations.of(scope).acknowledge(cdk.Acknowledgment(id=finding, reason=reason))

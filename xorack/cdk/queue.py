@@ -11,11 +11,10 @@ from xorack.cdk.settings import DEAD_LETTER_DAYS, Settings
 from xorack.cdk.table import removal_policy
 from xorack.cdk.validation import check_key
 
-# Defaults of SQS.
+# Defaults of SQS, and the longest time for which it keeps a message.
 _VISIBILITY_SECONDS: Final = 30
 _RETENTION_SECONDS: Final = 4 * 86_400
-_LONGEST_RETENTION_SECONDS: Final = 14 * 86_400
-"""Longest time for which SQS keeps a message."""
+_MAX_RETENTION_SECONDS: Final = 14 * 86_400
 
 
 def create_queues(
@@ -25,11 +24,7 @@ def create_queues(
     queue: aws_sqs.IQueue | None,
     dead_letters: aws_sqs.IQueue | None,
 ) -> tuple[aws_sqs.IQueue, aws_sqs.IQueue]:
-    """Create the queues that the user does not supply, encrypted and open to TLS only.
-
-    A supplied queue may name its dead-letter queue. The queues are standard ones: XOR needs no
-    order, and request ids outlast the five minutes in which a FIFO queue drops duplicates.
-    """
+    """Create the queues that the user does not supply, encrypted and open to TLS only."""
     if queue is not None:
         dead_letters = _dead_letters_of(queue, dead_letters)
         key = queue.encryption_master_key
@@ -43,11 +38,10 @@ def create_queues(
         "enforce_ssl": True,
         "removal_policy": removal_policy(settings),
     }
-    dead_days = Duration.days(DEAD_LETTER_DAYS)
+    days, attempts = Duration.days(DEAD_LETTER_DAYS), settings.max_receive_count
     dead_letters = dead_letters or aws_sqs.Queue(
-        scope, "DeadLetters", retention_period=dead_days, **common
+        scope, "DeadLetters", retention_period=days, **common
     )
-    attempts = settings.max_receive_count
     queue = queue or aws_sqs.Queue(
         scope,
         "Queue",
@@ -74,7 +68,7 @@ def create_queues(
 def pending_timeout_seconds(queue: aws_sqs.IQueue) -> int:
     """Return how long a chain waits for its create: as long as the queue keeps a message."""
     kept = _seconds(queue, "message_retention_period", _RETENTION_SECONDS)
-    return kept or _LONGEST_RETENTION_SECONDS
+    return kept or _MAX_RETENTION_SECONDS
 
 
 def visibility_timeout_seconds(settings: Settings, queue: aws_sqs.IQueue) -> int:
@@ -100,38 +94,38 @@ def _dead_letters_of(
 
 def _check(settings: Settings, queue: aws_sqs.IQueue, dead_letters: aws_sqs.IQueue) -> None:
     """Reject queues that cannot work; the attributes of imported queues are unknown."""
-    visibility = _seconds(queue, "visibility_timeout", _VISIBILITY_SECONDS)
     needed = settings.visibility_timeout_seconds
+    visibility = _seconds(queue, "visibility_timeout", _VISIBILITY_SECONDS) or needed
     kept = _seconds(queue, "message_retention_period", _RETENTION_SECONDS) or 0
     dead_kept = _seconds(dead_letters, "message_retention_period", _RETENTION_SECONDS) or 0
     path, dead_path = queue.node.path, dead_letters.node.path
-    rules = (
-        (queue.fifo, f"queue: {path} is a FIFO queue, expected a standard one"),
-        (dead_letters.fifo, f"dead_letters: {dead_path} is a FIFO queue, expected a standard one"),
-        (
-            dead_letters.queue_arn == queue.queue_arn,
+    if queue.fifo:
+        problem = f"queue: {path} is a FIFO queue, expected a standard one"
+    elif dead_letters.fifo:
+        problem = f"dead_letters: {dead_path} is a FIFO queue, expected a standard one"
+    elif dead_letters.queue_arn == queue.queue_arn:
+        problem = (
             f"dead_letters: {dead_path} is the queue itself, expected another one: rejected "
-            "requests would come back for ever",
-        ),
-        (
-            visibility is not None and visibility < needed,
+            "requests would come back for ever"
+        )
+    elif visibility < needed:
+        problem = (
             f"queue: the visibility timeout of {path} is {visibility} seconds, expected at least "
-            f"{needed}, six times the function's timeout and the batch window",
-        ),
-        (
-            0 < dead_kept <= kept,
+            f"{needed}, six times the function's timeout and the batch window"
+        )
+    elif 0 < dead_kept <= kept:
+        problem = (
             f"dead_letters: {dead_path} keeps messages for {dead_kept} seconds, expected more than "
-            f"the queue ({kept}), since a message's age counts from when it was first sent",
-        ),
-        (
-            kept + dead_kept >= settings.retention_seconds,
+            f"the queue ({kept}), since a message's age counts from when it was first sent"
+        )
+    elif kept + dead_kept >= settings.retention_seconds:
+        problem = (
             f"queue: messages may come back for {kept + dead_kept} seconds, expected less than "
-            f"retention_days, {settings.retention_days} days",
-        ),
-    )
-    for broken, message in rules:
-        if broken:
-            raise ValueError(message)
+            f"retention_days, {settings.retention_days} days"
+        )
+    else:
+        return
+    raise ValueError(problem)
 
 
 def _seconds(queue: aws_sqs.IQueue, attribute: str, default: int) -> int | None:

@@ -6,16 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-import jsii
 from aws_cdk import Annotations, Stack, aws_iam, aws_lambda
-from constructs import Construct, DependencyGroup
+from constructs import Construct
 
 from xorack.aws.schema import RESUME_KINDS
-from xorack.cdk.permissions import acknowledge, allow, arn_of_all
+from xorack.cdk.permissions import acknowledge, allow, arn_of_all, combined
 from xorack.cdk.settings import Settings
 from xorack.cdk.validation import is_known_to_differ
 
-_ACTIONS: Final = {
+ACTIONS: Final = {
     "step_functions": ("states:SendTaskFailure", "states:SendTaskSuccess"),
     "lambda": (
         "lambda:SendDurableExecutionCallbackFailure",
@@ -23,60 +22,61 @@ _ACTIONS: Final = {
     ),
 }
 _ANY: Final = {
-    "step_functions": ("states", "stateMachine", "state_machine"),
-    "lambda": ("lambda", "function", "function"),
+    "step_functions": ("states", "stateMachine", "state_machine_arn"),
+    "lambda": ("lambda", "function", "function_arn"),
 }
-"""Kind -> service and resource of an ARN, and the name of the construct's attribute."""
+"""Kind -> service and resource of an ARN, and the construct's attribute with it."""
 
 
 class ResumeAccess:
     """The permission of an acker's functions to resume executions; it may grow."""
 
-    def __init__(self, scope: Construct, settings: Settings, in_network: bool) -> None:
-        self._scope, self._in_network = scope, in_network
-        self._arns: dict[str, list[str]] = {kind: [] for kind in RESUME_KINDS}
-        self._members: list[tuple[aws_lambda.Function, aws_iam.PolicyDocument]] = []
-        stack, named = Stack.of(scope), None
+    def __init__(
+        self,
+        scope: Construct,
+        functions: Sequence[aws_lambda.Function],
+        settings: Settings,
+        in_network: bool,
+    ) -> None:
+        self._scope, self._functions, self._in_network = scope, functions, in_network
+        self._kinds = dict.fromkeys(RESUME_KINDS, False)
+        stack, first = Stack.of(scope), None
         for kind, arns in settings.resume_targets.items():
-            self._arns[kind] += arns or [self._all(kind)]
             for arn in arns:
                 region, account = arn.split(":")[3:5]
-                named = named or (account, region)  # a stack may know its own at deployment only
-                for here in (named, (stack.account, stack.region)):
+                first = first or (account, region)  # a stack may know its own at deployment only
+                for here in (first, (stack.account, stack.region)):
                     _check_place("setting resume", arn, (account, region), here)
-
-    def add_function(self, function: aws_lambda.Function, access: aws_iam.PolicyDocument) -> None:
-        """Let a function resume, by its environment and the document of its role's policy."""
-        self._members.append((function, access))
-        for kind, arns in self._arns.items():
-            for arn in arns:
-                access.add_statements(_statement(kind, arn))
-        self._name_kinds(function)
+            for arn in arns or [self._all(kind)]:
+                self._allow(kind, arn)
+        self._name_kinds()
 
     def allow(self, waiting: Any) -> aws_iam.Grant:
         """Let the functions resume executions of a state machine or a durable function."""
         kind = "step_functions" if hasattr(waiting, "state_machine_arn") else "lambda"
-        arn = getattr(waiting, f"{_ANY[kind][2]}_arn", None)
+        arn = getattr(waiting, _ANY[kind][2], None)
         if arn is None:
             raise TypeError(f"waiting is {waiting!r}: expected an IStateMachine or an IFunction")
         stack, there = Stack.of(self._scope), (waiting.env.account, waiting.env.region)
-        here = stack.account, stack.region
-        _check_place("grant_resume", waiting.node.path, there, here)
-        self._arns[kind].append(arn)
-        statement = _statement(kind, arn)
-        for function, _ in self._members:
-            self._name_kinds(function)
-        return aws_iam.Grant.add_to_principal(
-            grantee=_Functions([access for _, access in self._members]),
-            actions=statement.actions,
-            resource_arns=statement.resources,
-        )
+        _check_place("grant_resume", waiting.node.path, there, (stack.account, stack.region))
+        grant = self._allow(kind, arn)
+        self._name_kinds()
+        return grant
 
-    def _name_kinds(self, function: aws_lambda.Function) -> None:
-        kinds = [kind for kind, arns in self._arns.items() if arns]
-        function.add_environment("RESUME", ",".join(kinds))
+    def _allow(self, kind: str, arn: str) -> aws_iam.Grant:
+        self._kinds[kind] = True
+        statement = allow(arn, *ACTIONS[kind])
+        if kind == "lambda" and not arn.endswith("*"):
+            statement.add_resources(f"{arn}:*")  # a durable execution belongs to a version
+        roles: list[Any] = [function.role for function in self._functions]
+        return combined(role.accept(statement) for role in roles)
+
+    def _name_kinds(self) -> None:
+        kinds = [kind for kind, is_allowed in self._kinds.items() if is_allowed]
+        for function in self._functions:
+            function.add_environment("RESUME", ",".join(kinds))
         if kinds and self._in_network:
-            services = ", ".join(sorted({_ANY[kind][0] for kind in kinds}))
+            services = ", ".join(sorted(_ANY[kind][0] for kind in kinds))
             Annotations.of(self._scope).add_warning_v2(
                 "xorack:resume-network",
                 f"the network must lead to the services that resume executions: {services}",
@@ -92,35 +92,6 @@ class ResumeAccess:
         return arn
 
 
-@jsii.implements(aws_iam.IPrincipal)
-class _Functions:
-    """The roles of the functions as one grantee: a grant goes to their inline policies."""
-
-    assume_role_action = "sts:AssumeRole"
-    principal_account = None
-
-    def __init__(self, policies: Sequence[aws_iam.PolicyDocument]) -> None:
-        self._policies = policies
-
-    @property
-    def grant_principal(self) -> aws_iam.IPrincipal:
-        return self
-
-    @property
-    def policy_fragment(self) -> aws_iam.PrincipalPolicyFragment:
-        return aws_iam.ServicePrincipal("lambda.amazonaws.com").policy_fragment
-
-    def add_to_principal_policy(
-        self, statement: aws_iam.PolicyStatement
-    ) -> aws_iam.AddToPrincipalPolicyResult:
-        for policy in self._policies:
-            policy.add_statements(statement.copy())
-        # No resource holds these statements but the roles themselves.
-        return aws_iam.AddToPrincipalPolicyResult(
-            statement_added=True, policy_dependable=DependencyGroup()
-        )
-
-
 def _check_place(source: str, name: str, there: tuple[str, str], here: tuple[str, str]) -> None:
     """Raise ValueError if somebody waits in another account or region, as far as known."""
     for what, other, own in zip(("account", "region"), there, here, strict=True):
@@ -129,10 +100,3 @@ def _check_place(source: str, name: str, there: tuple[str, str], here: tuple[str
                 f"{source}: {name} is in the {what} {other}, expected {own}: its tokens are valid "
                 "there only"
             )
-
-
-def _statement(kind: str, arn: str) -> aws_iam.PolicyStatement:
-    statement = allow(arn, *_ACTIONS[kind])
-    if kind == "lambda" and not arn.endswith("*"):
-        statement.add_resources(f"{arn}:*")  # a durable execution belongs to a version
-    return statement

@@ -19,35 +19,19 @@ from xorack.core.errors import ArgumentError
 
 _DAY: Final = 86_400  # seconds
 _TEN_YEARS: Final = 3650  # days
-# Lambda's advice: otherwise SQS delivers a batch again while Lambda retries it for throttling.
-_VISIBILITY_FACTOR: Final = 6
 DEAD_LETTER_DAYS: Final = 14
 """Life of a message in the dead-letter queue: SQS's longest."""
 _LOG_RETENTION: Final = {
-    "ONE_DAY": 1,
-    "THREE_DAYS": 3,
-    "FIVE_DAYS": 5,
-    "ONE_WEEK": 7,
-    "TWO_WEEKS": 14,
-    "ONE_MONTH": 30,
-    "TWO_MONTHS": 60,
-    "THREE_MONTHS": 90,
-    "FOUR_MONTHS": 120,
-    "FIVE_MONTHS": 150,
-    "SIX_MONTHS": 180,
-    "ONE_YEAR": 365,
-    "THIRTEEN_MONTHS": 400,
-    "EIGHTEEN_MONTHS": 545,
-    "TWO_YEARS": 731,
-    "THREE_YEARS": 1096,
-    "FIVE_YEARS": 1827,
-    "SIX_YEARS": 2192,
-    "SEVEN_YEARS": 2557,
-    "EIGHT_YEARS": 2922,
-    "NINE_YEARS": 3288,
-    "TEN_YEARS": 3653,
+    name: int(days)
+    for name, days in re.findall(
+        r"(\w+)=(\d+)",
+        "ONE_DAY=1 THREE_DAYS=3 FIVE_DAYS=5 ONE_WEEK=7 TWO_WEEKS=14 ONE_MONTH=30 TWO_MONTHS=60 "
+        "THREE_MONTHS=90 FOUR_MONTHS=120 FIVE_MONTHS=150 SIX_MONTHS=180 ONE_YEAR=365 "
+        "THIRTEEN_MONTHS=400 EIGHTEEN_MONTHS=545 TWO_YEARS=731 THREE_YEARS=1096 FIVE_YEARS=1827 "
+        "SIX_YEARS=2192 SEVEN_YEARS=2557 EIGHT_YEARS=2922 NINE_YEARS=3288 TEN_YEARS=3653",
+    )
 }
-"""Days that CloudWatch Logs allows, by the names of the CDK's `RetentionDays`."""
+"""The days that CloudWatch Logs allows, by the names of the CDK's `RetentionDays`."""
 PROFILES: Final = {"low-cost": (1_000, 1), "low-latency": (10, 0)}
 """Batch size and window in seconds of each profile."""
 _PROFILED: Final = ("batch_size", "batch_window_seconds")
@@ -63,19 +47,24 @@ _WAITING: Final = "|".join((*RESUME_KINDS, *_ARNS.values()))
 _TOPIC: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}"
 
 
-def _setting(default: Any, expected: str, kind: type, is_valid: Any = lambda value: True) -> Any:
-    metadata = {"expected": expected, "kind": kind, "is_valid": is_valid}
+def _setting(
+    default: Any, expected: str, kind: type, is_valid: Any = lambda value: True, **limits: Any
+) -> Any:
+    """Define a setting; `limits` are those of CloudFormation for a parameter in its place."""
+    metadata = {"expected": expected, "kind": kind, "is_valid": is_valid, "limits": limits}
     return field(default=default, metadata=metadata)
 
 
 def _number(default: int | None, low: int, high: int, unit: str) -> Any:
     expected = f"a whole number from {low} to {high} ({unit})"
-    return _setting(default, expected, int, lambda value: low <= value <= high)
+    valid = range(low, high + 1)
+    return _setting(default, expected, int, valid.__contains__, MinValue=low, MaxValue=high)
 
 
 def _choice(default: Any, *choices: object) -> Any:
     expected = "one of " + ", ".join(map(str, choices))
-    return _setting(default, expected, type(default), lambda value: value in choices)
+    kind = type(default)
+    return _setting(default, expected, kind, choices.__contains__, AllowedValues=[*choices])
 
 
 def flag(default: bool) -> Any:
@@ -202,56 +191,41 @@ class Settings:
 
     def _check_combinations(self) -> None:
         longest = self.queue_retention_days + DEAD_LETTER_DAYS
-        quick = self.profile == "low-latency"
-        rules = (
-            (
-                "batch_size",
-                quick and self.batch_size > 10,
-                "at most 10, since the profile is low-latency and more need a window",
-            ),
-            (
-                "batch_window_seconds",
-                quick and self.batch_window_seconds > 0,
-                "0, since the profile is low-latency",
-            ),
-            (
-                "batch_window_seconds",
-                self.batch_size > 10 and self.batch_window_seconds == 0,
+        if self.batch_size > 10 and self.batch_window_seconds == 0:
+            name = "batch_window_seconds"
+            expected = (
                 f"1 to 300 seconds, since batch_size is {self.batch_size} and Lambda gathers more "
-                "than 10 messages only within a window",
-            ),
-            (
-                "retention_days",
-                self.retention_days <= longest,
+                "than 10 messages only within a window"
+            )
+        elif self.retention_days <= longest:
+            name = "retention_days"
+            expected = (
                 f"more than {longest} days (queue_retention_days + {DEAD_LETTER_DAYS}): a finished "
-                "chain has to outlive every message that may still come back",
-            ),
-            (
-                "removal_policy",
-                self.deletion_protection and self.removal_policy == "destroy",
-                "retain, or deletion_protection=false as well: a protected table stays",
-            ),
-        )
-        for name, broken, expected in rules:
-            if broken:
-                raise ArgumentError(f"setting {name}", getattr(self, name), expected)
+                "chain has to outlive every message that may still come back"
+            )
+        elif self.deletion_protection and self.removal_policy == "destroy":
+            name = "removal_policy"
+            expected = "retain, or deletion_protection=false as well: a protected table stays"
+        else:
+            return
+        raise ArgumentError(f"setting {name}", getattr(self, name), expected)
 
     @property
     def visibility_timeout_seconds(self) -> int:
         """Visibility timeout of the queue: six times the function's timeout, plus the window.
 
-        A message waits in the window after SQS has delivered it.
+        Lambda advises it: otherwise SQS delivers a batch again while Lambda retries it.
         """
-        return int(_VISIBILITY_FACTOR * self.function_timeout_seconds + self.batch_window_seconds)
+        return int(6 * self.function_timeout_seconds + self.batch_window_seconds)
 
     @property
     def resume_targets(self) -> dict[str, list[str]]:
         """The kinds of waiting executions, each with the ARNs of who waits; none for all."""
         targets: dict[str, list[str]] = {}
-        for one in RESUME_KINDS if self.resume == "all" else self.resume.split(","):
+        for target in RESUME_KINDS if self.resume == "all" else self.resume.split(","):
             for kind, pattern in _ARNS.items():
-                if one == kind or re.fullmatch(pattern, one):
-                    targets.setdefault(kind, []).extend([] if one == kind else [one])
+                if target == kind or re.fullmatch(pattern, target):
+                    targets.setdefault(kind, []).extend([] if target == kind else [target])
         return targets
 
     @property
@@ -275,9 +249,10 @@ class Settings:
             # Names with these signs are the CDK's own.
             if name in settings or any(sign in name for sign in ":@/"):
                 continue
-            close = difflib.get_close_matches(name.replace("-", "_").lower(), settings, 1, 0.8)
-            if close:
-                known_name = f"a known name: did you mean `{close[0]}`?"
+            for close in difflib.get_close_matches(
+                name.replace("-", "_").lower(), settings, 1, 0.8
+            ):
+                known_name = f"a known name: did you mean `{close}`?"
                 raise ArgumentError(f"setting {name}", context[name], known_name)
         return cls(
             **{
@@ -289,11 +264,8 @@ class Settings:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a value of the CDK as a number or as text, and all others as they are.
-
-    Their names tell them: the settings must not import the CDK, which starts a node.
-    """
-    match type(value).__name__:
+    """Return a value of the CDK as a number or as text, and all others as they are."""
+    match type(value).__name__:  # an import of the CDK would start a node
         case "Duration":
             seconds = value.to_seconds()
             if name.endswith("_days"):

@@ -19,11 +19,7 @@ _Type = aws_dynamodb.AttributeType
 def create_table(
     scope: Construct, settings: Settings, encryption_key: aws_kms.IKey | None
 ) -> aws_dynamodb.Table:
-    """Create the table: on demand, with point-in-time recovery, TTL and the index of deadlines.
-
-    The index is sparse: it holds unfinished chains only. Its partition key is a shard number, which
-    spreads the consumers' writes and the sweeper's queries over partitions.
-    """
+    """Create the table: on demand, with point-in-time recovery, TTL and the index of deadlines."""
     recovery = aws_dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True)
     insights = None
     if settings.contributor_insights:
@@ -93,7 +89,7 @@ def _check(table: aws_dynamodb.ITable, scope: Construct, partition_key: str) -> 
         return
     check_definition(path, definition, partition_key)
     if len(definition.get("Replicas") or ()) > 1:
-        check_replicas(path, [one["Region"] for one in definition["Replicas"]])
+        check_replicas(path, [replica["Region"] for replica in definition["Replicas"]])
     time_to_live = definition.get("TimeToLiveSpecification") or {}
     check_time_to_live(path, time_to_live.get("Enabled") and time_to_live.get("AttributeName"))
 
@@ -111,9 +107,7 @@ def index_arn(table: aws_dynamodb.ITable) -> str:
 
 
 def removal_policy(settings: Settings) -> RemovalPolicy:
-    """Return the removal policy of resources that hold state.
-
-    A failed first deployment retains none of them: there is nothing in them yet.
-    """
+    """Return the removal policy of resources that hold state."""
+    # A failed first deployment retains none of them: there is nothing in them yet.
     retain = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
     return retain if settings.removal_policy == "retain" else RemovalPolicy.DESTROY

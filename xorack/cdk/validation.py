@@ -35,19 +35,17 @@ def check_kind(name: str, value: object) -> None:
 
 def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
     """Check the kinds and regions of an acker's arguments; None stands for the default."""
+    here = Stack.of(scope).region
     for name, value in arguments.items():
-        if name == "service":
-            continue
-        if name not in _KINDS:
+        if name not in (*_KINDS, "service") or name in ("vpc", "grantee"):
             raise TypeError(f"Acker has no argument {name!r}")
-        if value is None:
+        if value is None or name == "service":
             continue
         check_kind(name, value)
-        here, there = Stack.of(scope).region, value.env.region if hasattr(value, "env") else None
-        if there is not None and is_known_to_differ(here, there):
-            raise ValueError(f"{name}: {value.node.path} is in {there}, expected {here}")
-    if arguments.get("encryption_key") is not None:
-        check_key("encryption_key", arguments["encryption_key"])
+        if hasattr(value, "env") and is_known_to_differ(here, value.env.region):
+            raise ValueError(f"{name}: {value.node.path} is in {value.env.region}, expected {here}")
+        if name == "encryption_key":
+            check_key(name, value)
 
 
 def check_key(name: str, key: aws_kms.IKey) -> None:
@@ -57,15 +55,6 @@ def check_key(name: str, key: aws_kms.IKey) -> None:
             f"{name}: {key.node.path} is an alias, expected its key (by its ARN, or "
             "`Key.from_lookup`): a role cannot be allowed an alias"
         )
-
-
-def describe(grantee: aws_iam.IGrantable) -> str:
-    """Return a grantee's name for messages."""
-    for name in ("service", "account_id", "arn"):  # principals that are not constructs
-        if hasattr(grantee, name):
-            return str(getattr(grantee, name))
-    node = getattr(grantee, "node", None)
-    return type(grantee).__name__ if node is None else str(node.path)
 
 
 def is_external(grantee: aws_iam.IGrantable, account: str) -> bool:

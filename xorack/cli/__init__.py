@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -13,11 +14,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0; 1 for a failure; 2 for invalid arguments; 3 for a time-out of ``wait``;
         130 when interrupted.
     """
-    try:
-        import click  # noqa: F401
-        import rich  # noqa: F401
-    except ImportError as error:
-        print(f"error: {error}: install xorack with the extra cli", file=sys.stderr)
+    missing = [name for name in ("click", "jinja2", "rich") if find_spec(name) is None]
+    if missing:
+        extra = "local" if "local" in (arguments or sys.argv[1:]) else "cli"
+        needed = f"needs {', '.join(missing)}: install xorack with the extra {extra}"
+        print(f"error: the command line {needed}", file=sys.stderr)
         return 1
     try:
         from xorack.cli.commands import run

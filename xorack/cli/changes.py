@@ -22,7 +22,7 @@ from xorack.core.errors import NotAChainError
 from xorack.core.event import rfc3339
 from xorack.ops.changes import ChangeResult, change_chains, unfinished_tags
 from xorack.ops.run_chains import RunChains
-from xorack.ops.text import plural, printable
+from xorack.ops.text import plural
 
 Change = Literal["fail", "extend"]
 _with_chains = with_chains("All unfinished chains whose tags begin with RUN/, instead of TAGs.")
@@ -37,7 +37,7 @@ _with_chains = with_chains("All unfinished chains whose tags begin with RUN/, in
 def fail(reason: str, **options: Any) -> int:
     """End chains as failed, now, and publish their events.
 
-    With --run, reads the whole table, and asks. With --table, the stack's sweeper publishes the
+    With --run, reads the entire table, and asks. With --table, the stack's sweeper publishes the
     events.
 
     Exit status: 0; 1 if a chain does not exist, or has ended before.
@@ -62,7 +62,7 @@ def extend(timeout_seconds: float, **options: Any) -> int:
     """Set the deadline of chains to a time from now.
 
     The new deadline may be earlier than the old one. An idle timeout stays in force. A pending
-    chain gets the deadline once it is created. With --run, reads the whole table, and asks.
+    chain gets the deadline once it is created. With --run, reads the entire table, and asks.
 
     Exit status: 0; 1 if a chain does not exist, or has ended before.
     """
@@ -84,57 +84,42 @@ def _change(
         tags = tuple(unfinished_tags(store, run, invalid.append))
         problems = screen.print_invalid(invalid)
         question = f"{op.capitalize()} {plural(len(tags), 'unfinished chain')} of run {run.name}?"
-        if tags and not yes and not screen.ask(printable(question)):
+        if tags and not yes and not screen.ask(question):
             screen.say("nothing was changed")
             return 1
     changed = 0
     for result in change_chains(store, op, dict.fromkeys(tags), fields, target.open_bus(store)):
         problem = _problem(result, run)
-        _print_result(op, result, problem, run, as_json=as_json)
+        if as_json:
+            shown = result.status.to_dict() if result.status else {"error": problem}
+            screen.print_json({"tag": result.tag, "changed": result.changed, **shown})
+        elif result.changed and run is None:
+            screen.say(_line(op, result))
+        if problem and (not as_json or result.status is None):
+            screen.say(f"error: {problem}", error=True)
         changed += result.changed
         problems += problem is not None
     if run and not as_json:
-        name = printable(run.name)
-        done = f"{plural(changed, 'chain')} of run {name}: {_DONE[op]}"
-        screen.say(done if tags else f"no unfinished chains of run {name}")
+        done = f"{plural(changed, 'chain')} of run {run.name}: {op}ed"
+        screen.say(done if tags else f"no unfinished chains of run {run.name}")
     return int(problems > 0)
-
-
-def _print_result(
-    op: Change, result: ChangeResult, problem: str | None, run: RunChains | None, *, as_json: bool
-) -> None:
-    if as_json:
-        screen.print_json(_json(result, problem))
-    elif result.changed and run is None:
-        screen.say(_line(op, result))
-    if problem and (not as_json or result.status is None):
-        screen.say(f"error: {printable(problem)}", error=True)
-
-
-_DONE = {"fail": "failed", "extend": "extended"}
 
 
 def _problem(result: ChangeResult, run: RunChains | None) -> str | None:
     """Describe why a chain did not change; a chain of a run may end meanwhile."""
-    if result.error is not None:
-        if not isinstance(result.error, EXPECTED):
-            raise result.error
+    if isinstance(result.error, EXPECTED):
         return error_text(result.error)
+    if result.error is not None:
+        raise result.error
     if result.status is None or result.changed or (run and result.status.chain.final):
         return None
     return f"{result.tag} is {result.status.chain.status} already: nothing changed"
 
 
-def _json(result: ChangeResult, problem: str | None) -> dict[str, Any]:
-    if result.status is None:
-        return {"tag": result.tag, "changed": False, "error": problem}
-    return {**result.status.to_json(), "changed": result.changed}
-
-
 def _line(op: Change, result: ChangeResult) -> str:
     status = result.status
     assert status is not None
-    tag, chain = printable(result.tag), status.chain
+    tag, chain = result.tag, status.chain
     if op == "extend":
         pending = "" if chain.status != "pending" else " once it is created"
         return f"{tag}: {chain.status}; its deadline is {rfc3339(chain.deadline)}{pending}"

@@ -17,7 +17,6 @@ from xorack.cli.wait import wait
 from xorack.cli.watch import watch
 from xorack.cli.web import web
 from xorack.core.errors import ArgumentError
-from xorack.ops.text import printable
 
 _INTERRUPTED = 130
 _CANNOT_WRITE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -31,7 +30,7 @@ def run(arguments: Sequence[str] | None = None, command: click.Command | None = 
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell's >&-
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open until the process ends
-        # A tag may hold characters that the terminal's encoding lacks.
+        # A tag may hold characters that the terminal's encoding does not have.
         if hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     streams = sys.stdout, sys.stderr
@@ -65,7 +64,7 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
     except SystemExit as end:  # click ends so after a shell's completion
         return end.code if isinstance(end.code, int) else int(bool(end.code))
     except click.exceptions.NoArgsIsHelpError as error:
-        screen.say(error.format_message(), error=True)
+        click.echo(error.format_message(), err=True)
         return error.exit_code
     except click.ClickException as error:
         message = error.format_message()
@@ -83,7 +82,7 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
 
 
 def _print_error(message: str) -> None:
-    screen.say(f"error: {printable(message)}", error=True)
+    screen.say(f"error: {message}", error=True)
 
 
 @click.group(

@@ -19,7 +19,7 @@ from xorack.core.event import rfc3339
 from xorack.ops.body import body_lines
 from xorack.ops.dead_letters import KINDS, DeadMessage, Kind
 from xorack.ops.redrive import Redrive, Survey
-from xorack.ops.text import listed, plural, printable
+from xorack.ops.text import listed, plural
 
 _DAY_MS = 86_400_000
 _MAX_REASONS = 20
@@ -33,7 +33,7 @@ _STAY = {
 }
 
 
-def to_json(survey: Survey, retention_ms: int) -> dict[str, Any]:
+def to_dict(survey: Survey, retention_ms: int) -> dict[str, Any]:
     return {
         "messages": survey.total,
         "seen": survey.seen,
@@ -60,8 +60,8 @@ def print_groups(survey: Survey, kinds: Sequence[Kind] = ()) -> None:
             "MESSAGES": f"{group.count:,}",
             "KIND": group.kind,
             **({"": "goes back" if group.kind in kinds else "stays"} if kinds else {}),
-            "REASON": printable(group.reason),
-            "FOR EXAMPLE": printable(group.example or ""),
+            "REASON": group.reason,
+            "FOR EXAMPLE": group.example or "",
         }
         for group in survey.groups[:_MAX_REASONS]
     ]
@@ -69,10 +69,6 @@ def print_groups(survey: Survey, kinds: Sequence[Kind] = ()) -> None:
     if more := survey.groups[_MAX_REASONS:]:
         hidden = plural(sum(group.count for group in more), "message")
         screen.say(f"and {hidden} of {plural(len(more), 'more reason')}: --json lists all")
-    _print_incomplete(survey)
-
-
-def _print_incomplete(survey: Survey) -> None:
     if not survey.complete:
         screen.say(f"the first {survey.seen:,} of about {survey.total:,}")
 
@@ -80,11 +76,11 @@ def _print_incomplete(survey: Survey) -> None:
 def print_messages(survey: Survey, *, as_json: bool) -> None:
     if as_json:
         for message in survey.messages:
-            screen.print_json(message.to_json())
+            screen.print_json(message.to_dict())
         return
     for number, message in enumerate(survey.messages):
         if number:
-            screen.say("")
+            screen.say()
         body = listed("body", body_lines(message.body))
         screen.print_properties([*message.facts(survey.at), *body])
     if not survey.messages:
@@ -109,42 +105,37 @@ def run_redrive(
     """
     count = survey.count(*kinds)
     nothing_to_move = survey.complete and not count
-    if as_json:
-        if look:
-            print_messages(survey, as_json=True)
-        else:
-            moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
-            value = to_json(survey, redrive.retention_ms) | {"moved": moved}
-            for group in value["groups"]:
-                group["chosen"] = group["kind"] in kinds
-            screen.print_json(value)
-        return int(survey.selects_nothing)
-    print_groups(survey, kinds)
-    _print_stay(survey, kinds, redrive.retention_ms / _DAY_MS)
-    if look and survey.seen:
-        screen.say("")
-        print_messages(survey, as_json=False)
-    if look or not survey.seen:
+    if as_json and look:
+        print_messages(survey, as_json=True)
+    elif as_json:
+        moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
+        value = to_dict(survey, redrive.retention_ms) | {"moved": moved}
+        for group in value["groups"]:
+            group["chosen"] = group["kind"] in kinds
+        screen.print_json(value)
+    else:
+        print_groups(survey, kinds)
+        for kind in KINDS:
+            if kind not in kinds and (stay := survey.count(kind)):
+                why = _STAY[kind].format(days=redrive.retention_ms / _DAY_MS)
+                screen.say(f"{plural(stay, 'message')} {'is' if stay == 1 else 'are'} {why}")
+        if look and survey.seen:
+            screen.say()
+            print_messages(survey, as_json=False)
+    if as_json or look or not survey.seen:
         return int(survey.selects_nothing)
     if nothing_to_move:
         screen.say("nothing to send back")
         return 0
     messages = plural(count, "message") if survey.complete else "all messages like these"
     if not yes and not screen.ask(f"Send {messages} back to the queue?"):
-        screen.say("nothing was moved")
+        screen.say("nothing was sent back")
         return 1
-    with _progress("sent back", survey.expected(*kinds)) as progress:
+    with _progress("sent back", count if survey.complete else survey.total) as progress:
         result = redrive.move(kinds, survey, progress)
-    stay = f"; {result.left:,} stay" if result.left else ""
-    screen.say(f"{plural(result.moved, 'message')} sent back{stay}")
+    stay_too = f"; {result.left:,} stay" if result.left else ""
+    screen.say(f"{plural(result.moved, 'message')} sent back{stay_too}")
     return 0
-
-
-def _print_stay(survey: Survey, kinds: Sequence[Kind], days: float) -> None:
-    for kind in KINDS:
-        if kind not in kinds and (count := survey.count(kind)):
-            verb = "is" if count == 1 else "are"
-            screen.say(f"{plural(count, 'message')} {verb} {_STAY[kind].format(days=days)}")
 
 
 def run_delete(
@@ -164,7 +155,7 @@ def run_delete(
     if as_json:
         screen.print_json({"selected": sorted(survey.ids), "deleted": deleted})
     elif count:
-        copies = f"; copies in {printable(str(save))}" if save else ""
+        copies = f"; copies in {save}" if save else ""
         of = f"{deleted:,} of " if deleted < count else ""
         screen.say(f"{of}{plural(count, 'message')} deleted{copies}")
         if deleted < count:
@@ -177,18 +168,13 @@ def _print_selected(survey: Survey) -> None:
     if not 0 < survey.seen <= len(survey.messages):
         print_groups(survey)
         return
-    rows = [
-        {
-            "ID": printable(message.id),
-            "KIND": message.kind,
-            "SENT": rfc3339(message.sent_at) or "",
-            "TAG": printable(message.tag),
-            "REASON": printable(message.error or message.reason),
-        }
-        for message in survey.messages
-    ]
+    heads = ("ID", "KIND", "SENT", "TAG", "REASON")
+    cells = (
+        (one.id, one.kind, str(rfc3339(one.sent_at)), one.tag, one.error or one.reason)
+        for one in survey.messages
+    )
+    rows = [dict(zip(heads, row, strict=True)) for row in cells]
     screen.print_rows(rows, right=set(), fold={"TAG", "REASON"})
-    _print_incomplete(survey)
 
 
 @contextmanager
@@ -209,7 +195,7 @@ def _copy_to(path: Path | None) -> Iterator[Callable[[Sequence[DeadMessage]], No
     def write(messages: Sequence[DeadMessage]) -> None:
         try:
             with lock:
-                file.writelines(f"{json.dumps(message.to_json())}\n" for message in messages)
+                file.writelines(f"{json.dumps(message.to_dict())}\n" for message in messages)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

@@ -28,7 +28,7 @@ from xorack.core.message import pack
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.ops.dead_letters import KINDS, Kind, Selector, corrected
 from xorack.ops.redrive import MAX_READ
-from xorack.ops.text import plural
+from xorack.ops.text import cut, plural
 
 _SHOWN = 20
 
@@ -81,7 +81,7 @@ def list_(selector: Selector, as_json: bool, target: Target) -> int:
     queues = target.open_dead_letters()
     survey = queues.survey(selector)
     if as_json:
-        screen.print_json(output.to_json(survey, queues.retention_ms))
+        screen.print_json(output.to_dict(survey, queues.retention_ms))
     else:
         output.print_groups(survey)
     return int(survey.selects_nothing)
@@ -100,8 +100,8 @@ def list_(selector: Selector, as_json: bool, target: Target) -> int:
 def show(selector: Selector, limit: int, as_json: bool, target: Target) -> int:
     """Show messages with body, invalid value, reason, sender and times.
 
-    Cuts long values. With --json, prints one object a line, with the whole body. The exit status
-    is 1 if no message matches.
+    Cuts long values. With --json, prints one object a line, with the complete body. The exit
+    status is 1 if no message matches.
     """
     # A selected message may be among the last: all are read then.
     most = limit if selector == Selector() else None
@@ -193,7 +193,7 @@ def send(file: TextIO, target: Target) -> None:
         url, retention_ms = stack.queue_url, stack.retention_ms
     read, problems = corrected(lines_of(file), milliseconds() - retention_ms)
     if problems:
-        raise click.ClickException(f"nothing was sent: {'; '.join(problems)}")
+        raise click.ClickException(f"nothing was sent: {'; '.join(cut(problems, _SHOWN))}")
     messages = (
         make_message(body, None, {"sent_at": sent_at})
         for sent_at, requests in read.items()

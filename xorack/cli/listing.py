@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+from itertools import islice
 from typing import Any
 
 import click
@@ -49,21 +49,23 @@ from xorack.ops.text import printable
     default=100,
     help="Maximum number of chains; 0 for all.",
 )
-@text_option("--after", metavar="POSITION", help="Continue where an earlier list has stopped.")
+@text_option("--after", metavar="TAG", help="Continue where an earlier list has stopped.")
 @json_option
 @with_table
 def list_(run: RunChains | None, as_json: bool, target: Target, **options: Any) -> int:
     """List chains: all, or those that meet all conditions.
 
-    Reads the table until the limit is reached. With --order, reads the whole table, and keeps as
-    many chains as the limit in memory. If there are more chains, a line on stderr has the option
-    --after of the next page. Another one counts the messages in the queue and the dead letters.
+    Reads the table until the limit is reached. With --order, reads the entire table, and keeps as
+    many chains as the limit in memory. If there are more chains, a line on stderr says how to list
+    them. Another line counts the messages in the queue and the dead letters.
 
     With --json, prints one JSON object a line. Reports items that are not chains on stderr; the
     exit status is then 1.
     """
     if run and options["prefix"]:
         raise click.UsageError("--run and --prefix cannot be used together")
+    if options["order"] and options["after"]:
+        raise click.UsageError("--order and --after cannot be used together")
     chosen = ChainFilter(
         options["statuses"],
         run.prefix if run else options["prefix"] or "",
@@ -73,35 +75,25 @@ def list_(run: RunChains | None, as_json: bool, target: Target, **options: Any) 
     order: Order | None = options["order"]
     invalid: list[NotAChainError] = []
     limit, after = options["limit"] or None, options["after"] or ""
-    page = list_chains(target.open(), chosen, invalid.append, order=order, limit=limit, after=after)
+    most, store = limit and limit + 1, target.open()
+    found = list_chains(store, chosen, invalid.append, order=order, limit=most, after=after)
+    shown = islice(found, limit)
     if as_json:
-        for status in page.chains:
-            screen.print_json(status.to_json())
-    elif rows := [screen.cells(status) for status in page.chains]:
+        for status in shown:
+            screen.print_json(status.to_dict())
+            after = status.chain.tag
+    elif chains := list(shown):
         right = {"DONE", "UNITS", "AGE", "TIME LEFT"}
-        screen.print_rows(rows, right=right, fold={"TAG", "REASON"})
+        screen.print_rows([*map(screen.cells, chains)], right=right, fold={"TAG", "REASON"})
+        after = chains[-1].chain.tag
     else:
         is_any = chosen == ChainFilter(())
         screen.say("no chains" if is_any else "no chains that meet all conditions")
-    if limit and (position := page.after()) is not None:
-        screen.say(
-            f"the first {limit:,}; there are more: --limit 0 lists all, the next page is "
-            f"--after {_quoted(position)}",
-            error=True,
-        )
+    if limit and next(found, None):
+        page = "" if order else f", the next page is --after {screen.shell_quoted(after)}"
+        screen.say(f"the first {limit:,}; there are more: --limit 0 lists all{page}", error=True)
     screen.say_backlog(target.queues()())
     return int(screen.print_invalid(invalid) > 0)
-
-
-def _quoted(text: str) -> str:
-    """Quote a text for a shell; with unprintable characters, as ``$'...'`` of bash and zsh."""
-    if text.isprintable():
-        return shlex.quote(text)
-    plain = (
-        chr(byte) if 32 < byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}"
-        for byte in text.encode()
-    )
-    return f"$'{''.join(plain)}'"
 
 
 @click.command(epilog="Example: xorack windows raw clean mart --run shop")
@@ -119,7 +111,7 @@ def windows(
     whole; open, with the share of its partitions that have passed its end, and those that lag;
     late, after its deadline; missing rows; failed; or not open.
 
-    Reads the whole table. With --json, prints one JSON object a window. The exit status is 0:
+    Reads the entire table. With --json, prints one JSON object a window. The exit status is 0:
     `xorack wait --window` is for schedulers.
     """
     invalid: list[NotAChainError] = []
@@ -130,13 +122,12 @@ def windows(
     for head, (run_name, name, cells) in zip(table.heads, table.rows, strict=True):
         cells_of = dict(zip(table.logs, cells, strict=True))
         if as_json:
-            found = {log: one and one.to_json() for log, one in cells_of.items()}
+            found = {log: one and one.to_dict() for log, one in cells_of.items()}
             screen.print_json({"run": run_name, "window": name, "logs": found})
         texts = {log: one.text if one else "not open" for log, one in cells_of.items()}
         lines.append({"WINDOW": head, **texts})
     if lines and not as_json:
-        rows = [{printable(k): printable(text) for k, text in line.items()} for line in lines]
-        screen.print_rows(rows, right=set(), fold={*map(printable, table.logs)})
+        screen.print_rows(lines, right=set(), fold={*map(printable, table.logs)})
     elif not lines and not as_json:
         screen.say("no windows")
     return int(screen.print_invalid(invalid) > 0)

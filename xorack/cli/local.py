@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import click
 
@@ -21,6 +22,7 @@ from xorack.local.errors import LocalError, NotRunningError
 from xorack.spark.java import spark_environ
 
 _POLL_SECONDS = 0.5
+_notify = partial(screen.say, error=True)
 
 
 @contextmanager
@@ -71,14 +73,12 @@ local_option = click.option(
 def local() -> None:
     """Run AWS on this machine, in the background, with the stack in it.
 
-    It listens on the loopback interface only, needs no account, docker or node, and forgets all
-    when it stops.
+    It listens on the loopback interface only, needs no account, docker or node, and keeps nothing
+    after it stops.
     """
 
 
-def _settings(
-    _: click.Context, __: click.Parameter, pairs: tuple[str, ...]
-) -> dict[str, str] | None:
+def _settings(_: object, __: object, pairs: tuple[str, ...]) -> dict[str, str] | None:
     for pair in pairs:
         if "=" not in pair:
             raise click.BadParameter(f"{pair!r}, expected NAME=VALUE")
@@ -112,7 +112,7 @@ def start(settings: dict[str, str] | None, port: int | None, instance: str, as_j
     running, started = background.start(settings, port, _notify, instance)
     seconds = time.monotonic() - begun
     if as_json:
-        screen.print_json({**running.to_json(), "started": started, "seconds": round(seconds, 1)})
+        screen.print_json({**running.to_dict(), "started": started, "seconds": round(seconds, 1)})
         return
     screen.say(f"ready after {seconds:.1f} s" if started else "running already")
     _show(running)
@@ -122,13 +122,9 @@ def start(settings: dict[str, str] | None, port: int | None, instance: str, as_j
         screen.say("for one command: xorack --local list; in a browser: xorack --local web")
 
 
-def _notify(line: str) -> None:
-    screen.say(line, error=True)
-
-
 def _show(running: Background) -> None:
     settings = " ".join(f"-c {shlex.quote(f'{n}={v}')}" for n, v in running.settings.items())
-    for name, value in {**running.to_json(), "settings": settings}.items():
+    for name, value in {**running.to_dict(), "settings": settings}.items():
         screen.say(f"{name.replace('_', ' '):<22}{value}")
 
 
@@ -149,7 +145,7 @@ def status(instance: str, as_json: bool) -> int:
         return 1
     answers = running.stack.aws.answers()
     if as_json:
-        screen.print_json({"running": True, "responds": answers, **running.to_json()})
+        screen.print_json({"running": True, "responds": answers, **running.to_dict()})
     else:
         screen.say("running" if answers else "running, but it does not respond")
         _show(running)
@@ -179,10 +175,9 @@ def purge() -> None:
 def env(instance: str) -> None:
     """Print shell commands that make a shell's programs use it.
 
-    A shell runs them by `eval "$(xorack local env)"`.
-
-    They export AWS_ENDPOINT_URL, XORACK_QUEUE_URL and others, and hide the AWS account of the
-    shell. Where pyspark is installed, they name its Python and a Java that runs it.
+    A shell runs them by `eval "$(xorack local env)"`. They export AWS_ENDPOINT_URL,
+    XORACK_QUEUE_URL and others, and hide the AWS account of the shell. Where pyspark is installed,
+    they name its Python and a Java that runs it.
     """
     variables: dict[str, str | None] = background.find(instance).environ()
     try:

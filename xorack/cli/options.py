@@ -7,6 +7,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TextIO
 
@@ -17,6 +18,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.stack import StackOutputs, find_stack, open_table
 from xorack.core.errors import ArgumentError, StateError, shown
+from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.ops.backlog import Backlog, read_backlog
 from xorack.ops.redrive import Redrive
 from xorack.ops.run_chains import RunChains
@@ -27,10 +29,8 @@ _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 class Number(click.FloatRange):
     """A number of a range: click finds NaN in every range."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number: float = super().convert(value, param, ctx)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail("nan is not a number", param, ctx)
         return number
@@ -39,19 +39,14 @@ class Number(click.FloatRange):
 class Duration(Number):
     """Seconds, or numbers with their units: ``90``, ``30m``, ``1h30m``."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         text = str(value)
         parts = _DURATION_PART.findall(text)
         if parts and not _DURATION_PART.sub("", text).strip():
             value = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-        else:
-            try:
-                value = float(text)
-            except ValueError:
-                self.fail(f"{shown(text)}, expected seconds, or 30m, 2h, 1d12h", param, ctx)
-        return super().convert(value, param, ctx)
+        with suppress(ValueError):
+            return super().convert(float(value), param, ctx)
+        return self.fail(f"{shown(text)}, expected seconds, or 30m, 2h, 1d12h", param, ctx)
 
 
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
@@ -117,16 +112,15 @@ class Target:
 
     def open_dead_letters(self) -> Redrive:
         """Open the dead-letter queue, and the queue that its messages go back to."""
-        sqs = self.client("sqs")
         if self.dead_letters:
-            redrive = Redrive(self.dead_letters, self.queue or "", sqs)
+            urls, retention_ms = (self.dead_letters, self.queue or ""), DEFAULT_RETENTION_MS
         else:
             outputs = self.find_stack()
             urls = outputs.dead_letter_queue_url, self.queue or outputs.queue_url
-            redrive = Redrive(*urls, sqs, outputs.retention_ms)
+            retention_ms = outputs.retention_ms
         if self.retention_days is not None:
-            redrive.retention_ms = self.retention_days * 86_400_000
-        return redrive
+            retention_ms = self.retention_days * 86_400_000
+        return Redrive(*urls, self.client("sqs"), retention_ms)
 
 
 class Chains(NamedTuple):

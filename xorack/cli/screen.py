@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -25,7 +26,8 @@ _GAP = 2
 _MIN_FOLDED = 12
 """Least width of a column whose cells may continue in further lines."""
 _MAX_PADDED = 80
-"""One tag of 1,024 bytes would push the columns of all other lines out of sight."""
+"""A tag of 1,024 bytes must not push the columns of all other lines out of sight."""
+_BAR = 24
 
 
 def console() -> Console:
@@ -38,20 +40,21 @@ def can_redraw(out: Console) -> bool:
     return out.is_terminal and not out.is_dumb_terminal
 
 
-def say(text: str, *, error: bool = False) -> None:
-    print(text, file=sys.stderr if error else sys.stdout)
+def say(text: str = "", *, error: bool = False) -> None:
+    """Print a line; what would steer a terminal or end the line is escaped."""
+    print(printable(text), file=sys.stderr if error else sys.stdout)
 
 
 def say_backlog(backlog: Backlog | None) -> None:
-    """Say what the queues hold: a chain without its messages tells less than there is."""
+    """Say what the queues hold: messages that are not applied yet change the chains."""
     if text := str(backlog or ""):
         say(f"in the queues: {text}", error=True)
 
 
 def ask(question: str) -> bool:
-    """Ask a question; if nobody can answer, say what to do instead."""
+    """Ask a question; without a terminal, say what to do instead."""
     try:
-        return click.confirm(question)
+        return click.confirm(printable(question))
     except click.Abort:
         if sys.stdin.isatty():
             raise
@@ -63,8 +66,19 @@ def ask(question: str) -> bool:
 
 def print_invalid(errors: Collection[NotAChainError]) -> int:
     for error in errors:
-        say(f"error: {printable(str(error))}", error=True)
+        say(f"error: {error}", error=True)
     return len(errors)
+
+
+def shell_quoted(text: str) -> str:
+    """Quote a text for a shell; with unprintable characters, as ``$'...'`` of bash and zsh."""
+    if text.isprintable():
+        return shlex.quote(text)
+    plain = (
+        chr(byte) if 32 < byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}"
+        for byte in text.encode()
+    )
+    return f"$'{''.join(plain)}'"
 
 
 def print_json(value: Any) -> None:
@@ -83,47 +97,38 @@ def cells(status: ChainStatus) -> dict[str, str]:
         time_left = "passed" if left <= 0 else span(left // 1000 * 1000)
     why = status.tolerance if chain.tolerated else status.reason
     return {
-        "TAG": printable(chain.tag),
+        "TAG": chain.tag,
         "STATUS": chain.status,
         "DONE": "?" if status.percent is None else f"{status.percent:g} %",
         "UNITS": f"{chain.finished:,}/{chain.started:,}",
         "AGE": "?" if status.age_ms is None else span(status.age_ms),
         "TIME LEFT": time_left,
-        "REASON": printable("; ".join(filter(None, (why, status.after_end)))),
+        "REASON": "; ".join(filter(None, (why, status.after_end))),
     }
 
 
-def print_status(
-    status: ChainStatus, names: Mapping[int, str], letters: Iterable[str] = ()
-) -> None:
-    """Print the status of one chain, a line for each property.
+def print_properties(properties: Iterable[tuple[str, str]], percent: float | None = None) -> None:
+    """Print names and values, a line each; further lines of a value have no name.
 
-    `names` are those of units; `letters` describe its dead-lettered messages.
+    On a terminal, a status has its colour, and a progress a bar up to `percent`.
     """
     out = console()
-    for name, value in _properties(status, names, letters):
+    for name, value in properties:
         line = Text(f"{name:<12} ")
-        line.append(
-            printable(value), style=STATUS_COLOURS.get(value, "") if name == "status" else ""
-        )
-        if name == "progress" and status.percent is not None and out.is_terminal:
-            full = int(status.percent / 100 * 24)
-            line.append("  " + "━" * full, style="green" if status.percent == 100 else "cyan")
-            line.append("━" * (24 - full), style="bright_black")
+        colour = STATUS_COLOURS.get(value, "") if name == "status" else ""
+        line.append(printable(value), style=colour)
+        if name == "progress" and percent is not None and out.is_terminal:
+            full = int(percent / 100 * _BAR)
+            line.append("  " + "━" * full, style="green" if percent == 100 else "cyan")
+            line.append("━" * (_BAR - full), style="bright_black")
+        line.rstrip()
         out.print(line)
 
 
-def print_properties(properties: Iterable[tuple[str, str]]) -> None:
-    """Print names and values, a line each; further lines of a value have no name."""
-    out = console()
-    for name, value in properties:
-        out.print(Text(f"{name:<12} {printable(value)}".rstrip()))
-
-
-def _properties(
-    status: ChainStatus, names: Mapping[int, str], letters: Iterable[str]
+def properties_of(
+    status: ChainStatus, names: Mapping[int, str], letters: Iterable[str] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Yield the names and values to print; further lines of a value have no name."""
+    """Yield what to print of a chain, with names of units and texts on its dead letters."""
     chain = status.chain
     yield "tag", chain.tag
     yield "status", chain.status
@@ -151,6 +156,7 @@ def print_rows(rows: Sequence[Mapping[str, str]], *, right: set[str], fold: set[
     aligned to the right.
     """
     out = console()
+    rows = [{printable(head): printable(cell) for head, cell in row.items()} for row in rows]
     # A column that is empty takes the room of those that have something.
     heads = [head for head in rows[0] if not out.is_terminal or any(row[head] for row in rows)]
     lines = [{head: head for head in heads}, *rows]

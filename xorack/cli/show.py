@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TextIO
 
 import click
 
-from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.cli import screen
+from xorack.cli.error_messages import EXPECTED, error_text
 from xorack.cli.options import (
     Target,
     among_option,
@@ -19,12 +19,14 @@ from xorack.cli.options import (
 )
 from xorack.client.names import Candidate
 from xorack.core.errors import TagNotFound
-from xorack.ops.dead_letters import Selector
+from xorack.ops.dead_letters import DeadMessage, Selector
 from xorack.ops.explain import candidates_in, explain_run, name_text, names_in, run_facts
 from xorack.ops.run_chains import RunChains
-from xorack.ops.status import ChainStatus, read_status
+from xorack.ops.status import read_status
+from xorack.ops.text import cut
 
 _LETTERS = 1_000
+_SHOWN = 5
 
 
 @click.command(epilog="Example: xorack show order/18 --among lines-of-the-order.txt")
@@ -33,16 +35,16 @@ _LETTERS = 1_000
 @json_option
 @with_table
 def show(tag: str, among: TextIO | None, as_json: bool, target: Target) -> None:
-    """Show the state, detail and outstanding units of a chain.
+    """Show a chain, its outstanding units and dead letters.
 
     A unit's id is a hash, so its name is found only among candidates: the names that the steps gave
     to their children. In the file, a line is a name. A JSON list is a path, the name at each level
     below the root: ["page 2", "line 7"].
+
+    If the stack is known and has dead letters, reads these, which hides them from other readers for
+    a short time.
     """
-    status = _read(target, target.open(), tag)
-    _print(status, candidates_in(lines_of(among)), as_json)
-    if not status.chain.final:
-        screen.say_backlog(target.queues()())
+    _show(target, tag, list(candidates_in(lines_of(among))), as_json)
 
 
 @click.command(
@@ -63,66 +65,67 @@ def explain(
 ) -> int:
     """Say why a chain failed, or what the failed chains of a run have in common.
 
-    Of a chain: what `xorack show` has, and its dead-lettered messages, if the stack is known. Of a
-    run: reasons, notes, names of outstanding units, and what tells the failed chains from the
-    others: parts of the tag, detail, size, time. If none has failed, it explains the unfinished
-    ones.
+    Of a chain: what `xorack show` has. Of a run: reasons, notes, names of outstanding units, dead
+    letters, and what tells the failed chains from the others: parts of the tag, detail, size, time.
+    If none has failed, it explains the unfinished ones.
 
     Exit status: 1 if the run has no chain.
     """
     if (tag is None) == (run is None):
         raise click.UsageError("Missing TAG or --run" if run is None else "TAG excludes --run")
-    store, candidates = target.open(), list(candidates_in(lines_of(among)))
-    if run:
-        found = explain_run(store, run, candidates, _reasons(target, run))
-        if as_json:
-            screen.print_json(found)
-        else:
-            screen.print_properties(run_facts(found))
-        return int(not found["chains"])
-    status = _read(target, store, str(tag))
-    _print(status, candidates, as_json, _letters(target, str(tag)))
-    return 0
+    candidates = list(candidates_in(lines_of(among)))
+    if run is None:
+        _show(target, str(tag), candidates, as_json)
+        return 0
+    store, letters = target.open(), _dead_letters(target, Selector(run=run))
+    reasons = {tag: f"{one.kind}: {one.reason}" for one in letters for tag in one.tags}
+    found = explain_run(store, run, candidates, reasons)
+    if as_json:
+        screen.print_json(found)
+    else:
+        screen.print_properties(run_facts(found))
+    return int(not found["chains"])
 
 
-def _read(target: Target, store: DynamoDBStore, tag: str) -> ChainStatus:
-    """Read a chain; if there is none, say what waits in the queues."""
+def _show(target: Target, tag: str, candidates: Sequence[Candidate], as_json: bool) -> None:
     try:
-        return read_status(store, tag)
+        status = read_status(target.open(), tag)
     except TagNotFound:
         screen.say_backlog(target.queues()())
         raise
-
-
-def _print(
-    status: ChainStatus,
-    candidates: Iterable[Candidate],
-    as_json: bool,
-    letters: list[str] | None = None,
-) -> None:
-    tag, units = status.chain.tag, status.outstanding
-    found, partitions = names_in(units, candidates, tag), status.partitions
+    letters = _dead_letters(target, Selector(tag=tag))
+    units, partitions = status.outstanding, status.partitions
+    found = names_in(units, candidates, tag)
     if as_json:
         names = partitions | found
-        named = {"outstanding_names": {f"{unit:016x}": names.get(unit) for unit in units}}
-        more = {} if letters is None else {"dead_letters": letters}
-        screen.print_json({**status.to_json(), **named, **more})
+        shown = ("id", "kind", "error")
+        screen.print_json(
+            {
+                **status.to_dict(),
+                "outstanding_names": {f"{unit:016x}": names.get(unit) for unit in units},
+                "dead_letters": [{name: getattr(one, name) for name in shown} for one in letters],
+            }
+        )
     else:
         texts = partitions | {unit: name_text(name) for unit, name in found.items()}
-        screen.print_status(status, texts, letters or ())
+        lines = cut([f"{one.kind}: {one.error or one.reason}" for one in letters], _SHOWN)
+        link = [f"xorack dead-letters show --tag {screen.shell_quoted(tag)}"] if letters else []
+        properties = screen.properties_of(status, texts, [*lines, *link])
+        screen.print_properties(properties, status.percent)
+    if not status.chain.final:
+        screen.say_backlog(target.queues()())
 
 
-def _reasons(target: Target, run: RunChains) -> dict[str, str]:
-    """Return reasons of a run's dead-lettered messages by tag; none if only the table is known."""
-    if target.table is not None:
-        return {}
-    survey = target.open_dead_letters().survey(Selector(run=run), limit=_LETTERS, keep=_LETTERS)
-    return {tag: f"{one.kind}: {one.reason}" for one in survey.messages for tag in one.tags}
-
-
-def _letters(target: Target, tag: str) -> list[str]:
-    """Describe the chain's dead-lettered messages; none if only the table is known."""
-    if target.table is not None:
+def _dead_letters(target: Target, selector: Selector) -> list[DeadMessage]:
+    """Return the selected dead letters; none if only the table is known, or SQS does not say."""
+    backlog = target.queues()()
+    if backlog is None or not backlog.dead_letters:
         return []
-    survey = target.open_dead_letters().survey(Selector(tag=tag), limit=_LETTERS)
-    return [f"{group.count:,} {group.kind}: {group.reason}" for group in survey.groups]
+    try:
+        survey = target.open_dead_letters().survey(selector, limit=_LETTERS, keep=_LETTERS)
+    except EXPECTED as error:
+        screen.say(f"the dead letters cannot be read: {error_text(error)}", error=True)
+        return []
+    if not survey.complete:
+        screen.say(f"{survey.read:,} of about {survey.total:,} dead letters were read", error=True)
+    return survey.messages

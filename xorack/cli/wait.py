@@ -24,7 +24,7 @@ from xorack.cli.options import (
 from xorack.core.errors import StateError, UnavailableError
 from xorack.ops.log_windows import LogWindow
 from xorack.ops.run_chains import ChainCounts, RunChains
-from xorack.ops.text import plural, printable
+from xorack.ops.text import plural
 from xorack.ops.watch import ChainWatcher, WatchUpdate
 
 _TIMED_OUT = 3
@@ -69,7 +69,7 @@ def wait(
     since messages that are still in the queue may create more chains.
 
     With --window: until the window is whole. Names the partitions that lag. LOG/WINDOW without
-    the run is looked for in the whole table.
+    the run is searched for in the entire table.
 
     Exit status: 0 if all are acked; 1 if one failed, for missing rows, or for an error; 3 after the
     time-out.
@@ -86,7 +86,7 @@ def wait(
         say_retrying(error)
         new = [tag for tag in update.not_found if tag not in said]
         for tag in new:
-            screen.say(f"{printable(tag)} does not exist yet: waiting for it", error=True)
+            screen.say(f"{tag} does not exist yet: waiting for it", error=True)
         if new:
             screen.say_backlog(queues())
         said.update(new)
@@ -112,23 +112,22 @@ def _wait_for_window(
     tag = _find_window(store, window, interval_seconds, give_up)
     watcher, left = ChainWatcher(store, [tag], 1), give_up - time.monotonic()
     update = poll_to_end(watcher, interval_seconds, lambda _, error: say_retrying(error), left)
-    found = next(iter((*update.ended, *update.snapshot.chains)), None)
-    if found is None:
-        screen.say(f"{printable(window)} is not open", error=True)
-        return exit_status(update)
-    shown = LogWindow(found)
-    _print_window(shown, as_json=as_json)
-    lacks_rows = not found.chain.final and shown.missing_count
-    return 1 if lacks_rows else exit_status(update)
+    found = [LogWindow(one) for one in (*update.ended, *update.snapshot.chains)]
+    if found:
+        _print_window(found[0], as_json=as_json)
+    else:
+        screen.say(f"{window} is not open", error=True)
+    misses_rows = any(one.missing_count and not one.status.chain.final for one in found)
+    return 1 if misses_rows else exit_status(update)
 
 
 def _find_window(store: DynamoDBStore, window: str, interval_seconds: float, give_up: float) -> str:
-    """Return the tag of a window: without its run, look for it in the table until `give_up`."""
+    """Return the tag of a window: without its run, search the table for it until `give_up`."""
     while window.count("/") < 2:
         found = (chain.tag for chain in store.scan(lambda _: None))
         tags = sorted(tag for tag in found if tag.partition("/")[2] == window)
         if len(tags) > 1:
-            some = ", ".join(map(printable, tags[:_NAMED]))
+            some = ", ".join(tags[:_NAMED])
             raise StateError(f"window: {window!r}, expected one with its run, such as {some}")
         if tags:
             return tags[0]
@@ -141,15 +140,13 @@ def _find_window(store: DynamoDBStore, window: str, interval_seconds: float, giv
 def _print_window(window: LogWindow, *, as_json: bool) -> None:
     status = window.status
     if as_json:
-        screen.print_json({**status.to_json(), "lagging": window.lagging})
+        screen.print_json({**status.to_dict(), "lagging": window.lagging})
         return
-    failed = status.reason if status.chain.status == "failed" else ""
-    lag = window.lag(_NAMED)
-    parts = failed, lag and f"{lag} lag"
-    which = "whole" if window.state == "whole" else ", ".join(filter(None, parts))
-    screen.say(printable(f"{status.chain.tag}: {which}"))
+    failed, lag = status.reason if status.chain.status == "failed" else "", window.lag(_NAMED)
+    text = ", ".join(filter(None, (failed, lag and f"{lag} lag")))
+    screen.say(f"{status.chain.tag}: {'whole' if window.state == 'whole' else text}")
     if status.note_text:
-        screen.say(printable(status.note_text), error=True)
+        screen.say(status.note_text, error=True)
 
 
 def poll_to_end(
@@ -185,7 +182,7 @@ def poll_to_end(
 
 def say_retrying(error: str) -> None:
     if error:
-        screen.say(f"retrying: {printable(error)}", error=True)
+        screen.say(f"retrying: {error}", error=True)
 
 
 def exit_status(update: WatchUpdate) -> int:
@@ -202,23 +199,21 @@ def print_summary(update: WatchUpdate, *, as_json: bool) -> None:
         return
     if as_json:
         head = {"run": run and run.name, "ended": update.done}
-        screen.print_json({**head, **counts.to_json()})
+        screen.print_json({**head, **counts.to_dict()})
         return
-    screen.say(printable(summary(counts, run)))
+    screen.say(summary(counts, run))
     for tag, reason in counts.failures:
-        screen.say(f"{printable(tag)}: {printable(reason)}", error=True)
+        screen.say(f"{tag}: {reason}", error=True)
     if more := counts.failed - len(counts.failures):
         screen.say(f"and {more:,} more", error=True)
 
 
 def summary(counts: ChainCounts, run: RunChains | None) -> str:
     """Format the counts as one line, for example ``2026-01-31: 2 of 3 chains: 2 acked``."""
-    text = f"{run.name}: " if run else ""
+    text = plural(counts.chains, "chain")
     if run and run.chains not in (None, counts.chains):
-        text += f"{counts.chains:,} of {plural(run.chains, 'chain')}"
-    else:
-        text += plural(counts.chains, "chain")
+        text = f"{counts.chains:,} of {plural(run.chains, 'chain')}"
     names = ("acked", "failed", "open", "pending", "invalid", "not_found")
     numbers = [(counts.by_status[name], name.replace("_", " ")) for name in names]
     parts = ", ".join(f"{number:,} {name}" for number, name in numbers if number)
-    return f"{text}: {parts}" if parts else text
+    return ": ".join(filter(None, (run.name if run else "", text, parts)))

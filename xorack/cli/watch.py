@@ -98,7 +98,7 @@ def _print_update(
         return
     for status in update.changed:
         if as_json:
-            screen.print_json({"at": rfc3339(status.now), **status.to_json()})
+            screen.print_json({"at": rfc3339(status.now), **status.to_dict()})
         else:
             screen.say(_line(status))
     warnings = dict.fromkeys(update.not_found, "does not exist yet")
@@ -109,7 +109,7 @@ def _print_update(
     if new := {"", *warnings} - warned:  # the empty one is of the first poll
         for tag, warning in warnings.items():
             if tag in new:
-                screen.say(f"{printable(tag)}: {printable(warning)}", error=True)
+                screen.say(f"{tag}: {warning}", error=True)
         warned.update(new)
         screen.say_backlog(queues())
     sys.stdout.flush()
@@ -156,7 +156,7 @@ def _head(update: WatchUpdate) -> Text:
     snapshot, ended, absent = update.snapshot, len(update.ended), len(update.not_found)
     count = len(snapshot.chains)
     if update.run and update.counts:
-        text = printable(summary(update.counts, update.run))
+        text = summary(update.counts, update.run)
     elif update.counts:
         text = f"{ended} of {count + ended + absent} ended"
         text += f", {absent} do not exist yet" if absent else ""
@@ -164,19 +164,20 @@ def _head(update: WatchUpdate) -> Text:
         text = "no unfinished chain has a deadline"
     else:
         text = plural(count, "unfinished chain")
-        text += f" of {printable(update.run.name)}" if update.run else ""
+        text += f" of {update.run.name}" if update.run else ""
         text += " with the earliest deadlines" if snapshot.more else ""
-    head = Text(text, style="bold", no_wrap=True, overflow="ellipsis")
-    if snapshot.event_pending:
-        head.append(f", {plural(snapshot.event_pending, 'event')} pending", style="red")
-    if snapshot.invalid:
-        head.append(f", {plural(len(snapshot.invalid), 'invalid item')}", style="red")
+    head = Text(printable(text), style="bold", no_wrap=True, overflow="ellipsis")
+    for number, what in (
+        (snapshot.event_pending, "pending event"),
+        (len(snapshot.invalid), "invalid item"),
+    ):
+        if number:
+            head.append(f", {plural(number, what)}", style="red")
     return head.append(f"   {_clock(snapshot.at)}   Ctrl-C quits", style="not bold dim")
 
 
 def _table(chains: list[ChainStatus], not_found: tuple[str, ...], width: int) -> Table:
-    # Least width of the terminal, head, options. The time left is never left out, nor cut: "1 h"
-    # of "1 h 20 min" would mislead.
+    # Least width of the terminal, head, options. The time left is always there, and never cut.
     columns: tuple[tuple[int, str, dict[str, Any]], ...] = (
         (0, "TAG", {"ratio": 1, "min_width": 5}),
         (0, "STATUS", {"width": 7}),
@@ -186,8 +187,7 @@ def _table(chains: list[ChainStatus], not_found: tuple[str, ...], width: int) ->
         (90, "AGE", {"justify": "right"}),
         (0, "TIME LEFT", {"justify": "right"}),
     )
-    # The cursor waits at the end of the last line. The terminal's echo of Ctrl-C must fit behind
-    # it, or the screen scrolls by a line and the last drawing misses its place.
+    # The terminal's echo of Ctrl-C must fit behind the last line, or the screen scrolls.
     table = Table(box=None, pad_edge=False, header_style="bold", width=max(20, width - 3))
     shown = {head: options for least, head, options in columns if width >= least}
     for head, options in shown.items():
@@ -203,12 +203,10 @@ def _table(chains: list[ChainStatus], not_found: tuple[str, ...], width: int) ->
 def _row(status: ChainStatus) -> dict[str, RenderableType]:
     cells = screen.cells(status)
     colour = screen.STATUS_COLOURS[status.chain.status]
-    row: dict[str, RenderableType] = {head: Text(cell) for head, cell in cells.items()}
-    row["STATUS"] = Text(cells["STATUS"], style=colour)
-    row[""] = ""
-    if status.percent is not None:
-        row[""] = ProgressBar(100, status.percent, complete_style=colour, finished_style="green")
-    row["TIME LEFT"] = Text(cells["TIME LEFT"], style=_URGENCY_COLOURS[status.urgency])
+    row: dict[str, RenderableType] = {h: Text(printable(cell)) for h, cell in cells.items()}
+    bar = ProgressBar(100, status.percent or 0, complete_style=colour, finished_style="green")
+    left = Text(cells["TIME LEFT"], style=_URGENCY_COLOURS[status.urgency])
     if status.deadline is None and not status.chain.final:
-        row["TIME LEFT"] = Text("no deadline", style="dim")
-    return row
+        left = Text("no deadline", style="dim")
+    row["STATUS"] = Text(cells["STATUS"], style=colour)
+    return {**row, "": "" if status.percent is None else bar, "TIME LEFT": left}

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import webbrowser
+from contextlib import suppress
 from typing import TextIO
 
 import click
@@ -59,14 +60,8 @@ def web(port: int, opens: bool | None, among: TextIO | None, target: Target) -> 
     if target.table is None or target.dead_letters:
         letters = DeadLetters(target.open_dead_letters(), target.queues())
     title = f"table {target.table}" if target.table else f"stack {target.stack}"
-    site = Site(
-        title,
-        store,
-        letters,
-        candidates=candidates_in(lines_of(among)),
-        publisher=target.open_bus(store),
-        explain=error_text,
-    )
+    names, bus = candidates_in(lines_of(among)), target.open_bus(store)
+    site = Site(title, store, letters, candidates=names, publisher=bus, explain=error_text)
     try:
         server = WebServer(site, port)
     except OSError as error:
@@ -79,10 +74,8 @@ def web(port: int, opens: bool | None, among: TextIO | None, target: Target) -> 
         screen.say("Ctrl-C stops it", error=True)
         if opens or (opens is None and _on_desktop()):
             webbrowser.open(server.url)
-        try:
+        with suppress(KeyboardInterrupt):
             server.serve_forever()
-        except KeyboardInterrupt:
-            return
 
 
 def _on_desktop() -> bool:

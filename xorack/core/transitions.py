@@ -75,14 +75,19 @@ def _is_overdue_at_zero(chain: Chain, now: int) -> bool:
 
 
 def _is_tolerated(chain: Chain, now: int) -> bool:
-    """Tell if few enough units are outstanding at the deadline, by the counts and by the stamp."""
+    """Tell if few enough units are outstanding at the deadline, by the counts and by the stamp.
+
+    A finish that overtakes its start hides a unit from the counts. The stamp names both. One that
+    does not name fewer units than it has cells in a table holds more than the counts say.
+    """
     if chain.failing or not chain.within_tolerance or not _is_overdue(chain, now):
         return False
     from xorack.core.peeling import peel  # few invocations see a deadline pass
 
-    # A finish that overtakes its start hides a unit from the counts. The stamp names both.
-    named, left = len(peel(chain.stamp).ids), chain.started - chain.finished
-    return not _is_zero(chain) and (named + left) // 2 <= chain.tolerated_units
+    (ids, complete), left = peel(chain.stamp), chain.started - chain.finished
+    if not complete and left < TRACED_LENGTHS.get(len(chain.stamp), 0):
+        return False
+    return not _is_zero(chain) and (len(ids) + left) // 2 <= chain.tolerated_units
 
 
 class Transition(NamedTuple):

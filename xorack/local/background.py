@@ -34,14 +34,13 @@ Notify = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Background:
-    """The embedded AWS that runs in the background, and the stack in it.
+    """The embedded AWS that runs in the background, and the stack in it; see `Stack`.
 
     Attributes:
         pid: Id of its process and process group.
         started_at: Seconds since the epoch.
         settings: The stack's settings, as requested.
-        name, outputs, functions: As in `Stack`.
-        instance: What it is called, to tell it from others of the user; perhaps empty.
+        instance: Its name among those of the user; empty for the one without a name.
     """
 
     pid: int
@@ -62,7 +61,7 @@ class Background:
     def stack(self) -> Stack:
         return Stack(EmbeddedAWS(self.port), self.name, self.outputs, self.functions)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         stack = self.stack
         return {
             **({"name": self.instance} if self.instance else {}),
@@ -104,7 +103,7 @@ class Background:
 
 
 @contextmanager
-def _explain_os_errors() -> Iterator[None]:
+def _os_errors_named() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -114,13 +113,13 @@ def _explain_os_errors() -> Iterator[None]:
 
 def state_folder(instance: str = "") -> Path:
     """Return the user's folder for `xorack local`, or for the one of this name."""
-    configured = os.environ.get("XDG_STATE_HOME", "")  # relative paths are invalid, it says
+    configured = os.environ.get("XDG_STATE_HOME", "")  # by its specification, never relative
     state = Path(configured) if os.path.isabs(configured) else Path.home() / ".local" / "state"
     return state / "xorack" / f"local{instance and f'-{instance}'}"
 
 
-def _option(instance: str) -> str:
-    return f" --name {instance}" if instance else ""
+def _command(name: str, instance: str) -> str:
+    return f"xorack local {name}" + (f" --name {instance}" if instance else "")
 
 
 def _home(instance: str) -> Path:
@@ -128,25 +127,24 @@ def _home(instance: str) -> Path:
     return state_folder(instance) / "aws"
 
 
-@_explain_os_errors()
+@_os_errors_named()
 def find(instance: str = "") -> Background:
     """Return the embedded AWS that runs in the background, or raise NotRunningError with advice."""
-    home, name = _home(instance), _option(instance)
+    home, start_ = _home(instance), _command("start", instance)
     if _pid(home):
         with suppress(OSError, ValueError, TypeError):
             return Background(**json.loads((home / "state.json").read_text(encoding="utf-8")))
-        raise NotRunningError(
-            f"xorack local is starting, or was interrupted: xorack local stop{name} ends it"
-        )
-    if (home / "state.json").exists():
-        raise NotRunningError(
-            f"xorack local has ended unexpectedly: xorack local start{name} starts it again, empty "
-            f"(log: {home / LOG_NAME})"
-        )
-    raise NotRunningError(f"xorack local is not running: xorack local start{name} starts it")
+        stop_ = _command("stop", instance)
+        problem = f"is starting, or was interrupted: {stop_} ends it"
+    elif (home / "state.json").exists():
+        log = f"(log: {home / LOG_NAME})"
+        problem = f"has ended unexpectedly: {start_} starts it again, empty {log}"
+    else:
+        problem = f"is not running: {start_} starts it"
+    raise NotRunningError(f"xorack local {problem}")
 
 
-@_explain_os_errors()
+@_os_errors_named()
 def start(
     settings: Mapping[str, str] | None = None,
     port: int | None = None,
@@ -155,10 +153,9 @@ def start(
 ) -> tuple[Background, bool]:
     """Start an embedded AWS in the background, deploy the stack and wait until it is ready.
 
-    An interrupted or failed start leaves nothing running.
-
-    `notify` is called with one line before each step that may take long. Returns what runs, and
-    False if it ran already; it is an error if that has other settings or another port.
+    An interrupted or failed start leaves nothing running. `notify` gets one line before each step
+    that may take long. Returns what runs, and False if it ran already; it is an error if that has
+    other settings or another port.
     """
     with _lock(instance, notify):
         with suppress(NotRunningError):
@@ -189,14 +186,14 @@ def start(
         return running, True
 
 
-@_explain_os_errors()
+@_os_errors_named()
 def stop(notify: Notify = lambda _: None, instance: str = "") -> bool:
     """Stop the embedded AWS with its functions, and remove its files; return False if none ran."""
     with _lock(instance, notify):
         return _remove(_home(instance))
 
 
-@_explain_os_errors()
+@_os_errors_named()
 def purge() -> list[Path]:
     """Remove what starts have installed and synthesised, and return it.
 
@@ -205,25 +202,24 @@ def purge() -> list[Path]:
     """
     for home in state_folder().parent.glob("local*/aws"):
         if pid := _pid(home):
-            option = _option(home.parent.name.partition("-")[2])
-            raise LocalError(f"process {pid} uses the cache: run `xorack local stop{option}` first")
+            stop_ = _command("stop", home.parent.name.partition("-")[2])
+            raise LocalError(f"process {pid} uses the cache: run `{stop_}` first")
     found = [*environment.cache_folder().glob("*"), environment.default_directory()]
     paths = dict.fromkeys(path for path in found if path.suffix != ".lock")
     return [path for path in paths if environment.remove(path)]
 
 
 def _check_same(running: Background, settings: Mapping[str, str] | None, port: int | None) -> None:
-    requested = {**assembly.SETTINGS, **(settings or {})}
-    stop_first = f"run `xorack local stop{_option(running.instance)}` first"
+    stop_first = f"run `{_command('stop', running.instance)}` first"
     if not running.stack.aws.answers():
-        raise LocalError(
-            f"xorack local runs as process {running.pid} and does not respond: {stop_first} "
-            f"(log: {running.log})"
-        )
-    if settings and requested != running.settings:
-        raise LocalError(f"xorack local runs with other settings: {stop_first}")
-    if port not in (None, running.port):
-        raise LocalError(f"xorack local runs on port {running.port}: {stop_first}")
+        problem = f"as process {running.pid} and does not respond (log: {running.log})"
+    elif settings and {**assembly.SETTINGS, **settings} != running.settings:
+        problem = "with other settings"
+    elif port not in (None, running.port):
+        problem = f"on port {running.port}"
+    else:
+        return
+    raise LocalError(f"xorack local runs {problem}: {stop_first}")
 
 
 def _remove(home: Path) -> bool:

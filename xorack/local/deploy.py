@@ -1,7 +1,7 @@
 """Deployment of a synthesised template into the embedded AWS, without changes to the template.
 
-Its assets are uploaded where it looks for them, the SSM parameters that it names exist, and
-CloudFormation creates its resources.
+Its assets are uploaded to where it names them, its SSM parameters exist, and CloudFormation creates
+its resources.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ class Stack:
     """A stack in the embedded AWS.
 
     Attributes:
-        aws: The embedded AWS.
-        name: The stack's name.
         outputs: Its outputs: `TableName`, `QueueUrl`, `DeadLetterQueueUrl`, `EventBusName`, ...
         functions: Physical names of its Lambda functions, by logical id.
     """
@@ -96,11 +94,8 @@ def _delivered(event: Mapping[str, Any]) -> dict[str, Any]:
         "version": "0",
         "id": event["EventId"],
         "detail-type": event["DetailType"],
-        "source": event["Source"],
-        "account": event["Account"],
+        **{name.lower(): event[name] for name in ("Source", "Account", "Region", "Resources")},
         "time": iso_time(event["Time"]),
-        "region": event["Region"],
-        "resources": event["Resources"],
         "detail": json.loads(event["Detail"]),
     }
 
@@ -134,14 +129,13 @@ def deploy(aws: EmbeddedAWS, template: Path, *, name: str = "xorack") -> Stack:
     for one in resources["StackResources"]:
         of_type = physical.setdefault(one["ResourceType"], {})
         of_type[one["LogicalResourceId"]] = one["PhysicalResourceId"]
+    dynamodb = aws.client("dynamodb")
     # ministack ignores the template's time to live.
     for table_type in ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable"):
         for logical_id, table in physical.get(table_type, {}).items():
             properties = content["Resources"][logical_id]["Properties"]
             if ttl := properties.get("TimeToLiveSpecification"):
-                aws.client("dynamodb").update_time_to_live(
-                    TableName=table, TimeToLiveSpecification=ttl
-                )
+                dynamodb.update_time_to_live(TableName=table, TimeToLiveSpecification=ttl)
     outputs = {o["OutputKey"]: o["OutputValue"] for o in stack.get("Outputs", [])}
     return Stack(aws, name, outputs, physical.get("AWS::Lambda::Function", {}))
 
@@ -179,7 +173,7 @@ def zip_folder(folder: Path) -> bytes:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
                 entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
-                entry.external_attr = 0o644 << 16  # Lambda's user is another than the file's
+                entry.external_attr = 0o644 << 16  # Lambda's user is not the file's
                 archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return packed.getvalue()
 

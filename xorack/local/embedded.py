@@ -53,22 +53,14 @@ class ClientCache:
 class EmbeddedAWS(ClientCache):
     """An AWS on the loopback interface: empty when it starts, removed completely when it stops.
 
-    It ends with the process that started it, even if that process is killed. Use it as a context
-    manager, or call `start` and `stop`::
-
-        with EmbeddedAWS() as aws:
-            stack = deploy(aws, template)
+    It is a context manager. It ends with the process that started it, even if that is killed.
 
     Attributes:
         port: The port it listens on; None before the start unless one was requested.
     """
 
     def __init__(
-        self,
-        port: int | None = None,
-        *,
-        python: Path | None = None,
-        folder: Path | None = None,
+        self, port: int | None = None, *, python: Path | None = None, folder: Path | None = None
     ) -> None:
         """Store the options; nothing runs before `start`.
 
@@ -91,7 +83,7 @@ class EmbeddedAWS(ClientCache):
         return f"http://{HOST}:{self.port}"
 
     def environ(self) -> dict[str, str]:
-        """Return a whole environment in which boto3 finds this AWS and no other."""
+        """Return a complete environment in which boto3 finds this AWS and no other."""
         return {**isolated(os.environ), "AWS_ENDPOINT_URL": self.endpoint_url}
 
     def fetch(self, path: str, timeout_seconds: float = 30) -> bytes:
@@ -138,20 +130,13 @@ class EmbeddedAWS(ClientCache):
         return self
 
     def _launch(self, python: Path) -> None:
-        if self._folder is None:
-            directory = Path(tempfile.mkdtemp(prefix="xorack-aws-"))
-        else:
-            directory = self._folder
-            directory.mkdir(mode=0o700)
-        self._directory = directory
+        if self._folder is not None:
+            self._folder.mkdir(mode=0o700)
+        self._directory = directory = self._folder or Path(tempfile.mkdtemp(prefix="xorack-aws-"))
         # Functions find the modules of their own code only, never the checkout's.
-        inherited = {
-            name: value
-            for name, value in isolated(os.environ).items()
-            if not name.startswith(("PYTHON", "VIRTUAL_ENV", "MINISTACK_"))
-        }
+        others = ("PYTHON", "VIRTUAL_ENV", "MINISTACK_")
         environ = {
-            **inherited,
+            **{n: v for n, v in isolated(os.environ).items() if not n.startswith(others)},
             "BIND_HOST": HOST,
             "MINISTACK_HOST": HOST,
             "GATEWAY_PORT": str(self.port),
@@ -166,7 +151,7 @@ class EmbeddedAWS(ClientCache):
             # By default it listens for these on further ports.
             "SFTP_ENABLED": "0",
             "IOT_MTLS_ENABLED": "0",
-            # By default it looks for Docker, which it does not need.
+            # By default it connects to Docker, which it does not need.
             "DOCKER_HOST": f"unix://{directory}/no-docker",
         }
         script = Path(__file__).with_name("ministack_process.py")
@@ -189,15 +174,12 @@ class EmbeddedAWS(ClientCache):
             if self.answers():
                 return
             time.sleep(_POLL_SECONDS)
-        status = self._process.returncode
-        lines = (self._directory / LOG_NAME).read_text(errors="replace").splitlines()[-_TAIL_LINES:]
-        problem = (
-            f"was not ready within {_READY_SECONDS:g} s"
-            if status is None
-            else f"ended with status {status}"
-        )
-        end = "\n".join(["the end of its log:", *lines]) if lines else "its log is empty"
-        raise LocalError(f"the embedded AWS {problem}; {end}")
+        problem = f"ended with status {self._process.returncode}"
+        if self._process.returncode is None:
+            problem = f"was not ready within {_READY_SECONDS:g} s"
+        lines = (self._directory / LOG_NAME).read_text(errors="replace").splitlines()
+        end = "\n".join(["the end of its log:", *lines[-_TAIL_LINES:]])
+        raise LocalError(f"the embedded AWS {problem}; {end if lines else 'its log is empty'}")
 
     def detach(self) -> None:
         """Let the embedded AWS run on after this process, and after `stop`, with its files."""

@@ -50,10 +50,8 @@ def ensure(
 ) -> Path:
     """Make the environment unless it is complete, and return its Python.
 
-    A fingerprint of the requirements and of this Python is written last. Without the right
-    fingerprint the environment is made again. One process makes it; others wait.
-
-    The directory is `default_directory()` by default. `notify` gets one line before an
+    A fingerprint of the requirements and of this Python is written last; without the right one the
+    environment is made again. One process makes it; others wait. `notify` gets one line before an
     installation starts.
     """
     directory = directory or default_directory()
@@ -119,7 +117,7 @@ def _run(command: Sequence[str]) -> None:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         last = next((line for line in lines if line.startswith("ERROR:")), (lines or ["?"])[-1])
         if any("connection broken by" in line for line in lines):
-            last = f"cannot reach the package index: is there a network? pip: {last}"
+            last = f"cannot connect to the package index: is there a network? pip: {last}"
         raise LocalError(f"`{' '.join(command)}` failed: {last}")
 
 

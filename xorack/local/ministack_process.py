@@ -146,20 +146,17 @@ def _count_invocations(functions: Ministack) -> None:
 def _extend(app: App, events: Ministack) -> App:
     async def extended(scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
-        headers = dict(scope.get("headers", ()))
-        if path and _is_of_a_page(headers):
+        if path and _is_of_a_page(dict(scope.get("headers", ()))):
             await _respond(send, "rejected: the request comes from a web page", status=403)
-            return
-        if path == "/_xorack/usage":
+        elif path == "/_xorack/usage":
             with _lock:
                 usage = json.dumps(_usage)
             await _respond(send, usage)
-            return
-        if path.startswith("/_xorack/events/"):
+        elif path.startswith("/_xorack/events/"):
             first = int(path.rpartition("/")[2])
             await _respond(send, json.dumps(events._events_log_list()[first:]))
-            return
-        await app(scope, receive, send)
+        else:
+            await app(scope, receive, send)
 
     return extended
 
@@ -210,17 +207,15 @@ def main() -> None:
     _hold_lock(directory)
     threading.Thread(target=_end_with_parent, args=(directory,), daemon=True).start()
     ministack: Ministack = importlib.import_module("ministack.app")
-    sqs: Ministack = importlib.import_module("ministack.services.sqs")
-    functions: Ministack = importlib.import_module("ministack.services.lambda_svc")
-    events: Ministack = importlib.import_module("ministack.services.eventbridge")
-    cloudformation = "ministack.services.cloudformation"
-    provisioners: Ministack = importlib.import_module(f"{cloudformation}.provisioners")
+    names = ("sqs", "lambda_svc", "eventbridge", "cloudformation.provisioners", "dynamodb")
+    modules = (importlib.import_module(f"ministack.services.{name}") for name in names)
+    sqs, functions, events, provisioners, dynamodb = modules
     _correct_batches(sqs, functions)
     _accept_inert(provisioners)
     _read_numbers(provisioners)
     _count_invocations(functions)
     _count_calls(sqs)
-    _count_calls(importlib.import_module("ministack.services.dynamodb"))
+    _count_calls(dynamodb)
     ministack.app = _extend(ministack.app, events)
     ministack.main()
 

@@ -24,7 +24,7 @@ def run_program(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]
     Processes that it has started end with it, also after Ctrl-C. If it fails, the last line of its
     stderr is a LocalError.
     """
-    # Files and no pipes: a process that the program leaves running would hold a pipe open.
+    # Files, not pipes: a process that the program leaves running would hold a pipe open.
     with (
         log.open("w+", encoding="utf-8", errors="replace") as errors,
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output,

@@ -8,11 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.ops.text import plural
 
-_WAITING = (
-    "ApproximateNumberOfMessages",
-    "ApproximateNumberOfMessagesNotVisible",
-    "ApproximateNumberOfMessagesDelayed",
-)
+_STATES = ("", "NotVisible", "Delayed")
 
 
 class Backlog(NamedTuple):
@@ -28,24 +24,25 @@ class Backlog(NamedTuple):
 
     def __str__(self) -> str:
         """Say what is in the queues; empty if nothing is."""
-        waiting = plural(self.waiting, "message")
         dead = plural(self.dead_letters, "dead letter")
-        parts = [f"{waiting} not applied yet" if self.waiting else ""]
-        parts.append(f"{dead}: xorack dead-letters list" if self.dead_letters else "")
-        return "; ".join(filter(None, parts))
+        parts = [f"{plural(self.waiting, 'message')} not applied yet"] if self.waiting else []
+        parts += [f"{dead}: xorack dead-letters list"] if self.dead_letters else []
+        return "; ".join(parts)
+
+
+def depth(client: Any, queue_url: str) -> int:
+    """Ask SQS how many messages a queue holds: visible, in flight, delayed."""
+    names = [f"ApproximateNumberOfMessages{state}" for state in _STATES]
+    response = client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)
+    return sum(int(response.get("Attributes", {}).get(name, 0)) for name in names)
 
 
 def read_backlog(client: Any, queue_url: str, dead_letters_url: str) -> Backlog | None:
-    """Ask SQS for the depth of both queues, a call each; None if it does not say.
+    """Ask SQS for the depth of both queues; None if it does not say.
 
-    Readers of chains go on without it: they may lack the permission sqs:GetQueueAttributes.
+    Readers of chains go on without it: they may not have the permission sqs:GetQueueAttributes.
     """
-
-    def depth(url: str) -> int:
-        response = client.get_queue_attributes(QueueUrl=url, AttributeNames=[*_WAITING])
-        return sum(int(response.get("Attributes", {}).get(name, 0)) for name in _WAITING)
-
     try:
-        return Backlog(depth(queue_url), depth(dead_letters_url))
+        return Backlog(depth(client, queue_url), depth(client, dead_letters_url))
     except (ClientError, BotoCoreError):
         return None

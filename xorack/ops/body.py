@@ -11,7 +11,7 @@ from xorack.ops.text import printable
 _STAMP_CHARACTERS = 24
 """No person reads stamps."""
 _CHARACTERS = 1024
-"""A tag of this length is shown whole."""
+"""A tag of this length is not cut."""
 _VALUE_CHARACTERS = 200
 _LINES = 60
 _TEXT = 2000
@@ -70,18 +70,11 @@ def _most(name: str) -> int:
 
 def _short(value: Any, most: int) -> Any:
     if isinstance(value, dict):
-        return {
-            _cut(key, _CHARACTERS): _short(item, min(most, _most(key)))
-            for key, item in value.items()
-        }
+        return {_cut(key): _short(item, min(most, _most(key))) for key, item in value.items()}
     if isinstance(value, list):
         return [_short(item, most) for item in value]
-    if isinstance(value, str):
-        return _cut(without_tokens(value), most)
-    return value
+    return _cut(without_tokens(value), most) if isinstance(value, str) else value
 
 
-def _cut(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    return f"{text[:most]}… ({len(text):,} characters)"
+def _cut(text: str, most: int = _CHARACTERS) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"

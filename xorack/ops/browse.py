@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -30,13 +30,11 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Query:
-    """The chains of a page.
+    """The chains of a page, of one of `GROUPS` or all, in one of `ORDERS`.
 
     Attributes:
-        group: One of `GROUPS`, or empty for all.
         prefix: The beginning of their tags.
         detail: What their detail has: a part of its JSON, or ``name=value``.
-        order: One of `ORDERS`.
         after: The key at which the part of the table begins; empty for the first part.
         skip: Number of chains of the part that earlier pages have shown.
     """
@@ -49,9 +47,8 @@ class Query:
     skip: int = 0
 
 
-@dataclass(frozen=True)
-class Hour:
-    """Chains that were created in the last hour; those that ended, by minute, the oldest first."""
+class Hour(NamedTuple):
+    """Chains of the last hour; those that ended, by minute, the oldest first."""
 
     created: int
     acked: list[int]
@@ -68,12 +65,10 @@ class ChainPage:
     """Chains of a part of the table.
 
     Attributes:
-        chains: The chains: unfinished ones, the nearest deadline first, then failed ones and then
-            acked ones, the latest first.
         counts: Numbers of the chains found, by `GROUPS`.
         searched: Number of items that were read.
         more: The next page; None if this is the last one.
-        whole: True if the whole table was read.
+        complete: True if the entire table was read.
         event_pending: Number of finished chains with a pending event, of those found.
         causes: The failed chains that were found, by run and reason.
         hour: What the chains found did in the last hour; None if nothing.
@@ -84,7 +79,7 @@ class ChainPage:
     counts: Counter[str]
     searched: int
     more: Query | None
-    whole: bool
+    complete: bool
     event_pending: int = 0
     invalid: tuple[NotAChainError, ...] = ()
     causes: tuple[Cause, ...] = ()
@@ -94,12 +89,10 @@ class ChainPage:
 def read_chains(
     store: DynamoDBStore, query: Query, shown: int = MAX_SHOWN, searched: int = SEARCHED
 ) -> ChainPage:
-    """Read a page of chains, in bounded work.
+    """Read a page of at most `shown` chains from at most `searched` items of the table.
 
     If the table is larger, the index of deadlines brings the most urgent chains to the first page,
     wherever they are. With a prefix only the searched part counts, as the index cannot search.
-
-    The page has at most `shown` chains; at most `searched` items are read for it.
     """
     at = milliseconds()
     invalid: dict[str, NotAChainError] = {}
@@ -127,14 +120,14 @@ def read_chains(
     if end < len(chosen):
         more = replace(query, skip=end)
     elif part.after:
-        more = replace(query, after=part.after, skip=0)
+        more = replace(query, skip=0, after=part.after)
     return ChainPage(
         query=query,
         chains=tuple(chosen[query.skip : end]),
         counts=counts,
         searched=part.read,
         more=more,
-        whole=not query.after and not part.after,
+        complete=not query.after and not part.after,
         event_pending=sum(one.chain.event_pending for one in found.values()),
         invalid=tuple(invalid.values()),
         causes=tuple(causes([*found.values()]) if counts["failed"] else ()),
@@ -143,14 +136,14 @@ def read_chains(
 
 
 def _last_hour(chains: Iterable[ChainStatus], at: int) -> Hour | None:
-    found = Hour(0, [0] * 60, [0] * 60)
-    created = 0
+    created, ended = 0, {"acked": [0] * 60, "failed": [0] * 60}
     for chain in (status.chain for status in chains):
         created += (chain.created_at or 0) > at - _HOUR_MS
         minute = 59 - (at - (chain.ended_at or 0)) // 60_000
         if chain.final and 0 <= minute < 60:
-            (found.acked if chain.status == "acked" else found.failed)[minute] += 1
-    return replace(found, created=created) if created or found.most else None
+            ended[chain.status][minute] += 1
+    found = Hour(created, **ended)
+    return found if created or found.most else None
 
 
 def _has(detail: Mapping[str, Any], wanted: str) -> bool:

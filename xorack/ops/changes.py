@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from xorack.acker.chain_writer import Application, ChainWriter
@@ -16,7 +15,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.chain import EVENT
 from xorack.core.errors import TagNotFound
 from xorack.core.ports import OnInvalid, Publisher
-from xorack.core.request import Request, validate_tag
+from xorack.core.request import Request
 from xorack.core.transitions import Limits
 from xorack.ops.run_chains import RunChains
 from xorack.ops.status import ChainStatus
@@ -36,7 +35,7 @@ class ChangeResult(NamedTuple):
 
 
 def unfinished_tags(store: DynamoDBStore, run: RunChains, on_invalid: OnInvalid) -> list[str]:
-    """Return the tags of a run's unfinished chains, by a scan of the whole table, in order.
+    """Return the tags of a run's unfinished chains, by a scan of the table, in order.
 
     Calls `on_invalid` for each item of the run that is not a chain.
     """
@@ -81,9 +80,6 @@ def change_chains(
     No tag may occur twice. `fields` are the other fields of the requests: `reason` or `timeout`. If
     one is invalid, nothing is changed.
     """
-    requests = [
-        Request(op, validate_tag(tag), f"{op}-{uuid.uuid4().hex}", **fields) for tag in tags
-    ]
 
     def change(request: Request) -> ChangeResult:
         try:
@@ -91,6 +87,6 @@ def change_chains(
         except Exception as error:  # noqa: BLE001 - the other chains are changed all the same
             return ChangeResult(request.tag, error=error)
 
-    waiting = iter(requests)
-    while part := list(islice(waiting, _TOGETHER)):
-        yield from _WORKERS.map(change, part)
+    requests = [Request(op, tag, f"{op}-{uuid.uuid4().hex}", **fields) for tag in tags]
+    for at in range(0, len(requests), _TOGETHER):
+        yield from _WORKERS.map(change, requests[at : at + _TOGETHER])

@@ -61,14 +61,11 @@ class DeadMessage:
         sent_at: Time when it was first sent to the acker.
         error: The consumer's reason, or that of the parser; None if the consumer gave none.
         reason: The reason, without the values that differ between messages.
-        tags: The tags of its requests, each once, as far as they can be read.
         body: The body, decompressed.
         bodies: The bodies to send back; several if the unpacked one is too large for a message.
-        group: Its `MessageGroupId`, which the bodies keep.
         message_id: The id of the message that the consumer got.
         sender: The id of the principal that sent that message, if known.
         rejected_at: Time when the consumer sent it to the dead-letter queue; None if SQS moved it.
-        receives: How often it was received. Each look at the queue counts.
     """
 
     id: str
@@ -89,22 +86,16 @@ class DeadMessage:
     receives: int | None = None
 
     @classmethod
-    def read(cls, message: dict[str, Any], oldest: int = 0) -> DeadMessage:
+    def read(cls, message: Mapping[str, Any], oldest: int = 0) -> DeadMessage:
         """Read a message of SQS's ReceiveMessage, received with all its attributes.
 
         A message that was first sent before the time `oldest` is expired.
         """
         envelope = _Envelope.of(message)
-        content = _Content.of(envelope, oldest)
         return cls(
             id=message["MessageId"],
             handle=message["ReceiptHandle"],
-            kind=content.kind,
-            error=envelope.error if envelope.error is not None or content.valid else content.reason,
-            reason=_QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", content.reason))),
-            tags=content.tags,
             body=envelope.text,
-            bodies=content.bodies,
             queued_at=envelope.queued_at,
             sent_at=envelope.sent_at,
             group=envelope.system.get("MessageGroupId"),
@@ -113,6 +104,7 @@ class DeadMessage:
             rejected_at=None if envelope.error is None else envelope.queued_at,
             first_received_at=envelope.number("ApproximateFirstReceiveTimestamp") or None,
             receives=envelope.number("ApproximateReceiveCount") or None,
+            **_classify(envelope, oldest),
         )
 
     @property
@@ -143,9 +135,8 @@ class DeadMessage:
         def ago(time: int | None) -> str:
             return "" if time is None else f"{rfc3339(time)}, {span(max(0, now - time))} ago"
 
-        tags = [*self.tags[:_MAX_TAGS]]
-        if more := self.tags[_MAX_TAGS:]:
-            tags.append(f"and {plural(len(more), 'more tag')}")
+        more = len(self.tags) - _MAX_TAGS
+        tags = [*self.tags[:_MAX_TAGS], *([f"and {plural(more, 'more tag')}"] if more > 0 else [])]
         first = f", first {rfc3339(self.first_received_at)}" if self.first_received_at else ""
         facts = [
             ("id", self.id),
@@ -161,23 +152,16 @@ class DeadMessage:
         ]
         return [(name, value) for name, value in facts if value]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the message as a JSON object; ``body`` is its text, not parsed."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON shows of the message; ``body`` is its text, not parsed."""
         field, value = self.offending or (None, None)
+        names = ("id", "kind", "reason", "error", "tags", "sender", "message_id", "receives")
+        times = ("sent_at", "rejected_at", "first_received_at")
         return {
-            "id": self.id,
-            "kind": self.kind,
-            "reason": self.reason,
-            "error": self.error,
+            **{name: getattr(self, name) for name in names},
+            **{name: rfc3339(getattr(self, name)) for name in times},
             "field": field,
             "value": value,
-            "tags": self.tags,
-            "sender": self.sender,
-            "message_id": self.message_id,
-            "sent_at": rfc3339(self.sent_at),
-            "rejected_at": rfc3339(self.rejected_at),
-            "first_received_at": rfc3339(self.first_received_at),
-            "receives": self.receives,
             "body": self.body,
         }
 
@@ -233,7 +217,7 @@ def corrected(
     """Read the requests of messages, one JSON object a line, and what is wrong with each line.
 
     A line is a body, or an object with a ``body`` and maybe ``sent_at``, such as
-    `DeadMessage.to_json` returns. The requests are grouped by the time when they were first sent.
+    `DeadMessage.to_dict` returns. The requests are grouped by the time when they were first sent.
     """
     requests: dict[int | None, list[Request]] = {}
     problems: list[str] = []
@@ -244,16 +228,15 @@ def corrected(
         letter = content if isinstance(content, dict) and "body" in content else {"body": line}
         body, sent_at = letter["body"], letter.get("sent_at")
         valid, invalid = parse(body if isinstance(body, str) else json.dumps(body))
-        problems += (f"line {number}: {one.reason}" for one in invalid)
+        wrong = [one.reason for one in invalid]
         time = None
-        if sent_at is not None:
-            try:
-                time = milliseconds_of(sent_at)
-            except ArgumentError as error:
-                problems.append(f"line {number}: {error}")
-            else:
-                if time < oldest:
-                    problems.append(f"line {number}: sent_at: {sent_at}: {_TOO_OLD}")
+        try:
+            time = None if sent_at is None else milliseconds_of(sent_at)
+        except ArgumentError as error:
+            wrong.append(str(error))
+        if time is not None and time < oldest:
+            wrong.append(f"sent_at: {sent_at}: {_TOO_OLD}")
+        problems += (f"line {number}: {reason}" for reason in wrong)
         requests.setdefault(time, []).extend(valid)
     return requests, problems
 
@@ -273,7 +256,7 @@ class _Envelope:
         given = message.get("MessageAttributes", {})
         attributes = {name: value.get("StringValue") for name, value in given.items()}
         if "DeadLetterQueueSourceArn" in system:
-            # SQS moved it: only what can do no harm is believed of what its sender wrote.
+            # SQS moved it, so the sender wrote the attributes: only the time is safe to use.
             attributes = {"sent_at": attributes.get("sent_at")}
         packed = attributes.get("encoding") == "gzip+base64"
         body = _unpack(message["Body"]) if packed else message["Body"]
@@ -298,48 +281,40 @@ class _Envelope:
 
     @property
     def sender(self) -> str | None:
-        """The sender, which the consumer tells; SQS itself keeps that of what it moves."""
+        """The sender: the consumer names it, and SQS keeps that of the messages it moves."""
         known = self.system.get("SenderId") if self.error is None else None
         return self.attributes.get("sender") or known
 
 
-@dataclass(frozen=True)
-class _Content:
-    """What a message is, by its requests and the consumer's error; `valid` if some can be read."""
-
-    kind: Kind
-    reason: str
-    tags: tuple[str, ...]
-    bodies: tuple[str, ...]
-    valid: bool
-
-    @classmethod
-    def of(cls, envelope: _Envelope, oldest: int) -> _Content:
-        text, error = envelope.text, envelope.error
-        requests, invalid = ([], []) if envelope.damaged else parse(text)
-        kind: Kind = "failed" if error is None else "rejected"
-        reason = error or _FAILED
-        if not requests:  # one valid request makes a message valid, for the consumer too
-            kind = "malformed"
-            reason = error or (invalid[0].reason if invalid else _FAILED)
-        if envelope.sent_at < oldest or reason.startswith("sent_at: "):
-            kind = "expired"
-        bodies = [text]
-        if requests and len(text.encode("utf-8", "surrogatepass")) > _MAX_AGAIN:
-            bodies = [*pack(requests), *(entry.body for entry in invalid)]
-        tags = [request.tag for request in requests] + (_tags(text) if invalid else [])
-        return cls(kind, reason, tuple(dict.fromkeys(tags)), tuple(bodies), bool(requests))
+def _classify(envelope: _Envelope, oldest: int) -> dict[str, Any]:
+    """Return the fields of a message that its requests and the consumer's error tell."""
+    text, error = envelope.text, envelope.error
+    requests, invalid = ([], []) if envelope.damaged else parse(text)
+    kind: Kind = "failed" if error is None else "rejected"
+    if not requests:  # one valid request makes a message valid, for the consumer too
+        kind = "malformed"
+        error = error or (invalid[0].reason if invalid else _FAILED)
+    reason = error or _FAILED
+    if envelope.sent_at < oldest or reason.startswith("sent_at: "):
+        kind = "expired"
+    bodies = [text]
+    if requests and len(text.encode("utf-8", "surrogatepass")) > _MAX_AGAIN:
+        bodies = [*pack(requests), *(entry.body for entry in invalid)]
+    tags: list[Any] = [request.tag for request in requests]
+    given = _requests(read_json(text)) if invalid else []
+    tags += [one.get("tag") for one in given if isinstance(one, dict)]
+    return {
+        "kind": kind,
+        "error": error,
+        "reason": _QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
+        "tags": tuple(dict.fromkeys(tag for tag in tags if isinstance(tag, str))),
+        "bodies": tuple(bodies),
+    }
 
 
 def _requests(content: Any) -> list[Any]:
     requests = content.get("requests") if isinstance(content, dict) else None
     return requests if isinstance(requests, list) else []
-
-
-def _tags(body: str) -> list[str]:
-    """Return the tags of the requests of a body, also of invalid ones."""
-    tags = [one.get("tag") for one in _requests(read_json(body)) if isinstance(one, dict)]
-    return [tag for tag in tags if isinstance(tag, str)]
 
 
 def _unpack(body: str) -> str | None:

@@ -7,6 +7,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from types import MappingProxyType
@@ -31,9 +32,11 @@ _MAX_NAMED = 1_000
 _MAX_COMPARED = 10_000
 """Names that are compared with those of outstanding units."""
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_TIMES = frozenset({"created"})
+"""Properties that only a range tells: a single second is no reason."""
 _SHOWN = 10
-_SHOWN_CAUSES = 5
-_LEAST = 5
+_MAX_CAUSES = 5
+_MIN_GROUP = 5
 """Failed chains that make a group: fewer are seen at a glance."""
 
 
@@ -45,7 +48,7 @@ def explain_run(
 ) -> dict[str, Any]:
     """Read the chains of a run, and find out what those that failed have in common.
 
-    Reads the whole table. The candidates are names that the steps may have given to units: see
+    Reads the entire table. The candidates are names that the steps may have given to units: see
     `xorack.names_of`. The letters are reasons of dead-lettered messages, by the tag of their chain.
 
     Returns:
@@ -57,109 +60,113 @@ def explain_run(
     now = milliseconds()
     chains = [ChainStatus(one, now) for one in store.scan(lambda _: None, prefix=run.prefix)]
     state, wanted = "failed", {"failed"}
-    if not any(status.chain.status == "failed" for status in chains):
+    if not any(one.chain.status == "failed" for one in chains):
         state, wanted = "unfinished", {"open", "pending"}
-    bad = [status for status in chains if status.chain.status in wanted]
+    bad = [one for one in chains if one.chain.status in wanted]
+    tags = [one.chain.tag for one in bad]
     rows: tuple[list[dict[str, Any]], list[dict[str, Any]]] = [], []
-    for one in chains[:_MAX_CHAINS]:
-        row = _properties(one.chain, len(run.prefix))
+    for status in chains[:_MAX_CHAINS]:
+        row = _properties(status.chain, len(run.prefix))
         if letters:
-            row["dead letter"] = letters.get(one.chain.tag)
-        rows[one.chain.status not in wanted].append(row)
-    why = explain(*rows, len(bad), len(chains), f"{state} chain")
+            row["dead letter"] = letters.get(status.chain.tag)
+        rows[status.chain.status not in wanted].append(row)
+    why = explain(*rows, len(bad), len(chains), f"{state} chain", ranges=_TIMES)
     named = [_names(one, candidates) for one in bad[:_MAX_NAMED]]
     units = _explain_names(named, candidates)
     unnamed = sum(len(one.outstanding) for one in bad[:_MAX_NAMED]) - sum(map(len, named))
-    reasons = (status.reason or "" for status in bad if state == "failed")
-    after_end = {
-        "repeated creates": sum(status.chain.repeated for status in chains),
-        "late requests": sum(status.chain.late for status in chains),
-    }
-    late = sum(one.chain.late > 0 and one.reason == TIMED_OUT for one in bad)
     sentences = [why.sentence if why.findings or not units.sentence else "", units.sentence]
     if sentences[0]:
         sentences[1] = sentences[1][:1].lower() + sentences[1][1:]
-    if late:
-        sentences.append(
-            f"{late:,} of them got requests after they had timed out: too short a time"
-        )
-    if unnamed and not candidates:
-        sentences.append("the outstanding units have no names: give --among")
+    if late := sum(one.chain.late > 0 and one.reason == TIMED_OUT for one in bad):
+        sentences.append(f"{late:,} of them got requests after their time-out: it is too short")
+    dead = _counted(letters[tag] for tag in tags if tag in letters)
+    if bad and not why.findings and dead.total() == len(bad):
+        sentences.append(f"each has a dead letter: {next(iter(dead))}")
+    if unnamed and not any(named):
+        sentences.append(f"the outstanding units have no names: {_hint(candidates)}")
+    after_end = {
+        "repeated creates": sum(one.chain.repeated for one in chains),
+        "late requests": sum(one.chain.late for one in chains),
+    }
     return {
         "run": run.name,
         "chains": len(chains),
         "state": state,
         "count": len(bad),
         "sentence": "; ".join(filter(None, sentences)),
-        "findings": [one.to_json() for one in why.findings],
-        "name_findings": [one.to_json() for one in units.findings],
+        "findings": [one.to_dict() for one in why.findings],
+        "name_findings": [one.to_dict() for one in units.findings],
         "ages_ms": _ends(one.age_ms for one in bad),
         "silent_ms": _ends(
             (one.chain.ended_at or now) - one.chain.last_stamp_at
             for one in bad
             if one.chain.last_stamp_at is not None
         ),
-        "reasons": _counted(reasons),
+        "reasons": _counted(one.reason or "" for one in bad if state == "failed"),
         "notes": _counted(filter(None, (one.note_text for one in bad))),
         "outstanding": dict(Counter(t for names in named for t in {*names.values()}).most_common()),
         "unnamed": unnamed,
-        "dead_letters": _counted(letters[one.chain.tag] for one in bad if one.chain.tag in letters),
+        "name_hint": _hint(candidates),
+        "dead_letters": dead,
         "after_end": {what: count for what, count in after_end.items() if count},
-        "tags": [status.chain.tag for status in bad[:_SHOWN]],
+        "tags": tags[:_SHOWN],
     }
 
 
 def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     """Return names and values of `explain_run` for people, a line each."""
-    chains, count = plural(found["chains"], "chain"), found["count"]
+    chains, count = f"{plural(found['chains'], 'chain')} of run {found['run']}", found["count"]
     if not count:
-        return [("run", f"no chain of {chains} of run {found['run']} has failed or is unfinished")]
-    if found["state"] == "failed":
-        have = "has failed" if count == 1 else "have failed"
-    else:
-        have = "is unfinished" if count == 1 else "are unfinished"
+        return [("run", f"{chains}: none has failed or is unfinished")]
     facts = [("why", found["sentence"])] if found["sentence"] else []
-    facts.append(("run", f"{count:,} of {chains} of run {found['run']} {have}"))
+    verb = "failed" if found["state"] == "failed" else "did not end yet"
+    facts.append(("run", f"{count:,} of {chains} {verb}"))
     more = [
         f"{one['share']:.0%} have {one['what']} ({one['share_of_all']:.0%} of all)"
         for one in (*found["findings"][1:], *found["name_findings"][1:])
     ]
     facts += listed("also", cut(more, _SHOWN))
-    for name in ("ages_ms", "silent_ms"):
+    for name, what, rest in (
+        ("ages_ms", "age", ""),
+        ("silent_ms", "last stamp", " before the end, or now"),
+    ):
         if ends := found[name]:
-            what = "age" if name == "ages_ms" else "last stamp"
-            text = " to ".join(dict.fromkeys(map(span, ends)))
-            facts.append((what, text if what == "age" else f"{text} before the end, or now"))
+            facts.append((what, " to ".join(dict.fromkeys(map(span, ends))) + rest))
     for name in ("reasons", "notes", "outstanding", "dead_letters", "after_end"):
         text_of = name_text if name == "outstanding" else str
-        lines = [f"{times:>6,}  {text_of(text)}" for text, times in found[name].items()]
-        lines = cut(lines, _SHOWN)
-        if name == "outstanding" and found["unnamed"]:
-            unit = "unit" if found["unnamed"] == 1 else "units"
-            lines.append(f"{found['unnamed']:>6,}  {unit} without a name: give --among")
+        lines = cut([f"{n:>6,}  {text_of(text)}" for text, n in found[name].items()], _SHOWN)
+        if name == "outstanding" and (unnamed := found["unnamed"]):
+            unit = "unit" if unnamed == 1 else "units"
+            lines.append(f"{unnamed:>6,}  {unit} without a name: {found['name_hint']}")
         facts += listed(name.replace("_", " "), lines)
     rest = count - len(found["tags"])
     return facts + listed("tags", [*found["tags"], *([f"and {rest:,} more"] if rest else [])])
 
 
+def _hint(candidates: Sequence[Candidate]) -> str:
+    if not candidates:
+        return "give --among"
+    flat = any(isinstance(one, list) and len(one) > 1 for one in candidates)
+    return "none of --among is theirs" + (
+        ': child("line", 3) is [["line", 3]] there' if flat else ""
+    )
+
+
 def _ends(values: Iterable[int | None]) -> list[int]:
-    """Return the least and the most of times that are known; none of nothing."""
+    """Return the least and the most of times that are known; nothing if none is."""
     known = [max(0, value) for value in values if value is not None]
     return [min(known), max(known)] if known else []
 
 
-def _counted(texts: Iterable[str]) -> dict[str, int]:
+def _counted(texts: Iterable[str]) -> Counter[str]:
     """Count texts, the commonest first; those that differ in numbers alone are one group."""
     groups: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
         groups[_NUMBER.sub("…", text)][text] += 1
-    counts = Counter(
-        {
-            next(iter(some)) if len(some) == 1 else text: some.total()
-            for text, some in groups.items()
-        }
-    )
-    return dict(counts.most_common())
+    counts = {
+        next(iter(some)) if len(some) == 1 else text: some.total() for text, some in groups.items()
+    }
+    return Counter(dict(Counter(counts).most_common()))
 
 
 def _explain_names(
@@ -181,16 +188,14 @@ def _explain_names(
         own, rest = ([_name_parts(text) for text in some] for some in (missing, others))
         why = explain(own, rest, count, total, "outstanding name")
         if why.findings:
-            told = why.sentence.rpartition(" (")[0].replace("have name = ", "are ")
+            text = why.sentence.rpartition(" (")[0].replace("have name = ", "are ")
             share = f"{100 * why.findings[0].all:.0f} % of the names given"
-            return Explanation(f"{told} ({share})", why.findings)
+            return Explanation(f"{text} ({share})", why.findings)
     parts = [[str(part) for part in _parts(text)] for text in missing]
-    if len({*map(len, parts)}) > 1:
-        return Explanation("")
-    same = [some[0] if len({*some}) == 1 else "…" for some in zip(*parts, strict=True)]
-    if {*same} == {"…"}:
-        return Explanation("")
-    return Explanation(f"All {count:,} outstanding names are {' '.join(same)}")
+    columns = [*zip(*parts, strict=True)] if len({*map(len, parts)}) == 1 else []
+    same = [some[0] if len({*some}) == 1 else "…" for some in columns]
+    text = f"All {count:,} outstanding names are {' '.join(same)}"
+    return Explanation("" if {*same} <= {"…"} else text)
 
 
 def _parts(name: str) -> list[Any]:
@@ -226,40 +231,36 @@ class Cause:
 def causes(chains: Sequence[ChainStatus]) -> list[Cause]:
     """Group failed chains by run and reason; return the largest groups, of five chains or more."""
     runs: dict[str, list[tuple[str | None, dict[str, Any]]]] = defaultdict(list)
-    failed: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for status in chains:
         head, slash, _ = status.chain.tag.partition("/")
         prefix = head + slash if slash else ""
-        row = _properties(status.chain, len(prefix))
         reason = (status.reason or "") if status.chain.status == "failed" else None
-        runs[prefix].append((reason, row))
-        if reason is not None:
-            failed[prefix, reason].append(row)
+        runs[prefix].append((reason, _properties(status.chain, len(prefix))))
+    counts = Counter((p, r) for p, rows in runs.items() for r, _ in rows if r is not None)
     found = []
-    largest = sorted(failed.items(), key=lambda group: -len(group[1]))[:_SHOWN_CAUSES]
-    for (prefix, reason), some in largest:
-        if (count := len(some)) >= _LEAST:
-            others = [row for other, row in runs[prefix] if other != reason]
-            why = explain(some, others, count, len(runs[prefix]), "failed chain")
-            told = why.sentence if why.findings or count == len(runs[prefix]) else ""
-            found.append(Cause(prefix, reason, count, told))
+    for (prefix, reason), count in counts.most_common(_MAX_CAUSES):
+        if count >= _MIN_GROUP:
+            rows = runs[prefix]
+            own = [row for other, row in rows if other == reason]
+            rest = [row for other, row in rows if other != reason]
+            why = explain(own, rest, count, len(rows), "failed chain", ranges=_TIMES)
+            said = why.findings or count == len(rows)
+            found.append(Cause(prefix, reason, count, why.sentence if said else ""))
     return found
 
 
 def _properties(chain: Chain, begin: int) -> dict[str, Any]:
     """Return what chains are compared by: parts of the tag, the detail, sizes and times."""
     parts = chain.tag[begin:].split("/")
-    properties: dict[str, Any] = {"units": chain.started, "created": _time(chain.created_at)}
-    properties["nothing finished"] = chain.finished == 0
+    created = chain.created_at and datetime.fromtimestamp(chain.created_at // 1000, timezone.utc)
     detail = json.loads(chain.detail) if chain.detail else {}
-    for name, value in detail.items():
-        if isinstance(value, (str, int, float, bool)):
-            properties[f"detail {name}"] = value
-    return {f"part {n}": part for n, part in enumerate(parts, 2)} | properties
-
-
-def _time(at: int | None) -> datetime | None:
-    return None if at is None else datetime.fromtimestamp(at // 1000, timezone.utc)
+    return {
+        **{f"part {n}": part for n, part in enumerate(parts, 2)},
+        "units": chain.started,
+        "created": created,
+        "nothing finished": chain.finished == 0,
+        **{f"detail {n}": v for n, v in detail.items() if isinstance(v, (str, int, float, bool))},
+    }
 
 
 def _names(status: ChainStatus, candidates: Sequence[Candidate]) -> dict[int, str]:
@@ -295,7 +296,7 @@ def name_text(name: str) -> str:
 def candidates_in(lines: Iterable[str]) -> Iterator[Candidate]:
     """Yield the candidates of a file's lines, for `xorack.names_of`.
 
-    A line is a name; one that is a whole number is also tried as an int. A JSON list is a path: the
+    A line is a name; one that is an integer is also tried as an int. A JSON list is a path: the
     name at each level below the root, where a list within it is a name of several parts.
     """
     for number, line in enumerate(lines, 1):
@@ -309,12 +310,9 @@ def candidates_in(lines: Iterable[str]) -> Iterator[Candidate]:
 
 
 def _path(text: str, line: int) -> Candidate:
-    try:
-        path: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        path = None
-    steps = [tuple(step) if isinstance(step, list) else step for step in path or ()]
-    parts = [p for step in steps for p in (step if isinstance(step, tuple) else (step,))]
-    if not parts or not all(type(part) in (str, int) for part in parts):
-        raise ArgumentError(f"line {line}", text, "a name, or a JSON list of names")
-    return steps
+    with suppress(ValueError, RecursionError, TypeError):
+        path = [tuple(step) if isinstance(step, list) else step for step in json.loads(text)]
+        parts = [p for step in path for p in (step if isinstance(step, tuple) else (step,))]
+        if parts and all(type(part) in (str, int) for part in parts):
+            return path
+    raise ArgumentError(f"line {line}", text, "a name, or a JSON list of names")

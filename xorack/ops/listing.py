@@ -1,37 +1,27 @@
-"""Lists of chains: filtered, in order, page by page."""
+"""Lists of chains: filtered, and in order."""
 
 from __future__ import annotations
 
 import heapq
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.core.errors import ArgumentError
 from xorack.core.ports import OnInvalid
 from xorack.ops.status import STATUSES, ChainStatus
 
 Order = Literal["deadline", "age", "tag"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 
-_Key = tuple[bool, int, str]
-_POSITION = re.compile("([0-9]{1,18}|none):(.+)", re.DOTALL)
-
 
 @dataclass(frozen=True)
 class ChainFilter:
     """A choice of chains: those that meet all conditions.
 
-    Attributes:
-        statuses: Their statuses; empty for any.
-        prefix: The beginning of their tags.
-        reason: A part of the reason of their failure.
-        older_than_ms: Least age since the create, or else the first request. The age
-            of chains of another program is unknown: they do not meet this condition.
+    The prefix is of their tags, the reason a part of that of their failure. The age is since the
+    create, or else the first request; a chain of another program has none, and is never older.
     """
 
     statuses: Collection[str] = STATUSES
@@ -50,13 +40,6 @@ class ChainFilter:
         )
 
 
-class Page(NamedTuple):
-    """Chains, and the position after the last of them; None if there are no more."""
-
-    chains: Iterable[ChainStatus]
-    after: Callable[[], str | None]
-
-
 def list_chains(
     store: DynamoDBStore,
     chosen: ChainFilter,
@@ -65,66 +48,21 @@ def list_chains(
     order: Order | None = None,
     limit: int | None = None,
     after: str = "",
-) -> Page:
-    """List chains of a table, eventually consistent.
+) -> Iterator[ChainStatus]:
+    """Yield chains of a table, eventually consistent; call `on_invalid` for other items.
 
-    Without an order, the table is read until the limit is reached. With one, the whole table is
-    read, and the chains up to the limit are in memory.
-
-    Args:
-        store: The table.
-        chosen: The chains to list.
-        on_invalid: Called for each item that is not a chain.
-        order: By nearest deadline, by age, the oldest first, or by tag. Chains that have no such
-            value come last.
-        limit: Most chains; None for all.
-        after: The position at which an earlier page of this order ended.
+    Without an order, the table is read as the chains are taken, perhaps only `after` a tag. With
+    one, the entire table is read, and the chains up to the limit are in memory: by nearest
+    deadline, by age, the oldest first, or by tag. Chains that have no such value come last.
     """
     now = milliseconds()
-    scanned = store.scan(on_invalid, prefix=chosen.prefix, after="" if order else after)
-    statuses = (ChainStatus(chain, now) for chain in scanned)
-    chains: Iterator[ChainStatus] = filter(chosen.matches, statuses)
+    scanned = store.scan(on_invalid, prefix=chosen.prefix, after=after)
+    chains = filter(chosen.matches, (ChainStatus(chain, now) for chain in scanned))
+
+    def key(status: ChainStatus) -> tuple[bool, int, str]:
+        time = {"tag": 0, "deadline": status.deadline, "age": status.begin}[order or "tag"]
+        return time is None, time or 0, status.chain.tag
+
     if order is None:
-        return _scanned(chains, limit)
-    if after:
-        start = _parse(order, after)
-        chains = (status for status in chains if _key(order, status) > start)
-    if limit is None:
-        return Page(sorted(chains, key=lambda status: _key(order, status)), lambda: None)
-    first = heapq.nsmallest(limit + 1, chains, key=lambda status: _key(order, status))
-    position = _format(order, first[limit - 1]) if len(first) > limit else None
-    return Page(first[:limit], lambda: position)
-
-
-def _scanned(chains: Iterator[ChainStatus], limit: int | None) -> Page:
-    """Return a page in the order of the scan; it is read as it is consumed."""
-    last = ""
-
-    def first() -> Iterator[ChainStatus]:
-        nonlocal last
-        for status in islice(chains, limit):
-            last = status.chain.tag
-            yield status
-
-    return Page(first(), lambda: last if limit and next(chains, None) is not None else None)
-
-
-def _key(order: Order, status: ChainStatus) -> _Key:
-    if order == "tag":
-        return False, 0, status.chain.tag
-    time = status.deadline if order == "deadline" else status.begin
-    return time is None, time or 0, status.chain.tag
-
-
-def _format(order: Order, status: ChainStatus) -> str:
-    absent, time, tag = _key(order, status)
-    return tag if order == "tag" else f"{'none' if absent else time}:{tag}"
-
-
-def _parse(order: Order, position: str) -> _Key:
-    if order == "tag":
-        return False, 0, position
-    match = _POSITION.fullmatch(position)
-    if match is None:
-        raise ArgumentError("after", position, f"the position of a list in the order of {order}")
-    return match[1] == "none", 0 if match[1] == "none" else int(match[1]), match[2]
+        return chains
+    return iter(sorted(chains, key=key) if limit is None else heapq.nsmallest(limit, chains, key))

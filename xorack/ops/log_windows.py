@@ -28,11 +28,9 @@ class LogWindow:
         The detail may be of any sender: it counts if the tag has the same names.
         """
         detail = self.status.detail or {}
-        log, name = detail.get("log"), detail.get("window")
+        log, name = str(detail.get("log")), str(detail.get("window"))
         run, _, rest = self.status.chain.tag.partition("/")
-        return (
-            (run, str(log), str(name)) if rest == f"{log}/{name}" and "ranges" in detail else None
-        )
+        return (run, log, name) if rest == f"{log}/{name}" and "ranges" in detail else None
 
     @property
     def state(self) -> WindowState:
@@ -48,7 +46,7 @@ class LogWindow:
 
     @property
     def missing_count(self) -> int:
-        """How many rows a batch lacks, by the last note."""
+        """How many rows are missing from a batch, by the last note."""
         return (self.status.note or {}).get("missing_count") or 0
 
     @cached_property
@@ -59,15 +57,15 @@ class LogWindow:
 
     def lag(self, most: int | None = None) -> str:
         """Name the partitions that lag, perhaps only the first ones."""
-        named, rest = self.lagging[:most], len(self.lagging[most:]) if most else 0
-        parts = [", ".join(named), f"{rest} more" if rest else "", self.status.outstanding_note]
-        return ", ".join(filter(None, parts))
+        rest = len(self.lagging) - (most or len(self.lagging))
+        parts = [*self.lagging[:most], f"{rest} more" if rest > 0 else ""]
+        return ", ".join(filter(None, (*parts, self.status.outstanding_note)))
 
     @property
     def why(self) -> str:
         """Why it is not whole, such as ``3 rows, orders/1 lags``."""
-        if self.state == "failed":
-            return str(self.status.reason)
+        if self.state in ("whole", "failed"):
+            return self.status.reason or ""
         rows = plural(self.missing_count, "row") if self.missing_count else ""
         lag = self.lag(_NAMED)
         verb = "lags" if len(self.lagging) == 1 else "lag"
@@ -76,14 +74,13 @@ class LogWindow:
     @property
     def text(self) -> str:
         """Its state in a few words, such as ``open 66.6 %, orders/1 lags``."""
-        if self.state == "whole":
-            return "whole"
-        share = "" if self.status.percent is None else f" {self.status.percent:g} %"
+        known = self.state != "whole" and self.status.percent is not None
+        share = f" {self.status.percent:g} %" if known else ""
         return ", ".join(filter(None, (f"{self.state}{share}", self.why)))
 
-    def to_json(self) -> dict[str, Any]:
-        facts = {"tag": self.status.chain.tag, "state": self.state, "percent": self.status.percent}
-        return {**facts, "lagging": self.lagging, "missing_count": self.missing_count}
+    def to_dict(self) -> dict[str, Any]:
+        shown = {name: getattr(self, name) for name in ("state", "lagging", "missing_count")}
+        return {"tag": self.status.chain.tag, "percent": self.status.percent, **shown}
 
 
 class WindowTable(NamedTuple):

@@ -1,32 +1,34 @@
 """Why some rows are missing, or some chains failed: what they have in common, and others do not.
 
 Rows of one product or order are not independent: what chance does to a few of these, it does to all
-their rows. So a condition has to stand out among the values that it is told by, and among those of
-each column whose values went missing as a whole.
+their rows. So a condition has to stand out among the values of its own column, and among those of
+each column of which entire values went missing.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
+from xorack.ops.text import plural
+
 _CHANCE = 0.01
-"""Most probability with which chance alone makes a finding, over all that were looked at."""
+"""Most probability with which chance alone makes a finding, over all that were tried."""
 _NEARLY = 0.95
 _MAX_LISTED = 5
 """Values of a column that a condition lists."""
 _MAX_OTHERS = 0.5
 """Share of the other rows that may meet what all missing rows meet."""
 _MIN_SHARE = 0.3
-"""Share of the missing rows of which a condition is told, if just missing rows meet it."""
+"""Least share of the missing rows that meet a reported condition which no other row meets."""
 _FEW_ROWS = 3
-"""Missing rows a value, so that whole values went missing, and not rows."""
+"""Missing rows a value, so that entire values went missing, and not rows."""
 _MAX_FINDINGS = 10
 _MAX_CHARACTERS = 100
 CHARACTERS = 300
@@ -60,15 +62,20 @@ class Finding:
     is_range: bool = field(repr=False)
 
     @property
+    def gain(self) -> float:
+        return self.missing - sum(self.met[1]) / len(self.met[1])
+
+    @property
     def lift(self) -> float:
         """The first share by the second."""
         return self.missing / self.all
 
     @property
-    def gain(self) -> float:
-        return self.missing - sum(self.met[1]) / len(self.met[1])
+    def is_common(self) -> bool:
+        """Whether nearly all missing rows meet it."""
+        return self.missing >= _NEARLY
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         shares = {"share": self.missing, "share_of_all": self.all, "lift": self.lift}
         return {"what": self.what, **shares}
 
@@ -94,6 +101,7 @@ def explain(
     total: int,
     word: str = "missing row",
     late: Mapping[str, float] = MappingProxyType({}),
+    ranges: Collection[str] = (),
 ) -> Explanation:
     """Find the conditions that tell missing rows from others.
 
@@ -105,6 +113,7 @@ def explain(
         word: What these rows are, for the sentence: an adjective and a noun.
         late: Columns that are no properties of a row, such as its file, with their handicap:
             of equally good reasons, one with two values has 3.
+        ranges: Columns of which only ranges are reasons, such as a time.
 
     Returns:
         The conditions that nearly all missing rows meet, and at most half of the others; and those
@@ -115,23 +124,23 @@ def explain(
         return Explanation("")
     if count >= total:
         return Explanation(f"All {count:,} {noun}s are {state}")
-    rows = f"{count:,} {word}{'' if count == 1 else 's'}"
+    rows = plural(count, word)
     if not missing or not others:
         return Explanation(f"Nothing is known of the {rows}")
-    found = _Samples(missing, others, count, total, late).findings()
+    found = _Samples(missing, others, count, total, late, ranges).findings()
     if not found:
         return Explanation(f"Nothing tells the {rows} from the others")
-    best, looked = found[0], len(missing)
+    best, compared = found[0], len(missing)
     who = f"Every {word} has" if noun == "row" else f"All {rows} have"
-    if looked < count:
-        who = f"Every {word} of {looked:,} that were looked at has"
+    if compared < count:
+        who = f"Every {word} of {compared:,} compared has"
     elif count == 1:
         who = f"The {word} has"
     if best.missing < 1:
         who = f"{_percent(best.missing)} of the {rows} have"
     rest = f"{_percent(best.all)} of all {noun}s"
     if best.only:
-        nearly = "" if looked + len(others) == total else "nearly "
+        nearly = "" if compared + len(others) == total else "nearly "
         rest += f", {nearly}all of which {'' if state == 'failed' else 'are '}{state}"
     return Explanation(f"{who} {best.what} ({rest})", tuple(found))
 
@@ -145,12 +154,14 @@ class _Samples:
     count: int
     total: int
     late: Mapping[str, float]
+    ranges: Collection[str]
 
     def findings(self, without: str | None = None) -> list[Finding]:
-        """Return what stands out, the best first; of one column alone nothing, if so asked."""
+        """Return what stands out, the best first; of all columns, or all but one."""
         names = dict.fromkeys(name for row in self.missing for name in row if name != without)
         columns = {
-            name: (self._of(name, self.missing), self._of(name, self.others)) for name in names
+            name: [[_known(row.get(name)) for row in rows] for rows in (self.missing, self.others)]
+            for name in names
         }
         strong = [
             finding
@@ -158,35 +169,29 @@ class _Samples:
             for test in self._tests(name, *map(Counter, values))
             if (finding := self._finding(name, test, values)) is not None
         ]
-        wholes = [f for f in strong if not self._is_strict(f) and f.missing >= _NEARLY]
-        found = [one for one in strong if self._stands_out(one, wholes, columns)]
-        found.sort(
-            key=lambda f: (-(f.only and f.missing >= _NEARLY), -round(f.gain, 2), f.complexity)
-        )
-        if without is None and found and not found[0].only and found[0].missing >= _NEARLY:
+        common = [f for f in strong if not self._is_strict(f) and f.is_common]
+        found = [one for one in strong if self._stands_out(one, common, columns)]
+        found.sort(key=lambda f: (-(f.only and f.is_common), -round(f.gain, 2), f.complexity))
+        if without is None and found and not found[0].only and found[0].is_common:
             found[:0] = self._with_second(found[0])
         return found[:_MAX_FINDINGS]
-
-    @staticmethod
-    def _of(name: str, rows: Sequence[Row]) -> list[Any]:
-        return [_known(row.get(name)) for row in rows]
 
     def _with_second(self, first: Finding) -> list[Finding]:
         """Return what a second condition tells of the rows that meet a first one, if all."""
         sides = zip((self.missing, self.others), first.met, strict=True)
         some, rest = ([r for r, met in zip(rows, mets, strict=True) if met] for rows, mets in sides)
         count = max(1, round(self.count * first.missing))
-        whole = max(count + 1, round(self.total * first.all))
-        inner = _Samples(some, rest, count, whole, self.late).findings(first.name) if rest else []
+        total = max(count + 1, round(self.total * first.all))
+        inner = _Samples(some, rest, count, total, self.late, self.ranges)
         return [
             replace(
                 one,
                 what=f"{first.what} and {one.what}",
                 missing=one.missing * first.missing,
-                all=one.all * whole / self.total,
+                all=one.all * total / self.total,
             )
-            for one in inner[:1]
-            if one.only and one.missing >= _NEARLY
+            for one in (inner.findings(first.name)[:1] if rest else ())
+            if one.only and one.is_common
         ]
 
     def _tests(self, name: str, own: Counter[Any], other: Counter[Any]) -> Iterator[_Test]:
@@ -198,11 +203,12 @@ class _Samples:
             first, last = low == min(ends), high == max(ends)
             what = f"from {_text(low)} to {_text(high)}"
             what = f"<= {_text(high)}" if first else f">= {_text(low)}" if last else what
-            sides = 2 - first - last
-            if sides:
+            if sides := 2 - first - last:
                 inside = {value for value in ends if low <= value <= high}
                 ways = math.log(len(ends)) * sides
                 yield f"{name} {what}", inside.__contains__, ways, 1 + sides + late, True
+        if name in self.ranges:
+            return
         size, rows = len(self.missing), len(self.others)
         often = [v for v, n in own.most_common() if n > 1 and n / size > 3 * other[v] / rows]
         for number in sorted({1, min(len(often), _MAX_LISTED)} if often else ()):
@@ -211,17 +217,14 @@ class _Samples:
             )
             texts = ", ".join(map(_text, some))
             what = f"{name} = {texts}" if number == 1 else f"{name} in ({texts})"
-            complexity = number + (number > 1) + late
-            ways = _log_choices(len(every), number)
+            ways, complexity = _log_choices(len(every), number), number + (number > 1) + late
             yield what, frozenset(some).__contains__, ways, complexity, False
         is_pure = not own.keys() & other.keys()
         if is_pure and len(own) > _MAX_LISTED and size >= _FEW_ROWS * len(own):
             what = f"one of {len(own):,} of {len(every):,} values of {name}"
             yield what, own.__contains__, _log_choices(len(every), len(own)), 20 + late, False
 
-    def _finding(
-        self, name: str, test: _Test, values: tuple[list[Any], list[Any]]
-    ) -> Finding | None:
+    def _finding(self, name: str, test: _Test, values: Sequence[list[Any]]) -> Finding | None:
         """Return what a test finds, if that is a strong reason."""
         what, is_met, ways, complexity, is_range = test
         met = [*map(is_met, values[0])], [*map(is_met, values[1])]
@@ -238,14 +241,12 @@ class _Samples:
         return one.is_range or one.name in self.late
 
     def _stands_out(
-        self, one: Finding, wholes: Sequence[Finding], columns: Mapping[str, Sequence[list[Any]]]
+        self, one: Finding, common: Sequence[Finding], columns: Mapping[str, Sequence[list[Any]]]
     ) -> bool:
         """Tell if chance does not explain a condition, by rows nor by values of columns.
 
-        Args:
-            one: The condition.
-            wholes: The conditions that nearly all missing rows meet, by a few values of a column.
-            columns: The values of missing rows and of others, by column.
+        `common` are the conditions that nearly all missing rows meet, by a few values of a column;
+        `columns` the values of missing rows and of others, by column.
         """
 
         def tells_more(other: Finding) -> bool:
@@ -253,7 +254,7 @@ class _Samples:
             slack = (0.01 if other.only else 0.001) if self._is_strict(one) else -0.001
             return other.name != one.name and other.gain > one.gain - slack
 
-        names = {other.name for other in wholes if tells_more(other)}
+        names = {other.name for other in common if tells_more(other)}
         tables = [(sum(one.met[0]), len(one.met[0]), sum(one.met[1]), len(one.met[1]))]
         tables += [_by_values(columns[name], one.met) for name in names]
         if one.is_range:

@@ -52,14 +52,13 @@ class Survey:
         groups: The messages by reason, the most frequent first.
         total: Messages in the queue; SQS's approximate count if not all were read.
         complete: True if all selected messages were read.
-        read: Messages that were read, selected or not.
+        read: Number of messages that were read, selected or not.
         messages: The first selected ones, as many as the caller asked for.
-        at: Time of the reading, milliseconds since the epoch.
     """
 
-    groups: list[Group]
-    total: int
-    complete: bool
+    groups: list[Group] = field(default_factory=list)
+    total: int = 0
+    complete: bool = True
     selector: Selector = field(default_factory=Selector)
     read: int = 0
     ids: set[str] = field(default_factory=set)
@@ -70,18 +69,14 @@ class Survey:
         return sum(group.count for group in self.groups if group.kind in kinds)
 
     @property
-    def selects_nothing(self) -> bool:
-        """True if a selection matches none of the messages."""
-        return not self.seen and self.selector != Selector()
-
-    @property
     def seen(self) -> int:
         """The number of selected messages."""
         return self.count(*KINDS)
 
-    def expected(self, *kinds: Kind) -> int:
-        """Estimate how many messages of these kinds the queue holds."""
-        return self.count(*kinds) if self.complete else self.total
+    @property
+    def selects_nothing(self) -> bool:
+        """True if a selection matches none of the messages."""
+        return not self.seen and self.selector != Selector()
 
 
 class MoveResult(NamedTuple):
@@ -95,32 +90,38 @@ class MoveResult(NamedTuple):
     undeleted: int = 0
 
 
+@dataclass
 class Redrive:
-    """A dead-letter queue and the queue that its messages go back to."""
+    """A dead-letter queue and the queue that its messages go back to, through a client of SQS.
 
-    def __init__(
-        self,
-        dead_letters_url: str,
-        queue_url: str,
-        client: Any,
-        retention_ms: int = DEFAULT_RETENTION_MS,
-    ) -> None:
-        """Use these queues, through a boto3 SQS client.
+    The acker keeps finished chains for `retention_ms` milliseconds. Messages that were first sent
+    longer ago are never sent back.
+    """
 
-        The acker keeps finished chains for `retention_ms` milliseconds. Messages that were first
-        sent longer ago are never sent back.
-        """
-        self.dead_letters_url = dead_letters_url
-        self.queue_url = queue_url
-        self.retention_ms = retention_ms
-        self._client = client
+    dead_letters_url: str
+    queue_url: str
+    client: Any
+    retention_ms: int = DEFAULT_RETENTION_MS
 
     def swapped(self) -> bool:
-        """Return True if the queue is the dead-letter queue of the dead-letter queue."""
-        self._redrive_policy(self.queue_url)
-        target: str = self._redrive_policy(self.dead_letters_url).get("deadLetterTargetArn", "")
+        """Return True if the queue is the dead-letter queue of the dead-letter queue.
+
+        Raises:
+            StateError: One of the queues does not exist.
+        """
+        targets = []
+        for url in (self.queue_url, self.dead_letters_url):
+            try:
+                policy = json.loads(self._attribute(url, "RedrivePolicy") or "{}")
+            except ClientError as error:
+                # The code's name depends on the protocol that boto3 speaks.
+                if not error_code(error).endswith(("NonExistentQueue", "QueueDoesNotExist")):
+                    raise
+                region = self.client.meta.region_name
+                raise StateError(f"queue {url} does not exist in {region}") from error
+            targets.append(policy.get("deadLetterTargetArn", "").split(":"))
         # An ARN and a URL both end in account and name.
-        return target.split(":")[-2:] == self.queue_url.split("/")[-2:]
+        return bool(targets[1][-2:] == self.queue_url.split("/")[-2:])
 
     def count(self) -> int:
         """Return SQS's approximate number of dead-lettered messages, without a receive."""
@@ -134,16 +135,16 @@ class Redrive:
         keep: int = 0,
         hide: bool = True,
     ) -> Survey:
-        """Read the dead-letter queue and leave all messages in it.
+        """Read the selected messages, and leave them in the queue.
 
         Args:
             selector: The messages to report; by default all.
             limit: Stop after about this number of messages, selected or not; by default 1,000,
                 or `MAX_READ` for a selection.
-            keep: Most messages to return as a whole.
+            keep: Most messages to return, with their bodies.
             hide: Hide messages from other readers meanwhile. Else only a sample is read.
         """
-        survey = Survey([], 0, complete=True, selector=selector or Selector())
+        survey = Survey(selector=selector or Selector())
         most = limit or (1000 if survey.selector == Selector() else MAX_READ)
         groups: dict[tuple[Kind, str], Group] = {}
         handles: dict[str, str] = {}
@@ -186,8 +187,8 @@ class Redrive:
         def chosen(message: DeadMessage) -> bool:
             in_time = message.kind in kinds and message.queued_at <= until
             # A malformed body at SQS's limit cannot be split, and must not go without its time.
-            sizes = (size_of(_again(body, message)) for body in message.bodies)
-            return in_time and max(sizes) <= MAX_BODY_BYTES and survey.selector.matches(message)
+            fits = max(size_of(entry) for entry in _again(message)) <= MAX_BODY_BYTES
+            return in_time and fits and survey.selector.matches(message)
 
         return self._pass(chosen, self._send, progress)
 
@@ -221,10 +222,8 @@ class Redrive:
             forward([message for message in messages if message.id not in done])
             ids = [message.id for message in messages]
             done.update(ids)
-            for id in ids:
-                del held[id]
-            handles = [message.handle for message in messages]
-            failed = self._call_for_ten(self._client.delete_message_batch, {}, handles)
+            handles = [held.pop(id) for id in ids]
+            failed = self._call_for_ten(self.client.delete_message_batch, {}, handles)
             undeleted.difference_update(ids)
             undeleted.update(ids[position] for position in failed)
 
@@ -248,7 +247,7 @@ class Redrive:
         oldest = self._server_time() - self.retention_ms
 
         def receive(_: int) -> list[dict[str, Any]]:
-            response = self._client.receive_message(
+            response = self.client.receive_message(
                 QueueUrl=self.dead_letters_url,
                 MaxNumberOfMessages=10,
                 VisibilityTimeout=hold_seconds,
@@ -264,13 +263,13 @@ class Redrive:
             yield [DeadMessage.read(message, oldest) for message in messages.values()]
 
     def _send(self, messages: Sequence[DeadMessage]) -> None:
-        again = [_again(body, one) for one in messages for body in one.bodies]
-        send_messages(self.queue_url, again, self._client, _POLICY)
+        again = [entry for one in messages for entry in _again(one)]
+        send_messages(self.queue_url, again, self.client, _POLICY)
 
     def _release(self, handles: Sequence[str]) -> None:
         """Show messages to others at once; if that fails, they reappear by themselves."""
         with suppress(ClientError, BotoCoreError):
-            call = self._client.change_message_visibility_batch
+            call = self.client.change_message_visibility_batch
             _by_tens(partial(self._call_for_ten, call, {"VisibilityTimeout": 0}), handles)
 
     def _call_for_ten(
@@ -284,26 +283,14 @@ class Redrive:
         response = call(QueueUrl=self.dead_letters_url, Entries=entries)
         return [int(entry["Id"]) for entry in (response or {}).get("Failed", [])]
 
-    def _redrive_policy(self, queue_url: str) -> dict[str, Any]:
-        try:
-            return dict(json.loads(self._attribute(queue_url, "RedrivePolicy") or "{}"))
-        except ClientError as error:
-            # The code's name depends on the protocol that boto3 speaks.
-            code = error_code(error)
-            if "NonExistentQueue" not in code and "QueueDoesNotExist" not in code:
-                raise
-            region = self._client.meta.region_name
-            raise StateError(f"queue {queue_url} does not exist in {region}") from error
-
     def _attribute(self, queue_url: str, name: str) -> str:
-        call = self._client.get_queue_attributes
-        response = call(QueueUrl=queue_url, AttributeNames=[name])
+        response = self.client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name])
         return str(response.get("Attributes", {}).get(name, ""))
 
     def _server_time(self) -> int:
         """Return the time of SQS's clock, milliseconds since 1970, rounded up to a second."""
-        call = self._client.get_queue_attributes
-        response = call(QueueUrl=self.dead_letters_url, AttributeNames=["QueueArn"])
+        of = {"QueueUrl": self.dead_letters_url, "AttributeNames": ["QueueArn"]}
+        response = self.client.get_queue_attributes(**of)
         try:
             date = response["ResponseMetadata"]["HTTPHeaders"]["date"]
             return int(parsedate_to_datetime(date).timestamp() + 1) * 1000
@@ -311,8 +298,8 @@ class Redrive:
             return milliseconds()
 
 
-def _again(body: str, dead: DeadMessage) -> Entry:
-    return make_message(body, dead.group, {"sent_at": dead.sent_at})
+def _again(dead: DeadMessage) -> list[Entry]:
+    return [make_message(body, dead.group, {"sent_at": dead.sent_at}) for body in dead.bodies]
 
 
 def _by_tens(work: Callable[[Sequence[_Item]], object], items: Sequence[_Item]) -> None:

@@ -1,6 +1,6 @@
 """Runs: the chains whose tags begin with a run's name and a slash.
 
-The key of the table is the whole tag, so a run is counted by a scan of the table. The index of
+The key of the table is the complete tag, so a run is counted by a scan of the table. The index of
 deadlines is cheaper, but it does not have the chains that have ended.
 """
 
@@ -16,9 +16,9 @@ from xorack.core.errors import ArgumentError, NotAChainError, StateError
 from xorack.core.request import validate_tag
 from xorack.ops.status import STATUSES
 
-_FAILURES_KEPT = 10
+_MAX_FAILURES = 10
 _ATTRIBUTES = (schema.STATUS, schema.FORMAT_NAME, "reason")
-"""Attributes that a count reads. DynamoDB bills whole items, but sends less."""
+"""Attributes that a count reads. DynamoDB bills complete items, but sends less."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class ChainCounts:
 
     def add(self, status: str, tag: str, reason: str | None = None) -> None:
         self.by_status[status] += 1
-        if status in ("failed", "invalid") and len(self.failures) < _FAILURES_KEPT:
+        if status in ("failed", "invalid") and len(self.failures) < _MAX_FAILURES:
             self.failures.append((tag, reason or ""))
 
     def add_invalid(self, error: NotAChainError) -> None:
@@ -57,7 +57,7 @@ class ChainCounts:
         """The number of failed chains, and of items that are not chains."""
         return self.by_status["failed"] + self.by_status["invalid"]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "chains": self.chains,
             **{name: self.by_status[name] for name in (*STATUSES, "invalid", "not_found")},
@@ -90,8 +90,7 @@ class RunChains:
     def count(self, store: DynamoDBStore) -> ChainCounts:
         """Count its chains by a scan of the table; raise UnavailableError if a retry may help."""
         counts = ChainCounts()
-        chains = store.scan(counts.add_invalid, prefix=self.prefix, attributes=_ATTRIBUTES)
-        for chain in chains:
+        for chain in store.scan(counts.add_invalid, prefix=self.prefix, attributes=_ATTRIBUTES):
             counts.add(chain.status, chain.tag, chain.reason)
         return counts
 

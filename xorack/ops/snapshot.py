@@ -1,7 +1,7 @@
 """Snapshots of the unfinished chains with the nearest deadlines.
 
 They are the head of the index of deadlines; with equal timeouts these are the oldest chains. Any
-other order would need another index, or a scan of the table.
+other order needs another index, or a scan of the table.
 """
 
 from __future__ import annotations
@@ -40,21 +40,19 @@ class Snapshot:
 def read_snapshot(store: DynamoDBStore, limit: int = 20, prefix: str = "") -> Snapshot:
     """Read the unfinished chains with the nearest deadlines, in bounded work.
 
-    With a prefix, only chains whose tags begin with it; then the whole index may be searched.
+    With a prefix, only chains whose tags begin with it; then the entire index may be searched.
     Chains without a deadline, which only the direct API creates, are not in the index.
     """
     at = milliseconds()
     tags, more = store.first_due(limit * _READS_PER_CHAIN, prefix)
-    statuses: list[ChainStatus] = []
+    found: list[ChainStatus] = []
     invalid: list[NotAChainError] = []
-    event_pending = position = 0
-    while position < len(tags) and len(statuses) < limit:
-        page = tags[position : position + limit]
-        position += len(page)
-        for chain in store.read(page, invalid.append).values():
-            event_pending += chain.event_pending
-            if not chain.final:
-                statuses.append(ChainStatus(chain, at))
-    more = more or position < len(tags) or len(statuses) > limit
-    statuses.sort(key=lambda one: (one.deadline is None, one.deadline, one.chain.tag))
-    return Snapshot(at, tuple(statuses[:limit]), event_pending, tuple(invalid), more)
+    event_pending = 0
+    while tags and len(found) < limit:
+        chains = store.read(tags[:limit], invalid.append).values()
+        tags = tags[limit:]
+        event_pending += sum(chain.event_pending for chain in chains)
+        found += [ChainStatus(chain, at) for chain in chains if not chain.final]
+    more = more or bool(tags) or len(found) > limit
+    found.sort(key=lambda one: (one.deadline is None, one.deadline, one.chain.tag))
+    return Snapshot(at, tuple(found[:limit]), event_pending, tuple(invalid), more)

@@ -22,6 +22,11 @@ SOON_MS = 600_000
 """A deadline within this time is soon."""
 _NAMED = {16: 32, 64: 80, 256: 384, 1024: 1792}
 """Units that a traced stamp names, by its cells."""
+_FIELDS = ("tag", "status", "started", "finished", "tolerated_units", "tolerated")
+_STATES = ("event_pending", "repeated", "late", "resume_pending", "resume_failed")
+_TIMES = ("created_at", "last_stamp_at", "ended_at", "last_late_at")
+_RESUME_TIMES = ("resume_sent_at", "resumed_at", "refused_at")
+"""Attributes of a chain that JSON has; the times as text."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +42,9 @@ class ChainStatus:
         chain = self.chain
         if chain.status == "acked" and not chain.tolerated:
             return 100.0
-        # A finish that overtakes its start is counted before it.
-        if chain.started <= 0 or chain.finished > chain.started:
-            return None
-        return min(chain.finished * 1000 // chain.started, 999) / 10  # only an ack is 100 %
+        # A finish that overtakes its start is counted before it. Only an ack is 100 %.
+        known = chain.started > 0 and chain.finished <= chain.started
+        return min(chain.finished * 1000 // chain.started, 999) / 10 if known else None
 
     @property
     def counts(self) -> str:
@@ -48,13 +52,12 @@ class ChainStatus:
         chain = self.chain
         if self.percent is None and chain.finished:
             return f"{chain.finished:,} finished, {chain.started:,} started so far"
-        if self.percent is None or not chain.started:
-            return "its senders report no counts"
-        return f"{chain.finished:,} of {plural(chain.started, 'unit')}"
+        counts = f"{chain.finished:,} of {plural(chain.started, 'unit')}"
+        return counts if chain.started else "its senders report no counts"
 
     @property
     def age_ms(self) -> int | None:
-        """Milliseconds from the create, or else the first request, to the end or to now."""
+        """Milliseconds from the begin to the end or to now."""
         begin = self.begin
         return None if begin is None else max(0, (self.chain.ended_at or self.now) - begin)
 
@@ -72,9 +75,8 @@ class ChainStatus:
     @property
     def urgency(self) -> Literal["ok", "soon", "late"]:
         """The distance of the deadline; ``soon`` is within `SOON_MS`."""
-        if self.deadline is None or self.deadline > self.now + SOON_MS:
-            return "ok"
-        return "soon" if self.deadline > self.now else "late"
+        left = SOON_MS + 1 if self.deadline is None else self.deadline - self.now
+        return "ok" if left > SOON_MS else "soon" if left > 0 else "late"
 
     @property
     def reason(self) -> str | None:
@@ -99,7 +101,7 @@ class ChainStatus:
 
     @property
     def callback(self) -> str:
-        """What becomes of a chain's callback; empty if nobody waits."""
+        """The state of the chain's callback; empty without a callback."""
         chain = self.chain
         if not chain.final:
             sent_at = chain.resume_sent_at
@@ -135,8 +137,8 @@ class ChainStatus:
     def note_text(self) -> str:
         note = self.note or {}
         count = note.get("missing_count")
-        found = (note.get("text"), None if count is None else f"{plural(count, 'unit')} missing")
-        return "; ".join(filter(None, found))
+        missing = "" if count is None else f"{plural(count, 'unit')} missing"
+        return "; ".join(filter(None, (note.get("text"), missing)))
 
     @property
     def outstanding(self) -> list[int]:
@@ -153,20 +155,17 @@ class ChainStatus:
         if self.outstanding_complete:
             return ""
         left, cells = outstanding_units(self.chain) or 0, TRACED_LENGTHS.get(len(self.chain.stamp))
-        enough = [
-            size for size, named in _NAMED.items() if cells and size > cells and named >= left
-        ]
-        hint = (
-            f": stamps of cells={enough[0]} name {_NAMED[enough[0]]:,}" if left and enough else ""
-        )
+        more = [(size, named) for size, named in _NAMED.items() if cells and size > cells]
+        hints = [f": stamps of cells={size} name {n:,}" for size, n in more if n >= left > 0]
+        hint, count = next(iter(hints), ""), plural(left, "unit")
         if self.outstanding:
-            return f"and more: {plural(left, 'unit')} in all{hint}" if left else "and more"
-        count = plural(left, "unit") if left else "some units"
-        too_many = cells and left > 1
-        return f"{count}, " + (f"too many to name{hint}" if too_many else "this stamp names none")
+            return f"and more: {count} in all{hint}" if left else "and more"
+        if cells and left > 1:
+            return f"{count}, too many to name{hint}"
+        return f"{count if left else 'some units'}, this stamp names none"
 
     def facts(self) -> list[tuple[str, str, str]]:
-        """Return what people want to know: a name, a value, and its detail, perhaps empty."""
+        """Return facts for people: a name, a value, and its detail, perhaps empty."""
         chain, final = self.chain, self.chain.final
 
         def moment(time: int | None) -> tuple[str, str]:
@@ -198,35 +197,19 @@ class ChainStatus:
         )
         return [fact for fact in facts if fact[1]]
 
-    def to_json(self) -> dict[str, Any]:
-        chain = self.chain
+    def to_dict(self) -> dict[str, Any]:
+        chain, age = self.chain, self.age_ms
         return {
-            "tag": chain.tag,
-            "status": chain.status,
+            **{name: getattr(chain, name) for name in (*_FIELDS, *_STATES)},
+            **{name: rfc3339(getattr(chain, name)) for name in (*_TIMES, *_RESUME_TIMES)},
             "percent": self.percent,
-            "started": chain.started,
-            "finished": chain.finished,
-            "created_at": rfc3339(chain.created_at),
-            "last_stamp_at": rfc3339(chain.last_stamp_at),
-            "ended_at": rfc3339(chain.ended_at),
-            "age_seconds": None if self.age_ms is None else self.age_ms / 1000,
+            "age_seconds": None if age is None else age / 1000,
             "deadline": rfc3339(self.deadline),
             "idle_timeout_seconds": chain.idle_timeout and chain.idle_timeout / 1000,
-            "tolerated_units": chain.tolerated_units,
-            "tolerated": chain.tolerated,
-            "outstanding_units": outstanding_units(chain),
             "reason": self.reason,
             "note": self.note,
             "detail": self.detail,
-            "event_pending": chain.event_pending,
-            "repeated": chain.repeated,
-            "late": chain.late,
-            "last_late_at": rfc3339(chain.last_late_at),
-            "resume_sent_at": rfc3339(chain.resume_sent_at),
-            "resume_pending": chain.resume_pending,
-            "resumed_at": rfc3339(chain.resumed_at),
-            "refused_at": rfc3339(chain.refused_at),
-            "resume_failed": chain.resume_failed,
+            "outstanding_units": outstanding_units(chain),
             "outstanding": [f"{unit:016x}" for unit in self.outstanding],
             "outstanding_complete": self.outstanding_complete,
             "stamp_bytes": len(chain.stamp),

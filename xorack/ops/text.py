@@ -18,8 +18,8 @@ def span(milliseconds: int) -> str:
         return f"{milliseconds} ms"
     for (unit, name), (minor, minor_name) in pairwise(_UNITS):
         if milliseconds >= unit:
-            whole, rest = divmod(milliseconds, unit)
-            return f"{whole} {name}" + (f" {rest // minor} {minor_name}" if rest >= minor else "")
+            count, rest = divmod(milliseconds, unit)
+            return f"{count} {name}" + (f" {rest // minor} {minor_name}" if rest >= minor else "")
     return f"{milliseconds // 100 / 10:g} s"
 
 

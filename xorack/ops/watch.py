@@ -14,7 +14,7 @@ from xorack.ops.run_chains import ChainCounts, RunChains
 from xorack.ops.snapshot import Snapshot, read_snapshot
 from xorack.ops.status import ChainStatus
 
-_ENDED_KEPT = 10
+_MAX_ENDED = 10
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ChainWatcher:
     """A poller of chains: the named ones, or those with the nearest deadlines, perhaps of a run.
 
     Without tags, a poll reads a snapshot, and the chains that left it since the previous poll. A
-    run is counted only when the snapshot is empty: a count reads the whole table.
+    run is counted only when the snapshot is empty: a count reads the entire table.
     """
 
     def __init__(
@@ -75,34 +75,32 @@ class ChainWatcher:
     def _poll_named(self) -> WatchUpdate:
         tags = [tag for tag in self.tags if tag not in self._ended]
         invalid: list[NotAChainError] = []
-        chains = self._store.read(tags, invalid.append)
+        chains, counts = self._store.read(tags, invalid.append), ChainCounts()
         found = chains.keys() | {str(error.tag) for error in invalid}
         at = milliseconds()
         statuses = [ChainStatus(chain, at) for chain in chains.values()]
         unfinished = tuple(status for status in statuses if not status.chain.final)
-        snapshot = Snapshot(at, unfinished, invalid=tuple(invalid))
+        update = self._update(Snapshot(at, unfinished, invalid=tuple(invalid)), statuses)
         not_found = tuple(tag for tag in tags if tag not in found)
-        update = replace(self._update(snapshot, statuses), not_found=not_found)
-        counts = ChainCounts()
         for status in (*update.ended, *unfinished):
             counts.add(status.chain.status, status.chain.tag, status.reason)
         for error in invalid:
             counts.add_invalid(error)
         for tag in not_found:
             counts.add("not_found", tag)
-        return replace(update, counts=counts)
+        return replace(update, not_found=not_found, counts=counts)
 
     def _poll_nearest(self, count: bool) -> WatchUpdate:
         prefix = self._run.prefix if self._run else ""
         snapshot = read_snapshot(self._store, self._limit, prefix)
         invalid = list(snapshot.invalid)
         gone = self._previous.keys() - {status.chain.tag for status in snapshot.chains}
-        # A chain that left the snapshot unfinished has only moved behind nearer deadlines.
+        # A chain that left the snapshot unfinished is behind nearer deadlines now.
         left = self._store.read(sorted(gone), invalid.append)
         ended = [chain for chain in left.values() if chain.final]
         ended.sort(key=lambda chain: (chain.ended_at or 0, chain.tag))
         statuses = [*snapshot.chains, *(ChainStatus(chain, snapshot.at) for chain in ended)]
-        # Counts decide about the end: the index lags, and lacks chains without a deadline.
+        # Counts decide about the end: the index lags, and has no chains without a deadline.
         counted = self._run if count or not snapshot.chains else None
         counts = counted.count(self._store) if counted else None
         update = self._update(replace(snapshot, invalid=tuple(invalid)), statuses)
@@ -116,7 +114,7 @@ class ChainWatcher:
         )
         self._ended.update({one.chain.tag: one for one in statuses if one.chain.final})
         self._previous = {status.chain.tag: status.chain for status in snapshot.chains}
-        while not self.tags and len(self._ended) > _ENDED_KEPT:
+        while not self.tags and len(self._ended) > _MAX_ENDED:
             del self._ended[next(iter(self._ended))]
         return WatchUpdate(snapshot, tuple(reversed(self._ended.values())), changed)
 

@@ -11,7 +11,7 @@ __all__ = ["ColumnsError", "OutputDiffersError"]
 
 
 class ColumnsError(XorAckError, ValueError):
-    """A frame lacks columns, or their types or values are unsuitable."""
+    """Columns are missing from a frame, or their types or values are unsuitable."""
 
 
 class OutputDiffersError(StateError):
@@ -22,7 +22,7 @@ class OutputDiffersError(StateError):
         written: Units that the output has.
         chains: Some of the chains, as ``tag (written of started)``; empty if the output has no
             columns that tell chains apart.
-        missing: The units of up to 100 rows that the output lacks: the values of the unit columns.
+        missing: The units of up to 100 missing rows: the values of the unit columns.
         why: A sentence on what the missing rows have in common; empty if that is not known.
         found: What tells more, in memory: `xorack.spark.MissingRows`; None without an output.
     """

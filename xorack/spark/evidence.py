@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -12,11 +13,20 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
 from xorack.spark.errors import ColumnsError
-from xorack.spark.folding import SUMS, Totals, fold_units, metrics_of, named, of_units, together
+from xorack.spark.folding import (
+    SUMS,
+    Totals,
+    fold_units,
+    metrics_of,
+    named,
+    of_units,
+    together,
+    totals_of,
+)
 from xorack.spark.messages import one_line, readable
-from xorack.spark.reading import WHOLE, check_reading
+from xorack.spark.reading import READ_ALL, check_reading
 from xorack.spark.storage import (
-    MOST,
+    MAX_NAMED,
     Stored,
     files_of,
     files_read,
@@ -38,53 +48,59 @@ from xorack.spark.units import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from xorack.spark.record import Line
-    from xorack.spark.run import Names
+    from xorack.spark.record import Header
+    from xorack.spark.run import RowNames
     from xorack.spark.storage import Files
 
 Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
 
 _INEXACT = ("double", "float")
-_MAX_NAMES, _MAX_FRAMES = 1_000, 4
-_UNKNOWN, _END = "evidence without a frame", "finish"
-_ASKED: dict[tuple[str, str], list[DataFrame | str]] = {}
-"""By records and salt: the frames that `evidence` was given since the last job ended."""
-
-
-def remember(rows: Names, frame: DataFrame | None) -> None:
-    """Keep a frame whose rows go into an output, until the job after this one."""
-    if len(_ASKED) >= _MAX_NAMES:
-        _ASKED.clear()
-    key = (rows.tracking.records, rows.salt)
-    before = _ASKED.get(key, [])
-    has_ended = any(one is _END for one in before)
-    kept = [] if has_ended else [one for one in before if one is not frame]
-    _ASKED[key] = [*kept, _UNKNOWN if frame is None else frame][-_MAX_FRAMES:]
-
-
-def job_ends(rows: Names) -> None:
-    """Note that a job calls finish: the next frame is of another one."""
-    if (before := _ASKED.get((rows.tracking.records, rows.salt), [_END]))[-1] is not _END:
-        before.append(_END)
-
-
-def forget(rows: Names) -> None:
-    """Forget the frames of an output that is whole: what differs later is another one."""
-    _ASKED.pop((rows.tracking.records, rows.salt), None)
-
-
-def remembered(rows: Names) -> list[DataFrame]:
-    """Return the frames of a job, the last one first, up to an output of unknown rows."""
-    frames: list[DataFrame] = []
-    for one in reversed(_ASKED.get((rows.tracking.records, rows.salt), [])):
-        if one is _UNKNOWN:
-            break
-        frames += [] if isinstance(one, str) else [one]
-    return frames
-
-
+_MAX_JOBS, _MAX_FRAMES = 1_000, 4
 _SECOND = 1_000  # in milliseconds
+
+
+@dataclass
+class _Job:
+    """The frames that `evidence` was given since the last output of unknown rows."""
+
+    frames: list[DataFrame] = field(default_factory=list)
+    has_ended: bool = False
+
+
+_JOBS: dict[tuple[str, str], _Job] = {}
+"""The last job by records and salt."""
+
+
+def remember(rows: RowNames, frame: DataFrame | None) -> None:
+    """Keep a frame whose rows go into an output, until the job after this one."""
+    if len(_JOBS) >= _MAX_JOBS:
+        _JOBS.clear()
+    job = _JOBS.get(_key(rows))
+    before = [] if frame is None or job is None or job.has_ended else job.frames
+    others = [one for one in before if one is not frame]
+    _JOBS[_key(rows)] = _Job([] if frame is None else [*others, frame][-_MAX_FRAMES:])
+
+
+def job_ends(rows: RowNames) -> None:
+    """Note that a job calls finish: the next frame is of another one."""
+    if job := _JOBS.get(_key(rows)):
+        job.has_ended = True
+
+
+def forget(rows: RowNames) -> None:
+    """Forget the frames of an output that agrees: what differs later is another output."""
+    _JOBS.pop(_key(rows), None)
+
+
+def remembered(rows: RowNames) -> list[DataFrame]:
+    """Return the frames of the last job, the last one first."""
+    job = _JOBS.get(_key(rows))
+    return job.frames[::-1] if job else []
+
+
+def _key(rows: RowNames) -> tuple[str, str]:
+    return rows.tracking.records, rows.salt
 
 
 class Observed(NamedTuple):
@@ -111,80 +127,72 @@ class Observed(NamedTuple):
         return cls(observed.drop(*names), observation, frame)
 
     def write(self, write: Callable[[Any], object]) -> Observed:
-        """Let a function write the frame, once; the observation is of the write that returned.
-
-        Raises:
-            ArgumentError: It did not write the frame, or wrote it twice.
-        """
-        handed = _Handed(self)
-        write(handed)
-        if not handed.writes:
+        """Let a function write the frame, once, or raise; observe the write that returned."""
+        written: list[Observed] = []
+        write(_ToWrite(self, written))
+        if not written:
             raise ArgumentError("write", problem="it did not write the frame that it was given")
-        return next(iter(handed.writes.values()))
+        return written[0]
 
     def totals(self) -> Totals:
-        """Return what the tasks received.
-
-        Raises:
-            ArgumentError: The frame was not written.
-        """
+        """Return what the tasks received, or raise `ArgumentError` if the frame was not written."""
         sums = metrics_of(self.observation)
         if sums is None:
             raise ArgumentError("observed", problem="its frame was not written")
         return Totals(*(sums[name] or 0 for name in SUMS))
 
 
-class _Handed:
-    """What a function may do with the frame that it is to write: write it, once."""
+class _ToWrite:
+    """A frame that a function may write, once, and nothing else."""
 
-    def __init__(self, given: Observed) -> None:
-        self._given, self.writes = given, dict[str, Observed]()
+    def __init__(self, given: Observed, written: list[Observed]) -> None:
+        self._given, self._written = given, written
+        self.columns, self.schema = given.frame.columns, given.frame.schema
+
+    @property
+    def write(self) -> _Writer:
+        observed = self._observed()
+        return _Writer(observed.frame.write, observed, self._written)
+
+    def writeTo(self, table: str) -> _Writer:
+        observed = self._observed()
+        return _Writer(observed.frame.writeTo(table), observed, self._written)
+
+    def _observed(self) -> Observed:
+        # Each writer has an observation of its own: Spark observes the writes that fail, too.
+        source = self._given.source
+        return Observed.of(source, [name for name in source.columns if name not in self.columns])
 
     def __getattr__(self, name: str) -> Any:
-        frame, source = self._given.frame, self._given.source
-        if name in ("columns", "schema"):
-            return getattr(frame, name)
-        # Each attempt to write has an observation of its own: Spark has those that fail, too.
-        names = [one for one in source.columns if one not in frame.columns]
-        observed = Observed.of(source, names)
-        if name == "write":
-            return _Writer(observed.frame.write, [observed], self.writes)
-        if name == "writeTo":
-            return lambda to: _Writer(observed.frame.writeTo(to), [observed], self.writes)
         raise ArgumentError("write", problem=f"the frame may only be written: .{name} is no write")
 
 
 class _Writer:
-    """A writer of Spark's, whose options return it and whose one action returns nothing."""
+    """A writer of Spark's: an option returns it, an action nothing, once it has written."""
 
-    def __init__(self, target: Any, unused: list[Observed], writes: dict[str, Observed]) -> None:
-        self._target, self._unused, self._writes = target, unused, writes
+    def __init__(self, target: Any, observed: Observed, written: list[Observed]) -> None:
+        self._target, self._observed, self._written = target, observed, written
+        self._is_used = False
 
     def __getattr__(self, name: str) -> Callable[..., _Writer | None]:
         def call(*given: Any, **options: Any) -> _Writer | None:
-            if self._writes:
-                action = next(iter(self._writes))
-                raise ArgumentError("write", problem=f"it wrote before: .{action}(…)")
-            if not self._unused:
+            if self._written:
+                raise ArgumentError("write", problem="it wrote the frame before")
+            if self._is_used:
                 raise ArgumentError("write", problem="this writer failed before: take a new .write")
-            # If the call raises, its observation stays used: Spark has the one of a failed write.
-            observed = self._unused.pop()
+            self._is_used = True  # and stays so, if this raises
             result = getattr(self._target, name)(*given, **options)
-            if result is None:  # an action: it has written
-                self._writes[name] = observed
+            if result is None:
+                self._written.append(self._observed)
                 return None
-            self._unused.append(observed)
-            return _Writer(result, self._unused, self._writes)
+            self._target, self._is_used = result, False
+            return self
 
         return call
 
 
 def open_output(spark: SparkSession, output: Output, option: str = "written") -> DataFrame:
-    """Read what was written, given as the argument ``option``.
-
-    Raises:
-        ArgumentError: There is nothing that can be read, or Spark may leave some of it out.
-    """
+    """Read what was written, or raise `ArgumentError` if Spark cannot, or may leave rows out."""
     if not isinstance(output, str):
         frame = check_frame(option, output, "a frame, path or table's name")
         check_reading(frame, option)
@@ -192,10 +200,10 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
     try:
         if "/" in output:
             # Spark would take what it has in its cache for what lies on disk: not with an option.
-            frame = spark.read.options(xorack=uuid4().hex, **WHOLE).parquet(output)
+            frame = spark.read.options(xorack=uuid4().hex, **READ_ALL).parquet(output)
         else:
             spark.catalog.refreshTable(output)
-            frame = spark.read.options(**WHOLE).table(output)
+            frame = spark.read.options(**READ_ALL).table(output)
         _ = frame.schema
     except Exception as error:  # noqa: BLE001 - whatever Java raises
         how = ""
@@ -207,17 +215,13 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
     return frame
 
 
-def unit_in(rows: Names, frame: DataFrame) -> Column:
+def unit_in(rows: RowNames, frame: DataFrame) -> Column:
     """Return the unit of each row of an input: a column that has units may be of another run."""
     return unit_column(frame, rows.salt, rows.unit)
 
 
-def unit_of(rows: Names, frame: DataFrame) -> Column:
-    """Return the unit of each row of an output: its column of units, or one of the unit columns.
-
-    Raises:
-        ColumnsError: The frame has neither.
-    """
+def unit_of(rows: RowNames, frame: DataFrame) -> Column:
+    """Return the unit of each row of an output: its column of units, or one of the unit columns."""
     name = rows.unit_name
     if not has_columns(frame, [name]):
         return unit_in(rows, frame)
@@ -228,22 +232,18 @@ def unit_of(rows: Names, frame: DataFrame) -> Column:
     return F.when(column.isNull() | (column == 0), wrong).otherwise(column)
 
 
-def has_evidence(rows: Names, frame: DataFrame) -> bool:
-    """Tell whether a frame has the columns of the evidence.
-
-    Raises:
-        ColumnsError: It has some of them, or they have lost precision.
-    """
+def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
+    """Tell whether a frame has the columns of the evidence, complete and exact, or raise."""
     there = [name for name in rows.evidence_names if has_columns(frame, [name])]
-    if there and len(there) < len(rows.evidence_names):
-        lost = ", ".join(name for name in rows.evidence_names if name not in there)
+    gone = ", ".join(name for name in rows.evidence_names if name not in there)
+    if there and gone:
         raise ColumnsError(
-            f"the output has {', '.join(there)}, and lacks {lost}: add up all columns of the "
-            f"evidence, with .agg(…, *rows.evidence(frame))"
+            f"the output has {', '.join(there)}, and not {gone}: add up all columns of the "
+            "evidence, with .agg(…, *rows.evidence(frame))"
         )
     for name in there:
         type_ = field_named(frame, name).dataType.simpleString()
-        if type_ in _INEXACT:
+        if type_ in ("double", "float"):
             raise ColumnsError(
                 f"column {name} is {type_}, expected bigint: it has lost digits, so write it as a "
                 "bigint or a string"
@@ -251,7 +251,7 @@ def has_evidence(rows: Names, frame: DataFrame) -> bool:
     return bool(there)
 
 
-def evidence_of(rows: Names, frame: DataFrame) -> list[Column]:
+def evidence_of(rows: RowNames, frame: DataFrame) -> list[Column]:
     """Return the sums of the units that a row of an output stands for."""
     if has_evidence(rows, frame):
         return [F.col(name).cast("long") for name in rows.evidence_names]
@@ -265,15 +265,13 @@ def evidence_of(rows: Names, frame: DataFrame) -> list[Column]:
         ) from None
 
 
-def total(rows: Names, outputs: Sequence[DataFrame]) -> Totals:
+def total(rows: RowNames, outputs: Sequence[DataFrame]) -> Totals:
     """Sum up the evidence of all outputs."""
     totals = Totals()
     for frame in outputs:
         sums = frame.select(*named(evidence_of(rows, frame)))
-        problem = "the output cannot be read, or its evidence is in other columns"
-        with readable("written", problem):
-            first = sums.agg(*together()).first()
-        totals += Totals(*(value or 0 for value in first or ()))
+        with readable("written", "the output cannot be read, or its evidence is in other columns"):
+            totals += totals_of(sums)
     return totals
 
 
@@ -298,8 +296,8 @@ class Proof(NamedTuple):
 
 
 def proof_of(
-    rows: Names,
-    line: Line,
+    rows: RowNames,
+    header: Header,
     written: Output | Sequence[Output] | None,
     observed: Observed | None = None,
     read: DataFrame | None = None,
@@ -320,15 +318,22 @@ def proof_of(
     frames = [open_output(rows.tracking.spark, one) for one in outputs]
     if written is None:
         return Proof("read", total(rows, frames), frames, output)
-    reads = [_Read.of(rows, line, *one) for one in zip(outputs, frames, strict=True)]
-    files = {name: facts for one in reads for name, facts in one.files.items()}
-    stored = [one.stored() for one in reads]
-    since = None if all(one.is_marked for one in reads) else _since(rows, line)
-    unproved = None in stored or any(one.may_be_older(line, since) for one in reads)
-    kept = tuple(one for one in stored if one is not None)
-    problem = next(filter(None, (one.problem(rows, line, since) for one in reads)), None)
-    kind = "read" if unproved else "written"
-    return Proof(kind, total(rows, frames), frames, output, files, kept, problem)
+    reads = [_read(rows, header, *one) for one in zip(outputs, frames, strict=True)]
+    since = None if all(one.is_marked for one in reads) else _since(rows, header)
+    problems = [_problem(rows, one, header, since) for one in reads]
+    may_be_older = since is None or header["hidden"]
+    is_proved = all(
+        one.stored and (one.is_marked or (one.files and not may_be_older)) for one in reads
+    )
+    return Proof(
+        "written" if is_proved else "read",
+        total(rows, frames),
+        frames,
+        output,
+        {name: facts for one in reads for name, facts in one.files.items()},
+        tuple(one.stored for one in reads if one.stored),
+        next(filter(None, problems), None),
+    )
 
 
 def as_list(outputs: Any, option: str) -> list[Output]:
@@ -339,117 +344,95 @@ def as_list(outputs: Any, option: str) -> list[Output]:
     return given
 
 
-def source_of(rows: Names, given: Output, frame: DataFrame) -> Line:
+def source_of(rows: RowNames, given: Output, frame: DataFrame) -> Header:
     """Return where rows lie that were started, or that a micro-batch reads: see `_Read`."""
     return {
         "source": given if isinstance(given, str) else None,
-        "folders": folders(files_read(frame), given)[:MOST],
+        "folders": folders(files_read(frame), given)[:MAX_NAMED],
         "hidden": hides_files(frame),
         "marked": _is_marked(rows, frame),
     }
 
 
-def _is_marked(rows: Names, frame: DataFrame) -> bool:
+def _is_marked(rows: RowNames, frame: DataFrame) -> bool:
     return any(has_columns(frame, [name]) for name in (rows.unit_name, *rows.evidence_names))
 
 
-def _since(rows: Names, line: Line) -> int | None:
-    """Return when the record of a start was written, in milliseconds, by its storage's clock.
-
-    None in a micro-batch, which has no record.
-    """
-    if "attempt" not in line:
+def _since(rows: RowNames, header: Header) -> int | None:
+    """Return when a start's record was written, in ms by its storage; None in a micro-batch."""
+    if "attempt" not in header:
         return None
-    chains = rows.record.chains(line)
+    chains = rows.record.chains(header)
     files = files_of(chains.sparkSession, files_read(chains))
     return max((time for _, time in files.values()), default=None)
 
 
 class _Read(NamedTuple):
-    """An output: as it was given, what reads it, its files, and whether it is a table.
+    """What reads an output, its files, and what is stored, if it shows that.
 
     It is marked if its rows carry evidence or units, and what was started does not: then they are
     of this run, and nothing else has to tell so.
     """
 
-    output: Output
     frame: DataFrame
+    place: str
     names: Sequence[str]
     files: Files
-    is_table: bool
+    stored: Stored | None
     is_marked: bool
 
-    @classmethod
-    def of(cls, rows: Names, line: Line, output: Output, frame: DataFrame) -> _Read:
-        spark, names = frame.sparkSession, files_read(frame)
-        is_table = (
-            isinstance(output, str)
-            and "/" not in output
-            and spark.catalog.getTable(output).tableType in ("MANAGED", "EXTERNAL")  # not a view
+
+def _read(rows: RowNames, header: Header, output: Output, frame: DataFrame) -> _Read:
+    spark, names = frame.sparkSession, files_read(frame)
+    files = files_of(spark, names) if names else {}
+    place, stored = str((*folders(names, output), output)[0]), None
+    is_table = (
+        isinstance(output, str)
+        and "/" not in output
+        and spark.catalog.getTable(output).tableType in ("MANAGED", "EXTERNAL")  # not a view
+    )
+    if is_table or (names and reads_plainly(frame)):
+        times = sorted(time // _SECOND for _, time in files.values())
+        ends = [datetime.fromtimestamp(time, timezone.utc) for time in times[:1] + times[-1:]]
+        stored = Stored(place, len(names), sum(size for size, _ in files.values()), *ends)
+    is_marked = _is_marked(rows, frame) and not header["marked"]
+    return _Read(frame, place, names, files, stored, is_marked)
+
+
+def _problem(
+    rows: RowNames, read: _Read, header: Header, since: int | None
+) -> ArgumentError | None:
+    """Return an error if an output is what was started, or unmarked and older than the start."""
+    problem = ""
+    count = F.col(rows.evidence_names[1])
+    is_csv = any(".csv" in name.rpartition("/")[2] for name in read.names)
+    # Some storage counts seconds: such a time may be any in its second.
+    old = [
+        name
+        for name, (_, time) in read.files.items()
+        if since and time + (0 if time % _SECOND else _SECOND) <= since
+    ]
+    if any(lies_in(name, place) for place in header["folders"] for name in read.names):
+        problem = (
+            f"it reads what was started, {read.place}: give what this job wrote, or read= to prove "
+            "the reading alone"
         )
-        files = files_of(spark, names) if names else {}
-        is_marked = _is_marked(rows, frame) and not line["marked"]
-        return cls(output, frame, names, files, is_table, is_marked)
-
-    def stored(self) -> Stored | None:
-        """Sum its files up; None if it shows nothing stored."""
-        if not self.is_table and (not self.names or not reads_plainly(self.frame)):
-            return None
-        times = sorted(time for _, time in self.files.values())
-        ends = [
-            datetime.fromtimestamp(one // _SECOND, timezone.utc) for one in times[:1] + times[-1:]
-        ]
-        size = sum(size for size, _ in self.files.values())
-        return Stored(self.place, len(self.names), size, *ends)
-
-    @property
-    def place(self) -> str:
-        """Where it lies."""
-        return str((*folders(self.names, self.output), self.output)[0])
-
-    def may_be_older(self, line: Line, since: int | None) -> bool:
-        """Tell whether nothing shows that its rows were written for this start."""
-        return not self.is_marked and (since is None or line["hidden"] or not self.files)
-
-    def problem(self, rows: Names, line: Line, since: int | None) -> ArgumentError | None:
-        """Return an error if it is what was started, or unmarked and older than the start."""
-        if any(lies_in(name, place) for place in line["folders"] for name in self.names):
-            return ArgumentError(
-                "written",
-                problem=f"it reads what was started, {self.place}: give what this job wrote, or "
-                "read= to prove the reading alone",
-            )
-        count = F.col(rows.evidence_names[1])
-        is_csv = any(".csv" in name.rpartition("/")[2] for name in self.names)
-        if is_csv and has_evidence(rows, self.frame) and self.frame.where(count.isNull()).take(1):
-            return ArgumentError(
-                "written",
-                problem=f"rows of {self.place} have no evidence: a line break in a value divides a "
-                "row of CSV, so read it with multiLine; or leave out what a join has added",
-            )
-        # Some storage tells whole seconds: such a time may be any in its second.
-        old = [
-            name
-            for name, (_, time) in self.files.items()
-            if since and time + (0 if time % _SECOND else _SECOND) <= since
-        ]
-        if self.is_marked or not old:
-            return None
-        return ArgumentError(
-            "written",
-            problem=f"{len(old):,} of {len(self.files):,} files are older than the start of this "
-            f"run, such as {min(old)}, and nothing in them tells runs apart: give what this job "
-            f"wrote, and keep the column {rows.unit_name} of with_unit in it",
+    elif is_csv and has_evidence(rows, read.frame) and read.frame.where(count.isNull()).take(1):
+        problem = (
+            f"rows of {read.place} have no evidence: a line break in a value divides a row of CSV, "
+            "so read it with multiLine; or leave out what a join has added"
         )
+    elif old and not read.is_marked:
+        problem = (
+            f"{len(old):,} of {len(read.files):,} files are older than the start of this run, such "
+            f"as {min(old)}, and nothing in them tells runs apart: give what this job wrote, and "
+            f"keep the column {rows.unit_name} of with_unit in it"
+        )
+    return ArgumentError("written", problem=problem) if problem else None
 
 
 def check_unchanged(spark: SparkSession, proof: Proof) -> None:
-    """Check that an output is one, and compare its files with those that were read.
-
-    Raises:
-        ArgumentError: It is what was started.
-        StateError: Some files are gone, or were written again.
-    """
+    """Check that an output is one and has the files that were read, or raise."""
     if proof.problem is not None:
         raise proof.problem
     if not proof.files:
@@ -463,6 +446,6 @@ def check_unchanged(spark: SparkSession, proof: Proof) -> None:
         )
 
 
-def per_chain(rows: Names, outputs: Sequence[DataFrame]) -> list[DataFrame]:
+def per_chain(rows: RowNames, outputs: Sequence[DataFrame]) -> list[DataFrame]:
     """Fold the evidence of each output by chain, where `tells_chains` says that it has chains."""
     return [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]

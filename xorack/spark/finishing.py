@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
@@ -15,7 +15,7 @@ from xorack.spark.evidence import forget, open_output, per_chain, source_of, uni
 from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.comparing import compare_chains, tells_chains
-from xorack.spark.missing.telling import find_missing, hex_of, named_units, output_differs
+from xorack.spark.missing.telling import hex_of, named_units, output_differs
 from xorack.spark.record import summary_in
 from xorack.spark.starting import NO_FACTS, keep_record, request_id
 from xorack.spark.types import other_keys
@@ -24,30 +24,31 @@ from xorack.spark.units import chain_columns, has_columns, with_tag
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from xorack.spark.evidence import Output, Proof, forget
+    from xorack.spark.evidence import Output, Proof
     from xorack.spark.folding import Summary
-    from xorack.spark.record import Line
-    from xorack.spark.run import Names
+    from xorack.spark.record import Header
+    from xorack.spark.run import RowNames
 
-_EXAMPLES = 5
+    Cache = Callable[[DataFrame], DataFrame]
+
+_MAX_EXAMPLES = 5
 
 
-class Whole(NamedTuple):
-    """All chains may finish: ``tag`` and the columns `SUMS`, and how many chains and units."""
+class Complete(NamedTuple):
+    """All chains finish: ``tag`` and the columns `SUMS`, and how many chains and units."""
 
     finished: DataFrame
     chains: int
     units: int
 
 
-class Partly(NamedTuple):
-    """Some chains may finish, the others get a note.
+class Partial(NamedTuple):
+    """Some chains finish, as in `Complete`; the others get a note.
 
     Attributes:
-        finished: As in `Whole`, as are the next two.
-        missing: The units that the input lacked.
+        missing: The units that the input lost.
         notes: See `xorack.spark.missing.telling.notes`; how many are `noted`.
-        error: Why chains do not finish, unless the input lacked their units.
+        error: Why chains do not finish, unless the input lost their units.
     """
 
     finished: DataFrame
@@ -59,53 +60,45 @@ class Partly(NamedTuple):
     error: OutputDiffersError | None
 
 
-class Nothing(NamedTuple):
-    """No chain may finish. Those of the rows that are named get a note."""
+class Refused(NamedTuple):
+    """No chain finishes. Those of the rows that are named get a note."""
 
     error: OutputDiffersError
     notes: DataFrame | None = None
     noted: int = 0
 
 
-Settled = Whole | Partly | Nothing
-_Cache = Callable[["DataFrame"], "DataFrame"]
+Decision = Complete | Partial | Refused
 
 
-def line_of(rows: Names, given: Output | None = None) -> Line:
-    """Return the line of what was started: in a micro-batch, of the rows that are given.
-
-    Raises:
-        ArgumentError: They are not given.
-        StateError: Nothing was started, or with other unit columns.
-    """
+def header_of(rows: RowNames, given: Output | None = None) -> Header:
+    """Return the header of what was started, or in a micro-batch of the rows that are given."""
     if rows.batch_id is not None:
         if given is None:
             raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")
         return source_of(rows, given, open_output(rows.tracking.spark, given, "rows"))
-    _, line = rows.record.read()
-    if line is None:
+    _, header = rows.record.read()
+    if header is None:
         raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
-    if line["unit"] != list(rows.unit):
+    if header["unit"] != list(rows.unit):
         raise StateError(
-            f"{rows.name!r} was started with the unit columns {', '.join(line['unit'])}, and now "
+            f"{rows.name!r} was started with the unit columns {', '.join(header['unit'])}, and now "
             f"they are {', '.join(rows.unit)}: give the same ones, in the same order"
         )
-    return line
+    return header
 
 
-def check_last(rows: Names, following: str | None = None) -> None:
-    """Check that no other name follows these rows: both would end their chains.
-
-    Raises:
-        StateError: One does.
-    """
+def check_last(rows: RowNames, following: str | None = None) -> None:
+    """Check that no other name follows these rows, or raise: both would end their chains."""
     other = rows.record.follower()
     if other not in (None, following):
         raise StateError(f"rows named {other!r} follow {rows.name!r} in this run: finish these")
 
 
 @contextmanager
-def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Iterator[Settled]:
+def decide(
+    rows: RowNames, header: Header, proof: Proof, given: Output | None
+) -> Iterator[Decision]:
     """Compare the evidence of an output with what was started; see `TrackedRows.finish`."""
     with ExitStack() as stack:
 
@@ -114,34 +107,33 @@ def settle(rows: Names, line: Line, proof: Proof, given: Output | None) -> Itera
             return frame.persist()
 
         if given is not None and rows.batch_id is not None:
-            yield _settle_batch(rows, proof, given, cache)
+            yield _of_batch(rows, proof, given, cache)
             return
         try:
-            yield _settle_run(rows, line, proof, given, cache)
+            yield _of_run(rows, header, proof, given, cache)
         except Exception:
-            rows.record.check(line)
+            rows.record.check(header)
             raise
 
 
-def _settle_batch(rows: Names, proof: Proof, given: Output, cache: _Cache) -> Whole | Nothing:
+def _of_batch(rows: RowNames, proof: Proof, given: Output, cache: Cache) -> Complete | Refused:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
     frame = open_output(rows.tracking.spark, given, "rows")
     finished = cache(_fold(rows, frame))
     summary = summarize(finished)
     if not _agrees(rows, proof, summary, finished, given):
-        found = find_missing(rows, proof, summary.count, frame)
-        return Nothing(output_differs(rows, proof, summary.count, (given, found)))
+        return Refused(output_differs(rows, proof, summary.count, (given, frame)))
     forget(rows)
-    return Whole(finished, summary.chains, summary.count)
+    return Complete(finished, summary.chains, summary.count)
 
 
 def _agrees(
-    rows: Names, proof: Proof, summary: Summary, chains: DataFrame, given: Output | None
+    rows: RowNames, proof: Proof, summary: Summary, chains: DataFrame, given: Output | None
 ) -> bool:
     """Tell whether an output has the units of chains: in their own, where units may be equal."""
     agrees = proof.totals == summary.totals
-    is_open = agrees and proof.outputs and not {*rows.chain} <= {*rows.unit}
-    if not is_open or not tells_chains(rows, proof.outputs):
+    may_swap = agrees and proof.outputs and not {*rows.chain} <= {*rows.unit}
+    if not may_swap or not tells_chains(rows, proof.outputs):
         return agrees
     with plain_errors():
         compared = compare_chains(chains, per_chain(rows, proof.outputs))
@@ -156,71 +148,71 @@ def _agrees(
     return summarize(there) == summarize(chains)  # the job has changed the chain columns alone
 
 
-def _has_units_apart(rows: Names, source: DataFrame) -> bool:
+def _has_units_apart(rows: RowNames, source: DataFrame) -> bool:
     """Tell whether no unit is in two chains: then totals are evidence of each chain's units."""
     if {*rows.chain} <= {*rows.unit}:
         return True
     if not has_columns(source, rows.chain):
         return False
     chain = F.struct(*chain_columns(source, rows.chain)).alias("chain")
-    units = source.select(unit_in(rows, source).alias("unit"), chain)
-    shared = units.groupBy("unit").agg(F.expr("min(chain) < max(chain) AS shared")).where("shared")
+    units = source.select(unit_in(rows, source).alias("unit"), chain).groupBy("unit")
     with plain_errors():
-        return not shared.take(1)
+        return not units.agg(F.expr("min(chain) < max(chain) AS shared")).where("shared").take(1)
 
 
-def _fold(rows: Names, frame: DataFrame) -> DataFrame:
+def _fold(rows: RowNames, frame: DataFrame) -> DataFrame:
     return fold_units(frame, rows.chain, of_units(unit_in(rows, frame)), rows.prefix)
 
 
-def _settle_run(
-    rows: Names, line: Line, proof: Proof, given: Output | None, cache: _Cache
-) -> Settled:
+def _of_run(
+    rows: RowNames, header: Header, proof: Proof, given: Output | None, cache: Cache
+) -> Decision:
     """Compare an output with the record; if it differs, with what the job read, and by chain."""
-    summary = summary_in(line)
-    started = rows.record.chains(line).where("count > 0").select("tag", *SUMS)
-    given = line["source"] if given is None else given
+    summary = summary_in(header)
+    started = rows.record.chains(header).where("count > 0").select("tag", *SUMS)
+    given = header["source"] if given is None else given
     if _agrees(rows, proof, summary, started, given):
         forget(rows)
-        return Whole(started, summary.chains, summary.count)
+        return Complete(started, summary.chains, summary.count)
     if given is None:
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given, "rows")
-    if told := other_keys(rows, line, (proof.totals, proof.outputs), source):
-        raise OutputDiffersError(rows.name, summary.count, proof.totals.count, (), "", [told])
+    if problem := other_keys(rows, header, (proof.totals, proof.outputs), source):
+        raise OutputDiffersError(rows.name, summary.count, proof.totals.count, (), "", [problem])
+
+    def differs(*of_chains: Any) -> tuple[OutputDiffersError, DataFrame | None]:
+        error = output_differs(rows, proof, summary.count, (given, source), *of_chains)
+        if error.found is None:  # is the record to blame?
+            rows.record.check(header)
+        return error, _named(error)
+
     chains = _by_chain(rows, proof, source, started, cache)
     if chains is None:
-        found = find_missing(rows, proof, summary.count, source)
-        return _nothing(output_differs(rows, proof, summary.count, (given, found)), started)
-    counted = _counted(cache(chains))
-    whole, lacking, differing = (
-        counted.get(state, (0, 0, 0)) for state in ("whole", "lacking", "differs")
-    )
-    units, problem = None, None
-    if differing[0]:
-        found = find_missing(rows, proof, summary.count, source)
-        first = chains.where("state = 'differs'").orderBy(F.expr("n = 0"), "tag")
-        some = first.limit(_EXAMPLES).collect()
+        error, units = differs()
+        if units is None:
+            return Refused(error)
+        facts = "false AS is_unread", "count AS started", "count AS found"
+        known = started.selectExpr("tag", *facts)
+        return Refused(error, known.join(units, "tag"), error.found.missing)
+    counts = _count_by_state(cache(chains))
+    finish, unread, differ = (counts.get(one, (0, 0, 0)) for one in ("agrees", "unread", "differs"))
+    why, units = None, None
+    if differ[0]:
+        first = chains.where("state = 'differs'").orderBy(F.expr("started = 0"), "tag")
+        some = first.limit(_MAX_EXAMPLES).collect()
         texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in some]
-        number = f", and {differing[0]:,} of {summary.chains:,} chains differ"
-        problem = output_differs(rows, proof, summary.count, (given, found), (texts, number))
-        units = _named(problem)
-    notes = _notes(rows, line, source, chains.where("state <> 'whole' AND n > 0"), units)
-    finished = started.join(chains.where("state = 'whole'"), "tag", "left_semi")
-    noted = lacking[0] + differing[0]
-    return Partly(finished, whole[0], whole[1], lacking[2], notes, noted, problem)
+        number = f", and {differ[0]:,} of {summary.chains:,} chains differ"
+        why, units = differs((texts, number))
+    notes = _notes(rows, header, source, chains.where("state <> 'agrees' AND started > 0"), units)
+    finished = started.join(chains.where("state = 'agrees'"), "tag", "left_semi")
+    return Partial(finished, finish[0], finish[1], unread[2], notes, unread[0] + differ[0], why)
 
 
 def _by_chain(
-    rows: Names, proof: Proof, source: DataFrame, started: DataFrame, cache: _Cache
+    rows: RowNames, proof: Proof, source: DataFrame, started: DataFrame, cache: Cache
 ) -> DataFrame | None:
-    """Compare chains with what was started and what was read; None if the output tells none apart.
-
-    Returns:
-        What `compare_chains` returns, ``due``, what the job had to write, and ``state``: ``whole``;
-        ``lacking``, as the input lacked units; ``differs``.
-    """
+    """Compare chains; add ``due`` and ``state``: agrees, unread (the input lost units), differs."""
     read, held = started, None
     if has_columns(source, rows.chain):
         read = cache(_fold(rows, source).join(started, "tag", "left_semi"))
@@ -231,19 +223,19 @@ def _by_chain(
             return None
         held = per_chain(rows, proof.outputs)
     chains = compare_chains(started, held)
-    there = read.selectExpr("tag", "xor AS read_xor", "count AS read", "sum AS read_sum")
+    there = read.selectExpr("tag", "xor AS read_xor", "count AS read")
     state = """
-        CASE WHEN verdict = 'agree' THEN 'whole'
+        CASE WHEN verdict = 'agree' THEN 'agrees'
         WHEN verdict IN ('missing', 'short') AND coalesce(read, 0) = found AND
-            coalesce(read_xor, 0) = (own ^ difference) THEN 'lacking'
+            coalesce(read_xor, 0) = (started_xor ^ xor) THEN 'unread'
         ELSE 'differs' END AS state"""
-    due = "if(n = 0, 0, least(n, coalesce(read, 0))) AS due"
+    due = "if(started = 0, 0, least(started, coalesce(read, 0))) AS due"
     return chains.join(there, "tag", "left").selectExpr(*chains.columns, state, due)
 
 
-def _counted(chains: DataFrame) -> dict[str, tuple[int, int, int]]:
-    """Count by state: chains, the units that they started, and those that they lack."""
-    sums = map(F.expr, ("count(1) AS chains", "sum(n) AS n", "sum(lack) AS lack"))
+def _count_by_state(chains: DataFrame) -> dict[str, tuple[int, int, int]]:
+    """Count by state: chains, the units that they started, and those that are missing."""
+    sums = map(F.expr, ("count(1)", "sum(started)", "sum(missing_count)"))
     with folding(chains.sparkSession):
         return {row[0]: tuple(row[1:]) for row in chains.groupBy("state").agg(*sums).collect()}
 
@@ -253,42 +245,33 @@ def _named(error: OutputDiffersError) -> DataFrame | None:
     found = error.found
     if found is None or found.named < found.missing or not found.missing:
         return None
-    return named_units(found._lost)
-
-
-def _nothing(error: OutputDiffersError, started: DataFrame) -> Nothing:
-    """Finish no chain, but note in those that lack rows which rows these are."""
-    units = _named(error)
-    if units is None:
-        return Nothing(error)
-    known = started.selectExpr("tag", "count AS n", "false AS is_lacking", "count AS found")
-    return Nothing(error, known.join(units, "tag"), error.found.missing)
+    return named_units(found.tagged)
 
 
 def _notes(
-    rows: Names, line: Line, source: DataFrame, chains: DataFrame, units: DataFrame | None
+    rows: RowNames, header: Header, source: DataFrame, chains: DataFrame, units: DataFrame | None
 ) -> DataFrame:
-    """Add what is known of the units that chains lack: see `xorack.spark.missing.telling.notes`."""
-    is_lacking = F.expr("state = 'lacking'")
-    one = F.expr("lack = 1 AND difference <> 0 AND s = shiftright(difference, 32)")
-    alone = F.when(is_lacking & one, F.array(hex_of("difference")))
-    known = chains.select("tag", "n", "found", is_lacking.alias("is_lacking"), alone.alias("alone"))
-    parts = [] if units is None else [units.selectExpr("*", "false AS is_lacking")]
-    if line["keeps_units"] and chains.where("state = 'lacking'").take(1):
-        gone = named_units(_gone(rows, line, source))
-        parts.append(gone.selectExpr("*", "true AS is_lacking"))
+    """Add what is known of the missing units of chains; see `telling.notes`."""
+    is_unread = F.expr("state = 'unread'")
+    is_one = F.expr("missing_count = 1 AND xor <> 0 AND sum = shiftright(xor, 32)")
+    alone = F.when(is_unread & is_one, F.array(hex_of("xor"))).alias("alone")
+    known = chains.select("tag", "started", "found", is_unread.alias("is_unread"), alone)
+    parts = [] if units is None else [units.selectExpr("*", "false AS is_unread")]
+    if header["keeps_units"] and chains.where("state = 'unread'").take(1):
+        gone = named_units(_gone(rows, header, source))
+        parts.append(gone.selectExpr("*", "true AS is_unread"))
     if not parts:
         return known.selectExpr("*", "bigint(NULL) AS named", "alone AS ids")
     both = reduce(lambda a, b: a.union(b), parts)
-    joined = known.join(both, ["tag", "is_lacking"], "left")
+    joined = known.join(both, ["tag", "is_unread"], "left")
     return joined.withColumn("ids", F.coalesce("ids", "alone"))
 
 
-def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:
-    """Return the units that the record keeps, and that the input lacks."""
-    there = source.withColumn("xorack_unit_", unit_in(rows, source))
-    kept = rows.record.units(line).toDF(*rows.chain, "xorack_unit_")
+def _gone(rows: RowNames, header: Header, source: DataFrame) -> DataFrame:
+    """Return the units that the record keeps, and that are not in the input."""
     names = ["xorack_unit_", "xorack_tag_"]
+    there = source.withColumn(names[0], unit_in(rows, source))
+    kept = rows.record.units(header).toDF(*rows.chain, names[0])
     kept, there = (
         with_tag(one, rows.prefix, rows.chain, names[1]).select(names) for one in (kept, there)
     )
@@ -296,17 +279,13 @@ def _gone(rows: Names, line: Line, source: DataFrame) -> DataFrame:
 
 
 def finish(
-    rows: Names, settled: Whole | Partly, step: str = "finish", started: DataFrame | None = None
+    rows: RowNames,
+    decision: Complete | Partial,
+    step: str = "finish",
+    started: DataFrame | None = None,
 ) -> DataFrame:
-    """Return the requests that finish chains, and start other units of these in the same stamp.
-
-    Args:
-        rows: The rows that finish.
-        settled: Which chains finish.
-        step: The step that the requests' ids name.
-        started: ``tag`` and the columns `SUMS` of the units that start.
-    """
-    chains, others = settled.finished, ("xor", "bigint(NULL) AS started")
+    """Return the requests of a step that finish chains, and start other units in the same stamp."""
+    chains, others = decision.finished, ("xor", "bigint(NULL) AS started")
     if started is not None:
         starts = started.selectExpr("tag", "xor AS other", "count AS started")
         chains = chains.join(starts, "tag", "left")
@@ -316,20 +295,20 @@ def finish(
 
 
 def advance(
-    rows: Names, line: Line, following: Names, settled: Whole | Partly, written: Output
+    rows: RowNames,
+    header: Header,
+    following: RowNames,
+    decision: Complete | Partial,
+    written: Output,
 ) -> DataFrame:
-    """Return the requests that finish units and start others; see `TrackedRows.advance`.
-
-    Raises:
-        ColumnsError: The output has a chain that was not started; nothing was kept.
-    """
-    known = settled.finished if rows.batch_id is not None else rows.record.chains(line)
+    """Return the requests that finish units and start others; see `TrackedRows.advance`."""
+    known = decision.finished if rows.batch_id is not None else rows.record.chains(header)
     known = known.select("tag", F.lit(True).alias("known"))
     text = f" of the output of {following.name!r} was not started by {rows.name!r}"
-    stranger = F.raise_error(F.concat(F.lit("xorack: chain "), "tag", F.lit(text)))
+    unknown = F.raise_error(F.concat(F.lit("xorack: chain "), "tag", F.lit(text)))
 
     def of_known(folded: DataFrame) -> DataFrame:
-        tag = F.when(F.col("known"), F.col("tag")).otherwise(stranger)
+        tag = F.when(F.col("known"), F.col("tag")).otherwise(unknown)
         joined = folded.join(known, "tag", "left").withColumn("tag", tag).drop("known")
         return joined.selectExpr("*", *NO_FACTS)
 
@@ -337,4 +316,4 @@ def advance(
     given = {"starts": False, "follows": rows.name}
     kept = keep_record(following, written, before or given, of_known)
     started = following.record.chains(kept).select("tag", *SUMS)
-    return finish(rows, settled, "advance", started)
+    return finish(rows, decision, "advance", started)

@@ -82,6 +82,11 @@ def together(names: Sequence[str] = SUMS, to: Sequence[str] = SUMS) -> list[Colu
     return [F.expr(f"{fold}({quoted(name)}) AS {quoted(new)}") for fold, name, new in pairs]
 
 
+def totals_of(frame: DataFrame) -> Totals:
+    """Sum up the columns `SUMS` of a frame."""
+    return Totals(*(number or 0 for number in frame.agg(*together()).first() or ()))
+
+
 def fold_units(
     frame: DataFrame, chain: Sequence[str], sums: Sequence[Column], prefix: str
 ) -> DataFrame:
@@ -129,11 +134,7 @@ def summary_columns() -> list[Column]:
 
 
 def summary_of(row: dict[str, Any]) -> Summary:
-    """Return the summary that `summary_columns` gave.
-
-    Raises:
-        ColumnsError: The units of a chain cancel each other out.
-    """
+    """Return what `summary_columns` gave, or raise if the units of a chain cancel out."""
     cancelled = row.pop("cancelled")
     if cancelled is not None:
         raise ColumnsError(

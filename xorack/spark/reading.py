@@ -7,23 +7,19 @@ from typing import Any, NamedTuple
 
 from xorack.core.errors import ArgumentError
 
-__all__ = ["SKIPPING", "WHOLE", "check_reading"]
+__all__ = ["READ_ALL", "SKIPPING", "check_reading"]
 
 
 class _Skip(NamedTuple):
-    """An option of a source, or a setting of the session, that lets Spark leave rows out.
+    """A reader's option, or a setting of the session, that lets Spark leave rows out.
 
-    Attributes:
-        option: The reader's option; empty if there is only the setting.
-        setting: The session's setting; empty if there is only the option.
-        harmless: Its values that leave nothing out, in lower case; None stands for all.
-        skipping: Its values that leave something out; by default all others.
+    Its `harmless` values, in lower case, leave nothing out; if `skipping` are given, all but these.
     """
 
     option: str
     setting: str = ""
     harmless: tuple[str, ...] = ("false",)
-    skipping: tuple[str, ...] | None = None
+    skipping: tuple[str, ...] = ()
 
 
 SKIPPING = (
@@ -38,7 +34,7 @@ SKIPPING = (
     _Skip("badRecordsPath", harmless=()),  # Databricks
     _Skip("failOnDataLoss", harmless=("true",)),  # Kafka
 )
-WHOLE = {one.option: "false" for one in SKIPPING if one.option.startswith("ignore")}
+READ_ALL = {skip.option: "false" for skip in SKIPPING if skip.option.startswith("ignore")}
 """Options of what is read by a path or a table's name: they overrule the session's settings."""
 
 
@@ -48,14 +44,14 @@ def check_reading(frame: Any, argument: str) -> None:
     What hides its source, as a micro-batch or a cache does, is judged by the settings alone.
     """
     conf = frame.sparkSession.conf
-    settings = {one.setting: conf.get(one.setting, None) for one in SKIPPING if one.setting}
+    settings = {skip.setting: conf.get(skip.setting, None) for skip in SKIPPING if skip.setting}
     for options in _options(frame):
         given = {name.lower(): value for name, value in options.items()}
-        for one in SKIPPING:
-            value = given.get(one.option.lower(), settings.get(one.setting))
+        for skip in SKIPPING:
+            value = given.get(skip.option.lower(), settings.get(skip.setting))
             text = (value or "").lower()
-            if value and (text in one.skipping if one.skipping else text not in one.harmless):
-                name = one.option if one.option.lower() in given else one.setting
+            if value and (text in skip.skipping if skip.skipping else text not in skip.harmless):
+                name = skip.option if skip.option.lower() in given else skip.setting
                 problem = f"{name} is {value}: Spark may leave rows out of what is read, in silence"
                 raise ArgumentError(argument, problem=f"{problem}; read it without")
 
@@ -84,5 +80,5 @@ def _options_in(message: Any) -> Iterator[Mapping[str, str]]:
         if field.name in ("data_source", "named_table"):
             yield dict(value.options)
         elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
-            for one in value if hasattr(value, "extend") else [value]:
-                yield from _options_in(one)
+            for part in value if hasattr(value, "extend") else [value]:
+                yield from _options_in(part)

@@ -25,22 +25,22 @@ from xorack.spark.evidence import (
     remember,
 )
 from xorack.spark.finishing import (
-    Nothing,
-    Partly,
-    Whole,
+    Complete,
+    Partial,
+    Refused,
     advance,
     check_last,
+    decide,
     finish,
-    line_of,
-    settle,
+    header_of,
 )
 from xorack.spark.folding import together
-from xorack.spark.inputs import input_lacks
+from xorack.spark.inputs import input_lost
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.auditing import Audit, audit
 from xorack.spark.missing.telling import notes
 from xorack.spark.record import summary_in
-from xorack.spark.run import Names
+from xorack.spark.run import RowNames
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from xorack.spark.evidence import Proof
-    from xorack.spark.finishing import Settled
+    from xorack.spark.finishing import Decision
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Report:
         proof: What the requests rest on: ``written``, ``observed`` or ``read``.
         chains: The chains with units.
         units: The units that were started, or finished.
-        missing: The units that were started, and that the input of this job lacks.
+        missing: The units that were started, and are not in the input of this job.
         messages: SQS messages that were sent.
         requests: The requests in them.
         bytes: The bytes of their bodies.
@@ -99,7 +99,7 @@ class FoundRows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rows(Names):
+class Rows(RowNames):
     """The rows of one name in one run, of whose units an output can have evidence."""
 
     def with_unit(self, frame: DataFrame) -> DataFrame:
@@ -109,7 +109,7 @@ class Rows(Names):
         another run or name have other units.
 
         Raises:
-            ColumnsError: The frame lacks a unit column, or one has another type than an
+            ColumnsError: A unit column is missing, or has another type than an
                 integer, string, binary, boolean, date, timestamp or decimal. A null fails the
                 job, with a message that names the column.
         """
@@ -154,7 +154,7 @@ class Rows(Names):
 
         Args:
             frame: A frame with the columns of `evidence`.
-            write: A function that writes the frame it is given, which lacks these columns:
+            write: A function that writes the frame it is given, without these columns:
                 ``lambda bills: bills.write.jdbc(url, "bills")``.
 
         Returns:
@@ -195,7 +195,7 @@ class TrackedRows(Rows):
         """Return these rows as those of a micro-batch, inside ``foreachBatch``.
 
         A batch that Spark repeats sends the same requests. Start a chain in one batch only: let
-        it be what arrives as a whole, a file or a message.
+        it be what arrives at once, a file or a message.
         """
         return replace(self, batch_id=check_batch(batch_id))
 
@@ -220,9 +220,9 @@ class TrackedRows(Rows):
                 rows; nothing was sent.
             SendError: The queue did not accept all. Repeat the call.
         """
-        line = keep_start(self, written, chains)
-        summary = summary_in(line)
-        sent = send(creates(self, line), self.tracking.queue, summary.chains)
+        header = keep_start(self, written, chains)
+        summary = summary_in(header)
+        sent = send(creates(self, header), self.tracking.queue, summary.chains)
         return Report("written", summary.chains, summary.count, 0, *sent)
 
     def finish(
@@ -237,8 +237,8 @@ class TrackedRows(Rows):
         """Finish the units that the output of this job stands for.
 
         The evidence of the output must equal what was started: then each chain finishes. If it
-        does not, `rows` is folded. An output that agrees with `rows` shows that these lacked
-        units: the other chains finish. A chain that lacks units gets a note, which its event has.
+        does not, `rows` is folded. An output that agrees with `rows` shows that units are missing
+        from these: the other chains finish. A chain with missing units gets a note for its event.
 
         Args:
             written: What was written, as for `start`; several outputs as a list. It has the
@@ -248,8 +248,8 @@ class TrackedRows(Rows):
                 the reading, and nothing of what was written.
             rows: The rows that this job read. By default what `start` was given, if that was a
                 path or a table. In a micro-batch, its frame: it is compared in place of a record.
-            allow_missing: Return the report, too, if the input of this job lacks rows that were
-                started: ``missing`` counts them.
+            allow_missing: Return the report, too, if rows that were started are missing from the
+                input of this job: ``missing`` counts them.
 
         Returns:
             What was finished and sent.
@@ -265,37 +265,37 @@ class TrackedRows(Rows):
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
-        line = line_of(self, rows)
+        header = header_of(self, rows)
         check_last(self)
-        proof = proof_of(self, line, written, observed, read)
-        with settle(self, line, proof, rows) as settled:
-            report = self._send(proof, settled, lambda whole: finish(self, whole))
+        proof = proof_of(self, header, written, observed, read)
+        with decide(self, header, proof, rows) as decision:
+            report = self._send(proof, decision, lambda chains: finish(self, chains))
         if report.missing and not allow_missing:
-            raise input_lacks(self, line, report.missing)
+            raise input_lost(self, header, report.missing)
         return report
 
     def _send(
-        self, proof: Proof, settled: Settled, stamps: Callable[[Whole | Partly], DataFrame]
+        self, proof: Proof, decision: Decision, stamps: Callable[[Complete | Partial], DataFrame]
     ) -> Report:
         """Send the requests that finish chains, and the notes for those that do not."""
         queue, sent = self.tracking.queue, SendReport()
-        error = None if isinstance(settled, Whole) else settled.error
+        error = None if isinstance(decision, Complete) else decision.error
         try:
             check_unchanged(self.tracking.spark, proof)
         except XorAckError as problem:
             raise error or problem from None
-        if not isinstance(settled, Nothing) and settled.chains:
-            sent = send(stamps(settled), queue, settled.chains)
-            if sent.requests < settled.chains:
-                raise StateError(f"{settled.chains - sent.requests:,} chains are gone meanwhile")
-        if not isinstance(settled, Whole) and settled.notes is not None:
+        if not isinstance(decision, Refused) and decision.chains:
+            sent = send(stamps(decision), queue, decision.chains)
+            if sent.requests < decision.chains:
+                raise StateError(f"{decision.chains - sent.requests:,} chains are gone meanwhile")
+        if not isinstance(decision, Complete) and decision.notes is not None:
             why = "" if error is None else error.why
-            noted = send(notes(self, settled.notes, why), queue, settled.noted)
+            noted = send(notes(self, decision.notes, why), queue, decision.noted)
             sent = SendReport(*map(add, sent, noted))
-        if error is not None or isinstance(settled, Nothing):
+        if error is not None or isinstance(decision, Refused):
             raise error or StateError("nothing is finished")
-        missing = settled.missing if isinstance(settled, Partly) else 0
-        return Report(proof.kind, settled.chains, settled.units, missing, *sent, proof.stored)
+        missing = decision.missing if isinstance(decision, Partial) else 0
+        return Report(proof.kind, decision.chains, decision.units, missing, *sent, proof.stored)
 
     def advance(
         self,
@@ -327,17 +327,17 @@ class TrackedRows(Rows):
             raise ArgumentError(
                 "following", problem=f"label {following.label!r}, expected {self.label!r}"
             )
-        line = line_of(self, rows)
+        header = header_of(self, rows)
         check_last(self, following.name)
-        proof = proof_of(self, line, written)
-        with settle(self, line, proof, rows) as settled:
-            if not isinstance(settled, Whole) and settled.error is not None:
-                raise settled.error
-            if isinstance(settled, Partly) and settled.missing and not allow_missing:
-                raise input_lacks(self, line, settled.missing)
+        proof = proof_of(self, header, written)
+        with decide(self, header, proof, rows) as decision:
+            if not isinstance(decision, Complete) and decision.error is not None:
+                raise decision.error
+            if isinstance(decision, Partial) and decision.missing and not allow_missing:
+                raise input_lost(self, header, decision.missing)
             check_unchanged(self.tracking.spark, proof)  # before a record is kept
             return self._send(
-                proof, settled, lambda whole: advance(self, line, following, whole, written)
+                proof, decision, lambda chains: advance(self, header, following, chains, written)
             )
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:
@@ -350,7 +350,7 @@ class TrackedRows(Rows):
                 `with_unit`, or the unit columns; several outputs as a list.
 
         Returns:
-            The verdicts on the chains, and the means to name the rows that the table lacks.
+            The verdicts on the chains, and the means to name the missing rows.
 
         Raises:
             ArgumentError: The table cannot be read.

@@ -29,7 +29,7 @@ _TEXTS = {
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOptions:
     """A run of Spark jobs.
 
     Attributes:
@@ -42,7 +42,7 @@ class Run:
             acked. By default that of the stack.
         idle_timeout: The same, from the last stamp.
         tolerated_units: The most units outstanding with which a chain is acked at its deadline. A
-            job that lacks rows of a chain finishes none of its rows there. Windows tolerate none.
+            job that lost rows of a chain finishes none of its rows there. Windows tolerate none.
         keep_units: Keep the id of each unit in the record, 8 bytes a row and the chain's columns.
             Rows that vanish from storage between the jobs have names then.
         region: The queue's region; by default the one in its URL.
@@ -99,7 +99,7 @@ def check_text(option: str, value: object, pattern: str, expected: str) -> None:
 
 
 @dataclass(frozen=True)
-class Names:
+class RowNames:
     """What the rows of one name in one run are called.
 
     Attributes:
@@ -111,7 +111,7 @@ class Names:
         batch_id: The micro-batch of a stream, if any: see `batch`.
     """
 
-    tracking: Run
+    tracking: RunOptions
     name: str
     chain: tuple[str, ...]
     unit: tuple[str, ...]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from xorack.core.request import Request
 
-_CHAINS_A_TASK = 2_000
-"""A message's worth: without a limit, a task and a message for each small file of a record."""
+_MAX_CHAINS = 2_000
+"""Of a task, a message's worth: else each small file of a record has a task and a message."""
 
 
 class Queue(NamedTuple):
@@ -65,20 +65,16 @@ def check_queue(spark: SparkSession, queue: Queue) -> None:
 
 
 def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
-    """Send requests, a row each (see `_text`), from the tasks; `chains` is about their number.
+    """Send requests, a row each, from the tasks; `chains` is about their number.
 
-    Returns:
-        What was sent. The messages of a retried task count once, though they may go out twice.
-
-    Raises:
-        SendError: The queue did not accept all. Run it again: the ids are the same.
+    The messages of a retried task count once, though they may go out twice.
     """
     return _send(requests.select(_text(requests).alias("request")), queue, chains)
 
 
 def send_few(spark: SparkSession, requests: Iterable[Request], queue: Queue) -> SendReport:
     """Send requests that the driver has: it does so itself, or has a task do it on Connect."""
-    texts = [json.dumps(one.to_json(), separators=(",", ":")) for one in requests]
+    texts = [json.dumps(request.to_json(), separators=(",", ":")) for request in requests]
     if not texts:
         return SendReport()
     if hasattr(spark, "_jvm"):
@@ -100,7 +96,7 @@ def _send(requests: DataFrame, queue: Queue, number: int) -> SendReport:
         sent = sqs.send(queue.url, texts, queue.client(), group=queue.run_id)
         yield pa.RecordBatch.from_pylist([sent._asdict()])
 
-    texts = requests.coalesce(1 + number // _CHAINS_A_TASK)
+    texts = requests.coalesce(1 + number // _MAX_CHAINS)
     with plain_errors(SendError):
         schema = "messages long, requests long, bytes long"
         tasks = texts.mapInArrow(send_partition, schema).collect()
@@ -113,10 +109,7 @@ def _ascii(text: str) -> str:
 
 
 def _text(requests: DataFrame) -> Column:
-    """Return requests as JSON: a row's fields, without nulls.
-
-    The stamp is in ``xor``, and ``detail`` is JSON already.
-    """
+    """Return requests as JSON without nulls; ``xor`` is the stamp, and ``detail`` is JSON."""
     fields = [name for name in requests.columns if name not in ("xor", "detail")]
     if "xor" in requests.columns:
         # A stamp is little-endian, and Spark has no function that turns bytes around.

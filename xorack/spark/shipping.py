@@ -55,12 +55,11 @@ def _folder() -> TemporaryDirectory[str]:
 
 def _archive(source: Path) -> bytes:
     """Read a wheel, or zip the package's modules in a folder: the same ones to the same bytes."""
-    if not source.is_dir():
-        if not zipfile.is_zipfile(source):
-            raise ArgumentError(
-                "wheel", problem=f"{source} is not the path of a wheel or a zip file"
-            )
+    if zipfile.is_zipfile(source):
         return source.read_bytes()
+    if not source.is_dir():
+        problem = f"{source} is not the path of a wheel or a zip file"
+        raise ArgumentError("wheel", problem=problem)
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for path in sorted(source.glob("xorack/**/*.py")):

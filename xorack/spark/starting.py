@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from xorack.spark.evidence import Output
-    from xorack.spark.record import Line
-    from xorack.spark.run import Names
+    from xorack.spark.record import Header
+    from xorack.spark.run import RowNames
 
 _SAMPLE = 1_000
-"""Rows whose units are looked at, of those that were started."""
+"""Rows whose units are checked, of those that were started."""
 NO_FACTS = ("string(NULL) AS detail", "string(NULL) AS failed")
 
 
-def keep_start(rows: Names, written: Output, chains: DataFrame | None) -> Line:
-    """Keep the record of a start; return its line, or that of this run's first start."""
+def keep_start(rows: RowNames, written: Output, chains: DataFrame | None) -> Header:
+    """Keep the record of a start; return its header, or that of this run's first start."""
     tracking = rows.tracking
     first, before = rows.record.read()
     if first is not None and first["name"] != rows.name:
@@ -53,30 +53,20 @@ def keep_start(rows: Names, written: Output, chains: DataFrame | None) -> Line:
             rows, written, before or given, lambda folded: _with_facts(rows, folded, facts)
         )
     if first is None and rows.batch_id is not None:
-        rows.record.write_line(given, of_name=True)
+        rows.record.write_header(given, of_name=True)
     return kept
 
 
 def keep_record(
-    rows: Names, written: Output, line: Line, complete: Callable[[DataFrame], DataFrame]
-) -> Line:
-    """Fold what was written and keep the record, or compare it with the record that is there.
-
-    Args:
-        rows: The rows that start.
-        written: What was written.
-        line: The record's line if it is there; else the facts to keep.
-        complete: Makes the chains of the record of those of the fold.
-
-    Raises:
-        StateError: The record is of other rows.
-    """
+    rows: RowNames, written: Output, header: Header, complete: Callable[[DataFrame], DataFrame]
+) -> Header:
+    """Fold what was written, complete its chains, and keep or compare the record."""
     tracking = rows.tracking
     frame = open_output(tracking.spark, written)
     unit = unit_in(rows, frame)
     folded = complete(fold_units(frame, rows.chain, of_units(unit), rows.prefix))
-    if "summary" in line:
-        before, summary = summary_in(line), summarize(folded)
+    if "summary" in header:
+        before, summary = summary_in(header), summarize(folded)
         if summary != before:
             raise StateError(
                 f"run {tracking.run_id!r} started {before.count:,} rows named {rows.name!r} in "
@@ -84,8 +74,8 @@ def keep_record(
                 f"{summary.chains:,}; use another run_id"
             )
         with suppress(StateError):  # a record that is damaged is made anew
-            rows.record.check(line)
-            return line
+            rows.record.check(header)
+            return header
     units = None
     if tracking.keep_units:
         units = frame.select(*chain_columns(frame, rows.chain), unit.alias("unit"))
@@ -98,12 +88,12 @@ def keep_record(
         "types": [*types_of(frame, rows.unit).values()],
         "chain_types": types_of(frame, rows.chain),
     }
-    kept = rows.record.write(folded, units, {**line, **source})
+    kept = rows.record.write(folded, units, {**header, **source})
     _warn_of_units(rows, frame, unit)
     return kept
 
 
-def _warn_of_units(rows: Names, frame: DataFrame, unit: Column) -> None:
+def _warn_of_units(rows: RowNames, frame: DataFrame, unit: Column) -> None:
     """Warn of units that are others when they are computed again, or that name no row."""
     computed: Any = frame
     if hasattr(computed, "_jdf"):  # Connect does not tell
@@ -122,7 +112,7 @@ def _warn_of_units(rows: Names, frame: DataFrame, unit: Column) -> None:
         )
 
 
-def _facts(rows: Names, chains: DataFrame) -> DataFrame:
+def _facts(rows: RowNames, chains: DataFrame) -> DataFrame:
     """Return ``tag``, ``detail`` and ``failed`` of a frame of chains."""
     columns = chain_columns(chains, rows.chain)
     texts = [
@@ -162,7 +152,7 @@ def _detail(tag: str, text: str | None) -> str | None:
     return None if detail is None else json.dumps(detail)
 
 
-def _with_facts(rows: Names, folded: DataFrame, facts: DataFrame | None) -> DataFrame:
+def _with_facts(rows: RowNames, folded: DataFrame, facts: DataFrame | None) -> DataFrame:
     """Add the facts about chains. A chain with nothing started has its root as its one unit."""
     if facts is None:
         return folded.selectExpr("*", *NO_FACTS)
@@ -175,13 +165,13 @@ def _with_facts(rows: Names, folded: DataFrame, facts: DataFrame | None) -> Data
     return joined.select("tag", *sums, "detail", "failed")
 
 
-def creates(rows: Names, line: Line) -> DataFrame:
+def creates(rows: RowNames, header: Header) -> DataFrame:
     """Return the requests that create the chains of a record, and end those without units."""
     end = "array('create', if(failed IS NULL, 'stamp', 'fail'))"
     op = f"explode(if(count > 0, array('create'), {end})) AS op"
-    times = [f"double({json.dumps(line[name])})" for name in ("timeout", "idle_timeout")]
+    times = [f"double({json.dumps(header[name])})" for name in ("timeout", "idle_timeout")]
     return (
-        rows.record.chains(line)
+        rows.record.chains(header)
         .selectExpr("*", op, f"'{request_id(rows, 'start')}' AS step")
         .selectExpr(
             *("op", "tag", "if(op = 'create', step, concat(step, '/end')) AS id"),
@@ -190,14 +180,14 @@ def creates(rows: Names, line: Line) -> DataFrame:
             "if(op = 'stamp', 1L, NULL) AS finished",
             f"if(op = 'create', {times[0]}, NULL) AS timeout",
             f"if(op = 'create', {times[1]}, NULL) AS idle_timeout",
-            f"if(op = 'create', {line.get('tolerated_units', 0)}L, NULL) AS tolerated_units",
+            f"if(op = 'create', {header.get('tolerated_units', 0)}L, NULL) AS tolerated_units",
             "if(op = 'create', detail, NULL) AS detail",
             "if(op = 'fail', failed, NULL) AS reason",
         )
     )
 
 
-def request_id(rows: Names, step: str) -> str:
+def request_id(rows: RowNames, step: str) -> str:
     """Return the id of a step's requests: the same whenever the step is repeated."""
     batch = "" if rows.batch_id is None else f"/{rows.batch_id}"
     return f"{rows.name}/{step}{batch}"

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from shutil import rmtree
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -29,20 +28,14 @@ if TYPE_CHECKING:
     Output = DataFrame | str
     Files = dict[str, tuple[int, int]]
 
-_Text = tuple[str, list[str]]
-_KNOWN: dict[str, _Text] = {}
-"""The file name and the lines of each text, by its folder. No two texts ever have one file name."""
-_MAX_KNOWN = 10_000
-"""A stream has a folder for each of its batches."""
 _STATUS = re.compile(r"path=(.+?); isDirectory=.*?length=(\d+);.*?modification_time=(\d+)")
 _PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
 """Lines of a plan that reads what is stored, and no more."""
 _HIDING = ("LogicalRDD", "InMemoryRelation")
 """Micro-batches and caches: a plan does not name the files behind them."""
-MOST = 1_000
+_LOCAL = "file:"
+MAX_NAMED = 1_000
 """How many folders and files a record names."""
-_VANISHED = ("AccessDeniedException", "IOException")
-"""What Hadoop raises while it lists a local folder that goes: which one depends on the moment."""
 
 
 class Stored(NamedTuple):
@@ -162,98 +155,70 @@ class Texts:
             writer = self._spark.range(0, 1, 1, 1).select(F.lit(text).alias("value")).write
             writer.mode("overwrite").text(folder)
             return
-        path, system, place = _hadoop(self._spark, folder)
+        system, path = _hadoop(self._spark, folder)
+        place = system.makeQualified(path).toString()
         name, data = f"part-{uuid4().hex}.txt", f"{text}\n".encode()
         # A process that dies leaves a draft, and no half text.
-        if place.startswith("file:"):  # Hadoop starts processes here, to set permissions
-            local = Path(place.removeprefix("file:"))
-            rmtree(local, ignore_errors=True)
+        if place.startswith(_LOCAL):  # Hadoop starts processes here, to set permissions
+            local = Path(place.removeprefix(_LOCAL))
             local.mkdir(parents=True, exist_ok=True)
+            for old in local.iterdir():
+                old.unlink(missing_ok=True)
             (local / "_draft").write_bytes(data)
             (local / "_draft").rename(local / name)
-        else:
-            system.delete(path, True)
-            java = _java(self._spark)
-            draft = java.Path(path, "_draft")
-            with closing(system.create(draft)) as stream:
-                stream.write(bytearray(data))
-            if not system.rename(draft, java.Path(path, name)):
-                raise OSError(f"{folder}: the text could not be renamed")
-        _keep(place, (name, [text]))
+            return
+        system.delete(path, True)
+        java = _java(self._spark)
+        with closing(system.create(draft := java.Path(path, "_draft"))) as stream:
+            stream.write(bytearray(data))
+        if not system.rename(draft, java.Path(path, name)):
+            raise OSError(f"{folder}: the text could not be renamed")
 
     def read(self, pattern: str) -> list[str]:
-        """Read the lines of the texts in folders of a pattern; none if there are no such folders.
-
-        On a classic session, a process reads each text once.
-        """
+        """Read the lines of the texts in the folders of a pattern, which may be none."""
         if not self._is_classic:
-            try:
-                return [row["value"] for row in self._spark.read.text(pattern).collect()]
-            except AnalysisException as error:
-                if "PATH_NOT_FOUND" in str(error) or "Path does not exist" in str(error):
-                    return []
-                raise
-        path, system, _ = _hadoop(self._spark, f"{pattern}/part-*")
-        while (lines := self._listed(system, _glob(system, path))) is None:
-            pass
-        return lines
+            return self._scan(pattern)
+        system, path = _hadoop(self._spark, f"{pattern}/part-*")
+        java = _java(self._spark)
+        while True:
+            # One call, not several a file. To list more than paths, Hadoop starts processes.
+            found = java.wrap(java.paths(system.globStatus(path))).mkString("\n").splitlines()
+            with suppress(FileNotFoundError):  # a text was replaced: what was read may be older
+                return [line for place in found for line in _text(self._spark, place)]
 
-    def lines(self, folder: str, name: str) -> list[str] | None:
-        """Read the lines of one small file; None if there is no such file."""
-        if self._is_classic:
-            path, system, _ = _hadoop(self._spark, folder)
-            return _lines(system, _java(self._spark).Path(path, name))
+    def lines(self, file: str) -> list[str]:
+        """Read the lines of a file that may change; none if it is not there."""
+        if not self._is_classic:
+            return self._scan(file.translate(GLOB))
+        with suppress(FileNotFoundError):
+            return _lines(self._spark, file)
+        return []
+
+    def _scan(self, pattern: str) -> list[str]:
         try:
-            return [row["value"] for row in self._spark.read.text(f"{folder}/{name}").collect()]
-        except AnalysisException:
-            return None
-
-    def _listed(self, system: Any, found: Any) -> list[str] | None:
-        """Read the lines of files; None if one is gone, as those that were read may be older."""
-        java, lines = _java(self._spark), list[str]()
-        # One call of Java, not several a file. To list more than paths, Hadoop starts processes.
-        for path in filter(None, java.wrap(java.paths(found)).mkString("\n").split("\n")):
-            folder, _, name = path.rpartition("/")
-            known = _KNOWN.get(folder)
-            if known is None or known[0] != name:
-                text = _lines(system, java.Path(path))
-                if text is None:
-                    return None
-                known = _keep(folder, (name, text))
-            lines += known[1]
-        return lines
+            return [row["value"] for row in self._spark.read.text(pattern).collect()]
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" in str(error) or "Path does not exist" in str(error):
+                return []
+            raise
 
 
-def _keep(folder: str, text: _Text) -> _Text:
-    """Keep a text in `_KNOWN`; those that are forgotten are read once more."""
-    if len(_KNOWN) >= _MAX_KNOWN:
-        _KNOWN.clear()
-    _KNOWN[folder] = text
-    return text
+@lru_cache(maxsize=10_000)
+def _text(spark: Any, path: str) -> list[str]:
+    """Read a text once: no two texts ever have one path."""
+    return _lines(spark, path)
 
 
-def _glob(system: Any, path: Any) -> Any:
-    """List files; Hadoop says of a local folder that vanishes meanwhile that it cannot be read."""
+def _lines(spark: Any, path: str) -> list[str]:
+    """Read the lines of a file of Hadoop's, or raise `FileNotFoundError`."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
-    for _ in range(10):
-        try:
-            return system.globStatus(path)
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getSimpleName() not in _VANISHED:
-                raise
-    return system.globStatus(path)
-
-
-def _lines(system: Any, path: Any) -> list[str] | None:
-    """Read the lines of a file of Hadoop's; None if another process is replacing it."""
-    from py4j.protocol import Py4JJavaError
-
+    system, found = _hadoop(spark, path)
     try:
-        stream = system.open(path)
+        stream = system.open(found)
     except Py4JJavaError as error:
         if error.java_exception.getClass().getSimpleName() == "FileNotFoundException":
-            return None
+            raise FileNotFoundError(path) from None
         raise
     with closing(stream):
         return bytes(stream.readAllBytes()).decode().splitlines()
@@ -264,12 +229,14 @@ def _java(spark: Any) -> SimpleNamespace:
     """Return what is used of Java: to find a class takes a call for each part of its name."""
     hadoop = spark._jvm.org.apache.hadoop.fs
     wrap = spark._jvm.scala.Predef.genericWrapArray
-    return SimpleNamespace(Path=hadoop.Path, paths=hadoop.FileUtil.stat2Paths, wrap=wrap)
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+    return SimpleNamespace(
+        Path=hadoop.Path, paths=hadoop.FileUtil.stat2Paths, wrap=wrap, configuration=configuration
+    )
 
 
-@lru_cache(maxsize=1_000)
-def _hadoop(spark: Any, folder: str) -> tuple[Any, Any, str]:
-    """Return a path of Hadoop's, its file system, and the path as listings have it."""
-    path = _java(spark).Path(folder)
-    system = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    return path, system, system.makeQualified(path).toString()
+def _hadoop(spark: Any, place: str) -> tuple[Any, Any]:
+    """Return the file system of Hadoop that has a path, and the path."""
+    java = _java(spark)
+    path = java.Path(place)
+    return path.getFileSystem(java.configuration), path

@@ -8,7 +8,7 @@ from typing import Literal
 
 from xorack.core.errors import ArgumentError
 from xorack.spark.rows import TrackedRows
-from xorack.spark.run import Run, check_text
+from xorack.spark.run import RunOptions, check_text
 from xorack.spark.sending import check_queue
 from xorack.spark.units import encoded
 from xorack.spark.windows.windows import Windows
@@ -16,8 +16,8 @@ from xorack.spark.windows.windows import Windows
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class Tracking(Run):
-    """A run of Spark jobs whose rows are tracked; its options are those of `Run`.
+class Tracking(RunOptions):
+    """A run of Spark jobs whose rows are tracked; its options are those of `RunOptions`.
 
     Examples:
         >>> tracking = Tracking(spark, url, "2026-01-31", "s3://b/records")  # doctest: +SKIP

@@ -27,8 +27,8 @@ from xorack.spark.units import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from xorack.spark.record import Line
-    from xorack.spark.run import Names
+    from xorack.spark.record import Header
+    from xorack.spark.run import RowNames
 
 _SAME = ({"tinyint", "smallint", "int", "bigint", "boolean"}, {"string", "decimal", "binary"})
 """Types of which equal values are equal units."""
@@ -71,19 +71,19 @@ def types_of(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
 
 
 def other_keys(
-    rows: Names, line: Line, found: tuple[Totals, Sequence[DataFrame]], source: DataFrame
+    rows: RowNames, header: Header, found: tuple[Totals, Sequence[DataFrame]], source: DataFrame
 ) -> str:
     """Say in one sentence why the keys of an output are others; empty if that is not known.
 
     Args:
         rows: The rows that finish.
-        line: The record's line, with what was started.
+        header: The record's header, with what was started.
         found: What the units of the output add up to, and the frames that read it.
         source: What the job read.
     """
     totals, outputs = found
-    started = Totals(*(line["summary"][name] for name in ("xor", "count", "sum")))
-    before = dict(zip(line["unit"], line["types"], strict=True))
+    started = Totals(*(header["summary"][name] for name in ("xor", "count", "sum")))
+    before = dict(zip(header["unit"], header["types"], strict=True))
     marks = (rows.unit_name, *rows.evidence_names)
     plain = [
         frame
@@ -95,10 +95,8 @@ def other_keys(
             if not _have_equal_units(type_, before[name]):
                 return _told(name, before[name], type_, before[name])
     for frame in outputs:
-        for name in rows.chain if has_columns(frame, rows.chain) else ():
-            type_, due = types_of(frame, [name])[name], line["chain_types"][name]
-            if type_ != due and _has_other_chains(rows, line, frame):
-                return _told(name, due, type_, due)
+        if difference := _chain_difference(rows, header, frame, source):
+            return difference
     told = misplaced(rows, outputs, started)
     if totals.count != started.count:  # rows are lost or doubled, whatever their form
         return told
@@ -109,14 +107,49 @@ def other_keys(
     return told
 
 
-def _has_other_chains(rows: Names, line: Line, frame: DataFrame) -> bool:
-    """Tell whether an output has chains that were not started."""
+def _tags(rows: RowNames, frame: DataFrame) -> DataFrame:
+    chains = chain_columns(frame, rows.chain)
+    keys = [f"c{i}" for i in range(len(chains))]
+    return with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
+
+
+def _has_other_chains(rows: RowNames, frame: DataFrame, chains: DataFrame) -> bool | None:
+    """Tell whether a frame has chains that are not among these; None if that cannot be told."""
     with suppress(Exception):  # nulls, or types that tell no chains apart
-        chains = chain_columns(frame, rows.chain)
-        keys = [f"c{i}" for i in range(len(chains))]
-        tags = with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
-        return bool(tags.join(rows.record.chains(line), "tag", "left_anti").take(1))
-    return False
+        return bool(_tags(rows, frame).join(chains, "tag", "left_anti").take(1))
+    return None
+
+
+def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: DataFrame) -> str:
+    """Say which type or form of a chain column makes the chains of an output unknown ones."""
+    started = rows.record.chains(header)
+    if not has_columns(frame, rows.chain) or not _has_other_chains(rows, frame, started):
+        return ""
+    for name, type_ in types_of(frame, rows.chain).items():
+        due = header["chain_types"][name]
+        kinds = {type_.partition("(")[0], due.partition("(")[0]}
+        if len(kinds) > 1 and not kinds <= {"tinyint", "smallint", "int", "bigint"}:
+            return _told(name, due, type_, due)
+        for sql, text in _FORMS.get(type_.partition("(")[0], ()):
+            if not text.startswith(("without", "in ")):  # a form of another type
+                continue
+            form = F.expr(sql.format(c=quoted(name)))
+            if has_columns(source, rows.chain):
+                known = _tags(rows, source.withColumn(name, form)).select("tag")
+                if _has_other_chains(rows, frame, known) is False:
+                    return _equal_form([name], type_, (sql, text), "what was started", "the output")
+            if _has_other_chains(rows, frame.withColumn(name, form), started) is False:
+                return _equal_form([name], type_, (sql, text), "the output", "what was started")
+    return ""
+
+
+def _equal_form(
+    names: Sequence[str], type_: str, form: tuple[str, str], here: str, there: str
+) -> str:
+    sql = form[0].format(c=quoted(names[0]))
+    line = f".withColumn({names[0]!r}, F.expr({sql!r}))"
+    which = ", ".join(names)
+    return f"{which} is {type_} in {here} and {form[1]} in {there}: {line} makes both equal"
 
 
 def _have_equal_units(one: str, other: str) -> bool:
@@ -132,7 +165,7 @@ def _told(name: str, before: str, after: str, to: str) -> str:
     )
 
 
-def _form(rows: Names, frame: DataFrame, totals: Totals, here: str, there: str) -> str:
+def _form(rows: RowNames, frame: DataFrame, totals: Totals, here: str, there: str) -> str:
     """Say in which form the units of a frame add up to these totals."""
     types = types_of(frame, rows.unit)
     some = [*_forms(types)]
@@ -153,11 +186,7 @@ def _form(rows: Names, frame: DataFrame, totals: Totals, here: str, there: str) 
     for number, (changed, text) in enumerate(some):
         if Totals(values[2 * number] or 0, count, values[2 * number + 1] or 0) == totals:
             name, sql = next(iter(changed.items()))
-            line = f".withColumn({name!r}, F.expr({sql.format(c=quoted(name))!r}))"
-            which = ", ".join(changed)
-            return (
-                f"{which} is {types[name]} in {here} and {text} in {there}: {line} makes both equal"
-            )
+            return _equal_form([*changed], types[name], (sql, text), here, there)
     return ""
 
 
@@ -171,7 +200,7 @@ def _forms(types: Mapping[str, str]) -> Iterator[tuple[dict[str, str], str]]:
         yield texts, "a string"
 
 
-def misplaced(rows: Names, outputs: Sequence[DataFrame], started: Totals) -> str:
+def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> str:
     """Say whether evidence is in wrong columns, was added up wrongly, or is not in all rows."""
     names, told = rows.evidence_names, ""
     for frame in outputs if all(has_columns(frame, names) for frame in outputs) else ():
@@ -198,7 +227,7 @@ def misplaced(rows: Names, outputs: Sequence[DataFrame], started: Totals) -> str
     return told
 
 
-def unmarked_files(rows: Names, frame: DataFrame) -> str:
+def unmarked_files(rows: RowNames, frame: DataFrame) -> str:
     """Say that some Parquet files of an output have evidence, and others do not; else nothing."""
     with suppress(Exception):  # other formats, or other types
         merged = frame.sparkSession.read.option("mergeSchema", "true")

@@ -29,20 +29,6 @@ _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _ISO = "%sT%02d:%02d:%02d.%06d"
 _ENCODED = {"%": "%25", "/": "%2F"}
-_COMPARABLE = {
-    "tinyint",
-    "smallint",
-    "int",
-    "bigint",
-    "float",
-    "double",
-    "decimal",
-    "string",
-    "boolean",
-    "date",
-    "timestamp",
-    "timestamp_ntz",
-}
 _TAG = f"""
 CASE WHEN contains({{tag}}, chr(0))
     THEN raise_error('xorack: a value of a chain column holds NUL; a tag cannot')
@@ -82,11 +68,12 @@ def encoded_columns(texts: Sequence[Column]) -> list[Column]:
 def comparable(frame: DataFrame) -> dict[str, Column]:
     """Return the columns whose values Python can compare, and the sizes of arrays and maps."""
     shown: dict[str, Column] = {}
+    kinds = {*_FORMS, "float", "double"} - {"binary"}
     for field in frame.schema.fields:
         column, type_ = F.col(quoted(field.name)), field.dataType.simpleString()
         if type_.startswith(("array", "map")):
             shown[f"size of {field.name}"] = F.size(column)
-        elif type_.split("(", maxsplit=1)[0] in _COMPARABLE and field.name[:7] != "xorack_":
+        elif type_.split("(", maxsplit=1)[0] in kinds and field.name[:7] != "xorack_":
             shown[field.name] = column
     return shown
 
@@ -99,11 +86,7 @@ def check_frame(option: str, given: T, expected: str = "a frame") -> T:
 
 
 def field_named(frame: DataFrame, name: str) -> StructField:
-    """Find a column, in another case too unless ``spark.sql.caseSensitive`` is true.
-
-    Raises:
-        ColumnsError: The frame has no such column, or more than one.
-    """
+    """Find the one column, in another case too unless ``spark.sql.caseSensitive`` is true."""
     fields = frame.schema.fields
     found = [field for field in fields if field.name.lower() == name.lower()]
     exact = [field for field in found if field.name == name]
@@ -144,11 +127,7 @@ def made_once(spark: Any, key: Hashable, make: Callable[[], T]) -> T:
 
 
 def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
-    """Return the unit of each row: `xorack.unit_id` of the salt and the columns' values, signed.
-
-    Raises:
-        ColumnsError: There are no names; a column is missing, ambiguous or of another type.
-    """
+    """Return the unit of each row: `xorack.unit_id` of the salt and the columns' values, signed."""
 
     def make() -> Column:
         parts = [hashed(column) for column, (hashed, _) in _suitable(frame, names, "unit")]
@@ -158,11 +137,7 @@ def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
 
 
 def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
-    """Return the columns that tell chains apart, with their own types, as ``c0``, ``c1``, ….
-
-    Raises:
-        ColumnsError: There are no names; a column is missing, ambiguous or of another type.
-    """
+    """Return the columns that tell chains apart, with their own types, as ``c0``, ``c1``, …."""
     parts = _suitable(frame, names, "chain")
     return [column.alias(f"c{i}") for i, (column, _) in enumerate(parts)]
 
@@ -171,26 +146,18 @@ def with_tag(frame: DataFrame, prefix: str, names: Sequence[str], to: str = "tag
     """Add the tag of each chain: the prefix and the columns' values, joined by ``/``.
 
     In all values but the last, ``%`` and ``/`` are percent-encoded. A tag above 1,024 UTF-8 bytes
-    is cut: 240 characters, ``...``, and 16 hex digits of the hash of the whole tag. The job fails
+    is cut: 240 characters, ``...``, and 16 hex digits of the hash of the full tag. The job fails
     where a value holds NUL, or is no UTF-8.
-
-    Raises:
-        ColumnsError: The frame lacks one of the columns.
     """
     parts = _suitable(frame, names, "chain")
     texts = [text(column) for column, (_, text) in parts]
     texts[:-1] = encoded_columns(texts[:-1])
-    whole = frame.withColumn(to, F.concat(F.lit(prefix), F.concat_ws("/", *texts)))
-    return whole.withColumn(to, F.expr(_TAG.format(tag=to)))
+    tagged = frame.withColumn(to, F.concat(F.lit(prefix), F.concat_ws("/", *texts)))
+    return tagged.withColumn(to, F.expr(_TAG.format(tag=to)))
 
 
 def parse_id(given: int | str) -> int:
-    """Return a unit's id, unsigned.
-
-    Raises:
-        ArgumentError: It is neither a non-zero integer of 64 bits, signed or unsigned, nor 16 hex
-            digits as in events.
-    """
+    """Return a unit's id, unsigned: of an integer of 64 bits but 0, or of 16 hex digits."""
     number: object = given
     if isinstance(given, str) and _HEX_ID.fullmatch(given):
         number = int(given, 16)

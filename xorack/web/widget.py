@@ -194,7 +194,7 @@ def _outstanding(status: ChainStatus) -> str:
     if rest := ids[shown:]:
         listed = rest[: MAX_OUTSTANDING - shown]  # `xorack show` has them all
         parts.append(f"<details><summary>{len(rest)} more</summary>{''.join(listed)}</details>")
-    # A chain with nothing outstanding lacks its create, or its counts differ.
+    # The create of a chain with nothing outstanding is missing, or its counts differ.
     note = status.outstanding_note or ("" if ids else "none")
     return "".join(parts) + (f'<span class="faint">{note}</span>' if note else "")
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError
 from xorack.spark.evidence import Proof, as_list, open_output, per_chain, total
-from xorack.spark.finishing import line_of
+from xorack.spark.finishing import header_of
 from xorack.spark.folding import SUMS
 from xorack.spark.messages import readable
 from xorack.spark.missing.comparing import compare_chains, tells_chains
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output
-    from xorack.spark.run import Names
+    from xorack.spark.run import RowNames
 
 _VERDICTS = {
     "agree": "agree",
@@ -45,7 +45,7 @@ class Audit:
         found: The units that the table has.
         chains: The number of chains by verdict: ``agree``; ``missing``, the table has nothing of
             them; ``short``, it has fewer units; ``surplus``, more; ``other``, as many, but others;
-            ``unknown``, they were not started. If the table lacks the columns of the chain, all
+            ``unknown``, they were not started. Without the columns of the chain in the table, all
             ``agree`` or all are ``undecided``.
         differing: The chains that do not agree: ``tag``, ``verdict``, and the units ``started`` and
             ``found``. None if they are undecided. It is computed when it is read.
@@ -56,7 +56,7 @@ class Audit:
     found: int
     chains: dict[str, int]
     differing: DataFrame | None
-    _rows: Names = field(repr=False)
+    _rows: RowNames = field(repr=False)
     _outputs: Sequence[DataFrame] = field(repr=False)
 
     @property
@@ -67,11 +67,10 @@ class Audit:
     def __str__(self) -> str:
         head = f"{self.found:,} of {self.started:,} units of {self.name!r} are in the table"
         width = max((len(f"{number:,}") for number in self.chains.values()), default=1)
-        lines = [
-            f"  {self.chains[verdict]:>{width},} {text}"
-            for verdict, text in _VERDICTS.items()
-            if verdict in self.chains
+        numbers = [
+            (self.chains[one], text) for one, text in _VERDICTS.items() if one in self.chains
         ]
+        lines = [f"  {number:>{width},} {text}" for number, text in numbers]
         return "\n".join([f"{head}; chains:" if lines else head, *lines])
 
     def missing_rows(
@@ -80,11 +79,11 @@ class Audit:
         by: str | Sequence[str] | None = None,
         rows: DataFrame | Sequence[DataFrame] | None = None,
     ) -> MissingRows:
-        """Name the rows that were started and that the table lacks.
+        """Name the rows that were started and that are not in the table.
 
         The frame that was aggregated is computed once more: if its units add up to those of the
-        table, the rows that it lacks are missing. Without one, rows have names only if they explain
-        the sums of every group of the columns that both sides share.
+        table, the rows that are not in it are missing. Without it, rows have names only if they
+        explain the sums of every group of the columns that both sides share.
 
         Args:
             source: What was started, as `start` was given it, or another frame with its rows.
@@ -98,37 +97,35 @@ class Audit:
 
         Raises:
             ArgumentError: The source cannot be read.
-            ColumnsError: The source lacks columns of the unit, or a column of `by`.
+            ColumnsError: A column of the unit, or of `by`, is missing from the source.
         """
         frame = open_output(self._rows.tracking.spark, source, "source")
-        frames: list[DataFrame] | None = None
-        if rows is not None:
-            frames = [check_frame("rows", one) for one in as_list(rows, "rows")]  # type: ignore[misc]
+        given = (
+            None if rows is None else [check_frame("rows", one) for one in as_list(rows, "rows")]
+        )
         proof = Proof("read", total(self._rows, self._outputs), self._outputs)
-        return resolve(self._rows, frame, proof, self.started, by, frames)
+        return resolve(self._rows, frame, proof, self.started, by, given)  # type: ignore[arg-type]
 
 
-def audit(rows: Names, table: Output | Sequence[Output]) -> Audit:
+def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
-    given = as_list(table, "table")
-    outputs = [open_output(rows.tracking.spark, one, "table") for one in given]
+    outputs = [open_output(rows.tracking.spark, one, "table") for one in as_list(table, "table")]
     if rows.batch_id is not None:
         raise ArgumentError("batch_id", rows.batch_id, "None: a batch is compared by finish alone")
-    line = line_of(rows)
-    rows.record.check(line)
-    summary = summary_in(line)
+    header = header_of(rows)
+    rows.record.check(header)
+    summary = summary_in(header)
     with readable("table", "the table cannot be read"):
         if not tells_chains(rows, outputs):
             totals = total(rows, outputs)
             verdict = "agree" if totals == summary.totals else "undecided"
             chains = {verdict: summary.chains} if summary.chains else {}
             return Audit(rows.name, summary.count, totals.count, chains, None, rows, outputs)
-        held = per_chain(rows, outputs)
-        compared = compare_chains(rows.record.chains(line).select("tag", *SUMS), held)
-        sums = (F.count(F.lit(1)).alias("chains"), F.sum("found").alias("units"))
+        started = rows.record.chains(header).select("tag", *SUMS)
+        compared = compare_chains(started, per_chain(rows, outputs))
+        sums = F.count(F.lit(1)).alias("chains"), F.sum("found").alias("units")
         counts = compared.groupBy("verdict").agg(*sums).collect()
     chains = {row["verdict"]: row["chains"] for row in counts}
     found = sum(row["units"] for row in counts)
-    differing = compared.where("verdict <> 'agree'")
-    differing = differing.selectExpr("tag", "verdict", "n AS started", "found")
+    differing = compared.where("verdict <> 'agree'").select("tag", "verdict", "started", "found")
     return Audit(rows.name, summary.count, found, chains, differing, rows, outputs)

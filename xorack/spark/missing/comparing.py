@@ -1,8 +1,8 @@
-"""What is started against what is there: chain by chain, unit by unit, and group by group."""
+"""What was started against what is there: chain by chain, unit by unit, and group by group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,79 +14,68 @@ from xorack.spark.evidence import evidence_of
 from xorack.spark.folding import named, of_units
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.naming import MAX_SOLVED, Group, name_missing
-from xorack.spark.units import chain_columns, column_named, has_columns, with_tag
+from xorack.spark.units import chain_columns, column_named, has_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from xorack.spark.run import Names
+    from xorack.spark.run import RowNames
+
+    Keep = Callable[[DataFrame], DataFrame]
+    """Caches a frame for as long as what is compared."""
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _KEYS = (*INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
 _MAX_DROPPED = 4
 """Columns that are left out, one at a time, where no rows explain all groups by all of them."""
-_DIFFER = "lack <> 0 OR difference <> 0 OR s <> 0"
+_DIFFER = "missing_count <> 0 OR xor <> 0 OR sum <> 0"
 
 
 class Differing(NamedTuple):
     """How an output differs from a source.
 
     Attributes:
-        lacks: ``xorack_unit_``, ``lack``, how many of it the output lacks, or has too many if
-            negative, and ``is_known``; of groups ``xorack_tag_`` as well. None without a proof.
+        units: ``xorack_unit_``, ``missing_count``, negative if the output has too many of it, and
+            ``is_known``; of groups ``xorack_tag_`` as well. None without a proof.
         by: The columns that make groups; empty if units are compared.
         groups: The groups that differ: ``xorack_key_`` and what `differences` returns.
-        keyed: What was compared, with ``xorack_key_`` and ``xorack_unit_``.
         replaced: The units of groups that have as many, but others, if no other groups differ.
-        cached: What is cached of it.
     """
 
-    lacks: DataFrame | None = None
+    units: DataFrame | None = None
     by: tuple[str, ...] = ()
     groups: DataFrame | None = None
-    keyed: DataFrame | None = None
     replaced: int = 0
-    cached: tuple[DataFrame, ...] = ()
-
-    def unpersist(self) -> None:
-        """Free what is cached."""
-        for frame in self.cached:
-            frame.unpersist()
 
 
 def differences(source: DataFrame, outputs: Sequence[DataFrame], *key: str) -> DataFrame:
-    """Compare the columns `SUMS` of units on both sides, by the columns of a key.
+    """Compare the columns `SUMS` of units by a key: ``started``, ``found``, and their differences.
 
-    Returns:
-        The key and six numbers: ``n``, units of the source; ``found``, units of the outputs;
-        ``lack``, ``n - found``; ``difference``, the XOR of both; ``own``, that of the source;
-        ``s``, the difference of the sums.
+    These are ``missing_count``, ``xor`` and ``sum``; ``started_xor`` is the XOR of the source.
     """
-    sides = [source.selectExpr(*key, "xor", "xor AS own", "count AS n", "0L AS found", "sum AS s")]
-    sides += [one.selectExpr(*key, "xor", "0L", "0L", "count", "-sum") for one in outputs]
-    sums = [F.expr(f"sum({name}) AS {name}") for name in ("n", "found", "s")]
-    xors = [F.expr("bit_xor(xor) AS difference"), F.expr("bit_xor(own) AS own")]
-    both = reduce(lambda a, b: a.union(b), sides).groupBy(*key)
-    compared = both.agg(*xors, *sums).na.fill(0)
-    return compared.selectExpr("*", "n - found AS lack")
+    sides = [
+        source.selectExpr(
+            *key, "xor", "xor AS started_xor", "count AS started", "0L AS found", "sum"
+        ),
+        *(frame.selectExpr(*key, "xor", "0L", "0L", "count", "-sum") for frame in outputs),
+    ]
+    sums = [F.expr(f"sum({name}) AS {name}") for name in ("started", "found", "sum")]
+    xors = [F.expr(f"bit_xor({name}) AS {name}") for name in ("xor", "started_xor")]
+    compared = reduce(lambda a, b: a.union(b), sides).groupBy(*key).agg(*xors, *sums).na.fill(0)
+    return compared.selectExpr("*", "started - found AS missing_count")
 
 
 def compare_chains(started: DataFrame, held: Sequence[DataFrame]) -> DataFrame:
-    """Compare chains: ``tag`` and the columns `SUMS` on both sides.
-
-    Returns:
-        ``tag``, what `differences` returns, and ``verdict``: ``agree``, ``missing``, ``short``,
-        ``surplus``, ``other`` or ``unknown``.
-    """
+    """Return `differences` by ``tag``, and a ``verdict`` on each chain; see `Audit.chains`."""
     verdict = f"""
-        CASE WHEN NOT ({_DIFFER}) THEN 'agree' WHEN n = 0 THEN 'unknown'
-        WHEN found = 0 THEN 'missing' WHEN lack > 0 THEN 'short'
-        WHEN lack < 0 THEN 'surplus' ELSE 'other' END AS verdict"""
+        CASE WHEN NOT ({_DIFFER}) THEN 'agree' WHEN started = 0 THEN 'unknown'
+        WHEN found = 0 THEN 'missing' WHEN missing_count > 0 THEN 'short'
+        WHEN missing_count < 0 THEN 'surplus' ELSE 'other' END AS verdict"""
     return differences(started, held, "tag").selectExpr("*", verdict)
 
 
-def tells_chains(rows: Names, frames: Sequence[DataFrame]) -> bool:
+def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
     """Tell whether frames have the columns of the chain, of suitable types and without nulls."""
 
     def has_null(frame: DataFrame) -> bool:
@@ -100,111 +89,96 @@ def tells_chains(rows: Names, frames: Sequence[DataFrame]) -> bool:
         return False
 
 
-def compare_units(source: DataFrame, held: DataFrame) -> Differing:
-    """Compare a source, with ``xorack_unit_`` and ``xorack_tag_``, with the units of ``unit``.
-
-    What is missing is exact, also where rows are doubled, and whatever was done to other columns.
-    Of equal units of two chains, nobody knows whose is missing.
-    """
+def compare_units(source: DataFrame, held: DataFrame, keep: Keep) -> DataFrame:
+    """Return `Differing.units` of a source and the units that reached the output: it is exact."""
     sides = source.selectExpr("xorack_unit_", "xorack_tag_ AS tag", "1L AS n", "0L AS found").union(
         held.selectExpr("unit", "string(NULL)", "0L", "1L")
     )
-    sums = ("sum(n) - sum(found) AS lack", "sum(found) = 0 OR min(tag) = max(tag) AS is_known")
-    units = sides.groupBy("xorack_unit_").agg(*map(F.expr, sums)).where("lack <> 0")
-    lacks = units.withColumn("is_known", F.expr("coalesce(is_known, false)")).persist()
-    return Differing(lacks, cached=(lacks,))
+    count = F.expr("sum(n) - sum(found) AS missing_count")
+    known = F.expr("coalesce(sum(found) = 0 OR min(tag) = max(tag), false) AS is_known")
+    return keep(sides.groupBy("xorack_unit_").agg(count, known).where("missing_count <> 0"))
 
 
 def compare_groups(
-    rows: Names, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str] | None
+    rows: RowNames,
+    source: DataFrame,
+    outputs: Sequence[DataFrame],
+    by: Sequence[str] | None,
+    keep: Keep,
 ) -> Differing:
-    """Compare by the columns that are given, or else by those that outputs and source share.
-
-    Units have names only if they explain the difference of every group.
-
-    Args:
-        rows: The names of the rows.
-        source: What the output was made of, with ``xorack_unit_`` and ``xorack_tag_``.
-        outputs: What was written, with evidence.
-        by: The columns.
-
-    Raises:
-        ColumnsError: A column is not in the source and in all outputs.
-    """
-    shared = _shared(rows, source, outputs) if by is None else [*by]
-    candidates = [shared]
-    if by is None:
-        # The job may change the chain columns, or name a sum or maximum as a column of the source.
-        chain = {*map(str.lower, rows.chain)}
-        candidates.append([name for name in shared if name.lower() not in chain])
-        candidates += [[name for name in shared if name != one] for one in shared[:_MAX_DROPPED]]
-    found = Differing()
-    for place, names in enumerate(candidates):
-        if names in candidates[:place] or (place and not names):
-            continue
-        tried = _by_groups(rows, source, outputs, names)
-        if tried.lacks is not None or not place:
-            found.unpersist()
-            found = tried
-        else:
-            tried.unpersist()
-        if tried.lacks is not None:
-            break
+    """Compare by columns, by default those that outputs and source share; name units by that."""
+    first, *others = _groupings(rows, source, outputs) if by is None else [tuple(by)]
+    found = _by_groups(rows, source, outputs, first, keep)
+    for names in others if found.units is None else ():
+        other = _by_groups(rows, source, outputs, names, keep)
+        if other.units is not None:
+            return other
     return found
 
 
+def _groupings(
+    rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame]
+) -> list[tuple[str, ...]]:
+    """Return which columns may make groups, the most likely first.
+
+    The job may change the chain columns, or name a sum or maximum as a column of the source.
+    """
+    shared, chain = _shared(rows, source, outputs), {*map(str.lower, rows.chain)}
+    without_chain = [name for name in shared if name.lower() not in chain]
+    fewer = [[name for name in shared if name != one] for one in shared[:_MAX_DROPPED]]
+    tried = dict.fromkeys(map(tuple, (shared, without_chain, *fewer)))
+    return [names for names in tried if names or not shared]
+
+
 def _by_groups(
-    rows: Names, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str]
+    rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str], keep: Keep
 ) -> Differing:
-    keyed = source.withColumn("xorack_key_", _key(source, by))
+    keyed = source.withColumn("xorack_key_", key_of(source, by))
     held = [
-        one.select(_key(one, by).alias("xorack_key_"), *named(evidence_of(rows, one)))
-        for one in outputs
+        frame.select(key_of(frame, by).alias("xorack_key_"), *named(evidence_of(rows, frame)))
+        for frame in outputs
     ]
     sums = named(of_units(F.col("xorack_unit_")))
     groups = differences(keyed.select("xorack_key_", *sums), held, "xorack_key_").where(_DIFFER)
-    gone = "n > 0 AND (found = 0 OR lack = -n AND difference = own) AS is_whole"
-    groups = groups.selectExpr("*", gone).persist()
-    solvable = f"n > 0 AND (abs(lack) = 1 OR lack <> 0 AND n <= {MAX_SOLVED})"
-    hard, others, replaced = sums_of(
+    entire = "started > 0 AND (found = 0 OR missing_count = -started AND xor = started_xor)"
+    groups = keep(groups.selectExpr("*", f"{entire} AS is_entire"))
+    one_or_few = f"abs(missing_count) = 1 OR missing_count <> 0 AND started <= {MAX_SOLVED}"
+    unsolved, other_counts, replaced = sums_of(
         groups,
-        f"count_if(NOT is_whole AND NOT ({solvable}))",
-        "count_if(lack <> 0)",
-        "sum(if(lack = 0, n, 0))",
+        f"count_if(NOT is_entire AND NOT (started > 0 AND ({one_or_few})))",
+        "count_if(missing_count <> 0)",
+        "sum(if(missing_count = 0, started, 0))",
     )
-    result = Differing(None, tuple(by), groups, keyed, 0 if others else replaced, (groups,))
-    if hard:
+    result = Differing(None, tuple(by), groups, 0 if other_counts else replaced)
+    if unsolved:
         return result
     columns = ("xorack_key_", "xorack_unit_", "xorack_tag_")
-    members = keyed.select(*columns).join(groups, "xorack_key_")
-    asked = members.where("NOT is_whole AND (abs(lack) > 1 OR xorack_unit_ = difference)")
+    members = keyed.select(*columns).join(groups.drop("started", "found"), "xorack_key_")
+    asked = members.where("NOT is_entire AND (abs(missing_count) > 1 OR xorack_unit_ = xor)")
     lists = asked.groupBy("xorack_key_").agg(F.collect_list("xorack_unit_").alias("members"))
-    hard_ones = groups.where("NOT is_whole").join(lists, "xorack_key_", "left")
-    given = hard_ones.select("xorack_key_", "lack", "difference", "s", "members")
-    solved = given.mapInArrow(_solve, "xorack_key_ long, xorack_unit_ long").persist()
-    result = result._replace(cached=(groups, solved))
-    if sums_of(solved, "count_if(xorack_unit_ = 0)")[0]:
+    parts = groups.where("NOT is_entire").join(lists, "xorack_key_", "left")
+    given = parts.select("xorack_key_", "missing_count", "xor", "sum", "members")
+    solved = keep(given.mapInArrow(_solve, "xorack_key_ long, xorack_unit_ long"))
+    if solved.where("xorack_unit_ = 0").take(1):
         return result
-    parts = members.join(solved, ["xorack_key_", "xorack_unit_"], "left_semi")
-    some = members.where("is_whole").union(parts).groupBy("xorack_unit_", "xorack_tag_")
-    lacks = some.agg(F.expr("bigint(sum(sign(lack))) AS lack"), F.lit(True).alias("is_known"))
-    return result._replace(lacks=lacks)
+    found = members.join(solved, ["xorack_key_", "xorack_unit_"], "left_semi")
+    both = members.where("is_entire").union(found).groupBy("xorack_unit_", "xorack_tag_")
+    count = F.expr("bigint(sum(sign(missing_count))) AS missing_count")
+    return result._replace(units=both.agg(count, F.lit(True).alias("is_known")))
 
 
 def _solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the units that groups lack or have twice; 0 if some group stays unexplained."""
+    """Yield the units that groups lost or have twice; 0 if some group stays unexplained."""
     import pyarrow as pa
 
     for batch in batches:
         rows = {row["xorack_key_"]: row for row in batch.to_pylist()}
-        groups = {key: Group(r["lack"], r["difference"], r["s"]) for key, r in rows.items()}
+        groups = {k: Group(row["missing_count"], row["xor"], row["sum"]) for k, row in rows.items()}
         named = name_missing(groups, {key: row["members"] or () for key, row in rows.items()})
-        pairs = (
-            [(0, 0)] if named is None else [(k, one) for k, units in named.items() for one in units]
-        )
-        columns = zip(*pairs, strict=True) if pairs else ((), ())
-        arrays = [pa.array([*column], pa.int64()) for column in columns]
-        yield pa.RecordBatch.from_arrays(arrays, ["xorack_key_", "xorack_unit_"])
+        named = {0: frozenset([0])} if named is None else named
+        pairs = [{"xorack_key_": key, "xorack_unit_": one} for key in named for one in named[key]]
+        types = [("xorack_key_", pa.int64()), ("xorack_unit_", pa.int64())]
+        yield pa.RecordBatch.from_pylist(pairs, pa.schema(types))
 
 
 def sums_of(frame: DataFrame, *sums: str) -> list[int]:
@@ -214,27 +188,24 @@ def sums_of(frame: DataFrame, *sums: str) -> list[int]:
     return [int(number or 0) for number in first or ()]
 
 
-def _shared(rows: Names, source: DataFrame, outputs: Sequence[DataFrame]) -> list[str]:
+def _shared(rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame]) -> list[str]:
     """Return the columns that source and outputs share, with types that can be compared."""
     own = {name.lower() for name in (*rows.evidence_names, rows.unit_name)}
     keys = {*map(str.lower, (*rows.chain, *rows.unit))}
 
-    def family(frame: DataFrame, name: str) -> str:
-        shown = column_named(frame, name)[1].simpleString()
-        is_key = name.lower() in keys
-        return "integer" if is_key and shown in INTEGERS else shown
+    def is_shared(name: str) -> bool:
+        frames = (source, *outputs)
+        if name.lower() in own or not all(has_columns(frame, [name]) for frame in frames):
+            return False
+        types = {column_named(frame, name)[1].simpleString() for frame in frames}
+        if name.lower() in keys and types <= {*INTEGERS}:
+            return True
+        return len(types) == 1 and types.pop().split("(")[0] in _KEYS
 
-    return [
-        name
-        for name in outputs[0].columns
-        if name.lower() not in own
-        and all(has_columns(frame, [name]) for frame in (source, *outputs))
-        and len({family(frame, name) for frame in (source, *outputs)}) == 1
-        and family(source, name).split("(")[0] in ("integer", *_KEYS)
-    ]
+    return [name for name in outputs[0].columns if is_shared(name)]
 
 
-def _key(frame: DataFrame, by: Sequence[str]) -> Column:
+def key_of(frame: DataFrame, by: Sequence[str]) -> Column:
     """Return the hash of the values of columns; a null has its own."""
     hashes = [F.lit(0)]
     for name in by:
@@ -242,11 +213,3 @@ def _key(frame: DataFrame, by: Sequence[str]) -> Column:
         value = column.cast("long") if type_.simpleString() in INTEGERS else column
         hashes.append(F.xxhash64(value, column.isNull()))
     return F.xxhash64(*hashes)
-
-
-def with_units(rows: Names, source: DataFrame, unit: Column) -> DataFrame:
-    """Add ``xorack_unit_``, and the tag of the chain as ``xorack_tag_``, empty without columns."""
-    keyed = source.withColumn("xorack_unit_", unit)
-    if has_columns(source, rows.chain):
-        return with_tag(keyed, rows.prefix, rows.chain, "xorack_tag_")
-    return keyed.withColumn("xorack_tag_", F.lit(""))

@@ -1,4 +1,4 @@
-"""The rows that an output lacks: how many, which ones, by what proof, and why."""
+"""The rows that are missing from an output: how many, which ones, by what proof, and why."""
 
 from __future__ import annotations
 
@@ -17,36 +17,43 @@ from xorack.spark.missing.comparing import (
     Differing,
     compare_groups,
     compare_units,
+    key_of,
     sums_of,
-    with_units,
 )
-from xorack.spark.missing.explaining import compare, deduplicated
+from xorack.spark.missing.why import compare, deduplicated
 from xorack.spark.storage import reads_plainly
-from xorack.spark.units import has_columns, quoted
+from xorack.spark.units import has_columns, quoted, with_tag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Proof
-    from xorack.spark.run import Names
+    from xorack.spark.missing.comparing import Keep
+    from xorack.spark.run import RowNames
 
 _ROWS = "the job's rows, computed again,"
 _UNSTABLE = "dropDuplicates without an order, rand, a source that has changed"
+_MAX_CACHED = 100_000
+"""Missing rows that are kept: each reading of the source for them takes a scan."""
+_MISSING_AND_SURPLUS = "sum(greatest(missing_count, 0))", "sum(greatest(-missing_count, 0))"
+_EXPLAINED = "the rows that are named explain the sums of every group"
 
 
 @dataclass(frozen=True, eq=False)
 class MissingRows:
-    """The rows of a source that an output lacks. It has the methods of `rows`, such as ``show``.
+    """The rows of a source that an output lost. It has the methods of `rows`, such as ``show``.
 
     Attributes:
         name: The name of the rows.
-        absent: Units that were started and that the source lacks.
+        absent: Units that were started and are not in the source.
         added: Rows that the source has more than were started.
         total: The rows of the source.
-        missing: How many rows of the source the output lacks; at least so many if not `is_exact`.
+        missing: How many rows of the source are not in the output; at least, if not `is_exact`.
         named: How many of them are in `rows`: all, or none without a proof.
         surplus: How many units the output has more than once, or without a row of the source.
         is_exact: Whether these numbers are proved, and no net of rows lost and doubled.
+        by: The columns by which both sides were compared; none if that was unit by unit.
+        replaced: How many rows are in groups that have as many rows as the source, but others.
         proof: What the names rest on, or what is known without names.
     """
 
@@ -58,69 +65,67 @@ class MissingRows:
     named: int
     surplus: int
     is_exact: bool
+    by: tuple[str, ...]
+    replaced: int
     proof: str
-    _rows: Names = field(repr=False)
     _frame: DataFrame = field(repr=False)
     _source: DataFrame = field(repr=False)
     _found: Differing = field(repr=False)
-    _asked: Asked = field(repr=False)
+    _jobs: tuple[DataFrame, ...] = field(repr=False)
+    _cached: list[DataFrame] = field(repr=False)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.rows, name)
 
-    @property
-    def by(self) -> tuple[str, ...]:
-        """The columns by which both sides were compared; none if that was unit by unit."""
-        return self._found.by
-
-    @property
-    def replaced(self) -> int:
-        """How many rows are in groups that have as many rows as the source, but others."""
-        return self._found.replaced
-
     @cached_property
     def rows(self) -> DataFrame:
         """The missing rows that are named, with the columns of the source."""
-        return self._plain(self._lost)
+        return self._plain(self.tagged)
 
     @cached_property
-    def _lost(self) -> DataFrame:
+    def tagged(self) -> DataFrame:
         """The missing rows that are named, with ``xorack_unit_`` and ``xorack_tag_``."""
-        if self._found.lacks is None:
+        if self._found.units is None:
             return self._source.limit(0)
-        lacks = self._found.lacks.where("lack > 0 AND is_known").drop("is_known")
-        keys = [name for name in lacks.columns if name != "lack"]
+        units = self._found.units.where("missing_count > 0 AND is_known").drop("is_known")
+        keys = [name for name in units.columns if name != "missing_count"]
         place = F.row_number().over(Window.partitionBy(*keys).orderBy(F.lit(0)))
-        found = self._source.join(lacks, keys).withColumn("_place", place)
-        return found.where("_place <= lack").drop("_place", "lack")
+        found = self._source.join(units, keys).withColumn("_place", place)
+        found = found.where("_place <= missing_count").drop("_place", "missing_count")
+        if self.missing <= _MAX_CACHED:  # names, reasons and notes need it
+            self._cached.append(found.persist())
+        return found
 
     @cached_property
-    def _doubled(self) -> DataFrame:
-        """The rows that the output has too often, as far as they are named, as `_lost` has them."""
-        if self._found.lacks is None:
+    def doubled(self) -> DataFrame:
+        """The rows that the output has too often, as far as they are named."""
+        if self._found.units is None:
             return self._source.limit(0)
-        lacks = self._found.lacks.where("lack < 0").select("xorack_unit_")
-        return self._source.join(lacks, "xorack_unit_", "left_semi")
+        return self._of_units(self._found.units.where("missing_count < 0"))
 
     @cached_property
     def candidates(self) -> DataFrame:
         """The rows among which those are that have no names: ``xorack_lacks`` says how many."""
-        lacks, found = F.col("lack").alias("xorack_lacks"), self._found
-        if found.lacks is not None:
-            unknown = found.lacks.where("lack > 0 AND NOT is_known")
+        count, found = F.col("missing_count").alias("xorack_lacks"), self._found
+        if found.units is not None:
+            unknown = found.units.where("missing_count > 0 AND NOT is_known")
         elif found.groups is not None:
-            unknown = found.groups.where("n > 0 AND lack >= 0").join(self._members, "xorack_key_")
+            unknown = self._members(found.groups.where("started > 0 AND missing_count >= 0"))
         else:
-            unknown = self._source.selectExpr("xorack_unit_", "bigint(NULL) AS lack")
-        some = unknown.select("xorack_unit_", lacks).dropDuplicates(["xorack_unit_"])
+            unknown = self._source.selectExpr("xorack_unit_", "bigint(NULL) AS missing_count")
+        some = unknown.select("xorack_unit_", count).dropDuplicates(["xorack_unit_"])
         return self._plain(self._source.join(some, "xorack_unit_"), "xorack_lacks")
 
-    @property
-    def _members(self) -> DataFrame:
-        assert self._found.keyed is not None
-        return self._found.keyed.select("xorack_key_", "xorack_unit_")
+    def _members(self, groups: DataFrame) -> DataFrame:
+        keyed = self._source.select(
+            "xorack_unit_", key_of(self._source, self.by).alias("xorack_key_")
+        )
+        return keyed.join(groups, "xorack_key_")
+
+    def _of_units(self, units: DataFrame) -> DataFrame:
+        return self._source.join(units.select("xorack_unit_"), "xorack_unit_", "left_semi")
 
     def explain(self) -> Explanation:
         """Say why these rows are missing: what they have in common, and the others do not.
@@ -132,23 +137,23 @@ class MissingRows:
 
     @cached_property
     def _explained(self) -> Explanation:
-        found, count, word = self._found, self.missing, "missing row"
-        some, is_named = self._lost, found.lacks is not None and self.named == self.missing
-        frames = () if self.by or self.surplus or not is_named else self._asked.frames
-        if count and (key := deduplicated(frames, self._source, some)):
-            same = f"has a row with the same {', '.join(key)} that is in the output"
-            return Explanation(f"Each of the {count:,} missing rows {same}")
+        found, count, word, some = self._found, self.missing, "missing row", self.tagged
         if not count and self.surplus:
-            some, word = self._doubled, "doubled row"
+            some, word = self.doubled, "doubled row"
             count = sums_of(some, "count(1)")[0]
         elif not count and found.groups is not None:
-            members = self._members.join(found.groups, "xorack_key_", "left_semi")
-            some, word = self._source.join(members, "xorack_unit_", "left_semi"), "replaced row"
-            count, is_named = found.replaced, True
-        if not count or not is_named:
+            some, word = self._of_units(self._members(found.groups)), "replaced row"
+            count = self.replaced
+        elif found.units is None or self.named < count:
+            count = 0
+        if not count:
             return Explanation("")
+        jobs = () if self.by or self.surplus else self._jobs
+        if key := deduplicated(jobs, self._source, some):
+            same = f"has a row with the same {', '.join(key)} that is in the output"
+            return Explanation(f"Each of the {count:,} missing rows {same}")
         # Only what was lost behind the job's rows was lost with a task.
-        tasks = self.by if self._asked.frames and has_columns(self._source, self.by) else ()
+        tasks = self.by if self._jobs and has_columns(self._source, self.by) else ()
         return compare(self._frame, (self._source, self.total), (some, count), word, tasks)
 
     def reasons(self) -> DataFrame:
@@ -164,7 +169,7 @@ class MissingRows:
         if self.missing > self.named:
             parts.append("the others are among .candidates")
         if self.absent > 0:
-            parts.append(f"the source lacks {self.absent:,} that were started")
+            parts.append(f"{self.absent:,} that were started are not in the source")
         if self.surplus:
             parts.append(f"the output has {least}{self.surplus:,} rows too many")
         if self.replaced and self.by:
@@ -174,7 +179,7 @@ class MissingRows:
 
     def unpersist(self) -> None:
         """Free what was cached."""
-        for frame in (*self._found.cached, *self._asked.cached):
+        for frame in self._cached:
             frame.unpersist()
 
     def _plain(self, frame: DataFrame, *more: str) -> DataFrame:
@@ -182,112 +187,120 @@ class MissingRows:
 
 
 def resolve(
-    rows: Names,
+    rows: RowNames,
     source: DataFrame,
     proof: Proof,
     started: int,
     by: str | Sequence[str] | None = None,
     frames: Sequence[DataFrame] | None = None,
 ) -> MissingRows:
-    """Find the rows of a source that an output lacks.
+    """Find the rows of a source that are not in an output; see `Audit.missing_rows`."""
+    cached: list[DataFrame] = []
 
-    Args:
-        rows: The rows' names.
-        source: A frame with the columns of the unit: what was started.
-        proof: What the output has: its frames with evidence or units, and what they add up to.
-        started: How many units were started.
-        by: The columns to compare by, where groups are.
-        frames: The frames that were aggregated, the last one first; by default those that
-            `evidence` was given.
+    def keep(frame: DataFrame) -> DataFrame:
+        cached.append(frame.persist())
+        return cached[-1]
 
-    Raises:
-        ColumnsError: A column is not in the source and in all outputs.
-    """
-    keyed = source
-    if reads_plainly(source):  # a frame of several sources has no such file
-        file = F.element_at(F.split(F.input_file_name(), "/"), -1)
-        keyed = source.withColumn("xorack_file_", file)
-    keyed, total, strange = _started(rows, with_units(rows, keyed, unit_in(rows, source)))
-    written = proof.totals.count
-    asked = ask(rows, proof, remembered(rows) if frames is None else frames)
-    found, said = _look(rows, keyed, proof, asked, [by] if isinstance(by, str) else by)
-    numbers = max(total - written, 0), 0, max(written - total, 0)
-    if found.lacks is not None:
-        sums = ("sum(if(lack > 0, lack, 0))", "sum(if(lack > 0 AND is_known, lack, 0))")
-        missing, named, surplus = sums_of(found.lacks, *sums, "sum(if(lack < 0, -lack, 0))")
-        numbers = missing, named, surplus
-        if missing == total and surplus == written > 0:  # of another type, run or name
-            found = found._replace(lacks=None, replaced=total)
-            numbers = max(total - written, 0), 0, max(written - total, 0)
+    keyed, total, unknown = _started(rows, source)
+    asked = ask(rows, proof, remembered(rows) if frames is None else frames, keep)
+    found, said = _compare(rows, keyed, proof, asked, [by] if isinstance(by, str) else by, keep)
+    written, is_exact = proof.totals.count, found.units is not None
+    missing, named, surplus = max(total - written, 0), 0, max(written - total, 0)
+    if found.units is not None:
+        known = "sum(if(is_known, greatest(missing_count, 0), 0))"
+        lost, extra, known_lost = sums_of(found.units, *_MISSING_AND_SURPLUS, known)
+        if lost == total and extra == written > 0:  # of another type, run or name
+            found, is_exact = found._replace(units=None, replaced=total), False
             said = "none of the units of the output was started"
-    changed = max(started - total, 0), max(total + strange - started, 0)
-    exact = found.lacks is not None, said
+        else:
+            missing, surplus, named = lost, extra, known_lost
     return MissingRows(
-        rows.name, *changed, total, *numbers, *exact, rows, source, keyed, found, asked
+        name=rows.name,
+        absent=max(started - total, 0),
+        added=max(total + unknown - started, 0),
+        total=total,
+        missing=missing,
+        named=named,
+        surplus=surplus,
+        is_exact=is_exact,
+        by=found.by,
+        replaced=found.replaced,
+        proof=said,
+        _frame=source,
+        _source=keyed,
+        _found=found,
+        _jobs=asked.frames,
+        _cached=cached,
     )
 
 
-def _look(
-    rows: Names, source: DataFrame, proof: Proof, asked: Asked, by: Sequence[str] | None
+def _compare(
+    rows: RowNames,
+    source: DataFrame,
+    proof: Proof,
+    asked: Asked,
+    by: Sequence[str] | None,
+    keep: Keep,
 ) -> tuple[Differing, str]:
     """Return how the output differs, and what proves it."""
-    outputs = [one for one in proof.outputs if has_columns(one, rows.evidence_names)]
-    said, lost = "", Differing()
+    said, before = "", None
     if asked.problem:
         said = f"the job's rows cannot be computed again: {asked.problem}; "
     if asked.units is not None:
-        lost = compare_units(source, asked.units)
+        before = compare_units(source, asked.units, keep)
         if asked.is_output and not asked.frames:
-            return lost, "the output has the units of rows: each is compared"
+            return Differing(before), "the output has the units of rows: each is compared"
         if asked.is_output:
             equal = "are those of the output, by XOR, count and sum"
-            return lost, f"{_ROWS} {equal}: the rows that they lack are missing"
-        assert lost.lacks is not None
-        sums = ("sum(greatest(lack, 0))", "sum(greatest(-lack, 0))")
-        missing, surplus = sums_of(lost.lacks, *sums)
+            return Differing(
+                before
+            ), f"{_ROWS} {equal}: the rows that are not among them are missing"
+        missing, surplus = sums_of(before, *_MISSING_AND_SURPLUS)
         said = (
-            f"{_ROWS} are all that were started: what differs came after them, in the aggregation, "
-            "its write, or since; "
+            f"{_ROWS} are neither those that were started nor those of the output: this time "
+            f"{missing:,} are missing and {surplus:,} too many. They are others each time "
+            f"({_UNSTABLE}), or rows were lost after them, too; "
+            if missing or surplus
+            else f"{_ROWS} are all that were started: what differs came after them, in the "
+            "aggregation, its write, or since; "
         )
-        if missing or surplus:
-            said = (
-                f"{_ROWS} are neither those that were started nor those of the output: this time "
-                f"they lack {missing:,} and have {surplus:,} too many. They are others each time "
-                f"({_UNSTABLE}), or rows were lost after them, too; "
-            )
+    outputs = [frame for frame in proof.outputs if has_columns(frame, rows.evidence_names)]
     if not outputs or len(outputs) < len(proof.outputs):
-        return lost._replace(lacks=None), said + "nothing tells which rows the output has"
-    if lost.lacks is not None and len(asked.frames) == 1:
+        return Differing(), said + "nothing tells which rows the output has"
+    if before is not None and len(asked.frames) == 1:
         # The job may have changed the chain columns: its frame has no tags.
         frame = with_unit_of(rows, asked.frames[0]).withColumn("xorack_tag_", F.lit(""))
-        after = compare_groups(rows, frame, outputs, by)
-        cached = lost.cached + after.cached
-        if after.lacks is not None:
-            lacks = _both(rows, lost.lacks, after.lacks)
-            said += "the rows that are named explain the sums of every group"
-            return after._replace(lacks=lacks, cached=cached), said
-        after.unpersist()
-    found = compare_groups(rows, source, outputs, by)
-    found = found._replace(cached=lost.cached + found.cached)
-    if found.lacks is None:
+        after = compare_groups(rows, frame, outputs, by, keep)
+        if after.units is not None:
+            return after._replace(units=_sum(rows, before, after.units)), said + _EXPLAINED
+    found = compare_groups(rows, source, outputs, by, keep)
+    if found.units is None:
         return found, f"{said}no rows explain the sums of every group"
-    return found, "the rows that are named explain the sums of every group"
+    return found, _EXPLAINED
 
 
-def _both(rows: Names, lost: DataFrame, after: DataFrame) -> DataFrame:
-    """Add up what a frame lacks and what was lost after it."""
+def _sum(rows: RowNames, before: DataFrame, after: DataFrame) -> DataFrame:
+    """Add up the units that are missing from a frame and those that were lost after it."""
     is_apart = F.lit({*rows.chain} <= {*rows.unit}).alias("is_known")
-    some = after.select("xorack_unit_", "lack", is_apart)
-    both = some.union(lost.select("xorack_unit_", "lack", "is_known"))
-    sums = ("sum(lack) AS lack", "bool_and(is_known) AS is_known")
-    return both.groupBy("xorack_unit_").agg(*map(F.expr, sums)).where("lack <> 0")
+    both = after.select("xorack_unit_", "missing_count", is_apart).union(
+        before.select("xorack_unit_", "missing_count", "is_known")
+    )
+    sums = ("sum(missing_count) AS missing_count", "bool_and(is_known) AS is_known")
+    return both.groupBy("xorack_unit_").agg(*map(F.expr, sums)).where("missing_count <> 0")
 
 
-def _started(rows: Names, source: DataFrame) -> tuple[DataFrame, int, int]:
-    """Return the rows of started chains and their number, and that of rows of unknown chains."""
-    if rows.batch_id is not None or not has_columns(source, rows.chain):
-        return source, sums_of(source, "count(1)")[0], 0
+def _started(rows: RowNames, source: DataFrame) -> tuple[DataFrame, int, int]:
+    """Add unit and tag; return the rows of started chains, how many, and how many of others."""
+    keyed, has_chain = source, has_columns(source, rows.chain)
+    if reads_plainly(source):  # a frame of several sources has no such file
+        file = F.element_at(F.split(F.input_file_name(), "/"), -1)
+        keyed = source.withColumn("xorack_file_", file)
+    keyed = keyed.withColumns({"xorack_unit_": unit_in(rows, source), "xorack_tag_": F.lit("")})
+    if has_chain:
+        keyed = with_tag(keyed, rows.prefix, rows.chain, "xorack_tag_")
+    if rows.batch_id is not None or not has_chain:
+        return keyed, sums_of(keyed, "count(1)")[0], 0
     chains = rows.record.chains().selectExpr("tag AS xorack_tag_", "count > 0 AS _started")
-    known = source.join(chains, "xorack_tag_", "left")
-    total, strange = sums_of(known, "count_if(_started)", "count_if(_started IS NULL)")
-    return known.where("_started").drop("_started"), total, strange
+    known = keyed.join(chains, "xorack_tag_", "left")
+    total, unknown = sums_of(known, "count_if(_started)", "count_if(_started IS NULL)")
+    return known.where("_started").drop("_started"), total, unknown

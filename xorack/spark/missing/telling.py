@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
@@ -16,151 +16,115 @@ from xorack.spark.starting import request_id
 from xorack.spark.units import column_named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column, DataFrame
 
     from xorack.spark.evidence import Output, Proof
-    from xorack.spark.run import Names
+    from xorack.spark.run import RowNames
 
-_NAMED = 100
+_MAX_NAMED = 100
 """Rows that an error names, and ids that a note may have."""
-_WHY = 200
+_MAX_REASON = 200
 """Characters of the reason that a note has: a note has 1,024 bytes."""
 
 
-def find_missing(rows: Names, proof: Proof, started: int, source: DataFrame) -> MissingRows:
-    """Compare an output with what the job read.
-
-    Raises:
-        ColumnsError: Columns or values are unsuitable.
-        OutputDiffersError: They cannot be compared.
-    """
-    try:
-        return resolve(rows, source, proof, started)
-    except ColumnsError:
-        raise
-    except Exception as problem:
-        numbers = started, proof.totals.count
-        raise OutputDiffersError(rows.name, *numbers, (), "", _unknown(problem)) from problem
-
-
 def output_differs(
-    rows: Names,
+    rows: RowNames,
     proof: Proof,
     started: int,
-    source: tuple[Output, MissingRows],
+    source: tuple[Output, DataFrame],
     chains: tuple[Sequence[str], str] = ((), ""),
 ) -> OutputDiffersError:
-    """Make the error of an output that differs, with the rows that it lacks.
-
-    Args:
-        rows: The rows that finish.
-        proof: The evidence of the output.
-        started: How many units were started.
-        source: What the job read, as it was given, and what `find_missing` found.
-        chains: Some of the chains that differ, and how many differ.
-    """
-    first = rows.name, started, proof.totals.count, *chains
-    given, found = source
+    """Make the error of an output that differs, with the rows that are missing from it."""
+    given, frame = source
+    counts = rows.name, started, proof.totals.count, *chains
     try:
-        names = _first(rows, found._lost) if found.named else []
-        doubled = _first(rows, found._doubled) if found.surplus else []
+        found = resolve(rows, frame, proof, started)
+        names = _first(rows, found.tagged) if found.named else []
+        doubled = _first(rows, found.doubled) if found.surplus else []
         why = found.explain().sentence
         report = [*filter(None, [*_causes(rows, proof, found), why]), str(found), found.proof]
-        for some, word in ((names, "missing"), (doubled, "doubled")):
-            if some:
-                report.append(f"{word}, by ({', '.join(rows.unit)}): {', '.join(map(str, some))}")
-    except Exception as problem:  # noqa: BLE001 - that it differs is known, and is told
-        return OutputDiffersError(*first, _unknown(problem))
+    except ColumnsError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - that it differs is known, and is said
+        text = f"which rows differ could not be found: {one_line(problem)}"
+        return OutputDiffersError(*counts, [text])
+    for some, word in ((names, "missing"), (doubled, "doubled")):
+        if some:
+            report.append(f"{word}, by ({', '.join(rows.unit)}): {', '.join(map(str, some))}")
     if rows.batch_id is None:
+        more, how = "", "as a frame"
+        if found.named < found.missing:
+            more, how = ", rows=frame", "names: give evidence the frame that it adds up, or"
         output, input_ = _text(proof.given, "written"), _text(given, "rows")
-        more = "" if found.named == found.missing else ", rows=frame"
-        how = "as a frame" if not more else "names: give evidence the frame that it adds up, or"
         report.append(f"{how}: {rows.name}.audit({output}).missing_rows({input_}{more})")
-    error = OutputDiffersError(*first, report)
+    error = OutputDiffersError(*counts, report)
     error.missing, error.why, error.found = names, why, found
     return error
 
 
-def _unknown(problem: Exception) -> list[str]:
-    return [f"which rows differ could not be found: {one_line(problem)}"]
-
-
-def _causes(rows: Names, proof: Proof, found: MissingRows) -> Iterable[str]:
+def _causes(rows: RowNames, proof: Proof, found: MissingRows) -> Iterable[str]:
     """Say what was added to the input, or whose units an output has that is as large as that."""
     if found.added:
         yield f"the input has {found.added:,} rows more than at the start"
     if rows.batch_id is not None or found.replaced < max(found.total, 1):
         return
-    for other in Record.lines(rows.tracking.spark, rows.tracking.records, rows.name):
+    for other in Record.headers(rows.tracking.spark, rows.tracking.records, rows.name):
         if summary_in(other).totals == proof.totals and other["run"] != rows.tracking.run_id:
             yield f"they are those of the run {other['run']!r}: the output is of that run"
             return
-    line = rows.record.read()[1] or {}
-    types = ", ".join(map(" ".join, zip(line["unit"], line["types"], strict=True)))
+    header = rows.record.read()[1] or {}
+    types = ", ".join(map(" ".join, zip(header["unit"], header["types"], strict=True)))
     yield (
         "with_unit saw a unit column of another type or value than start, or another name or run: "
         f"at the start they were {types}; int and bigint are equal, a string is not"
     )
 
 
-def _first(rows: Names, frame: DataFrame) -> list[tuple[Any, ...]]:
-    """Return the units of the first rows: the values of their columns."""
+def _first(rows: RowNames, frame: DataFrame) -> list[tuple[Any, ...]]:
     columns = [column_named(frame, name)[0] for name in rows.unit]
-    return [tuple(row) for row in frame.select(*columns).limit(_NAMED).collect()]
+    return [tuple(row) for row in frame.select(*columns).limit(_MAX_NAMED).collect()]
 
 
 def _text(given: Any, otherwise: str) -> str:
+    """Return what was given as Python has it, if it is a path or a list of paths."""
     several = given if isinstance(given, (list, tuple)) else [given]
-    if all(isinstance(one, str) for one in several):
-        return repr(given if isinstance(given, str) else list(given))
-    return otherwise
+    return repr(given) if all(isinstance(output, str) for output in several) else otherwise
 
 
 def named_units(units: DataFrame) -> DataFrame:
-    """Return ``tag``, ``named``, and up to 100 ids in hexadecimal as ``ids``, of units of chains.
-
-    Args:
-        units: ``xorack_unit_`` and ``xorack_tag_``.
-    """
+    """Return how many units are ``named`` and up to 100 ``ids`` in hexadecimal, by ``tag``."""
     chain = Window.partitionBy("xorack_tag_")
     place = F.row_number().over(chain.orderBy("xorack_unit_"))
     placed = units.select("xorack_tag_", "xorack_unit_").withColumns(
         {"place": place, "named": F.count("xorack_unit_").over(chain)}
     )
     ids = F.array_sort(F.collect_set(hex_of("xorack_unit_"))).alias("ids")
-    some = placed.where(f"place <= {_NAMED}")
+    some = placed.where(f"place <= {_MAX_NAMED}")
     return some.groupBy(F.col("xorack_tag_").alias("tag"), "named").agg(ids)
 
 
-def hex_of(name: str) -> Column:
+def hex_of(name: str | Column) -> Column:
     """Return units as 16 hex digits."""
     return F.lower(F.lpad(F.hex(name), 16, "0"))
 
 
-def notes(rows: Names, chains: DataFrame, why: str = "") -> DataFrame:
-    """Return the requests that note on chains what is missing, and why.
-
-    Args:
-        rows: The rows.
-        chains: ``tag``, ``is_lacking``, ``n``, ``found`` and, of the missing units, ``named`` and
-            ``ids``; null if they are not known.
-        why: What the missing rows have in common.
-    """
+def notes(rows: RowNames, chains: DataFrame, why: str = "") -> DataFrame:
+    """Return the requests that note on chains what is missing, and why."""
     text = f"""
-        CASE WHEN is_lacking THEN format_string('%,d of %,d units of {rows.name} %s', n - found, n,
-            'were not in what the job read')
-        WHEN named > 0 THEN format_string('%,d of %,d units of {rows.name} %s', named, n,
-            'are not in the output')
-        WHEN found > n THEN format_string('the output has too many units: %,d', found - n)
-        WHEN found < n THEN format_string('the output has %,d of %,d units of {rows.name} %s',
-            found, n, 'in this chain')
+        CASE WHEN is_unread THEN format_string('%,d of %,d units of {rows.name} were not in %s',
+            started - found, started, 'what the job read')
+        WHEN named > 0 THEN format_string('%,d of %,d units of {rows.name} are not in %s', named,
+            started, 'the output')
+        WHEN found > started THEN format_string('the output has too many units: %,d',
+            found - started)
+        WHEN found < started THEN format_string('the output has %,d of %,d units of {rows.name} %s',
+            found, started, 'in this chain')
         ELSE 'the output has as many units as were started, but others' END"""
-    because = F.when(F.expr("named > 0 AND NOT is_lacking"), f"; {why[:_WHY]}" if why else "")
+    because = F.when(F.expr("named > 0 AND NOT is_unread"), f"; {why[:_MAX_REASON]}" if why else "")
     noted = chains.withColumn("text", F.concat(F.expr(text), F.coalesce(because, F.lit(""))))
-    digest = noted.withColumn("digest", F.xxhash64("text", "ids"))
-    id = F.concat(F.lit(f"{request_id(rows, 'finish')}/note/"), hex_of("digest")).alias("id")
-    count = F.expr("if(is_lacking, n - found, if(named > 0, named, NULL)) AS missing_count")
-    missing = F.col("ids").alias("missing")
-    return digest.select(F.lit("note").alias("op"), "tag", id, "text", missing, count)
+    digest = hex_of(F.xxhash64("text", "ids"))
+    id = F.concat(F.lit(f"{request_id(rows, 'finish')}/note/"), digest).alias("id")
+    count = "if(is_unread, started - found, if(named > 0, named, NULL)) AS missing_count"
+    return noted.select(
+        F.lit("note").alias("op"), "tag", id, "text", F.col("ids").alias("missing"), F.expr(count)
+    )

@@ -1,4 +1,4 @@
-"""Windows over a log: what is proved of it, and which windows that makes whole. No I/O, no Spark.
+"""Windows over a log: what is proved of it, and which windows are complete. No I/O, no Spark.
 
 Theory of operation
 ===================
@@ -6,7 +6,7 @@ Theory of operation
 A log has partitions; a partition has positions in an order, some without a row. A *window* is a
 range of positions of each partition, fixed when it is opened. A *proof* says of one batch of one
 stream: the rows of these ranges lie in the output. The window's chain starts a unit for each of its
-partitions. It finishes the unit when proved ranges reach from the window's start to its end without
+partitions. The unit finishes when proved ranges reach from the window's start to its end without
 a hole (`prefix`). So the chain is acked if and only if all partitions are covered.
 
 What is durable. A `Store` keeps windows, each written once, and the last two proofs of each stream.
@@ -20,17 +20,16 @@ from windows and proofs alone. Two rules make every interleaving safe:
 2. *A request follows from its window and partition alone.* Whoever sends it, and however often, it
    has the same id and content, and counts once.
 
-Crashes. Before the proof is kept, only the output was written, and the batch is repeated. After it,
-the batch is repeated too, as Spark commits it when the call has returned: what it proves now is
-compared with its proof, and the same requests go out. A proof goes to the slot that the last one is
-not in, so a slot that a crash emptied was not needed. An `open_window` that died is repeated by its
-caller. Stamps that precede the `create` wait for it.
+Crashes. Spark repeats a batch whose call did not return. If its proof was kept, what it proves now
+must equal that, and the same requests go out. A proof goes to the slot that the last one is not in,
+so a slot that a crash emptied was not needed. Stamps that precede the `create` wait for it.
 
 What a batch covers. Its rows show where it lies in each partition. Positions without a row (markers
-of transactions, aborted or compacted records) may lie at its edges. Two things tell that they were
+of transactions, aborted or compacted records) may lie at its edges. Two things show that they were
 read: the source's own offsets (``since``, ``until``); and the order of batches, as a stream reads a
 partition on from where it was. The latter counts only since the last batch that nobody proved,
-which leaves a hole. A partition's first rows begin at themselves.
+which leaves a hole. A partition's first rows begin at themselves. A batch without any row is
+believed only if its offsets begin where the proved batch before it ended.
 
 Two calls that open a window with other ends at once do not see each other. Units depend on the
 ends: if the chain is that of one call and the record that of the other, it is never acked.
@@ -41,6 +40,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from operator import attrgetter
@@ -51,8 +51,8 @@ from xorack.core.errors import ArgumentError, StateError
 __all__ = ["UNKNOWN", "Range", "StreamProof", "Window", "WindowStatus"]
 __all__ += ["find_window", "moment", "open_window", "overlaps", "prove", "proved_of"]
 
-_SEPARATE = 8
-"""Ranges with gaps that a partition keeps apart, to tell which windows have them."""
+_MAX_SEPARATE = 8
+"""Ranges with gaps that a partition keeps apart, to know which windows have them."""
 Ends = Mapping[str, int]
 UNKNOWN: tuple[Ends, Ends] = ({}, {})
 
@@ -88,10 +88,7 @@ class Window(NamedTuple):
 
 
 class StreamProof(NamedTuple):
-    """What a stream proved up to a batch. One of two slots keeps it.
-
-    The next batch begins ``at`` these positions of partitions.
-    """
+    """What a stream proved up to a batch; the next batch begins ``at`` these positions."""
 
     stream: str
     batch: int
@@ -102,7 +99,7 @@ class StreamProof(NamedTuple):
     @classmethod
     def of(cls, raw: dict[str, Any]) -> StreamProof:
         """Read it from JSON."""
-        ranges = {key: [Range(*one) for one in some] for key, some in raw["ranges"].items()}
+        ranges = {key: [Range(*given) for given in some] for key, some in raw["ranges"].items()}
         return cls(**{**raw, "ranges": ranges})
 
 
@@ -121,8 +118,8 @@ class WindowStatus:
         window: The window, with its ``name``, ``starts`` and ``ends`` by partition.
         proved: How far each partition is proved, from its start on.
         gaps: Positions without a row, by partition, in the batches that have rows of the window.
-        others: Partitions with proved rows that the window has no end of: they have appeared since
-            its ends were told. Their rows are of a later window.
+        others: Partitions with proved rows that the window has no end of: they appeared after it
+            was opened. Their rows are of a later window.
     """
 
     window: Window
@@ -135,11 +132,11 @@ class WindowStatus:
         """Return the status by what is proved."""
         far, gaps = {}, {}
         for key, start in window.starts.items():
-            near = [one for one in proved.get(key, ()) if overlaps(window, key, one)]
+            near = [found for found in proved.get(key, ()) if overlaps(window, key, found)]
             far[key] = prefix(near, start)
-            gaps[key] = sum(one.gaps for one in near)
-        others = tuple(sorted(proved.keys() - window.ends.keys()))
-        return cls(window, far, {key: count for key, count in gaps.items() if count}, others)
+            if count := sum(found.gaps for found in near):
+                gaps[key] = count
+        return cls(window, far, gaps, tuple(sorted(proved.keys() - window.ends.keys())))
 
     @property
     def lagging(self) -> dict[str, tuple[int, int]]:
@@ -153,40 +150,36 @@ class WindowStatus:
         return not self.lagging
 
 
-def overlaps(window: Window, key: str, one: Range) -> bool:
+def overlaps(window: Window, key: str, found: Range) -> bool:
     """Tell whether a range has positions of a window's partition."""
     start, end = window.starts.get(key, 0), window.ends.get(key, 0)
-    return one.begin < end > start < one.end
+    return found.begin < end > start < found.end
 
 
 def prefix(ranges: Iterable[Range], start: int) -> int:
     """Return how far ranges, which are in order, prove from a start on, without a hole."""
-    for one in ranges:
-        if one.begin > start:
+    for begin, end, _ in ranges:
+        if begin > start:
             break
-        start = max(start, one.end)
+        start = max(start, end)
     return start
 
 
 def _joined(key: str, ranges: Iterable[Range]) -> list[Range]:
-    """Sort ranges and join neighbours; of those with gaps, the last `_SEPARATE` stay apart."""
-    joined: list[Range] = []
-    for one in sorted(ranges):
-        last = joined[-1] if joined else Range(-1, -1, 0)
-        if last.end > one.begin:
+    """Sort ranges and join neighbours; of those with gaps, the last `_MAX_SEPARATE` stay apart."""
+    joined, ordered = [Range(-1, -1, 0)], sorted(ranges)
+    for number, later in enumerate(ordered):
+        last, is_old = joined[-1], len(ordered) - number >= _MAX_SEPARATE
+        if last.end > later.begin:
             raise StateError(
-                f"positions {one.begin} to {min(last.end, one.end) - 1} of {key} are proved twice: "
-                "another stream, or one with an earlier checkpoint, has written them"
+                f"positions {later.begin} to {min(last.end, later.end) - 1} of {key} are proved "
+                "twice: another stream, or one with an earlier checkpoint, has written them"
             )
-        if last.end == one.begin and not last.gaps and not one.gaps:
-            joined[-1] = Range(last.begin, one.end, last.rows + one.rows)
+        if last.end == later.begin and (is_old or not (last.gaps or later.gaps)):
+            joined[-1] = Range(last.begin, later.end, last.rows + later.rows)
         else:
-            joined.append(one)
-    for i in range(len(joined) - _SEPARATE, 0, -1):
-        one, other = joined[i - 1 : i + 1]
-        if one.end == other.begin:
-            joined[i - 1 : i + 1] = [Range(one.begin, other.end, one.rows + other.rows)]
-    return joined
+            joined.append(later)
+    return joined[1:]
 
 
 def _united(some: Iterable[Mapping[str, Iterable[Range]]]) -> Proved:
@@ -199,20 +192,13 @@ def _united(some: Iterable[Mapping[str, Iterable[Range]]]) -> Proved:
 
 def proved_of(proofs: Iterable[StreamProof]) -> Proved:
     """Return what all streams proved, by partition."""
-    newest = {one.stream: one.ranges for one in sorted(proofs, key=attrgetter("batch"))}
+    newest = {proof.stream: proof.ranges for proof in sorted(proofs, key=attrgetter("batch"))}
     return _united(newest.values())
 
 
-def _proved(store: _Store, before: Iterable[StreamProof] | None = None) -> Proved:
-    """Return what all streams proved; `before` are the proofs that the caller read, if any.
-
-    A reading may miss a stream that replaces both of its proofs meanwhile, so there are two. One is
-    enough if all proofs, before and now, are the caller's own: it replaces none meanwhile.
-    """
-    found = store.proofs()
-    if before is None or len({one.stream for one in (*before, *found)}) > 1:
-        found += store.proofs()
-    return proved_of(found)
+def _proved(store: _Store) -> Proved:
+    """Read what all streams proved: twice, as a stream may replace both proofs meanwhile."""
+    return proved_of([*store.proofs(), *store.proofs()])
 
 
 def prove(
@@ -224,15 +210,10 @@ def prove(
     gaps: str = "count",
     lost: bool = False,
 ) -> list[tuple[WindowStatus, list[str]]]:
-    """Keep the proof of a batch. Call it once its output is durable and was compared.
+    """Keep the proof of a batch, a stream and its number, once its output was compared.
 
-    Args:
-        store: The windows and proofs.
-        batch: The stream and the number of its batch: the same when it is repeated.
-        seen: Where the rows of each partition lie.
-        bounds: Where the batch begins and ends in partitions, as far as the source tells.
-        gaps: As `Tracking.windows` has it.
-        lost: Whether the batch before was refused, or lacked rows, since it was last proved.
+    Its rows were `seen` at these positions. The source says its `bounds`, as far as it knows them.
+    `lost` says that the batch before was refused, or lost rows, since it was last proved.
 
     Returns:
         The windows that it has positions of, each with the partitions whose requests are to be
@@ -243,70 +224,72 @@ def prove(
     """
     stream, number = batch
     proofs, none = store.proofs(), StreamProof(stream, -1, 1, {}, {})
-    mine = [none, *sorted((one for one in proofs if one.stream == stream), key=attrgetter("batch"))]
-    last = mine[-1]
-    before = mine[-2] if last.batch == number else last
+    mine = sorted((proof for proof in proofs if proof.stream == stream), key=attrgetter("batch"))
+    *_, earlier, last = none, none, *mine
+    before = earlier if last.batch == number else last
     # Where a stream is after a batch that nobody proved is not known, nor where it went back.
     at = before.at if before.batch == number - 1 and not lost else {}
     own = _own(seen, bounds, at)
-    if own and gaps != "ignore" and not any(one.rows for one in own.values()):
-        raise StateError(
-            f"the batch has no row at any of the {sum(one.gaps for one in own.values()):,} "
-            "positions that it covers: is it a wrong path, or another query's checkpoint? If they "
-            "have none, as markers, give gaps='ignore'"
-        )
-    for key, one in own.items():
-        if one.gaps and gaps == "error":
-            raise StateError(
-                f"{one.gaps} of the positions {one.begin} to {one.end - 1} of {key} have no row in "
-                "this batch, and gaps='error' refuses that"
-            )
-    ranges = _united([before.ranges, {key: [one] for key, one in own.items()}])
-    at = {**at, **{key: one.end for key, one in own.items()}}
+    if gaps != "ignore":
+        _check_gaps(own, gaps, follows=bool(at) and at.items() <= bounds[0].items())
+    ranges = _united([before.ranges, {key: [covered] for key, covered in own.items()}])
+    at = {**at, **{key: covered.end for key, covered in own.items()}}
     proof = StreamProof(stream, number, 1 - before.slot, at, ranges)
-    if last.batch >= number and last != proof:
-        raise StateError(
-            f"stream {stream!r} has proved batch {last.batch}, and this is batch {number} with "
-            "other rows: a checkpoint made anew needs another run_id"
-        )
     if last != proof:
-        proved_of([*(one for one in proofs if one.stream != stream), proof])
+        if last.batch >= number:
+            raise StateError(
+                f"stream {stream!r} has proved batch {last.batch}, and this is batch {number} with "
+                "other rows: a checkpoint made anew needs another run_id"
+            )
+        proved_of([*(other for other in proofs if other.stream != stream), proof])
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
     touched = [
         (window, keys)
         for window in store.windows()
-        if (keys := {key for key, one in own.items() if overlaps(window, key, one)})
+        if (keys := {key for key, covered in own.items() if overlaps(window, key, covered)})
     ]
-    proved, found = _proved(store, proofs) if touched else {}, []
-    for window, keys in touched:
-        status = WindowStatus.of(window, proved)
-        found.append((status, sorted(keys - status.lagging.keys())))
-    return found
+    proved = _proved(store) if touched else {}
+    statuses = [(WindowStatus.of(window, proved), keys) for window, keys in touched]
+    return [(status, sorted(keys - status.lagging.keys())) for status, keys in statuses]
 
 
 def _own(seen: Mapping[str, Range], bounds: tuple[Ends, Ends], at: Ends) -> dict[str, Range]:
     """Return what a batch covers of each partition; see the theory of operation."""
     since, until = bounds
-    if until and (strange := sorted(seen.keys() - until.keys())):
+    if until and (unknown := sorted(seen.keys() - until.keys())):
         raise StateError(
-            f"the batch has rows of {strange[0]}, a partition that its offsets lack: are they of "
-            "another query's checkpoint, or has the window no end of it?"
+            f"the batch has rows of {unknown[0]}, a partition that is not in its offsets: are they "
+            "of another query's checkpoint, or has the window no end of it?"
         )
     own = {}
     for key in sorted({*seen, *(since.keys() & until.keys())}):
         rows = seen.get(key) or Range(until[key], until[key], 0)
         begin = since.get(key, at.get(key, rows.begin))
-        one = Range(begin, until.get(key, rows.end), rows.rows)
-        if not one.begin <= rows.begin <= rows.end <= one.end or rows.gaps < 0:
+        own[key] = found = Range(begin, until.get(key, rows.end), rows.rows)
+        if not found.begin <= rows.begin <= rows.end <= found.end or rows.gaps < 0:
             raise StateError(
                 f"{key} has {rows.rows} rows at the positions {rows.begin} to {rows.end - 1} in "
-                f"this batch, expected one each at {one.begin} to {one.end - 1}: some were proved "
-                "before, are not of this batch, or are there twice"
+                f"this batch, expected one each at {found.begin} to {found.end - 1}: some were "
+                "proved before, are not of this batch, or are there twice"
             )
-        if one.begin < one.end:
-            own[key] = one
-    return own
+    return {key: found for key, found in own.items() if found.begin < found.end}
+
+
+def _check_gaps(own: Mapping[str, Range], gaps: str, *, follows: bool) -> None:
+    """Refuse positions without rows: any, or those of a batch without rows that follows none."""
+    if own and not follows and not any(found.rows for found in own.values()):
+        raise StateError(
+            f"the batch has no row at any of the {sum(found.gaps for found in own.values()):,} "
+            "positions that it covers: is it a wrong path, or another query's checkpoint? If they "
+            "have none, as markers, give checkpoint= to each batch, or gaps='ignore'"
+        )
+    for key, found in own.items():
+        if found.gaps and gaps == "error":
+            raise StateError(
+                f"{found.gaps} of the positions {found.begin} to {found.end - 1} of {key} have no "
+                "row in this batch, and gaps='error' refuses that"
+            )
 
 
 def moment(when: datetime | str) -> float:
@@ -322,66 +305,33 @@ def moment(when: datetime | str) -> float:
 def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
     """Return the open window of a name, or a new one, which `open_window` keeps.
 
-    A new one starts where the one before ends, or at 0.
-
-    Raises:
-        ArgumentError: The ends lack a partition, go back or cross another window's.
-        StateError: The window is open with other ends or starts.
+    Windows may be opened in any order. Of two, one ends in no partition before the other. A new one
+    begins where `starts` say, or else where the one before it ends, or at 0.
     """
-    windows = store.windows()
-    window = next((one for one in windows if one.name == name), None)
-    if window is None:
-        known = {key for one in windows for key in one.ends}
-        known |= {key for one in store.proofs() for key in one.ranges}
-        return _new_window(windows, known, name, ends, starts)
-    if window.ends != ends or not starts.items() <= window.starts.items():
-        others = (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
-        key, _ = min(others)
-        raise StateError(
-            f"window {name!r} is open with {key} at {window.starts.get(key)} to "
-            f"{window.ends.get(key)}, and now {starts.get(key, '')} to {ends.get(key)} are given"
-        )
-    return window
-
-
-def open_window(store: _Store, window: Window) -> WindowStatus:
-    """Keep a window that `find_window` returned, unless it is open.
-
-    Returns:
-        Its status. Its `create` and the requests of the partitions that do not lag are to be sent.
-    """
-    if window not in store.windows():
-        store.keep_window(window)
-    # Only now, as in `prove`.
-    return WindowStatus.of(window, _proved(store))
-
-
-def _new_window(
-    windows: Iterable[Window], known: Iterable[str], name: str, ends: Ends, starts: Ends
-) -> Window:
-    """Return a window that begins where `starts` say, or else at the ends of the one before.
-
-    Windows may be opened in any order. Of two, one ends in no partition before the other.
-    """
-    if lacking := sorted(set(known) - ends.keys()):
+    windows, last = store.windows(), dict[str, int]()
+    known = {key for window in windows for key in window.ends}
+    known |= {key for proof in store.proofs() for key in proof.ranges}
+    for window in windows:
+        if window.name == name:
+            return _same(window, ends, starts)
+    if missing := sorted(known - ends.keys()):
         problem = (
-            f"no end of {', '.join(lacking[:5])}, a partition of this log: give its end, 0 if "
+            f"no end of {', '.join(missing[:5])}, a partition of this log: give its end, 0 if "
             "the window has no row of it, the last one if the partition is gone"
         )
         raise ArgumentError("ends", problem=problem)
-    last: Ends = {}
-    for one in windows:
-        earlier = next((key for key, end in one.ends.items() if ends[key] < end), None)
-        later = next((key for key, end in one.ends.items() if ends[key] > end), None)
-        if earlier and (later or _is_later(name, one.name)):
+    for window in windows:
+        earlier = next((key for key, end in window.ends.items() if ends[key] < end), None)
+        later = next((key for key, end in window.ends.items() if ends[key] > end), None)
+        if earlier and (later or _is_later(name, window.name)):
             problem = (
-                f"{name!r} ends before window {one.name!r} in {earlier}, but its name or its end "
-                f"in {later or 'no partition'} is later: a topic made anew needs another run_id"
+                f"{name!r} ends before window {window.name!r} in {earlier}, but its name or its "
+                f"end in {later or 'no partition'} is later: a topic made anew needs another run_id"
             )
             raise ArgumentError("ends", problem=problem)
         # Ends grow together, so of the windows before, the last has the greatest sum.
-        if not earlier and sum(one.ends.values()) >= sum(last.values()):
-            last = one.ends
+        if not earlier and sum(window.ends.values()) >= sum(last.values()):
+            last = dict(window.ends)
     begins = {key: starts.get(key, last.get(key, 0)) for key in ends}
     for key, end in ends.items():
         if not 0 <= begins[key] <= end:
@@ -389,9 +339,27 @@ def _new_window(
     return Window(name, begins, dict(ends))
 
 
+def _same(window: Window, ends: Ends, starts: Ends) -> Window:
+    """Return a window that is open, or refuse other ends or starts."""
+    others = (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
+    for key, _ in sorted(others)[:1]:
+        raise StateError(
+            f"window {window.name!r} is open with {key} at {window.starts.get(key)} to "
+            f"{window.ends.get(key)}, and now {starts.get(key, '')} to {ends.get(key)} are given"
+        )
+    return window
+
+
 def _is_later(name: str, other: str) -> bool:
     """Tell whether two names are times, and the first one is later."""
-    try:
+    with suppress(ArgumentError):
         return moment(name) > moment(other)
-    except ArgumentError:
-        return False
+    return False
+
+
+def open_window(store: _Store, window: Window) -> WindowStatus:
+    """Keep a window of `find_window`; return its status, by which its requests are to be sent."""
+    if window not in store.windows():
+        store.keep_window(window)
+    # Only now, as in `prove`.
+    return WindowStatus.of(window, _proved(store))

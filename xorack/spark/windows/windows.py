@@ -16,9 +16,9 @@ from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
-from xorack.spark.folding import SUMS, Totals, folding, of_units, together
+from xorack.spark.folding import SUMS, Totals, folding, named, of_units, together
 from xorack.spark.missing.comparing import INTEGERS
-from xorack.spark.missing.telling import find_missing, output_differs
+from xorack.spark.missing.telling import output_differs
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
     from xorack.core.message import SendReport
     from xorack.spark.evidence import Observed, Output, Proof
-    from xorack.spark.run import Run
+    from xorack.spark.run import RunOptions
 
     Ends = Mapping[Any, Any] | DataFrame
 
 __all__ = ["Windows"]
 
 _TEXT = r"[^\0\ud800-\udfff]+"
-_DIGITS = 64
-"""Most digits of positions that are strings: those of Kinesis have 56."""
+_MAX_DIGITS = 64
+"""Of positions that are strings: those of Kinesis have 56."""
 _MAX_LOSSES = 1_000
 """Lost batches that a stream remembers, the last ones."""
 
@@ -76,7 +76,7 @@ class Windows(Rows):
             starts: Its first positions; by default where the window before it ends, or 0.
 
         Raises:
-            ArgumentError: The ends lack a partition, go back, or cross another window's.
+            ArgumentError: The ends leave a partition out, go back, or cross another window's.
             StateError: The window is open with other ends.
             SendError: The queue did not accept all. Repeat the call.
         """
@@ -122,66 +122,50 @@ class Windows(Rows):
             written: What was written, as for `TrackedRows.finish`: it lies in storage.
             rows: The rows of the batch, all that the source gave.
             observed: What `observe` returned, once its frame is written.
-            checkpoint: The folder of the query's checkpoint. Its offsets tell of positions without
+            checkpoint: The folder of the query's checkpoint. Its offsets show positions without
                 rows at the edges of a batch; else a window that ends there waits for later rows.
 
         Returns:
             What was proved and sent; ``chains`` are windows of which partitions finished.
 
         Raises:
-            OutputDiffersError: The output lacks rows, or has too many. The windows get a note.
-            StateError: The rows contradict what was proved before, or none of the positions has
-                one. Nothing was proved.
+            OutputDiffersError: The output has too few or too many rows. The windows get a note.
+            StateError: The rows contradict what was proved before, or there are none and nothing
+                shows that this is right. Nothing was proved.
             SendError: The queue did not accept all. Repeat the call.
         """
         if self.batch_id is None:
             raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
-        store, number = self._store, self.batch_id
+        store, number, stream = self._store, self.batch_id, self.stream
         try:
-            return self._finish(store, (written, observed), rows, checkpoint)
+            frame = open_output(self.tracking.spark, rows, "rows")
+            header = {} if written is None else source_of(self, rows, frame)
+            proof = proof_of(self, header, written, observed)
+            if observed is not None:  # which rows are missing is known if it is computed again
+                proof = proof._replace(outputs=[observed.source])
+            bounds = ledger.UNKNOWN
+            if self.of is not None:
+                bounds = self._window(self.of)[1:]
+            elif checkpoint is not None:
+                bounds = offsets_of(store.texts, checkpoint, number, self.unit)
+            seen = self._seen(proof, frame, rows, bounds)
+            check_unchanged(self.tracking.spark, proof)
+            losses = store.losses(stream)
+            lost = number - 1 in losses
+            found = ledger.prove(store, (stream, number), seen, bounds, gaps=self.gaps, lost=lost)
+            sent = [request for status, keys in found for request in self._finishes(status, keys)]
+            if number in losses:
+                sent = [*self._notes(seen, "lost rows, and was repeated with all"), *sent]
+            report = self._send(sent)
+            if number in losses:
+                store.keep_losses(stream, losses - {number})
         except Exception:
             # If the error is swallowed, the next batch does not begin where this one should end.
             with suppress(Exception):
-                store.keep_losses(self.stream, store.losses(self.stream) | {number})
+                store.keep_losses(stream, store.losses(stream) | {number})
             raise
-
-    def _finish(
-        self,
-        store: _Folder,
-        output: tuple[Output | Sequence[Output] | None, Observed | None],
-        rows: Output,
-        checkpoint: str | None,
-    ) -> Report:
-        number, (written, observed) = self.batch_id or 0, output
-        bounds = self._bounds(store, checkpoint)
-        frame = open_output(self.tracking.spark, rows, "rows")
-        line = {} if written is None else source_of(self, rows, frame)
-        proof = proof_of(self, line, written, observed)
-        if proof.kind == "read":
-            text = "what was written, or what observe returned: a window is not proved by reading"
-            raise ArgumentError("written", problem=f"it was only read, expected {text}")
-        expected, seen = of_all_positions(self, frame, bounds, proof.totals.count)
-        if proof.totals != expected:
-            if observed is not None:  # which rows it lacks is known if it is computed again
-                proof = proof._replace(outputs=[observed.source])
-            whole, seen = seen, self._compare(proof, frame, rows)
-            if whole and seen == whole:
-                raise StateError(
-                    "the batch has as many rows as positions, but not one each: some are there "
-                    "twice, and hide others"
-                )
-        check_unchanged(self.tracking.spark, proof)
-        losses, batch = store.losses(self.stream), (self.stream, number)
-        lost = number - 1 in losses
-        found = ledger.prove(store, batch, seen, bounds, gaps=self.gaps, lost=lost)
-        again = "lacked rows, and was repeated with all"
-        mended = self._notes(seen, again) if number in losses else ()
-        finishes = (one for status, keys in found for one in self._finishes(status, keys))
-        sent = self._send([*mended, *finishes])
-        if number in losses:
-            store.keep_losses(self.stream, losses - {number})
         chains = sum(1 for _, keys in found if keys)
-        return Report(proof.kind, chains, proof.totals.count, 0, *sent, proof.stored)
+        return Report(proof.kind, chains, proof.totals.count, 0, *report, proof.stored)
 
     def status(self, name: str) -> WindowStatus:
         """Return how far a window is proved, by what is in the records."""
@@ -197,40 +181,42 @@ class Windows(Rows):
         if self.time is None:
             raise ArgumentError("time", None, "the column of a row's time, in Tracking.windows")
         window, position = self._window(name), self._position(frame)
-        when = _typed(frame, self.time, "date", "timestamp", "timestamp_ntz")
-        texts = [
-            _typed(frame, one, *INTEGERS, "string", "date", "decimal").cast("string")
-            for one in self.chain
-        ]
+        time = _typed(frame, self.time, "date", "timestamp", "timestamp_ntz")
+        kinds = (*INTEGERS, "string", "date", "decimal")
+        texts = [_typed(frame, column, *kinds).cast("string") for column in self.chain]
         key = F.concat_ws("/", *encoded_columns(texts))  # as `key_of`
 
         def edge(ends: Mapping[str, int]) -> Column:
-            pairs = [F.lit(one) for k, n in ends.items() for one in (k, str(n).zfill(_DIGITS))]
-            return F.create_map(*pairs)[key]
+            texts = [text for k, n in ends.items() for text in (k, str(n).zfill(_MAX_DIGITS))]
+            return F.create_map(*map(F.lit, texts))[key]
 
-        place = F.lpad(position.cast("string"), _DIGITS, "0")
-        late = F.unix_timestamp(when) < moment(name)
-        return frame.where((place >= edge(window.starts)) & (place < edge(window.ends)) & late)
+        place = F.lpad(position.cast("string"), _MAX_DIGITS, "0")
+        is_late = F.unix_timestamp(time) < moment(name)
+        return frame.where((place >= edge(window.starts)) & (place < edge(window.ends)) & is_late)
 
-    def _compare(self, proof: Proof, frame: DataFrame, rows: Output) -> dict[str, Range]:
+    def _seen(
+        self, proof: Proof, frame: DataFrame, rows: Output, bounds: tuple[ledger.Ends, ledger.Ends]
+    ) -> dict[str, Range]:
         """Return where the rows of a batch lie; raise, and note it, if the output differs."""
-        totals, seen = self._seen(frame)
+        if proof.kind == "read":
+            text = "what was written, or what observe returned: a window is not proved by reading"
+            raise ArgumentError("written", problem=f"it was only read, expected {text}")
+        expected, ranges = of_all_positions(self, frame, bounds, proof.totals.count)
+        if proof.totals == expected:
+            return ranges
+        totals, seen = self._folded(frame)
         if proof.totals == totals:
+            if ranges and seen == ranges:
+                raise StateError(
+                    "the batch has as many rows as positions, but not one each: some are there "
+                    "twice, and hide others"
+                )
             return seen
-        missing = find_missing(self, proof, totals.count, frame)
-        error = output_differs(self, proof, totals.count, (rows, missing))
+        error = output_differs(self, proof, totals.count, (rows, frame))
         count = max(0, error.started - error.written)
         some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
-        self._send(self._notes(seen, f"lacks {count} rows: {some}. {error.why}", count))
+        self._send(self._notes(seen, f"lost {count} rows: {some}. {error.why}", count))
         raise error
-
-    def _bounds(self, store: _Folder, checkpoint: str | None) -> tuple[ledger.Ends, ledger.Ends]:
-        """Return where a batch begins and ends in partitions, as far as that is known."""
-        if self.of is not None:
-            return self._window(self.of)[1:]
-        if checkpoint is None or self.batch_id is None:
-            return ledger.UNKNOWN
-        return offsets_of(store.texts, checkpoint, self.batch_id, self.unit)
 
     @property
     def _store(self) -> _Folder:
@@ -244,29 +230,29 @@ class Windows(Rows):
 
     def _position(self, frame: DataFrame) -> Column:
         column, type_ = column_named(frame, self.position)
-        expected = f"expected an integer, or a string of 1 to {_DIGITS} digits"
+        expected = f"expected an integer, or a string of 1 to {_MAX_DIGITS} digits"
         if isinstance(type_, StringType):
             wrong = F.raise_error(F.lit(f"xorack: column {self.position} is no number, {expected}"))
-            digits = column.rlike(rf"\A[0-9]{{1,{_DIGITS}}}\z")
-            return F.when(digits, F.lpad(column, _DIGITS, "0")).otherwise(wrong)
+            digits = column.rlike(rf"\A[0-9]{{1,{_MAX_DIGITS}}}\z")
+            return F.when(digits, F.lpad(column, _MAX_DIGITS, "0")).otherwise(wrong)
         if not isinstance(type_, IntegralType):
             raise ColumnsError(f"column {self.position} is {type_.simpleString()}, {expected}")
         return column
 
-    def _seen(self, frame: DataFrame) -> tuple[Totals, dict[str, Range]]:
+    def _folded(self, frame: DataFrame) -> tuple[Totals, dict[str, Range]]:
         """Fold a batch: what its units add up to, and where the rows of each partition lie."""
         keys = [column_named(frame, name)[0].alias(f"c{i}") for i, name in enumerate(self.chain)]
-        units = zip(of_units(unit_in(self, frame)), SUMS, strict=True)
-        sums = [column.alias(name) for column, name in units]
+        sums = named(of_units(unit_in(self, frame)))
         rows = frame.select(*keys, *sums, self._position(frame).alias("place"))
         ends = [F.min("place").alias("first"), F.max("place").alias("last")]
+        totals, seen = Totals(), {}
         with folding(frame.sparkSession):
             found = rows.groupBy(*rows.columns[: len(keys)]).agg(*together(), *ends).collect()
-        seen = {
-            key_of(row[: len(keys)]): Range(int(row["first"]), int(row["last"]) + 1, row["count"])
-            for row in found
-        }
-        return sum((Totals(*(row[name] for name in SUMS)) for row in found), Totals()), seen
+        for row in found:
+            totals += Totals(*(row[name] for name in SUMS))
+            place = Range(int(row["first"]), int(row["last"]) + 1, row["count"])
+            seen[key_of(row[: len(keys)])] = place
+        return totals, seen
 
     def _finishes(self, status: WindowStatus, keys: Collection[str]) -> Iterator[Request]:
         """Yield the requests of partitions that a window has passed, and before a note on gaps."""
@@ -306,14 +292,14 @@ def _typed(frame: DataFrame, name: str, *types: str) -> Column:
 class _Folder:
     """Windows, proofs, and the batches that were lost, in a folder of records: a line of JSON each.
 
-    A batch is lost if it was refused, or lacked rows, and was not proved since.
+    A batch is lost if it was refused, or lost rows, and was not proved since.
     """
 
-    def __init__(self, tracking: Run, folder: str) -> None:
+    def __init__(self, tracking: RunOptions, folder: str) -> None:
         self.texts, self._folder = Texts(tracking.spark), folder
 
     def windows(self) -> list[Window]:
-        return self._read("window=*", lambda line: Window(**line))
+        return self._read("window=*", lambda raw: Window(**raw))
 
     def keep_window(self, window: Window) -> None:
         self._write(folder_part("window", window.name), window._asdict())

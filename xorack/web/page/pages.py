@@ -117,7 +117,7 @@ def error_page(frame: Frame, title: str, reason: str) -> bytes:
 
 
 def chains_page(frame: Frame, page: ChainPage) -> bytes:
-    plus = "" if page.whole else "+"
+    plus = "" if page.complete else "+"
     news = ", ".join(f"{page.counts[group]}{plus} {group}" for group in GROUPS)
     values = {"page": page, "groups": GROUPS, "heads": _HEADS, "soon_ms": SOON_MS}
     return frame.page("chains.html", title="Chains", current="./", news=news, **values)
@@ -156,10 +156,9 @@ def timeline(status: ChainStatus) -> list[Moment]:
     """Return what is known of a chain's life, in its order."""
     chain, deadline = status.chain, status.chain.effective_deadline
     moments = []
-    if chain.created_at is not None:
-        moments.append(Moment(chain.created_at, "Created"))
-    elif chain.first_seen_at is not None:
-        moments.append(Moment(chain.first_seen_at, "First request"))
+    if status.begin is not None:
+        created = chain.created_at is not None
+        moments.append(Moment(status.begin, "Created" if created else "First request"))
     if chain.last_stamp_at is not None:
         moments.append(Moment(chain.last_stamp_at, "Last step", status.counts))
     if status.note_text:
@@ -171,23 +170,21 @@ def timeline(status: ChainStatus) -> list[Moment]:
         kind = "done" if chain.status == "acked" else "late"
         ended = status.tolerance if chain.tolerated else chain.reason or ""
         moments.append(Moment(chain.ended_at, chain.status.capitalize(), ended, kind))
-        event = Moment(None, "Event published")
-        moments.append(
-            Moment(None, "Event not published", "", "late") if chain.event_pending else event
-        )
-    if chain.final and status.callback:
-        kind = "late" if chain.resume_failed else ""
-        moments.append(Moment(chain.resumed_at, "Callback", status.callback, kind))
-    if chain.final and status.after_end:
-        moments.append(Moment(chain.last_late_at, "After the end", status.after_end))
+        event = ("Event not published", "", "late") if chain.event_pending else ("Event published",)
+        moments.append(Moment(None, *event))
+        if status.callback:
+            kind = "late" if chain.resume_failed else ""
+            moments.append(Moment(chain.resumed_at, "Callback", status.callback, kind))
+        if status.after_end:
+            moments.append(Moment(chain.last_late_at, "After the end", status.after_end))
     placed: list[tuple[int, Moment]] = []
-    for moment in moments:  # what has no time follows what it stands behind
+    for moment in moments:  # one without a time keeps its place
         placed.append((moment.at or (placed[-1][0] if placed else 0), moment))
     return [moment for _, moment in sorted(placed, key=lambda one: one[0])]
 
 
 def windows_page(frame: Frame, table: WindowTable, prefix: str, searched: int | None) -> bytes:
-    """Render windows by log; `searched` items were read, if these are not the whole table."""
+    """Render windows by log; `searched` items were read, if there are more."""
     states = Counter[str](one.state for _, _, cells in table.rows for one in cells if one)
     news = ", ".join(f"{states[state]} {state}" for state in get_args(WindowState) if states[state])
     values = {"table": table, "prefix": prefix, "searched": searched}

@@ -6,7 +6,7 @@ import functools
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +38,7 @@ _TAGS = 100
 """Most chains that are read to find out which rejected messages may be sent back."""
 WINDOWS = 100
 """Most windows of a page."""
+_FOLDER = Path(__file__).parent
 _TYPES = {
     "page.css": "text/css; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
@@ -56,20 +57,14 @@ class Response(NamedTuple):
 class DeadLetters:
     """A dead-letter queue, read and changed by one caller at a time: a reader hides messages."""
 
-    def __init__(
-        self, redrive: Redrive, backlog: Callable[[], Backlog | None] = lambda: None
-    ) -> None:
-        self._redrive = redrive
-        self._backlog = backlog
+    def __init__(self, redrive: Redrive, backlog: Callable[[], Backlog | None]) -> None:
+        self._redrive, self._backlog = redrive, backlog
         self._lock = threading.Lock()
         self._count = 0
         self._seen: tuple[int, list[DeadMessage]] = 0, []
 
     def count(self) -> int:
-        """Return SQS's approximate number of messages, without a receive.
-
-        While a caller reads and so hides messages, it is the number before.
-        """
+        """Return SQS's approximate number of messages; while a caller hides some, the last one."""
         if self._lock.acquire(blocking=False):
             try:
                 self._count = self._redrive.count()
@@ -82,11 +77,8 @@ class DeadLetters:
         backlog = self._backlog()
         return None if backlog is None else backlog.waiting
 
-    def look(self) -> tuple[Survey, int]:
-        """Read the first messages; SQS counts it as a receive of each.
-
-        Returns them, and the result of `count` before: another one means new messages.
-        """
+    def read(self) -> tuple[Survey, int]:
+        """Read the first messages, which SQS counts as a receive; return also `count` before."""
         with self._lock:
             count = self._count = self._redrive.count()
             survey = self._redrive.survey(limit=MESSAGES, keep=MESSAGES)
@@ -96,9 +88,8 @@ class DeadLetters:
 
     def of(self, tag: str) -> list[DeadMessage]:
         """Return a chain's messages among the first; these are read once for each `count`."""
-        count = self.count()
-        if count != self._seen[0]:
-            self.look()
+        if (count := self.count()) != self._seen[0]:
+            self.read()
         return [message for message in self._seen[1] if tag in message.tags] if count else []
 
     def change(self, ids: Sequence[str], *, delete: bool) -> str:
@@ -142,71 +133,63 @@ class UnitNames:
         return self.names(status) if len(self._candidates) <= _FEW else status.partitions
 
 
+@dataclass
 class Site:
-    """The pages of a table and of a dead-letter queue. A form must send the pages' token."""
+    """The pages of a table, under a name, and perhaps of a dead-letter queue.
 
-    def __init__(
-        self,
-        name: str,
-        store: DynamoDBStore,
-        letters: DeadLetters | None = None,
-        *,
-        candidates: Iterable[Candidate] = (),
-        publisher: Publisher | None = None,
-        explain: Callable[[Exception], str] = str,
-    ) -> None:
-        """Show a table, under a name, and perhaps a dead-letter queue.
+    Attributes:
+        candidates: Names that units may have.
+        publisher: Sends the event of a chain that is failed.
+        explain: Describes an error of AWS in one line.
+        token: What a form of the pages sends.
+    """
 
-        `candidates` are names that units may have. `publisher` sends the event of a chain that is
-        failed. `explain` describes an error of AWS in one line.
-        """
+    name: str
+    store: DynamoDBStore
+    letters: DeadLetters | None = None
+    candidates: InitVar[Iterable[Candidate]] = ()
+    publisher: Publisher | None = None
+    explain: Callable[[Exception], str] = str
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+
+    def __post_init__(self, candidates: Iterable[Candidate]) -> None:
+        """Collect the names that units may have."""
         self._naming = UnitNames(candidates)
-        self._publisher = publisher
-        self.token = secrets.token_urlsafe(24)
-        self.explain = explain
-        self._name = name
-        self._store = store
-        self._letters = letters
-        folder = Path(__file__).parent
-        self._files = {file: (folder / file).read_text(encoding="utf-8") for file in _TYPES}
 
     def get(self, path: str, fields: Mapping[str, str], known: str | None = None) -> Response:
         """Return a page or a file of it. Nothing changes.
 
         `known` is the number of messages that the browser's page of dead letters shows.
         """
+        match path:
+            case "":
+                return self._chains(fields)
+            case "chain":
+                return self._chain(fields.get("tag", ""))
+            case "windows":
+                return self._windows(fields.get("prefix", ""))
+            case "dead-letters":
+                return self._dead_letters(known)
         if path in _TYPES:
-            return Response(200, self._files[path].encode(), _TYPES[path])
-        if path == "":
-            return self._chains(fields)
-        if path == "chain":
-            return self._chain(fields.get("tag", ""))
-        if path == "windows":
-            return self._windows(fields.get("prefix", ""))
-        if path == "dead-letters":
-            return self._dead_letters(known)
+            return Response(200, (_FOLDER / path).read_bytes(), _TYPES[path])
         return self.problem(404, "Not found", "There is no such page.")
 
     def post(self, path: str, fields: Mapping[str, Sequence[str]]) -> Response:
         action, ids = ", ".join(fields.get("action", ())), fields.get("id", ())
         if path == "chain":
             return self._change(action, {name: texts[0] for name, texts in fields.items()})
-        if path != "dead-letters" or self._letters is None or not 0 < len(ids) <= MESSAGES:
+        if path != "dead-letters" or self.letters is None or not 0 < len(ids) <= MESSAGES:
             return self.problem(400, "Not understood", "The form is not one of these pages.")
         if action not in ("retry", "delete"):
-            return self.problem(
-                400, "Not understood", f"action: {action}, expected retry or delete"
-            )
-        return self._dead_letters(notice=self._letters.change(ids, delete=action == "delete"))
+            return self.failure(ArgumentError("action", action, "retry or delete"))
+        return self._dead_letters(notice=self.letters.change(ids, delete=action == "delete"))
 
     def problem(self, status: int, title: str, reason: str) -> Response:
-        return Response(status, pages.error_page(pages.Frame(self._name), title, reason))
+        return Response(status, pages.error_page(pages.Frame(self.name), title, reason))
 
     def failure(self, error: Exception) -> Response:
-        if isinstance(error, TagNotFound):
-            # Its messages may wait, or be among the dead letters.
-            page = pages.error_page(self._frame(), "No such chain", str(error))
-            return Response(404, page)
+        if isinstance(error, TagNotFound):  # its messages may wait, or be among the dead letters
+            return Response(404, pages.error_page(self._frame(), "No such chain", str(error)))
         if isinstance(error, NotAChainError):
             return self.problem(404, "Not a chain", str(error))
         if isinstance(error, ArgumentError):
@@ -214,34 +197,37 @@ class Site:
         return self.problem(503, "AWS does not respond as expected", self.explain(error))
 
     def _frame(self, names: pages.NamesOf = lambda _: {}, notice: str = "") -> pages.Frame:
-        counts = (self._letters.count(), self._letters.waiting()) if self._letters else ()
-        return pages.Frame(self._name, self.token, names, notice, *counts)
+        counts = (self.letters.count(), self.letters.waiting()) if self.letters else ()
+        return pages.Frame(self.name, self.token, names, notice, *counts)
 
     def _chains(self, fields: Mapping[str, str]) -> Response:
-        group, skip, order = (fields.get(name, "") for name in ("group", "skip", "order"))
+        group, order, skip = (
+            fields.get("group", ""),
+            fields.get("order", ""),
+            fields.get("skip", "0"),
+        )
         if group and group not in GROUPS:
             raise ArgumentError("group", group, " or ".join(GROUPS))
         if order not in ORDERS:
             raise ArgumentError("order", order, " or ".join(filter(None, ORDERS)))
-        skip = skip or "0"
         if not (skip.isascii() and skip.isdecimal() and len(skip) < 10):
             raise ArgumentError("skip", skip, "a number of chains")
         prefix, detail, after = (fields.get(name, "") for name in ("prefix", "detail", "after"))
-        page = read_chains(self._store, Query(group, prefix, detail, order, after, int(skip)))
+        page = read_chains(self.store, Query(group, prefix, detail, order, after, int(skip)))
         frame = self._frame(self._naming.names_in_list)
         return Response(200, pages.chains_page(frame, page))
 
     def _windows(self, prefix: str) -> Response:
         invalid: list[NotAChainError] = []
-        part = self._store.scan_part(SEARCHED, invalid.append, prefix=prefix)
+        part = self.store.scan_part(SEARCHED, invalid.append, prefix=prefix)
         now = milliseconds()
         table = window_table((ChainStatus(chain, now) for chain in part.chains), limit=WINDOWS)
         searched = part.read if part.after else None
         return Response(200, pages.windows_page(self._frame(), table, prefix, searched))
 
     def _chain(self, tag: str, notice: str = "") -> Response:
-        status = read_status(self._store, tag)
-        letters = self._letters.of(tag) if self._letters else []
+        status = read_status(self.store, tag)
+        letters = self.letters.of(tag) if self.letters else []
         frame = self._frame(self._naming.names, notice)
         return Response(200, pages.chain_page(frame, status, letters))
 
@@ -252,31 +238,30 @@ class Site:
             given = list(candidates_in(fields.get("among", "").splitlines()))
             self._naming.add(given)
             return self._chain(tag, f"{plural(len(given), 'name')} tried, and kept until the end.")
-        if action not in ("extend", "fail"):
-            return self.problem(400, "Not understood", f"action: {action}, expected extend or fail")
         id = f"{action}-{secrets.token_hex(16)}"
         if action == "fail":
             if not fields.get("reason"):
                 raise ArgumentError("reason", "", "a text: the chain's event repeats it")
-            request = Request("fail", tag, id, reason=fields["reason"])
-        else:
+            request, done = Request("fail", tag, id, reason=fields["reason"]), "Failed."
+        elif action == "extend":
             minutes = fields.get("minutes", "")
             if not (minutes.isascii() and minutes.isdecimal() and len(minutes) < 9):
-                raise ArgumentError("minutes", minutes, "a whole number")
+                raise ArgumentError("minutes", minutes, "an integer")
             request = Request("extend", tag, id, timeout=60 * int(minutes))
-        _, changed = change_chain(self._store, request, self._publisher)
-        done = "Failed." if action == "fail" else "The deadline is moved."
+            done = "The deadline is changed."
+        else:
+            raise ArgumentError("action", action, "extend or fail")
+        _, changed = change_chain(self.store, request, self.publisher)
         return self._chain(tag, done if changed else "It has ended before: nothing was changed.")
 
     def _dead_letters(self, known: str | None = None, notice: str = "") -> Response:
-        if self._letters is None:
-            reason = "No dead-letter queue is known: start xorack web with --stack, or with "
-            reason += "--dead-letters and --queue."
+        if self.letters is None:
+            reason = "No dead-letter queue is known: give --stack, or --dead-letters and --queue."
             return self.problem(404, "Dead letters", reason)
-        # A look counts as a receive, so what is up to date is not read again.
-        if known is not None and known == str(self._letters.count()):
+        # A read counts as a receive, so what is up to date is not read again.
+        if known is not None and known == str(self.letters.count()):
             return Response(204, b"")
-        survey, count = self._letters.look()
+        survey, count = self.letters.read()
         frame = replace(self._frame(notice=notice), letters=count)
         return Response(200, pages.letters_page(frame, survey, self._retryable(survey.messages)))
 
@@ -284,7 +269,7 @@ class Site:
         """Return the ids of messages that may be accepted now: those of a chain that is gone."""
         rejected = [one for one in messages if one.kind == "rejected"]
         tags = [*dict.fromkeys(tag for one in rejected for tag in one.tags)]
-        exist = self._store.read(tags[:_TAGS], lambda _: None) if tags else {}
+        exist = self.store.read(tags[:_TAGS], lambda _: None) if tags else {}
         known = {*exist, *tags[_TAGS:]}
-        again = [one for one in rejected if not known.intersection(one.tags)]
-        return {one.id for one in (*again, *(one for one in messages if one.kind == "failed"))}
+        again = [one for one in rejected if known.isdisjoint(one.tags)]
+        return {one.id for one in messages if one.kind == "failed"} | {one.id for one in again}

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 _SAMPLE = 10_000
 """Missing rows, and others, that are compared."""
-_COLUMNS = 60
-"""Columns of the source that are looked at."""
+_MAX_COLUMNS = 60
 _FILE = "input file"
 _DEDUPED = re.compile(r"(?:Deduplicate|Aggregate|Window \[.*?\],) \[([^\]]*)\]")
 """The columns of a plan's operators that keep a row of each group."""
@@ -31,21 +30,14 @@ def compare(
     word: str,
     keys: Sequence[str],
 ) -> Explanation:
-    """Compare a sample of some rows with one of the others; see `explain`.
-
-    Args:
-        frame: The source as it was given.
-        source: The source with ``xorack_unit_``, and the number of its rows.
-        lost: Some of its rows, with that column, and their number.
-        word: What these are.
-        keys: The columns by which a shuffle has lost them, if that may be.
-    """
+    """Compare a sample of some rows of a source, lost by these keys, with one of the others."""
     (every, total), (some, count) = source, lost
     if count >= total:
         return explain((), (), count, total, word)
-    shown = dict([*comparable(frame).items()][:_COLUMNS])
-    for name, type_ in frame.dtypes:
-        if type_ == "string" and name in shown:
+    shown = dict([*comparable(frame).items()][:_MAX_COLUMNS])
+    types = {name: type_ for name, type_ in frame.dtypes if name in shown}
+    for name, type_ in types.items():
+        if type_ == "string":
             shown[name] = F.left(shown[name], F.lit(CHARACTERS))
     late = {_FILE: 10.0}
     if has_columns(every, ["xorack_file_"]):
@@ -55,15 +47,19 @@ def compare(
         task = f"shuffle partition by {', '.join(keys)}"
         shown[task] = F.pmod(F.hash(*map(F.col, map(quoted, keys))), F.lit(tasks))
         late[task] = 0.5
-    rest = every.join(some.select("xorack_unit_"), "xorack_unit_", "left_anti"), total - count
+    sides = lost, (without(every, some), total - count)
     try:
-        missing, others = (_sample(*side, shown) for side in (lost, rest))
-    except (OverflowError, ValueError):  # Python lacks some times
-        for name, type_ in frame.dtypes:
-            if name in shown and type_.startswith(("date", "timestamp")):
-                shown[name] = shown[name].cast("string")
-        missing, others = (_sample(*side, shown) for side in (lost, rest))
+        missing, others = (_sample(*side, shown) for side in sides)
+    except (OverflowError, ValueError):  # Python has no such time
+        times = [name for name, type_ in types.items() if type_.startswith(("date", "timestamp"))]
+        shown |= {name: shown[name].cast("string") for name in times}
+        missing, others = (_sample(*side, shown) for side in sides)
     return explain(missing, others, count, total, word, late)
+
+
+def without(source: DataFrame, some: DataFrame) -> DataFrame:
+    """Return the rows of a source whose unit none of some rows has."""
+    return source.join(some.select("xorack_unit_"), "xorack_unit_", "left_anti")
 
 
 def _sample(frame: DataFrame, count: int, shown: dict[str, Column]) -> list[dict[str, Any]]:
@@ -79,7 +75,6 @@ def deduplicated(frames: Sequence[Any], source: DataFrame, lost: DataFrame) -> l
     The plans of its frames have these columns. Of the rows that are not missing, one must have the
     values of each missing row, and no two the same.
     """
-    rest = source.join(lost.select("xorack_unit_"), "xorack_unit_", "left_anti")
     for frame in frames:
         if hasattr(frame, "_jdf"):
             plan = str(frame._jdf.queryExecution().analyzed().toString())
@@ -90,8 +85,9 @@ def deduplicated(frames: Sequence[Any], source: DataFrame, lost: DataFrame) -> l
             if not names or not has_columns(source, names):
                 continue
             key = [F.col(quoted(name)) for name in names]
-            sides = lost.select(*key, F.lit(0).alias("_kept"))
-            sides = sides.union(rest.select(*key, F.lit(1)))
+            sides = lost.select(*key, F.lit(0).alias("_kept")).union(
+                without(source, lost).select(*key, F.lit(1))
+            )
             kept = sides.groupBy(*map(quoted, names)).agg(F.sum("_kept").alias("kept"))
             if not kept.where("kept <> 1").take(1):
                 return names
