@@ -117,7 +117,6 @@ lint: venv ## ruff: lint and format
 
 types: venv ## mypy, strict
 	@$(PY) -m mypy
-	@$(PY) -m mypy --config-file infra/mypy.ini --cache-dir .mypy_cache/infra -p infra
 
 types-cdk: venv ## mypy, strict, with the types of the CDK: some minutes
 	@$(PY) -m mypy --config-file= --python-version 3.10 --strict --follow-imports=silent \

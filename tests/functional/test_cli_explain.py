@@ -57,7 +57,7 @@ def test_failed_chains_of_a_run_have_something_in_common(run, stack, xorack, tmp
         "all 10 outstanding names are 'bill' (50 % of the names given)"
     ]
     assert shown["reasons"] == ["10  no VAT number"]
-    assert shown["outstanding"] == ["10  bill", "1  unit without a name: give --among"]
+    assert shown["outstanding"] == ["10  bill", "1  unit without a name: none of --among is theirs"]
     assert len(shown["tags"]) == 10
     (found,) = map(json.loads, xorack("explain", "--run", run, "--json")[1])
     assert (found["state"], found["count"], found["unnamed"]) == ("failed", 10, 11)
@@ -88,7 +88,7 @@ def oil_lost(stack):
     return [json.dumps([name]) for name in names]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack, xorack, tmp_path):
     (names := tmp_path / "names.txt").write_text("\n".join(oil_lost))
     put(stack, message(Request("stamp", f"{RUN}/3", "late", traced(7))), error="tag: 'x' is gone")
@@ -109,6 +109,11 @@ def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack,
     assert shown["why"] == ["All 11 outstanding names are line … oil"]
     shown = lines_of(xorack("explain", "--run", RUN))
     assert shown["why"][0].endswith("the outstanding units have no names: give --among")
+    names.write_text('["line", 2, "oil"]')
+    shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
+    assert shown["why"][0].endswith(
+        'none of --among is theirs: child("line", 3) is [["line", 3]] there'
+    )
 
 
 def test_unfinished_chains_and_runs_without_chains(stack, xorack):
@@ -118,6 +123,14 @@ def test_unfinished_chains_and_runs_without_chains(stack, xorack):
     assert shown["run"] == [f"2 of 2 chains of run {RUN} did not end yet"]
     assert "1  the chain's own unit: its first step did not end" in shown["outstanding"]
     assert shown["outstanding"][-1].endswith("units without a name: give --among")
+    for tag in ("a", "b"):
+        put(
+            stack,
+            message(Request("stamp", f"{RUN}/{tag}", "s", traced(7))),
+            error="id: 's' is used",
+        )
+    shown = lines_of(xorack("explain", "--run", RUN))
+    assert "each has a dead letter: rejected: id: '…' is used" in shown["why"][0]
     status, out, _ = xorack("explain", "--run", "other")
     assert (status, out[0][13:]) == (
         1,

@@ -57,7 +57,10 @@ def test_a_reader_that_closes_at_once(stack, sqs, capsys, monkeypatch, command, 
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("command", ["list --json", "dead-letters show --limit 100"])
+@pytest.mark.parametrize(
+    "command",
+    ["list --json", pytest.param("dead-letters show --limit 100", marks=pytest.mark.slow)],
+)
 def test_a_reader_of_a_large_output_that_closes_early(stack, sqs, capsys, monkeypatch, command):
     """More than a pipe holds: what fits may be written before the reader closes."""
     detail = {"text": "x" * 3900}

@@ -44,7 +44,7 @@ def test_a_rejected_body_of_one_mebibyte_is_compressed(functions, aws):
     assert gzip.decompress(base64.b64decode(letter["Body"])).decode() == body
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 2])
 def test_a_rejected_body_that_cannot_be_compressed_is_cut_off(functions, aws, width):
     """It failed its message until SQS gave up and dead-lettered it, without a reason."""

@@ -49,15 +49,11 @@ class Context:
     invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:consumer"
     aws_request_id = "request"
 
-    def __init__(
-        self, seconds: float = 30, *, cost: float = 0, clock: Callable[[], float] = lambda: 0
-    ) -> None:
-        """Start with the seconds left by a clock, which stands still; each look costs some."""
-        self._clock, self._cost = clock, cost
-        self.end = clock() + seconds
+    def __init__(self, seconds: float = 30, *, clock: Callable[[], float] = lambda: 0) -> None:
+        """Start with the seconds left by a clock; the default one stands still."""
+        self._clock, self.end = clock, clock() + seconds
 
     def get_remaining_time_in_millis(self) -> int:
-        self.end -= self._cost
         return int((self.end - self._clock()) * 1000)
 
 

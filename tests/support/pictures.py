@@ -68,20 +68,14 @@ def sample(now: int = NOW) -> Snapshot:
 def _chain(chance: random.Random, now: int, tag: str, *numbers: float) -> Chain:
     started, finished, age, left, quiet, outstanding = numbers
     units = [chance.getrandbits(64) | 1 for _ in range(int(outstanding))]
-    first_seen_at = now - round(age * 60_000)
-    pending = tag == _PENDING
-    return Chain(
-        tag,
-        xor(bytes(TRACED_LENGTH), *map(traced, units)),
-        "pending" if pending else "open",
-        started=int(started),
-        finished=int(finished),
-        version=1,
-        first_seen_at=first_seen_at,
-        created_at=None if pending else first_seen_at,
-        last_stamp_at=now - round(quiet * 1000),
-        **{"pending_deadline" if pending else "deadline": now + round(left * 60_000)},
-    )
+    stamp = xor(bytes(TRACED_LENGTH), *map(traced, units))
+    first_seen_at, deadline = now - round(age * 60_000), now + round(left * 60_000)
+    times = {"created_at": first_seen_at, "deadline": deadline}
+    if tag == _PENDING:
+        times = {"pending_deadline": deadline}
+    times |= {"first_seen_at": first_seen_at, "last_stamp_at": now - round(quiet * 1000)}
+    status = "pending" if tag == _PENDING else "open"
+    return Chain(tag, stamp, status, int(started), int(finished), 1, **times)
 
 
 def page(widget: str, theme: Theme = "light", width: int | None = None) -> str:
@@ -125,23 +119,15 @@ def example() -> Iterator[Resources]:
 
 
 def _ended_chain(status: str, name: str, ended_at: int) -> Chain:
-    tag, failed = f"{_ORDERS}/{name}", status == "failed"
+    tag, failed, count = f"{_ORDERS}/{name}", status == "failed", len(_LINES) + 1
     lost = [child_id(unit_id(tag), line) for line in _LINES[1:4]] if failed else []
-    return Chain(
-        tag,
-        xor(bytes(TRACED_LENGTH), bytes(TRACED_LENGTH), *map(traced, lost)),
-        status,  # type: ignore[arg-type]
-        started=len(_LINES) + 1,
-        finished=len(_LINES) + 1 - len(lost),
-        version=1,
-        first_seen_at=ended_at - 1_500_000,
-        created_at=ended_at - 1_500_000,
-        last_stamp_at=ended_at - 900_000 * failed,
-        deadline=ended_at if failed else ended_at + 600_000,
-        ended_at=ended_at,
-        reason="timed out" if failed else None,
-        detail=json.dumps({"customer": "Ahab", "ship": "Pequod", "lines": len(_LINES)}),
-    )
+    stamp = xor(bytes(TRACED_LENGTH), bytes(TRACED_LENGTH), *map(traced, lost))
+    times = dict.fromkeys(("first_seen_at", "created_at"), ended_at - 1_500_000)
+    times |= {"last_stamp_at": ended_at - 900_000 * failed, "ended_at": ended_at}
+    times["deadline"] = ended_at if failed else ended_at + 600_000
+    detail = json.dumps({"customer": "Ahab", "ship": "Pequod", "lines": len(_LINES)})
+    ended = Chain(tag, stamp, status, count, count - len(lost), 1, detail=detail, **times)
+    return replace(ended, reason="timed out" if failed else None)
 
 
 def take(browser: Browser, name: str, shown: str, height: int, scheme: Theme = "light") -> None:

@@ -79,7 +79,7 @@ def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("refused", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("refused", [3, pytest.param(100, marks=pytest.mark.slow)])
 def test_refused_tokens_hold_up_no_other_callback(functions, refused):
     """One legitimate time-out a minute, for four hours."""
     for number in range(refused):

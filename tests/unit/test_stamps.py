@@ -162,7 +162,7 @@ def test_hashes_that_look_like_one_name_no_other_unit(trap, more):
         assert outstanding.complete == named
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_two_cells_vouch_for_no_unit_of_an_incomplete_result():
     """Three hashes share two cells, alone, and too many others hide that they are three."""
     for seed in range(20):

@@ -63,7 +63,7 @@ def deliver(functions, bodies):
     return written
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_message_of_many_chains_makes_progress_with_each_delivery(functions):
     functions.table.write_seconds = 0.1
     tags = open_chains(functions, 1_000)

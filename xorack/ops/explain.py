@@ -79,8 +79,11 @@ def explain_run(
         sentences[1] = sentences[1][:1].lower() + sentences[1][1:]
     if late := sum(one.chain.late > 0 and one.reason == TIMED_OUT for one in bad):
         sentences.append(f"{late:,} of them got requests after their time-out: it is too short")
-    if unnamed and not candidates:
-        sentences.append("the outstanding units have no names: give --among")
+    dead = _counted(letters[tag] for tag in tags if tag in letters)
+    if bad and not why.findings and dead.total() == len(bad):
+        sentences.append(f"each has a dead letter: {next(iter(dead))}")
+    if unnamed and not any(named):
+        sentences.append(f"the outstanding units have no names: {_hint(candidates)}")
     after_end = {
         "repeated creates": sum(one.chain.repeated for one in chains),
         "late requests": sum(one.chain.late for one in chains),
@@ -103,7 +106,8 @@ def explain_run(
         "notes": _counted(filter(None, (one.note_text for one in bad))),
         "outstanding": dict(Counter(t for names in named for t in {*names.values()}).most_common()),
         "unnamed": unnamed,
-        "dead_letters": _counted(letters[tag] for tag in tags if tag in letters),
+        "name_hint": _hint(candidates),
+        "dead_letters": dead,
         "after_end": {what: count for what, count in after_end.items() if count},
         "tags": tags[:_SHOWN],
     }
@@ -133,10 +137,19 @@ def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         lines = cut([f"{n:>6,}  {text_of(text)}" for text, n in found[name].items()], _SHOWN)
         if name == "outstanding" and (unnamed := found["unnamed"]):
             unit = "unit" if unnamed == 1 else "units"
-            lines.append(f"{unnamed:>6,}  {unit} without a name: give --among")
+            lines.append(f"{unnamed:>6,}  {unit} without a name: {found['name_hint']}")
         facts += listed(name.replace("_", " "), lines)
     rest = count - len(found["tags"])
     return facts + listed("tags", [*found["tags"], *([f"and {rest:,} more"] if rest else [])])
+
+
+def _hint(candidates: Sequence[Candidate]) -> str:
+    if not candidates:
+        return "give --among"
+    flat = any(isinstance(one, list) and len(one) > 1 for one in candidates)
+    return "none of --among is theirs" + (
+        ': child("line", 3) is [["line", 3]] there' if flat else ""
+    )
 
 
 def _ends(values: Iterable[int | None]) -> list[int]:
@@ -145,7 +158,7 @@ def _ends(values: Iterable[int | None]) -> list[int]:
     return [min(known), max(known)] if known else []
 
 
-def _counted(texts: Iterable[str]) -> dict[str, int]:
+def _counted(texts: Iterable[str]) -> Counter[str]:
     """Count texts, the commonest first; those that differ in numbers alone are one group."""
     groups: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
@@ -153,7 +166,7 @@ def _counted(texts: Iterable[str]) -> dict[str, int]:
     counts = {
         next(iter(some)) if len(some) == 1 else text: some.total() for text, some in groups.items()
     }
-    return dict(sorted(counts.items(), key=lambda one: -one[1]))
+    return Counter(dict(Counter(counts).most_common()))
 
 
 def _explain_names(
