@@ -62,6 +62,7 @@ def test_it_has_the_handlers_and_what_they_import(asset):
     assert sum((asset / path).stat().st_size for path in packed) < 2_200_000
 
 
+@pytest.mark.slow
 def test_the_python_of_lambda_adds_bytecode_that_it_does_not_check(monkeypatch, tmp_path):
     monkeypatch.setattr(code, "LAMBDA_PYTHON", sys.version_info[:2])
     made = [shutil.copytree(code.assemble_code.__wrapped__(), tmp_path / name) for name in "ab"]

@@ -79,10 +79,7 @@ BROKEN = [
         {**HERE, "AWS_ACCESS_KEY_ID": "old"},
         "AWS rejects your credentials (InvalidClientTokenId): renew them",
     ),
-    (
-        {**HERE, "arguments": "--profile nobody"},
-        "The config profile (nobody) could not be found",
-    ),
+    ({**HERE, "arguments": "--profile nobody"}, "The config profile (nobody) could not be found"),
     (KEYS, "there is no AWS region: set AWS_REGION, or one in your profile"),
     (HERE, f"account {ACCOUNT}, region eu-west-1 {NO_BOOTSTRAP}"),
     (

@@ -171,8 +171,5 @@ def test_the_handbook_has_every_setting_with_its_default():
         for field in dataclasses.fields(StackSettings)
     }
     assert [name for name, _ in rows] == NAMES
-    named = {
-        "batch_size": "`1000`",
-        "batch_window_seconds": "`1`",
-    }
+    named = {"batch_size": "`1000`", "batch_window_seconds": "`1`"}
     assert dict(rows) == {**defaults, **named}

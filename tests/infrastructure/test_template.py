@@ -76,10 +76,7 @@ def test_with_parameters_it_is_what_the_settings_make(made, synthesise):
         for resource in body["Resources"].values():
             resource.pop("Metadata", None)
             resource.pop("DependsOn", None)
-            changed = {
-                "AWS::Lambda::Function": "Code",
-                "AWS::Lambda::Alias": "FunctionVersion",
-            }
+            changed = {"AWS::Lambda::Function": "Code", "AWS::Lambda::Alias": "FunctionVersion"}
             resource["Properties"].pop(changed.get(resource["Type"]), None)
     assert ours["Resources"] == theirs["Resources"]
     assert ours["Outputs"] == theirs["Outputs"]

@@ -40,7 +40,6 @@ from xorack.core.ports import NO_TIME, NobodyWaits
 from xorack.core.request import Request
 from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError
-from xorack.ops.dead_letters import DeadMessage
 
 ANY_STATE = "attribute_exists(#key) OR attribute_not_exists(#key)"
 
@@ -421,16 +420,6 @@ _SLOW: tuple[_Row, ...] = (
         "a zero stamp with unequal counts is tolerated",
         transitions._is_tolerated,
         _tolerate_at_zero,
-    ),
-    (
-        "messages older than the tombstones are taken",
-        DeadMessage.read.__func__,
-        lambda read, cls, message, oldest=0: read(cls, message),
-    ),
-    (
-        "messages older than the tombstones are taken",
-        _Batch.__init__,
-        lambda init, batch, messages, oldest: init(batch, messages, 0),
     ),
     ("the first unit of a group starts its children", Step.requests, _first_starts),
     ("a step of one unit finishes what one of several did", marks.unit_of_step, lambda *_: None),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any
+from typing import Any, TypeAlias
 
 import aws_cdk as cdk
 from constructs import Construct
@@ -29,6 +29,7 @@ from xorack.cdk.settings import Settings
 from xorack.cdk.table import adopt_table, create_table
 from xorack.cdk.validation import check_arguments, has_own_policy, is_known_to_differ
 
+_Topic: TypeAlias = "cdk.aws_sns.ITopic | None"
 _MAX_NAME = 200  # a dashboard's name has the region, too, and at most 255 characters
 
 
@@ -68,13 +69,9 @@ def name_of(acker: Construct) -> str:
 
     The metrics, the bus and the dashboard have it, so two stacks of one app share none of them.
     """
-    scopes = acker.node.scopes
-    stack = next(index for index, scope in enumerate(scopes) if cdk.Stack.is_stack(scope))
-    parts = [
-        cdk.Stack.of(scopes[stack]).stack_name,
-        *(scope.node.id for scope in scopes[stack + 1 :]),
-    ]
-    name = re.sub("[^A-Za-z0-9_-]", "-", "-".join(parts))
+    stack = next(filter(cdk.Stack.is_stack, acker.node.scopes))  # not a nested one
+    path = acker.node.path.removeprefix(stack.node.path)
+    name = re.sub("[^A-Za-z0-9_-]", "-", cdk.Stack.of(stack).stack_name + path)
     if len(name) <= _MAX_NAME:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
@@ -152,9 +149,7 @@ class Acker(AckerParts):
             self.widget = widget.lambda_
             self.dashboard = create_dashboard(monitoring, self, widget)
 
-    def _topic(
-        self, scope: Construct, topic: cdk.aws_sns.ITopic | None
-    ) -> cdk.aws_sns.ITopic | None:
+    def _topic(self, scope: Construct, topic: _Topic) -> _Topic:
         """Return the topic for alarms, which they may use; warn if there is none."""
         if topic is None and self.settings.alarm_topic_arn:
             topic = cdk.aws_sns.Topic.from_topic_arn(scope, "Topic", self.settings.alarm_topic_arn)
@@ -271,9 +266,7 @@ class Acker(AckerParts):
         """
         return self._resume.allow(waiting)
 
-    def _check_imported(
-        self, key: cdk.aws_kms.IKey | None, topic: cdk.aws_sns.ITopic | None
-    ) -> None:
+    def _check_imported(self, key: cdk.aws_kms.IKey | None, topic: _Topic) -> None:
         """Name the statements that imported resources need in their own policies.
 
         Where it is known that one is of another account, the calls would be denied: an error.

@@ -16,9 +16,7 @@ _Color = aws_cloudwatch.Color
 
 
 def create_dashboard(
-    scope: Construct,
-    acker: AckerParts,
-    widget: aws_lambda.IFunction,
+    scope: Construct, acker: AckerParts, widget: aws_lambda.IFunction
 ) -> aws_cloudwatch.Dashboard:
     """Create the dashboard; `widget` shows unfinished chains on it."""
     metric, minute = acker.metric, Duration.minutes(1)
@@ -105,10 +103,7 @@ def create_dashboard(
             acker.consumer.metric_duration(statistic="p99", label="Consumer p99"),
             acker.sweeper.metric_duration(statistic="Maximum", label="Sweeper maximum"),
             unit="ms",
-            limit=(
-                "the consumer's timeout",
-                1000 * acker.settings.function_timeout_seconds,
-            ),
+            limit=("the consumer's timeout", 1000 * acker.settings.function_timeout_seconds),
         ),
         _graph(
             "Functions: concurrent invocations",
@@ -116,9 +111,7 @@ def create_dashboard(
             limit=("the consumer's maximum", acker.settings.max_concurrency),
         ),
         _graph(
-            "Table: consumed capacity units",
-            *_of_table(acker, "Consumed{}CapacityUnits"),
-            width=12,
+            "Table: consumed capacity units", *_of_table(acker, "Consumed{}CapacityUnits"), width=12
         ),
         _graph("Table: throttled", *_of_table(acker, "{}ThrottleEvents"), width=12),
     ]

@@ -11,13 +11,7 @@ from typing_extensions import Required, TypedDict, Unpack
 from xorack.aws.schema import METRIC_NAMESPACE, SHOWN, TAG, Metric
 from xorack.cdk.events import AckEvents
 from xorack.cdk.network import Network
-from xorack.cdk.permissions import (
-    READ_WITH_KEY,
-    SEND_WITH_KEY,
-    check_policy,
-    combined,
-    for_account,
-)
+from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, check_policy, combined, for_account
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import index_arn
 from xorack.cdk.validation import check_kind, is_external

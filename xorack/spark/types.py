@@ -41,6 +41,8 @@ _NUMBER, _DATE, _TIME = (
         ("timestamp", "'1970-01-01'", "a timestamp"),
     )
 )
+_SAME_TYPE = ("without", "in ")
+"""How the words of forms begin that keep the type."""
 _ZONE = "in another time zone than that of the session"
 _FORMS = {
     "string": [
@@ -113,43 +115,47 @@ def _tags(rows: RowNames, frame: DataFrame) -> DataFrame:
     return with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
 
 
-def _has_other_chains(rows: RowNames, frame: DataFrame, chains: DataFrame) -> bool | None:
-    """Tell whether a frame has chains that are not among these; None if that cannot be told."""
+def _has_other_chains(rows: RowNames, frame: DataFrame, known: DataFrame) -> bool | None:
+    """Tell whether a frame has chains that another one has not; None if that cannot be told."""
     with suppress(Exception):  # nulls, or types that tell no chains apart
-        return bool(_tags(rows, frame).join(chains, "tag", "left_anti").take(1))
+        tags = known if known.columns == ["tag"] else _tags(rows, known)
+        return bool(_tags(rows, frame).join(tags, "tag", "left_anti").take(1))
     return None
 
 
 def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: DataFrame) -> str:
     """Say which type or form of a chain column makes the chains of an output unknown ones."""
-    started = rows.record.chains(header)
+    started = rows.record.chains(header).select("tag")
     if not has_columns(frame, rows.chain) or not _has_other_chains(rows, frame, started):
         return ""
-    for name, type_ in types_of(frame, rows.chain).items():
+    types = types_of(frame, rows.chain)
+    for name, type_ in types.items():
         due = header["chain_types"][name]
         kinds = {type_.partition("(")[0], due.partition("(")[0]}
         if len(kinds) > 1 and not kinds <= {"tinyint", "smallint", "int", "bigint"}:
             return _told(name, due, type_, due)
-        for sql, text in _FORMS.get(type_.partition("(")[0], ()):
-            if not text.startswith(("without", "in ")):  # a form of another type
-                continue
-            form = F.expr(sql.format(c=quoted(name)))
-            if has_columns(source, rows.chain):
-                known = _tags(rows, source.withColumn(name, form)).select("tag")
-                if _has_other_chains(rows, frame, known) is False:
-                    return _equal_form([name], type_, (sql, text), "what was started", "the output")
-            if _has_other_chains(rows, frame.withColumn(name, form), started) is False:
-                return _equal_form([name], type_, (sql, text), "the output", "what was started")
+    forms = [(changed, text) for changed, text in _forms(types) if text.startswith(_SAME_TYPE)]
+    for changed, text in forms if has_columns(source, rows.chain) else ():
+        if _has_other_chains(rows, frame, _with_form(source, changed)) is False:
+            return _equal_form(changed, types, text, "what was started", "the output")
+    for changed, text in forms:
+        if _has_other_chains(rows, _with_form(frame, changed), started) is False:
+            return _equal_form(changed, types, text, "the output", "what was started")
     return ""
 
 
+def _with_form(frame: DataFrame, changed: Mapping[str, str]) -> DataFrame:
+    sqls = {name: F.expr(sql.format(c=quoted(name))) for name, sql in changed.items()}
+    return frame.withColumns(sqls)
+
+
 def _equal_form(
-    names: Sequence[str], type_: str, form: tuple[str, str], here: str, there: str
+    changed: Mapping[str, str], types: Mapping[str, str], text: str, here: str, there: str
 ) -> str:
-    sql = form[0].format(c=quoted(names[0]))
-    line = f".withColumn({names[0]!r}, F.expr({sql!r}))"
-    which = ", ".join(names)
-    return f"{which} is {type_} in {here} and {form[1]} in {there}: {line} makes both equal"
+    name, sql = next(iter(changed.items()))
+    line = f".withColumn({name!r}, F.expr({sql.format(c=quoted(name))!r}))"
+    which = ", ".join(changed)
+    return f"{which} is {types[name]} in {here} and {text} in {there}: {line} makes both equal"
 
 
 def _have_equal_units(one: str, other: str) -> bool:
@@ -185,8 +191,7 @@ def _form(rows: RowNames, frame: DataFrame, totals: Totals, here: str, there: st
         count, *values = wide.agg(F.count(F.lit(1)), *sums).first() or (0,)
     for number, (changed, text) in enumerate(some):
         if Totals(values[2 * number] or 0, count, values[2 * number + 1] or 0) == totals:
-            name, sql = next(iter(changed.items()))
-            return _equal_form([*changed], types[name], (sql, text), here, there)
+            return _equal_form(changed, types, text, here, there)
     return ""
 
 

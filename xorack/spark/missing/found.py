@@ -262,7 +262,8 @@ def _compare(
             f"({_UNSTABLE}), or rows were lost after them, too; "
             if missing or surplus
             else f"{_ROWS} are all that were started: what differs came after them, in the "
-            "aggregation, its write, or since; "
+            "aggregation, its write, or since; or evidence was given another frame than is "
+            "aggregated; "
         )
     outputs = [frame for frame in proof.outputs if has_columns(frame, rows.evidence_names)]
     if not outputs or len(outputs) < len(proof.outputs):

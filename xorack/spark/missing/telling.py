@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from xorack.ops.text import cut
 from xorack.spark.errors import ColumnsError, OutputDiffersError
 from xorack.spark.messages import one_line
 from xorack.spark.missing.found import MissingRows, resolve
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 _MAX_NAMED = 100
-"""Rows that an error names, and ids that a note may have."""
+"""Rows that an error has, and ids that a note may have."""
+_MAX_SAID = 20
+"""Rows in the text of an error."""
 _MAX_REASON = 200
 """Characters of the reason that a note has: a note has 1,024 bytes."""
 
@@ -50,7 +53,8 @@ def output_differs(
         return OutputDiffersError(*counts, [text])
     for some, word in ((names, "missing"), (doubled, "doubled")):
         if some:
-            report.append(f"{word}, by ({', '.join(rows.unit)}): {', '.join(map(str, some))}")
+            texts = cut([*map(str, some)], _MAX_SAID)
+            report.append(f"{word}, by ({', '.join(rows.unit)}): {', '.join(texts)}")
     if rows.batch_id is None:
         more, how = "", "as a frame"
         if found.named < found.missing:
