@@ -94,6 +94,7 @@ def reasons_of(functions):
     return [letter["MessageAttributes"]["error"]["StringValue"] for letter in letters]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("groups", "files"),
     [
