@@ -62,6 +62,7 @@ def shell(*commands):
     ).stdout
 
 
+@pytest.mark.slow
 def test_a_second_shell_produces_and_lists(running, tmp_path):
     (snippet,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     (tmp_path / "producer.py").write_text(snippet + MORE)

@@ -40,6 +40,7 @@ _VARIABLES: dict[str, str | None] = {
     "PENDING_TIMEOUT_SECONDS": str(PENDING_TIMEOUT // 1000),
     "RETENTION_SECONDS": str(RETENTION // 1000),
     "RESUME": "step_functions",
+    "MASK": None,
 }
 
 

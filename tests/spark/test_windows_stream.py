@@ -28,6 +28,7 @@ def snippets(spark, root, queue_url, source=LogSource, options=()):
     return names, spark.readStream.format(source.name()).options(**options).load()
 
 
+@pytest.mark.slow
 def test_the_snippets(spark, queue, tmp_path, capsys):
     (tmp_path / "log").mkdir()
     append(tmp_path / "log", "orders", 0, [SOLD] * 45)

@@ -54,7 +54,7 @@ def test_a_goals_verdict_contains_the_factor(measured, bound, better, verdict):
     assert Goal("it", measured, bound, better).verdict == verdict
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_figures_of_many_time_outs_and_one_large_chain():
     sweeps, chains = scale.tables(scale.measure(quick=True))
     assert [row[:2] for row in sweeps.rows] == [["200", "1"], ["200", "30"]]
