@@ -260,7 +260,7 @@ class TrackedRows(Rows):
                 name follows.
             OutputDiffersError: The job lost rows, or has too many. It names rows, and says why.
                 Chains that differ are not finished, but noted on; without columns that tell
-                chains apart, none is finished. Or the job's input lacked rows: it names the files
+                chains apart, none is finished. Or rows were missing in the job's input: it names the files
                 that have changed since the start.
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.

@@ -72,10 +72,10 @@ class Tracking(RunOptions):
         time: str | None = None,
         gaps: Literal["count", "error", "ignore"] = "count",
     ) -> Windows:
-        """Name a log, or a stage of it, of which windows are to be whole: see docs/windows.md.
+        """Name a log that gets windows: see docs/windows.md.
 
         Args:
-            name: The name of the log or stage, as for `rows`.
+            name: The name of the log, as for `rows`.
             partition: The columns that tell partitions apart: ``["topic", "partition"]``.
             position: The column of the position in the partition, an integer or its digits.
             time: The column of a row's time, for `Windows.late`.

@@ -1,4 +1,4 @@
-"""Keys of another type or form, and evidence in wrong columns: told before values are compared.
+"""Keys of another type or form, and evidence in wrong columns: reported before values are compared.
 
 A unit column may have another type in the output, or a form that a cast or a reader gave it. Where
 the sums of all units agree in such a form, it is the whole difference: nothing is lost.
@@ -95,18 +95,18 @@ def other_keys(
     for frame in plain:
         for name, type_ in types_of(frame, rows.unit).items():
             if not _have_equal_units(type_, before[name]):
-                return _told(name, before[name], type_, before[name])
+                return _type_problem(name, before[name], type_, before[name])
     for frame in outputs:
         if difference := _chain_difference(rows, header, frame, source):
             return difference
-    told = misplaced(rows, outputs, started)
+    problem = misplaced(rows, outputs, started)
     if totals.count != started.count:  # rows are lost or doubled, whatever their form
-        return told
-    if not told and has_columns(source, rows.unit):
-        told = _form(rows, source, totals, "what was started", "the output")
-    if not told and len(outputs) == len(plain) == 1:
-        told = _form(rows, plain[0], started, "the output", "what was started")
-    return told
+        return problem
+    if not problem and has_columns(source, rows.unit):
+        problem = _form(rows, source, totals, "what was started", "the output")
+    if not problem and len(outputs) == len(plain) == 1:
+        problem = _form(rows, plain[0], started, "the output", "what was started")
+    return problem
 
 
 def _tags(rows: RowNames, frame: DataFrame) -> DataFrame:
@@ -116,7 +116,7 @@ def _tags(rows: RowNames, frame: DataFrame) -> DataFrame:
 
 
 def _has_other_chains(rows: RowNames, frame: DataFrame, known: DataFrame) -> bool | None:
-    """Tell whether a frame has chains that another one has not; None if that cannot be told."""
+    """Tell whether a frame has chains that another one has not; None if it is unknown."""
     with suppress(Exception):  # nulls, or types that tell no chains apart
         tags = known if known.columns == ["tag"] else _tags(rows, known)
         return bool(_tags(rows, frame).join(tags, "tag", "left_anti").take(1))
@@ -133,7 +133,7 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
         due = header["chain_types"][name]
         kinds = {type_.partition("(")[0], due.partition("(")[0]}
         if len(kinds) > 1 and not kinds <= {"tinyint", "smallint", "int", "bigint"}:
-            return _told(name, due, type_, due)
+            return _type_problem(name, due, type_, due)
     forms = [(changed, text) for changed, text in _forms(types) if text.startswith(_SAME_TYPE)]
     for changed, text in forms if has_columns(source, rows.chain) else ():
         if _has_other_chains(rows, frame, _with_form(source, changed)) is False:
@@ -163,7 +163,7 @@ def _have_equal_units(one: str, other: str) -> bool:
     return len(kinds) == 1 or any(kinds <= same for same in _SAME)
 
 
-def _told(name: str, before: str, after: str, to: str) -> str:
+def _type_problem(name: str, before: str, after: str, to: str) -> str:
     line = f".withColumn({name!r}, F.col({name!r}).cast({to!r}))"
     return (
         f"{name} is {before} in what was started and {after} in the output: {line} before it is "
@@ -207,7 +207,7 @@ def _forms(types: Mapping[str, str]) -> Iterator[tuple[dict[str, str], str]]:
 
 def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> str:
     """Say whether evidence is in wrong columns, was added up wrongly, or is not in all rows."""
-    names, told = rows.evidence_names, ""
+    names, problem = rows.evidence_names, ""
     for frame in outputs if all(has_columns(frame, names) for frame in outputs) else ():
         columns = {name: f"CAST({quoted(name)} AS bigint)" for name in names}
         folded = [F.expr(f"bit_xor({sql})") for sql in columns.values()]
@@ -226,10 +226,10 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
                 f"{names[0]} was summed: an XOR is folded by bit_xor, as rows.evidence(frame) does"
             )
         if least is not None and least < 0:
-            told = f"{names[1]} has {least:,}, which is no count: are the columns swapped?"
+            problem = f"{names[1]} has {least:,}, which is no count: are the columns swapped?"
         elif without:
-            told = f"{without:,} rows of the output have no evidence: are they of another job?"
-    return told
+            problem = f"{without:,} rows of the output have no evidence: are they of another job?"
+    return problem
 
 
 def unmarked_files(rows: RowNames, frame: DataFrame) -> str:
