@@ -260,8 +260,8 @@ class TrackedRows(Rows):
                 name follows.
             OutputDiffersError: The job lost rows, or has too many. It names rows, and says why.
                 Chains that differ are not finished, but noted on; without columns that tell
-                chains apart, none is finished. Or rows were missing in the job's input: it names the files
-                that have changed since the start.
+                chains apart, none is finished. Or rows were missing in the job's input: it names
+                the files that have changed since the start.
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
