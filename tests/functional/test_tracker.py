@@ -164,7 +164,10 @@ def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(
     *_, letter = functions.aws.dead_letters()
     new, other = (f"{tokens[name].unit:016x}" for name in ("new", "other"))
     unit = f"step-{root.unit:016x}"
-    ran = f"id: {unit!r}, expected a unique id: this unit's step ran before with other children"
+    ran = (
+        f"id: {unit!r}, expected a unique id: the chain's first step ran before with other children"
+    )
+    ran += "; was its token passed on, instead of a child's?"
     assert letter["MessageAttributes"]["error"]["StringValue"] == (
         f"{ran}; '{new} and {other}' were started by the rejected request only"
     )

@@ -6,7 +6,8 @@ import re
 
 from xorack.core.chain import Chain
 from xorack.core.errors import RequestIdReused
-from xorack.core.marks import mark_key, split_marks
+from xorack.core.hashing import unit_id
+from xorack.core.marks import mark_key, split_marks, step_id
 from xorack.core.request import Request
 
 _STEP = re.compile("steps?-[0-9a-f]{16}")
@@ -17,8 +18,12 @@ def in_words(error: Exception | None, request: Request, chain: Chain | None) -> 
     """Return the reason of a rejection, with the children that a step started in vain."""
     if not isinstance(error, RequestIdReused) or not _STEP.fullmatch(request.id):
         return str(error)
-    one = "this unit's step" if request.id.startswith("step-") else "this step"
-    text = f"id: {request.id!r}, expected a unique id: {one} ran before with other children"
+    step = "this unit's step" if request.id.startswith("step-") else "this step"
+    hint = ""
+    if request.id == step_id(unit_id(request.tag)):
+        step = "the chain's first step"
+        hint = "; was its token passed on, instead of a child's?"
+    text = f"id: {request.id!r}, expected a unique id: {step} ran before with other children{hint}"
     if not (units := _started_in_vain(request, chain)):
         return text
     named = " and ".join(f"{unit:016x}" for unit in units[:_NAMED])

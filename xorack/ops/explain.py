@@ -79,9 +79,11 @@ def explain_run(
         sentences[1] = sentences[1][:1].lower() + sentences[1][1:]
     if late := sum(one.chain.late > 0 and one.reason == TIMED_OUT for one in bad):
         sentences.append(f"{late:,} of them got requests after their time-out: it is too short")
+    if bad and all(one.chain.finished <= 1 < one.chain.started for one in bad):
+        sentences.append("no child's work finished: see the workers' logs, such as `token refused`")
     dead = _counted(letters[tag] for tag in tags if tag in letters)
     if bad and not why.findings and dead.total() == len(bad):
-        sentences.append(f"each has a dead letter: {next(iter(dead))}")
+        sentences.append(f"each chain has a dead letter: {next(iter(dead))}")
     if unnamed and not any(named):
         sentences.append(f"the outstanding units have no names: {_hint(candidates)}")
     after_end = {
@@ -106,7 +108,7 @@ def explain_run(
         "notes": _counted(filter(None, (one.note_text for one in bad))),
         "outstanding": dict(Counter(t for names in named for t in {*names.values()}).most_common()),
         "unnamed": unnamed,
-        "name_hint": _hint(candidates),
+        "name_hint": _hint(candidates) if unnamed else "",
         "dead_letters": dead,
         "after_end": {what: count for what, count in after_end.items() if count},
         "tags": tags[:_SHOWN],
@@ -117,9 +119,10 @@ def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     """Return names and values of `explain_run` for people, a line each."""
     chains, count = f"{plural(found['chains'], 'chain')} of run {found['run']}", found["count"]
     if not count:
-        return [("run", f"{chains}: none has failed or is unfinished")]
+        none = "none has failed or is unfinished" if found["chains"] else "is the name right?"
+        return [("run", f"{chains}: {none}")]
     facts = [("why", found["sentence"])] if found["sentence"] else []
-    verb = "failed" if found["state"] == "failed" else "did not end yet"
+    verb = "have failed" if found["state"] == "failed" else "have not ended yet"
     facts.append(("run", f"{count:,} of {chains} {verb}"))
     more = [
         f"{one['share']:.0%} have {one['what']} ({one['share_of_all']:.0%} of all)"
@@ -128,7 +131,7 @@ def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     facts += listed("also", cut(more, _SHOWN))
     for name, what, rest in (
         ("ages_ms", "age", ""),
-        ("silent_ms", "last stamp", " before the end, or now"),
+        ("silent_ms", "last stamp", " before the end" if found["state"] == "failed" else " ago"),
     ):
         if ends := found[name]:
             facts.append((what, " to ".join(dict.fromkeys(map(span, ends))) + rest))
@@ -195,7 +198,8 @@ def _explain_names(
     columns = [*zip(*parts, strict=True)] if len({*map(len, parts)}) == 1 else []
     same = [some[0] if len({*some}) == 1 else "…" for some in columns]
     text = f"All {count:,} outstanding names are {' '.join(same)}"
-    return Explanation("" if {*same} <= {"…"} else text)
+    # The first part alone is the kind of unit: "part … …" says nothing.
+    return Explanation("" if {*(same[1:] or same)} <= {"…"} else text)
 
 
 def _parts(name: str) -> list[Any]:

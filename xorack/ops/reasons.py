@@ -123,7 +123,8 @@ def explain(
     if not count:
         return Explanation("")
     if count >= total:
-        return Explanation(f"All {count:,} {noun}s are {state}")
+        verb = "have" if state == "failed" else "are"
+        return Explanation(f"All {count:,} {noun}s {verb} {state}")
     rows = plural(count, word)
     if not missing or not others:
         return Explanation(f"Nothing is known of the {rows}")

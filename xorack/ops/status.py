@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from xorack.acker.partition_names import partition_names
 from xorack.aws.clock import milliseconds
-from xorack.core.chain import Chain
+from xorack.core.chain import TIMED_OUT, Chain
 from xorack.core.errors import TagNotFound
 from xorack.core.event import outstanding_of, outstanding_units, rfc3339
 from xorack.core.ports import ChainStore
@@ -174,7 +174,8 @@ class ChainStatus:
             away = span(abs(time - self.now))
             return f"in {away}" if time > self.now else f"{away} ago", str(rfc3339(time))
 
-        deadline, at = moment(self.deadline)
+        missed = chain.effective_deadline if self.reason == TIMED_OUT else None
+        deadline, at = moment(self.deadline or missed)
         if self.urgency == "late":
             deadline = f"passed {deadline}: the sweeper will end it"
         created = ("not yet: its producer died, or its message waits or is dead-lettered", "")

@@ -73,6 +73,12 @@ class MissingRows:
     _found: Differing = field(repr=False)
     _jobs: tuple[DataFrame, ...] = field(repr=False)
     _cached: list[DataFrame] = field(repr=False)
+
+    @property
+    def from_job(self) -> bool:
+        """Whether the job's own rows were computed for it."""
+        return bool(self._jobs)
+
     _mask: Collection[str] = field(repr=False)
 
     def __getattr__(self, name: str) -> Any:

@@ -52,14 +52,18 @@ def output_differs(
     except Exception as problem:  # noqa: BLE001 - that it differs is known, and is said
         text = f"which rows differ could not be found: {one_line(problem)}"
         return OutputDiffersError(*counts, [text])
-    for some, word in ((names, "missing"), (doubled, "doubled")):
+    for some, count, word in ((names, found.named, "missing"), (doubled, 0, "doubled")):
         if some:
             texts = cut([*map(str, some)], _MAX_SAID)
+            if count > _MAX_SAID:
+                texts[-1] = f"and {count - _MAX_SAID:,} more"
             report.append(f"{word}, by ({', '.join(rows.unit)}): {', '.join(texts)}")
     if rows.batch_id is None:
         more, how = "", "as a frame"
         if found.named < found.missing:
-            more, how = ", rows=frame", "names: give evidence the frame that it adds up, or"
+            how = "names: give evidence the frame that it adds up, or"
+        if found.named < found.missing or found.from_job:
+            more = ", rows=frame"
         output, input_ = _text(proof.given, "written"), _text(given, "rows")
         report.append(f"{how}: {rows.name}.audit({output}).missing_rows({input_}{more})")
     error = OutputDiffersError(*counts, report)
