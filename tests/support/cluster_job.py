@@ -45,7 +45,7 @@ def main(master: str, queue_url: str, place: str) -> None:
     from xorack.spark import Tracking, sending
     from xorack.spark.java import java_home
 
-    sending._CHAINS_A_TASK = 10  # several tasks send
+    sending._MAX_CHAINS = 10  # several tasks send
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if master.startswith("local-cluster"):
