@@ -68,7 +68,10 @@ def rejected(secret):
         {**again, "details": {"customer": secret}},
     ]
     bodies = [{"version": 1, "requests": letters}, {"version": 2, "requests": letters}]
-    return [json.dumps(body) for body in bodies]
+    beside = {"version": 2, "requests": [again], "customer": secret, "by": {"customer": secret}}
+    twice = json.dumps({"version": 2, "requests": [again]})
+    twice = twice.replace('"detail": {}', f'"detail": {{"customer": "{secret}"}}, "detail": {{}}')
+    return [*map(json.dumps, [*bodies, beside]), twice]
 
 
 @pytest.mark.thorough
@@ -138,6 +141,13 @@ def test_a_mask_is_of_names(names):
 
 
 LETTERS = ["no JSON", "[", "[1]", *(f'{{"requests": {x}}}' for x in ("5", "[5]", '[{"op": 1}]'))]
+
+
+@pytest.mark.parametrize("name", ["mail", "$mail", "e-mail", "a.b"])
+def test_a_reason_does_not_quote_a_masked_field(name):
+    reason = f"requests[0]: {name}: 'secret', expected a name; mailbox: 'b', expected c"
+    expected = f"requests[0]: {name}: …, expected a name; mailbox: 'b', expected c"
+    assert masked_letter("", reason, {name}) == ("", expected)
 
 
 @pytest.mark.parametrize("body", LETTERS)

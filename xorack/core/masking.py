@@ -68,17 +68,21 @@ def masked_letter(body: str, reason: str, mask: Collection[str]) -> tuple[str, s
     if not mask:
         return body, reason
     names = "|".join(map(re.escape, (*mask, "detail")))
-    reason = re.sub(rf"\b({names}): .*?(?=, expected)", r"\1: …", reason, flags=re.I | re.S)
+    reason = re.sub(rf"(?<!\w)({names}): .*?(?=, expected)", r"\1: …", reason, flags=re.I | re.S)
     try:
         content = json.loads(body)
-        changed = [_masked_request(request, mask) for request in content["requests"]]
-    except (AttributeError, ValueError, TypeError, KeyError, RecursionError):
+        shown = masked_fields(content, mask)
+        if isinstance(content, dict) and isinstance(content.get("requests"), list):
+            shown["requests"] = [_masked_request(request, mask) for request in content["requests"]]
+        # Written anew even if nothing is masked: of a field that stands twice, one was read.
+        return json.dumps(shown), reason
+    except (ValueError, RecursionError):
         return body, reason
-    same = changed == content["requests"]
-    return body if same else json.dumps({**content, "requests": changed}), reason
 
 
-def _masked_request(request: Mapping[str, Any], mask: Collection[str]) -> dict[str, Any]:
+def _masked_request(request: Any, mask: Collection[str]) -> Any:
+    if not isinstance(request, dict):
+        return masked_fields(request, mask)
     shown = {name: value for name, value in request.items() if name in FIELDS - {"detail"}}
     hidden = masked_fields({n: v for n, v in request.items() if n not in shown}, mask)
     if not isinstance(hidden.get("detail", {}), (dict, list)):
