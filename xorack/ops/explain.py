@@ -142,8 +142,7 @@ def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
             unit = "unit" if unnamed == 1 else "units"
             lines.append(f"{unnamed:>6,}  {unit} without a name: {found['name_hint']}")
         facts += listed(name.replace("_", " "), lines)
-    rest = count - len(found["tags"])
-    return facts + listed("tags", [*found["tags"], *([f"and {rest:,} more"] if rest else [])])
+    return facts + listed("tags", cut(found["tags"], _SHOWN, count))
 
 
 def _hint(candidates: Sequence[Candidate]) -> str:

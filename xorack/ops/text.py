@@ -28,9 +28,9 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def cut(values: Sequence[str], most: int) -> list[str]:
-    """Return the first of many values, and how many more there are."""
-    more = len(values) - most
+def cut(values: Sequence[str], most: int, count: int | None = None) -> list[str]:
+    """Return the first of many values, and how many more there are; `values` may be a part."""
+    more = (len(values) if count is None else count) - most
     return [*values[:most], *([f"and {more:,} more"] if more > 0 else [])]
 
 

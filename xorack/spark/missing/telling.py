@@ -52,11 +52,12 @@ def output_differs(
     except Exception as problem:  # noqa: BLE001 - that it differs is known, and is said
         text = f"which rows differ could not be found: {one_line(problem)}"
         return OutputDiffersError(*counts, [text])
-    for some, count, word in ((names, found.named, "missing"), (doubled, 0, "doubled")):
+    for some, count, word in (
+        (names, found.named, "missing"),
+        (doubled, len(doubled), "doubled"),
+    ):
         if some:
-            texts = cut([*map(str, some)], _MAX_SAID)
-            if count > _MAX_SAID:
-                texts[-1] = f"and {count - _MAX_SAID:,} more"
+            texts = cut([*map(str, some)], _MAX_SAID, count)
             report.append(f"{word}, by ({', '.join(rows.unit)}): {', '.join(texts)}")
     if rows.batch_id is None:
         more, how = "", "as a frame"
