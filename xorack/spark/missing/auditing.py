@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import functions as F
 
@@ -66,18 +66,13 @@ class Audit:
 
     def __str__(self) -> str:
         head = f"{self.found:,} of {self.started:,} units of {self.name!r} are in the table"
-        width = max((len(f"{number:,}") for number in self.chains.values()), default=1)
-        numbers = [
-            (self.chains[one], text) for one, text in _VERDICTS.items() if one in self.chains
-        ]
-        lines = [f"  {number:>{width},} {text}" for number, text in numbers]
+        numbers = {text: self.chains[one] for one, text in _VERDICTS.items() if one in self.chains}
+        width = max((len(f"{number:,}") for number in numbers.values()), default=1)
+        lines = [f"  {number:>{width},} {text}" for text, number in numbers.items()]
         return "\n".join([f"{head}; chains:" if lines else head, *lines])
 
     def missing_rows(
-        self,
-        source: Output,
-        by: str | Sequence[str] | None = None,
-        rows: DataFrame | Sequence[DataFrame] | None = None,
+        self, source: Output, rows: DataFrame | Sequence[DataFrame] | None = None
     ) -> MissingRows:
         """Name the rows that were started and that are not in the table.
 
@@ -87,7 +82,6 @@ class Audit:
 
         Args:
             source: What was started, as `start` was given it, or another frame with its rows.
-            by: The columns that make groups, if not all that source and table share.
             rows: The frame that was aggregated, with the column of `with_unit`; of several outputs
                 a list. By default what `evidence` was last given in this process.
 
@@ -97,14 +91,14 @@ class Audit:
 
         Raises:
             ArgumentError: The source cannot be read.
-            ColumnsError: A column of the unit, or of `by`, is missing from the source.
+            ColumnsError: A column of the unit is missing from the source.
         """
         frame = open_output(self._rows.tracking.spark, source, "source")
-        given = (
-            None if rows is None else [check_frame("rows", one) for one in as_list(rows, "rows")]
-        )
+        given = None
+        if rows is not None:
+            given = [check_frame("rows", cast("DataFrame", one)) for one in as_list(rows, "rows")]
         proof = Proof("read", total(self._rows, self._outputs), self._outputs)
-        return resolve(self._rows, frame, proof, self.started, by, given)  # type: ignore[arg-type]
+        return resolve(self._rows, frame, proof, self.started, given)
 
 
 def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:
