@@ -76,9 +76,10 @@ def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
         rows_by_id = lost_by.with_unit(theirs).orderBy("file", "position")
         id = F.format_string("%016x", words.unit_name).alias("id")
         named += rows_by_id.select(id, "file", "position", "word").limit(1000).collect()
-        found = lost_by.rows_of(theirs, [one for of in ids.values() for one in of])
+        wanted = {one for of in ids.values() for one in of}
+        found = lost_by.rows_of(theirs, wanted).select(lost_by.unit_name).distinct().collect()
         roots = {unit_id(lost_by.salt, tag) for tag in ids}  # the units of chains without words
-        unknown |= found.unknown - roots
+        unknown |= wanted - {row[0] % (1 << 64) for row in found} - roots
     return {
         **totals(after),
         "missing": report.units,

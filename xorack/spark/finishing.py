@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
@@ -19,7 +18,7 @@ from xorack.spark.missing.telling import hex_of, named_units, output_differs
 from xorack.spark.record import summary_in
 from xorack.spark.starting import NO_FACTS, keep_record, request_id
 from xorack.spark.types import other_keys
-from xorack.spark.units import chain_columns, has_columns, with_tag
+from xorack.spark.units import chain_columns, has_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -181,15 +180,16 @@ def _of_run(
     if problem := other_keys(rows, header, (proof.totals, proof.outputs), source):
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, (), "", [problem])
 
-    def differs(*of_chains: Any) -> tuple[OutputDiffersError, DataFrame | None]:
+    def differs(*of_chains: Any) -> OutputDiffersError:
         error = output_differs(rows, proof, summary.count, (given, source), *of_chains)
         if error.found is None:  # is the record to blame?
             rows.record.check(header)
-        return error, _named(error)
+        return error
 
     chains = _by_chain(rows, proof, source, started, cache)
     if chains is None:
-        error, units = differs()
+        error = differs()
+        units = _named(error)
         if units is None:
             return Refused(error)
         facts = "false AS is_unread", "count AS started", "count AS found"
@@ -197,14 +197,14 @@ def _of_run(
         return Refused(error, known.join(units, "tag"), error.found.missing)
     counts = _count_by_state(cache(chains))
     finish, unread, differ = (counts.get(one, (0, 0, 0)) for one in ("agrees", "unread", "differs"))
-    why, units = None, None
+    why = None
     if differ[0]:
         first = chains.where("state = 'differs'").orderBy(F.expr("started = 0"), "tag")
         some = first.limit(_MAX_EXAMPLES).collect()
         texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in some]
         number = f", and {differ[0]:,} of {summary.chains:,} chains differ"
-        why, units = differs((texts, number))
-    notes = _notes(rows, header, source, chains.where("state <> 'agrees' AND started > 0"), units)
+        why = differs((texts, number))
+    notes = _notes(chains.where("state <> 'agrees' AND started > 0"), _named(why))
     finished = started.join(chains.where("state = 'agrees'"), "tag", "left_semi")
     return Partial(finished, finish[0], finish[1], unread[2], notes, unread[0] + differ[0], why)
 
@@ -240,42 +240,23 @@ def _count_by_state(chains: DataFrame) -> dict[str, tuple[int, int, int]]:
         return {row[0]: tuple(row[1:]) for row in chains.groupBy("state").agg(*sums).collect()}
 
 
-def _named(error: OutputDiffersError) -> DataFrame | None:
+def _named(error: OutputDiffersError | None) -> DataFrame | None:
     """Return the units of the missing rows, by chain, if all are named."""
-    found = error.found
+    found = None if error is None else error.found
     if found is None or found.named < found.missing or not found.missing:
         return None
     return named_units(found.tagged)
 
 
-def _notes(
-    rows: RowNames, header: Header, source: DataFrame, chains: DataFrame, units: DataFrame | None
-) -> DataFrame:
+def _notes(chains: DataFrame, units: DataFrame | None) -> DataFrame:
     """Add what is known of the missing units of chains; see `telling.notes`."""
-    is_unread = F.expr("state = 'unread'")
     is_one = F.expr("missing_count = 1 AND xor <> 0 AND sum = shiftright(xor, 32)")
+    is_unread = F.expr("state = 'unread'").alias("is_unread")
     alone = F.when(is_unread & is_one, F.array(hex_of("xor"))).alias("alone")
-    known = chains.select("tag", "started", "found", is_unread.alias("is_unread"), alone)
-    parts = [] if units is None else [units.selectExpr("*", "false AS is_unread")]
-    if header["keeps_units"] and chains.where("state = 'unread'").take(1):
-        gone = named_units(_gone(rows, header, source))
-        parts.append(gone.selectExpr("*", "true AS is_unread"))
-    if not parts:
+    known = chains.select("tag", "started", "found", is_unread, alone)
+    if units is None:
         return known.selectExpr("*", "bigint(NULL) AS named", "alone AS ids")
-    both = reduce(lambda a, b: a.union(b), parts)
-    joined = known.join(both, ["tag", "is_unread"], "left")
-    return joined.withColumn("ids", F.coalesce("ids", "alone"))
-
-
-def _gone(rows: RowNames, header: Header, source: DataFrame) -> DataFrame:
-    """Return the units that the record keeps, and that are not in the input."""
-    names = ["xorack_unit_", "xorack_tag_"]
-    there = source.withColumn(names[0], unit_in(rows, source))
-    kept = rows.record.units(header).toDF(*rows.chain, names[0])
-    kept, there = (
-        with_tag(one, rows.prefix, rows.chain, names[1]).select(names) for one in (kept, there)
-    )
-    return kept.join(there, names, "left_anti")
+    return known.join(units, "tag", "left").withColumn("ids", F.coalesce("alone", "ids"))
 
 
 def finish(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -19,6 +19,7 @@ from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import (
     Observed,
     Output,
+    ToWrite,
     check_unchanged,
     has_evidence,
     proof_of,
@@ -36,7 +37,6 @@ from xorack.spark.finishing import (
 )
 from xorack.spark.folding import together
 from xorack.spark.inputs import input_lost
-from xorack.spark.messages import plain_errors
 from xorack.spark.missing.auditing import Audit, audit
 from xorack.spark.missing.telling import notes
 from xorack.spark.record import summary_in
@@ -44,7 +44,7 @@ from xorack.spark.run import RowNames
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
-from xorack.spark.units import check_frame, field_named, made_once, parse_id, signed, unit_column
+from xorack.spark.units import check_frame, field_named, made_once, signed_id, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -83,19 +83,6 @@ def check_batch(batch_id: int) -> int:
     if isinstance(batch_id, bool) or not isinstance(batch_id, int) or batch_id < 0:
         raise ArgumentError("batch_id", batch_id, "the number of a micro-batch")
     return batch_id
-
-
-class FoundRows(NamedTuple):
-    """The rows that ids stand for.
-
-    Attributes:
-        rows: The rows, with their units in the column ``xorack_{name}``. They are cached: call
-            ``rows.unpersist()`` when they are no longer needed.
-        unknown: The ids that no row has, unsigned.
-    """
-
-    rows: DataFrame
-    unknown: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -161,13 +148,16 @@ class Rows(RowNames):
             What to give to `finish`.
 
         Raises:
-            ArgumentError: The function did not write, or wrote twice, or tried again with a writer
-                that had failed: take ``.write`` of the frame once more.
+            ArgumentError: The function did not write, or wrote twice, or tried again.
         """
-        return Observed.of(check_frame("frame", frame), self.evidence_names).write(write)
+        observed = Observed.of(check_frame("frame", frame), self.evidence_names)
+        write(given := ToWrite(observed.frame))
+        if not given.is_written:
+            raise ArgumentError("write", problem="it did not write the frame that it was given")
+        return observed
 
-    def rows_of(self, frame: DataFrame, ids: Iterable[int | str]) -> FoundRows:
-        """Find the rows that ids stand for, such as the outstanding ids of a failed chain.
+    def rows_of(self, frame: DataFrame, ids: Iterable[int | str]) -> DataFrame:
+        """Return the rows that ids stand for, such as the outstanding ids of a failed chain.
 
         Args:
             frame: Any frame with the unit columns.
@@ -177,14 +167,9 @@ class Rows(RowNames):
             ArgumentError: An id is invalid.
             ColumnsError: See `with_unit`.
         """
-        wanted = frozenset(map(parse_id, ids))
-        rows = [(signed(one),) for one in sorted(wanted)]
-        units = self.with_unit(frame)
+        units, rows = self.with_unit(frame), [(one,) for one in sorted({*map(signed_id, ids)})]
         asked = frame.sparkSession.createDataFrame(rows, f"`{self.unit_name}` long")
-        matches = units.join(F.broadcast(asked), self.unit_name, "left_semi").persist()
-        with plain_errors():
-            found = matches.select(self.unit_name).distinct().collect()
-        return FoundRows(matches, wanted - {row[0] % (1 << 64) for row in found})
+        return units.join(F.broadcast(asked), self.unit_name, "left_semi")
 
 
 @dataclass(frozen=True)

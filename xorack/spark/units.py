@@ -156,19 +156,14 @@ def with_tag(frame: DataFrame, prefix: str, names: Sequence[str], to: str = "tag
     return tagged.withColumn(to, F.expr(_TAG.format(tag=to)))
 
 
-def parse_id(given: int | str) -> int:
-    """Return a unit's id, unsigned: of an integer of 64 bits but 0, or of 16 hex digits."""
+def signed_id(given: int | str) -> int:
+    """Return a unit's id as the long that Spark has, of an integer or of 16 hex digits."""
     number: object = given
     if isinstance(given, str) and _HEX_ID.fullmatch(given):
         number = int(given, 16)
     if type(number) is not int or number == 0 or not -(1 << 63) <= number < 1 << 64:
         raise ArgumentError("id", given, "a non-zero 64-bit integer or 16 hex digits")
-    return number % (1 << 64)
-
-
-def signed(id: int) -> int:
-    """Return an id, signed or unsigned, as the long that Spark has."""
-    return (id + (1 << 63)) % (1 << 64) - (1 << 63)
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[Column, Forms]]:
