@@ -12,29 +12,12 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.masking import masked_path
+from xorack.spark import folding, storage
 from xorack.spark.errors import ColumnsError
-from xorack.spark.folding import (
-    SUMS,
-    Totals,
-    fold_units,
-    metrics_of,
-    named,
-    of_units,
-    together,
-    totals_of,
-)
+from xorack.spark.folding import SUMS, Totals
 from xorack.spark.messages import one_line, readable
 from xorack.spark.reading import READ_ALL, check_reading
-from xorack.spark.storage import (
-    MAX_NAMED,
-    Stored,
-    files_of,
-    files_read,
-    folders,
-    hides_files,
-    lies_in,
-    reads_plainly,
-)
+from xorack.spark.storage import MAX_NAMED, Stored
 from xorack.spark.types import unmarked_files
 from xorack.spark.units import (
     check_frame,
@@ -101,10 +84,12 @@ class Observed(NamedTuple):
     Attributes:
         frame: The frame without the columns of the evidence.
         observation: Spark's observation of its first write.
+        source: The frame with these columns.
     """
 
     frame: DataFrame
     observation: Observation
+    source: DataFrame
 
     @classmethod
     def of(cls, frame: DataFrame, names: Sequence[str]) -> Observed:
@@ -112,12 +97,12 @@ class Observed(NamedTuple):
         for name in names:
             field_named(frame, name)
         observation = Observation()
-        sums = made_once(frame.sparkSession, tuple(names), lambda: together(names, SUMS))
-        return cls(frame.observe(observation, *sums).drop(*names), observation)
+        sums = made_once(frame.sparkSession, tuple(names), lambda: folding.together(names, SUMS))
+        return cls(frame.observe(observation, *sums).drop(*names), observation, frame)
 
     def totals(self) -> Totals:
         """Return what the tasks received, or raise `ArgumentError` if the frame was not written."""
-        sums = metrics_of(self.observation)
+        sums = folding.metrics_of(self.observation)
         if sums is None:
             raise ArgumentError("observed", problem="its frame was not written")
         return Totals(*(sums[name] or 0 for name in SUMS))
@@ -212,12 +197,8 @@ def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
             "evidence, with .agg(…, *rows.evidence(frame))"
         )
     for name in there:
-        type_ = field_named(frame, name).dataType.simpleString()
-        if type_ in ("double", "float"):
-            raise ColumnsError(
-                f"column {name} is {type_}, expected bigint: it has lost digits, so write it as a "
-                "bigint or a string"
-            )
+        if (type_ := field_named(frame, name).dataType.simpleString()) in ("double", "float"):
+            raise ColumnsError(f"column {name} is {type_}, expected bigint: it has lost digits")
     return bool(there)
 
 
@@ -226,7 +207,7 @@ def evidence_of(rows: RowNames, frame: DataFrame) -> list[Column]:
     if has_evidence(rows, frame):
         return [F.col(name).cast("long") for name in rows.evidence_names]
     try:
-        return [*of_units(unit_of(rows, frame))]
+        return [*folding.of_units(unit_of(rows, frame))]
     except ColumnsError as error:
         raise ColumnsError(
             f"the output has neither the evidence of {rows.name!r} "
@@ -239,9 +220,9 @@ def total(rows: RowNames, outputs: Sequence[DataFrame]) -> Totals:
     """Sum up the evidence of all outputs."""
     totals = Totals()
     for frame in outputs:
-        sums = frame.select(*named(evidence_of(rows, frame)))
+        sums = frame.select(*folding.named(evidence_of(rows, frame)))
         with readable("written", "the output cannot be read, or its evidence is in other columns"):
-            totals += totals_of(sums)
+            totals += folding.totals_of(sums)
     return totals
 
 
@@ -312,8 +293,8 @@ def source_of(rows: RowNames, given: Output, frame: DataFrame) -> Header:
     """Return where rows lie that were started, or that a micro-batch reads: see `_Read`."""
     return {
         "source": given if isinstance(given, str) else None,
-        "folders": folders(files_read(frame), given)[:MAX_NAMED],
-        "hidden": hides_files(frame),
+        "folders": storage.folders(storage.files_read(frame), given)[:MAX_NAMED],
+        "hidden": storage.hides_files(frame),
         "marked": _is_marked(rows, frame),
     }
 
@@ -327,7 +308,7 @@ def _since(rows: RowNames, header: Header) -> int | None:
     if "attempt" not in header:
         return None
     chains = rows.record.chains(header)
-    files = files_of(chains.sparkSession, files_read(chains))
+    files = storage.files_of(chains.sparkSession, storage.files_read(chains))
     return max((time for _, time in files.values()), default=None)
 
 
@@ -341,15 +322,15 @@ class _Read(NamedTuple):
 
 
 def _read(rows: RowNames, header: Header, output: Output, frame: DataFrame) -> _Read:
-    spark, names, mask = frame.sparkSession, files_read(frame), rows.tracking.mask
-    files = files_of(spark, names) if names else {}
-    place, stored, problem = str((*folders(names, output), output)[0]), None, ""
+    spark, names, mask = frame.sparkSession, storage.files_read(frame), rows.tracking.mask
+    files = storage.files_of(spark, names) if names else {}
+    place, stored, problem = str((*storage.folders(names, output), output)[0]), None, ""
     is_table = (
         isinstance(output, str)
         and "/" not in output
         and spark.catalog.getTable(output).tableType in ("MANAGED", "EXTERNAL")  # not a view
     )
-    if is_table or (names and reads_plainly(frame)):
+    if is_table or (names and storage.reads_plainly(frame)):
         times = sorted(time // _SECOND for _, time in files.values())
         ends = [datetime.fromtimestamp(time, timezone.utc) for time in times[:1] + times[-1:]]
         stored = Stored(place, len(names), sum(size for size, _ in files.values()), *ends)
@@ -362,7 +343,7 @@ def _read(rows: RowNames, header: Header, output: Output, frame: DataFrame) -> _
         for name, (_, time) in files.items()
         if since and time + (0 if time % _SECOND else _SECOND) <= since
     ]
-    if any(lies_in(name, folder) for folder in header["folders"] for name in names):
+    if any(storage.lies_in(name, folder) for folder in header["folders"] for name in names):
         problem = (
             f"it reads what was started, {place}: give what this job wrote, or read= to prove "
             "the reading alone"
@@ -396,7 +377,7 @@ def check_unchanged(run: RunOptions, proof: Proof) -> None:
         raise ArgumentError("written", problem=proof.problem)
     if not proof.files:
         return
-    now = files_of(run.spark, list(proof.files))
+    now = storage.files_of(run.spark, list(proof.files))
     changed = sorted(name for name, facts in proof.files.items() if now.get(name) != facts)
     if changed:
         raise StateError(
@@ -408,4 +389,6 @@ def check_unchanged(run: RunOptions, proof: Proof) -> None:
 
 def per_chain(rows: RowNames, outputs: Sequence[DataFrame]) -> list[DataFrame]:
     """Fold the evidence of each output by chain, where `tells_chains` says that it has chains."""
-    return [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]
+    return [
+        folding.fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs
+    ]

@@ -42,21 +42,15 @@ class Complete(NamedTuple):
 
 
 class Partial(NamedTuple):
-    """Some chains finish, as in `Complete`; the others get a note.
-
-    Attributes:
-        missing: The units that the input lost.
-        notes: See `xorack.spark.missing.telling.notes`; how many are `noted`.
-        error: Why chains do not finish, unless the input lost their units.
-    """
+    """Some chains finish, as in `Complete`; the others, `noted` in number, get `telling.notes`."""
 
     finished: DataFrame
     chains: int
     units: int
-    missing: int
+    missing: int  # units that the input lost
     notes: DataFrame
     noted: int
-    error: OutputDiffersError | None
+    error: OutputDiffersError | None  # unless the input lost the units
 
 
 class Refused(NamedTuple):

@@ -153,9 +153,6 @@ def summarize(chains: DataFrame) -> Summary:
 
 def metrics_of(observation: Observation) -> dict[str, Any] | None:
     """Return what an observation saw; None if no action ran it."""
-    with suppress(Exception):  # Spark 4, where it came with the end of its action
-        if observation._jo.future().isCompleted():  # type: ignore[union-attr]
-            return dict(observation.get)
     got: list[dict[str, Any]] = []
 
     def get() -> None:

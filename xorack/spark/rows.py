@@ -1,7 +1,6 @@
 """Tracked rows: one job starts what it wrote, another finishes what it wrote.
 
-The order is always: output, then the record or the comparison, then the requests. So what was sent
-is durable, and a job that died is repeated under the same run: it sends the same requests again.
+The order is always output, record or comparison, requests: a job that died is repeated as it was.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.core.message import SendReport
+from xorack.spark import finishing
 from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import (
     Observed,
@@ -24,16 +24,6 @@ from xorack.spark.evidence import (
     has_evidence,
     proof_of,
     remember,
-)
-from xorack.spark.finishing import (
-    Complete,
-    Partial,
-    Refused,
-    advance,
-    check_last,
-    decide,
-    finish,
-    header_of,
 )
 from xorack.spark.folding import together
 from xorack.spark.inputs import input_lost
@@ -195,9 +185,6 @@ class TrackedRows(Rows):
                 without rows is acked at once. A chain with a reason fails at once; its rows are
                 not started, so the next job must leave them out.
 
-        Returns:
-            What was started and sent.
-
         Raises:
             ColumnsError: Columns of the frames or their values are unsuitable, or the units of a
                 chain cancel each other out; nothing was sent.
@@ -236,50 +223,49 @@ class TrackedRows(Rows):
             allow_missing: Return the report, too, if rows that were started are missing from the
                 input of this job: ``missing`` counts them.
 
-        Returns:
-            What was finished and sent.
-
         Raises:
             ArgumentError: Not exactly one of written, observed and read is given.
             StateError: This run and name has no record of a start, or a damaged one, or another
                 name follows.
-            OutputDiffersError: The job lost rows, or has too many. It names rows, and says why.
-                Chains that differ are not finished, but noted on; without columns that tell
-                chains apart, none is finished. Or rows were missing in the job's input: it names
-                the files that have changed since the start.
+            OutputDiffersError: The job lost rows, or has too many: chains that differ are not
+                finished, but noted on; without columns that tell chains apart, none is finished.
+                Or rows were missing in the job's input.
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
-        header = header_of(self, rows)
-        check_last(self)
+        header = finishing.header_of(self, rows)
+        finishing.check_last(self)
         proof = proof_of(self, header, written, observed, read)
-        with decide(self, header, proof, rows) as decision:
-            report = self._send(proof, decision, lambda chains: finish(self, chains))
+        with finishing.decide(self, header, proof, rows) as decision:
+            report = self._send(proof, decision, lambda chains: finishing.finish(self, chains))
         if report.missing and not allow_missing:
             raise input_lost(self, header, report.missing)
         return report
 
     def _send(
-        self, proof: Proof, decision: Decision, stamps: Callable[[Complete | Partial], DataFrame]
+        self,
+        proof: Proof,
+        decision: Decision,
+        stamps: Callable[[finishing.Complete | finishing.Partial], DataFrame],
     ) -> Report:
         """Send the requests that finish chains, and the notes for those that do not."""
         queue, sent = self.tracking.queue, SendReport()
-        error = None if isinstance(decision, Complete) else decision.error
+        error = None if isinstance(decision, finishing.Complete) else decision.error
         try:
             check_unchanged(self.tracking, proof)
         except XorAckError as problem:
             raise error or problem from None
-        if not isinstance(decision, Refused) and decision.chains:
+        if not isinstance(decision, finishing.Refused) and decision.chains:
             sent = send(stamps(decision), queue, decision.chains)
             if sent.requests < decision.chains:
                 raise StateError(f"{decision.chains - sent.requests:,} chains are gone meanwhile")
-        if not isinstance(decision, Complete) and decision.notes is not None:
+        if not isinstance(decision, finishing.Complete) and decision.notes is not None:
             why = "" if error is None else error.why
             noted = send(notes(self, decision.notes, why), queue, decision.noted)
             sent = SendReport(*map(add, sent, noted))
-        if error is not None or isinstance(decision, Refused):
+        if error is not None or isinstance(decision, finishing.Refused):
             raise error or StateError("nothing is finished")
-        missing = decision.missing if isinstance(decision, Partial) else 0
+        missing = decision.missing if isinstance(decision, finishing.Partial) else 0
         return Report(proof.kind, decision.chains, decision.units, missing, *sent, proof.stored)
 
     def advance(
@@ -299,9 +285,6 @@ class TrackedRows(Rows):
             rows: The rows that this job read, as for `finish`.
             allow_missing: As for `finish`.
 
-        Returns:
-            What was finished and sent.
-
         Raises:
             XorAckError: As `start` and `finish` do; but where an output differs, nothing was kept
                 or sent for any chain.
@@ -312,39 +295,31 @@ class TrackedRows(Rows):
             raise ArgumentError(
                 "following", problem=f"label {following.label!r}, expected {self.label!r}"
             )
-        header = header_of(self, rows)
-        check_last(self, following.name)
+        header = finishing.header_of(self, rows)
+        finishing.check_last(self, following.name)
         proof = proof_of(self, header, written)
-        with decide(self, header, proof, rows) as decision:
-            if not isinstance(decision, Complete) and decision.error is not None:
+        with finishing.decide(self, header, proof, rows) as decision:
+            if not isinstance(decision, finishing.Complete) and decision.error is not None:
                 raise decision.error
-            if isinstance(decision, Partial) and decision.missing and not allow_missing:
+            if isinstance(decision, finishing.Partial) and decision.missing and not allow_missing:
                 raise input_lost(self, header, decision.missing)
             check_unchanged(self.tracking, proof)  # before a record is kept
             return self._send(
-                proof, decision, lambda chains: advance(self, header, following, chains, written)
+                proof,
+                decision,
+                lambda chains: finishing.advance(self, header, following, chains, written),
             )
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:
-        """Compare what was started with what a table holds: a second opinion on an ack.
-
-        It reads the record and the table, and sends nothing.
+        """Compare what was started with what a table holds, and send nothing.
 
         Args:
             table: What was written, as for `finish`: with the columns of `evidence`, the one of
                 `with_unit`, or the unit columns; several outputs as a list.
 
-        Returns:
-            The verdicts on the chains, and the means to name the missing rows.
-
         Raises:
             ArgumentError: The table cannot be read.
             StateError: This run and name has no record of a start.
             ColumnsError: The table has neither evidence nor units.
-
-        Example:
-            >>> found = lines.audit("sales.bills")  # doctest: +SKIP
-            >>> print(found)  # doctest: +SKIP
-            >>> found.missing_rows(spark.table("sales.lines")).show()  # doctest: +SKIP
         """
         return audit(self, table)

@@ -98,16 +98,7 @@ def check_text(option: str, value: object, pattern: str, expected: str) -> None:
 
 @dataclass(frozen=True)
 class RowNames:
-    """What the rows of one name in one run are called.
-
-    Attributes:
-        tracking: The run.
-        name: The name of the rows.
-        chain: The columns that tell chains apart.
-        unit: The columns that tell rows apart.
-        label: The part of the tags between the run and the values of the chain columns.
-        batch_id: The micro-batch of a stream, if any: see `batch`.
-    """
+    """What the rows of one name in one run are called; see `Tracking.rows`."""
 
     tracking: RunOptions
     name: str

@@ -24,15 +24,7 @@ if TYPE_CHECKING:
     from xorack.spark.evidence import Output
     from xorack.spark.run import RowNames
 
-_VERDICTS = {
-    "agree": "agree",
-    "missing": "missing: not in the table",
-    "short": "short: with fewer units",
-    "surplus": "surplus: with more units",
-    "other": "other: as many units, but others",
-    "unknown": "unknown: not started",
-    "undecided": "undecided: the table does not tell chains apart",
-}
+_VERDICTS = ("agree", "missing", "short", "surplus", "other", "unknown", "undecided")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,28 +58,18 @@ class Audit:
 
     def __str__(self) -> str:
         head = f"{self.found:,} of {self.started:,} units of {self.name!r} are in the table"
-        numbers = {text: self.chains[one] for one, text in _VERDICTS.items() if one in self.chains}
-        width = max((len(f"{number:,}") for number in numbers.values()), default=1)
-        lines = [f"  {number:>{width},} {text}" for text, number in numbers.items()]
-        return "\n".join([f"{head}; chains:" if lines else head, *lines])
+        counts = [f"{self.chains[one]:,} {one}" for one in _VERDICTS if one in self.chains]
+        return f"{head}; chains: {', '.join(counts)}" if counts else head
 
     def missing_rows(
         self, source: Output, rows: DataFrame | Sequence[DataFrame] | None = None
     ) -> MissingRows:
-        """Name the rows that were started and that are not in the table.
-
-        The frame that was aggregated is computed once more: if its units add up to those of the
-        table, the rows that are not in it are missing. Without it, rows have names only if they
-        explain the sums of every group of the columns that both sides share.
+        """Name the rows that were started and that are not in the table, with a proof.
 
         Args:
             source: What was started, as `start` was given it, or another frame with its rows.
             rows: The frame that was aggregated, with the column of `with_unit`; of several outputs
                 a list. By default what `evidence` was last given in this process.
-
-        Returns:
-            The missing rows: a frame, with their numbers. Rows that cannot be named are counted,
-            and have candidates. `explain` says what the rows have in common.
 
         Raises:
             ArgumentError: The source cannot be read.

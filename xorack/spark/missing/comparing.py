@@ -144,8 +144,8 @@ def _solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         pairs = [
             {"xorack_key_": key, "xorack_unit_": unit}
-            for key, *sums, members in zip(*batch.to_pydict().values(), strict=True)
-            for unit in name_missing(*sums, members) or [0]
+            for key, count, xor, sum_, members in zip(*batch.to_pydict().values(), strict=True)
+            for unit in name_missing(count, xor, sum_, members) or [0]
         ]
         yield pa.RecordBatch.from_pylist(pairs, schema)
 

@@ -1,7 +1,4 @@
-"""The rows that are missing from an output: how many, which ones, by what proof, and why.
-
-The job is asked: the frames that `evidence` was given tell which rows reached the output.
-"""
+"""The rows that are missing from an output: how many, which ones, by what proof, and why."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ class MissingRows:
         by: The columns by which both sides were compared; none if that was unit by unit.
         replaced: How many rows are in groups that have as many rows as the source, but others.
         proof: What the names rest on, or what is known without names.
-        from_job: Whether the job's own rows were computed for it.
+        jobs: The frames of the job that were computed for it.
     """
 
     name: str
@@ -71,11 +68,10 @@ class MissingRows:
     by: tuple[str, ...]
     replaced: int
     proof: str
-    from_job: bool
+    jobs: tuple[DataFrame, ...]
     _frame: DataFrame = field(repr=False)
     _source: DataFrame = field(repr=False)
     _found: Differing = field(repr=False)
-    _jobs: tuple[DataFrame, ...] = field(repr=False)
     _cached: list[DataFrame] = field(repr=False)
     _mask: Collection[str] = field(repr=False)
 
@@ -124,11 +120,7 @@ class MissingRows:
         return self._plain(self._source.join(some, "xorack_unit_"), "xorack_lacks")
 
     def explain(self) -> Explanation:
-        """Say why these rows are missing: what they have in common, and the others do not.
-
-        If none is missing, it explains rows that the output has twice, or groups that have as many
-        rows as the source, but others. It says nothing of rows that have no names.
-        """
+        """Say why rows with names are missing or, if none is, doubled, or replaced in groups."""
         return self._explained
 
     @cached_property
@@ -144,12 +136,12 @@ class MissingRows:
             count = 0
         if not count:
             return Explanation("")
-        jobs = () if self.by or self.surplus else self._jobs
+        jobs = () if self.by or self.surplus else self.jobs
         if key := deduplicated(jobs, self._source, some):
             same = f"has a row with the same {', '.join(key)} that is in the output"
             return Explanation(f"Each of the {count:,} missing rows {same}")
         # Only what was lost behind the job's rows was lost with a task.
-        tasks = self.by if self._jobs and has_columns(self._source, self.by) else ()
+        tasks = self.by if self.jobs and has_columns(self._source, self.by) else ()
         source = self._source, self.total
         return compare(self._frame, source, (some, count), word, tasks, self._mask)
 
@@ -163,9 +155,6 @@ class MissingRows:
             parts.append(f"{self.absent:,} that were started are not in the source")
         if self.surplus:
             parts.append(f"the output has {least}{self.surplus:,} rows too many")
-        if self.replaced and self.by:
-            have = "rows are in groups that have as many rows as the source, but others"
-            parts.append(f"{self.replaced:,} {have}: see .candidates")
         return "; ".join(parts)
 
     def unpersist(self) -> None:
@@ -223,11 +212,10 @@ def resolve(
         by=found.by,
         replaced=found.replaced,
         proof=said,
-        from_job=bool(asked.frames),
+        jobs=asked.frames,
         _frame=source,
         _source=keyed,
         _found=found,
-        _jobs=asked.frames,
         _cached=cached,
         _mask=rows.tracking.mask,
     )

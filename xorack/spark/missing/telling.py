@@ -58,7 +58,7 @@ def output_differs(
     if rows.batch_id is None:
         unnamed = found.named < found.missing
         how = "names: give evidence the frame that it adds up, or" if unnamed else "as a frame"
-        more = ", rows=frame" if unnamed or found.from_job else ""
+        more = ", rows=frame" if unnamed or found.jobs else ""
         output, input_ = _text(proof.given, "written"), _text(given, "rows")
         report.append(f"{how}: {rows.name}.audit({output}).missing_rows({input_}{more})")
     error = OutputDiffersError(*counts, report)

@@ -54,7 +54,7 @@ def compare(
         shown[task] = F.pmod(F.hash(*map(F.col, map(quoted, keys))), F.lit(tasks))
         late[task] = 0.5
     columns = F.struct(*(column.alias(name) for name, column in shown.items()))
-    samples = []
+    samples: list[list[dict[str, Any]]] = []
     for rows, number in (lost, (without(every, some), total - count)):
         chosen = rows.where(F.rand(1) < _SAMPLE / number) if number > _SAMPLE else rows
         with plain_errors():
@@ -62,7 +62,8 @@ def compare(
         for row in samples[-1] if mask else ():
             row.update({name: masked(value) for name, value in row.items() if name.lower() in mask})
             row.update({_FILE: masked_path(row[_FILE], mask)} if row.get(_FILE) else {})
-    return explain(*samples, count, total, word, late)
+    missing, others = samples
+    return explain(missing, others, count, total, word, late)
 
 
 def without(source: DataFrame, some: DataFrame) -> DataFrame:
