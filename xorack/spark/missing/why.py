@@ -77,7 +77,12 @@ def deduplicated(frames: Sequence[Any], source: DataFrame, lost: DataFrame) -> l
     The plans of its frames have these columns. Of the rows that are not missing, one must have the
     values of each missing row, and no two the same.
     """
-    plans = (one._explain_string("extended").partition("== Optimized")[0] for one in frames)
+    plans = [
+        str(one._jdf.queryExecution().analyzed().toString())
+        if hasattr(one, "_jdf")
+        else one._explain_string("extended").partition("== Optimized")[0]
+        for one in frames
+    ]
     for columns in dict.fromkeys(found for plan in plans for found in _DEDUPED.findall(plan)):
         names = [re.sub(r"#\d+L?$", "", name) for name in columns.split(", ") if name]
         if not names or not has_columns(source, names):
