@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output, Proof
-    from xorack.spark.folding import Summary
     from xorack.spark.record import Header
     from xorack.spark.run import RowNames
 
@@ -114,31 +113,20 @@ def _of_batch(rows: RowNames, proof: Proof, given: Output, cache: Cache) -> Comp
     frame = open_output(rows.tracking.spark, given, "rows")
     finished = cache(_fold(rows, frame))
     summary = summarize(finished)
-    if not _agrees(rows, proof, summary, finished, given):
+    has_all = proof.totals == summary.totals
+    if not has_all or not (_agrees(rows, proof, finished) or _has_units_apart(rows, frame)):
         return Refused(output_differs(rows, proof, summary.count, (given, frame)))
     forget(rows)
     return Complete(finished, summary.chains, summary.count)
 
 
-def _agrees(
-    rows: RowNames, proof: Proof, summary: Summary, chains: DataFrame, given: Output | None
-) -> bool:
-    """Tell whether an output has the units of chains: in their own, where units may be equal."""
-    agrees = proof.totals == summary.totals
-    may_swap = agrees and proof.outputs and not {*rows.chain} <= {*rows.unit}
-    if not may_swap or not tells_chains(rows, proof.outputs):
-        return agrees
+def _agrees(rows: RowNames, proof: Proof, chains: DataFrame) -> bool:
+    """Tell whether an output that has all units has them in their chains, as far as it tells."""
+    if {*rows.chain} <= {*rows.unit} or not tells_chains(rows, proof.outputs):
+        return True
     with plain_errors():
         compared = compare_chains(chains, per_chain(rows, proof.outputs))
-        if not compared.where("verdict <> 'agree'").take(1):
-            return True
-    if given is None:
-        return False
-    source = open_output(rows.tracking.spark, given, "rows")
-    if not _has_units_apart(rows, source):
-        return False
-    there = _fold(rows, source).join(chains, "tag", "left_semi")
-    return summarize(there) == summarize(chains)  # the job has changed the chain columns alone
+        return not compared.where("verdict <> 'agree'").take(1)
 
 
 def _has_units_apart(rows: RowNames, source: DataFrame) -> bool:
@@ -164,15 +152,19 @@ def _of_run(
     summary = summary_in(header)
     started = rows.record.chains(header).where("count > 0").select("tag", *SUMS)
     given = header["source"] if given is None else given
-    if _agrees(rows, proof, summary, started, given):
+    has_all = proof.totals == summary.totals
+    if has_all and _agrees(rows, proof, started):
         forget(rows)
         return Complete(started, summary.chains, summary.count)
     if given is None:
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given, "rows")
-    if problem := other_keys(rows, header, (proof.totals, proof.outputs), source):
-        raise OutputDiffersError(rows.name, summary.count, proof.totals.count, (), "", [problem])
+    if not has_all or not _has_units_apart(rows, source):
+        problem = other_keys(rows, header, (proof.totals, proof.outputs), source)
+        if problem:
+            numbers = summary.count, proof.totals.count
+            raise OutputDiffersError(rows.name, *numbers, report=[problem])
 
     def differs(*of_chains: Any) -> OutputDiffersError:
         error = output_differs(rows, proof, summary.count, (given, source), *of_chains)

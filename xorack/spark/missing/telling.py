@@ -113,17 +113,14 @@ def hex_of(name: str | Column) -> Column:
 
 def notes(rows: RowNames, chains: DataFrame, why: str = "") -> DataFrame:
     """Return the requests that note on chains what is missing, and why."""
-    which = """
-        CASE WHEN is_unread THEN struct(started - found, 'not in what the job read')
-        WHEN named > 0 THEN struct(named, 'not in the output')
-        ELSE struct(found, if(found = started, 'in the output, but others', 'in the output'))
-        END AS which"""
-    text = (
-        f"format_string('%,d of %,d units of {rows.name} are %s', which.col1, started, which.col2)"
-    )
+    where = """
+        CASE WHEN is_unread THEN 'not in what the job read' WHEN named > 0 THEN 'not in the output'
+        WHEN found = started THEN 'in the output, but others' ELSE 'in the output' END"""
+    number = "CASE WHEN is_unread THEN started - found WHEN named > 0 THEN named ELSE found END"
+    text = f"format_string('%,d of %,d units of {rows.name} are %s', {number}, started, {where})"
     because = F.when(F.expr("named > 0 AND NOT is_unread"), f"; {why[:_MAX_REASON]}" if why else "")
     said = F.concat(F.expr(text), F.coalesce(because, F.lit("")))
-    noted = chains.selectExpr("*", which).withColumn("text", said)
+    noted = chains.withColumn("text", said)
     digest = hex_of(F.xxhash64("text", "ids"))
     id = F.concat(F.lit(f"{request_id(rows, 'finish')}/note/"), digest).alias("id")
     count = "if(is_unread, started - found, if(named > 0, named, NULL)) AS missing_count"
