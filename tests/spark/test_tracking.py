@@ -205,11 +205,8 @@ def test_rows_missing_in_the_input(run):
     acker.apply(run.sent())
     assert noted(acker) == ({(1, 1), (4, 9)}, {tag(1): 1, tag(4): 1, tag(6): 3})
     assert acker.statuses() == {"acked": 3, "open": 3}
-    # A copy of the input has the rows, and so has an id.
-    copy = lines_of(run.spark)
-    ids = [unit_id("2026-01-31/lines", *keys) for keys in lost]
-    for found in (run.rows.audit(path).missing_rows(copy), run.rows.rows_of(copy, [*ids, 7])):
-        assert {(row["order"], row["line"]) for row in found.collect()} == lost
+    found = run.rows.audit(path).missing_rows(lines_of(run.spark))  # a copy of the input
+    assert {(row["order"], row["line"]) for row in found.collect()} == lost
 
 
 @EACH_SESSION
@@ -536,7 +533,6 @@ def test_outputs_that_are_invalid(run):
         (lambda: lines.finish(observed=frame), "observed: DataFrame.*, expected what observe"),
         (lambda: lines.start(path, chains=path), "chains: '/.*, expected a frame"),
         (lambda: lines.with_unit(path), "frame: '/.*, expected a frame"),
-        (lambda: lines.rows_of(path, [1]), "frame: '/.*, expected a frame"),
         (lambda: lines.observe(path, print), "frame: '/.*, expected a frame"),
         (lambda: lines.evidence(path), "frame: '/.*, expected a frame"),
         (lambda: lines.evidence(doubled), "column xorack_lines is 2 times in the frame"),

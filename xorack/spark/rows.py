@@ -5,7 +5,7 @@ The order is always output, record or comparison, requests: a job that died is r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from xorack.spark.run import RowNames
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
-from xorack.spark.units import check_frame, field_named, made_once, signed_id, unit_column
+from xorack.spark.units import check_frame, field_named, made_once, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -145,21 +145,6 @@ class Rows(RowNames):
         if not given.is_written:
             raise ArgumentError("write", problem="it did not write the frame that it was given")
         return observed
-
-    def rows_of(self, frame: DataFrame, ids: Iterable[int | str]) -> DataFrame:
-        """Return the rows that ids stand for, such as the outstanding ids of a failed chain.
-
-        Args:
-            frame: Any frame with the unit columns.
-            ids: Integers, or 16 hex digits each as in events.
-
-        Raises:
-            ArgumentError: An id is invalid.
-            ColumnsError: See `with_unit`.
-        """
-        units, rows = self.with_unit(frame), [(one,) for one in sorted({*map(signed_id, ids)})]
-        asked = frame.sparkSession.createDataFrame(rows, f"`{self.unit_name}` long")
-        return units.join(F.broadcast(asked), self.unit_name, "left_semi")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ are the same with ANSI mode on and off, and in every time zone of the session.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Sequence
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,7 +39,6 @@ WHEN octet_length({{tag}}) > {MAX_TAG_BYTES}
 ELSE {{tag}} END"""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 """For `str.translate`: it makes a path a pattern of Hadoop that matches this path alone."""
-_HEX_ID = re.compile("[0-9a-fA-F]{16}")
 _MADE: dict[Hashable, Any] = {}
 _MAX_MADE = 100
 _SUITABLE = "integers, boolean, string, binary, date, timestamp, timestamp_ntz and decimal"
@@ -154,16 +152,6 @@ def with_tag(frame: DataFrame, prefix: str, names: Sequence[str], to: str = "tag
     texts[:-1] = encoded_columns(texts[:-1])
     tagged = frame.withColumn(to, F.concat(F.lit(prefix), F.concat_ws("/", *texts)))
     return tagged.withColumn(to, F.expr(_TAG.format(tag=to)))
-
-
-def signed_id(given: int | str) -> int:
-    """Return a unit's id as the long that Spark has, of an integer or of 16 hex digits."""
-    number: object = given
-    if isinstance(given, str) and _HEX_ID.fullmatch(given):
-        number = int(given, 16)
-    if type(number) is not int or number == 0 or not -(1 << 63) <= number < 1 << 64:
-        raise ArgumentError("id", given, "a non-zero 64-bit integer or 16 hex digits")
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[Column, Forms]]:
