@@ -12,21 +12,13 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.masking import masked_path
-from xorack.spark import folding, storage
+from xorack.spark import folding, storage, units
 from xorack.spark.errors import ColumnsError
 from xorack.spark.folding import SUMS, Totals
 from xorack.spark.messages import one_line, readable
 from xorack.spark.reading import READ_ALL, check_reading
 from xorack.spark.storage import MAX_NAMED, Stored
 from xorack.spark.types import unmarked_files
-from xorack.spark.units import (
-    check_frame,
-    column_named,
-    field_named,
-    has_columns,
-    made_once,
-    unit_column,
-)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -95,9 +87,11 @@ class Observed(NamedTuple):
     def of(cls, frame: DataFrame, names: Sequence[str]) -> Observed:
         """Observe the columns of the evidence and drop them."""
         for name in names:
-            field_named(frame, name)
+            units.field_named(frame, name)
         observation = Observation()
-        sums = made_once(frame.sparkSession, tuple(names), lambda: folding.together(names, SUMS))
+        sums = units.made_once(
+            frame.sparkSession, tuple(names), lambda: folding.together(names, SUMS)
+        )
         return cls(frame.observe(observation, *sums).drop(*names), observation, frame)
 
     def totals(self) -> Totals:
@@ -149,7 +143,7 @@ class _Writer:
 def open_output(spark: SparkSession, output: Output, option: str = "written") -> DataFrame:
     """Read what was written, or raise `ArgumentError` if Spark cannot, or may leave rows out."""
     if not isinstance(output, str):
-        frame = check_frame(option, output, "a frame, path or table's name")
+        frame = units.check_frame(option, output, "a frame, path or table's name")
         check_reading(frame, option)
         return frame
     try:
@@ -172,15 +166,15 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
 
 def unit_in(rows: RowNames, frame: DataFrame) -> Column:
     """Return the unit of each row of an input: a column that has units may be of another run."""
-    return unit_column(frame, rows.salt, rows.unit)
+    return units.unit_column(frame, rows.salt, rows.unit)
 
 
 def unit_of(rows: RowNames, frame: DataFrame) -> Column:
     """Return the unit of each row of an output: its column of units, or one of the unit columns."""
     name = rows.unit_name
-    if not has_columns(frame, [name]):
+    if not units.has_columns(frame, [name]):
         return unit_in(rows, frame)
-    column, type_ = column_named(frame, name)
+    column, type_ = units.column_named(frame, name)
     if type_.simpleString() != "bigint":
         raise ColumnsError(f"column {name} is {type_.simpleString()}, expected bigint")
     wrong = F.raise_error(F.lit(f"xorack: column {name} is null or 0: the row has no unit"))
@@ -189,7 +183,7 @@ def unit_of(rows: RowNames, frame: DataFrame) -> Column:
 
 def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
     """Tell whether a frame has the columns of the evidence, complete and exact, or raise."""
-    there = [name for name in rows.evidence_names if has_columns(frame, [name])]
+    there = [name for name in rows.evidence_names if units.has_columns(frame, [name])]
     gone = ", ".join(name for name in rows.evidence_names if name not in there)
     if there and gone:
         raise ColumnsError(
@@ -197,7 +191,7 @@ def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
             "evidence, with .agg(…, *rows.evidence(frame))"
         )
     for name in there:
-        if (type_ := field_named(frame, name).dataType.simpleString()) in ("double", "float"):
+        if (type_ := units.field_named(frame, name).dataType.simpleString()) in ("double", "float"):
             raise ColumnsError(f"column {name} is {type_}, expected bigint: it has lost digits")
     return bool(there)
 
@@ -300,7 +294,7 @@ def source_of(rows: RowNames, given: Output, frame: DataFrame) -> Header:
 
 
 def _is_marked(rows: RowNames, frame: DataFrame) -> bool:
-    return any(has_columns(frame, [name]) for name in (rows.unit_name, *rows.evidence_names))
+    return any(units.has_columns(frame, [name]) for name in (rows.unit_name, *rows.evidence_names))
 
 
 def _since(rows: RowNames, header: Header) -> int | None:

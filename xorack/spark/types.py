@@ -13,16 +13,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from xorack.spark import units
 from xorack.spark.folding import Totals, of_units
 from xorack.spark.messages import plain_errors
-from xorack.spark.units import (
-    chain_columns,
-    column_named,
-    has_columns,
-    quoted,
-    unit_column,
-    with_tag,
-)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -70,7 +63,7 @@ _FORMS = {
 
 def types_of(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
     """Return the types of columns, as SQL writes them."""
-    return {name: column_named(frame, name)[1].simpleString() for name in names}
+    return {name: units.column_named(frame, name)[1].simpleString() for name in names}
 
 
 def other_keys(
@@ -87,7 +80,8 @@ def other_keys(
     plain = [
         frame
         for frame in outputs
-        if has_columns(frame, rows.unit) and not any(has_columns(frame, [one]) for one in marks)
+        if units.has_columns(frame, rows.unit)
+        and not any(units.has_columns(frame, [one]) for one in marks)
     ]
     for frame in plain:
         for name, type_ in types_of(frame, rows.unit).items():
@@ -100,7 +94,7 @@ def other_keys(
     problem = misplaced(rows, outputs, started)
     if totals.count != started.count:  # rows are lost or doubled, whatever their form
         return problem
-    if not problem and has_columns(source, rows.unit):
+    if not problem and units.has_columns(source, rows.unit):
         problem = _form(rows, source, totals, _SIDES)
     if not problem and len(outputs) == len(plain) == 1:
         problem = _form(rows, plain[0], started, _SIDES[::-1])
@@ -110,7 +104,7 @@ def other_keys(
 def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: DataFrame) -> str:
     """Say which type or form of a chain column makes the chains of an output unknown ones."""
     started = rows.record.chains(header).select("tag")
-    if not has_columns(frame, rows.chain) or _are_among(rows, frame, started) is not False:
+    if not units.has_columns(frame, rows.chain) or _are_among(rows, frame, started) is not False:
         return ""
     types = types_of(frame, rows.chain)
     for name, type_ in types.items():
@@ -119,9 +113,9 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
         if len(kinds) > 1 and not kinds <= {"tinyint", "smallint", "int", "bigint"}:
             return _type_problem(name, due, type_)
     forms = [(changed, text) for changed, text in _forms(types) if text.startswith(_SAME_TYPE)]
-    for given in (source, frame) if has_columns(source, rows.chain) else (frame,):
+    for given in (source, frame) if units.has_columns(source, rows.chain) else (frame,):
         for changed, text in forms:
-            sqls = {name: F.expr(sql.format(c=quoted(name))) for name, sql in changed.items()}
+            sqls = {name: F.expr(sql.format(c=units.quoted(name))) for name, sql in changed.items()}
             other = given.withColumns(sqls)
             sides = (frame, other) if given is source else (other, started)
             if _are_among(rows, *sides):
@@ -133,9 +127,9 @@ def _are_among(rows: RowNames, frame: DataFrame, known: DataFrame) -> bool | Non
     """Tell whether all chains of a frame are among known ones; None if it is unknown."""
 
     def tags(frame: DataFrame) -> DataFrame:
-        chains = chain_columns(frame, rows.chain)
+        chains = units.chain_columns(frame, rows.chain)
         keys = [f"c{i}" for i in range(len(chains))]
-        return with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
+        return units.with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
 
     with suppress(Exception):  # nulls, or types that tell no chains apart
         known = known if known.columns == ["tag"] else tags(known)
@@ -147,14 +141,16 @@ def _form(rows: RowNames, frame: DataFrame, totals: Totals, sides: Sequence[str]
     """Say in which form the units of a frame add up to these totals."""
     types = types_of(frame, rows.unit)
     forms, keys = [*_forms(types)], {name: f"k{i}" for i, name in enumerate(types)}
-    wide = frame.select(*(column_named(frame, name)[0].alias(key) for name, key in keys.items()))
+    wide = frame.select(
+        *(units.column_named(frame, name)[0].alias(key) for name, key in keys.items())
+    )
     sums = [F.count(F.lit(1))]
     for number, (changed, _) in enumerate(forms):
         made = {name: f"v{number}{keys[name]}" for name in changed}
         sqls = {made[name]: F.expr(sql.format(c=keys[name])) for name, sql in changed.items()}
         wide = wide.withColumns(sqls)
         parts = [made.get(name, key) for name, key in keys.items()]
-        xor, _, upper = of_units(unit_column(wide, rows.salt, parts))
+        xor, _, upper = of_units(units.unit_column(wide, rows.salt, parts))
         sums += [F.bit_xor(xor), F.sum(upper)]
     with plain_errors():
         count, *values = wide.agg(*sums).first() or (0,)
@@ -186,7 +182,7 @@ def _equal_form(
     changed: Mapping[str, str], types: Mapping[str, str], text: str, sides: Sequence[str]
 ) -> str:
     name, sql = next(iter(changed.items()))
-    line = f".withColumn({name!r}, F.expr({sql.format(c=quoted(name))!r}))"
+    line = f".withColumn({name!r}, F.expr({sql.format(c=units.quoted(name))!r}))"
     which, (here, there) = ", ".join(changed), sides
     return f"{which} is {types[name]} in {here} and {text} in {there}: {line} makes both equal"
 
@@ -194,8 +190,8 @@ def _equal_form(
 def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> str:
     """Say whether evidence is in wrong columns, was added up wrongly, or is not in all rows."""
     names, problem = rows.evidence_names, ""
-    for frame in outputs if all(has_columns(frame, names) for frame in outputs) else ():
-        longs = [f"CAST({quoted(name)} AS bigint)" for name in names]
+    for frame in outputs if all(units.has_columns(frame, names) for frame in outputs) else ():
+        longs = [f"CAST({units.quoted(name)} AS bigint)" for name in names]
         sqls = [f"bit_xor({long})" for long in longs]
         sqls += [f"sum(CAST({long} AS decimal(20)))" for long in longs]
         sqls += [f"min({longs[1]})", f"count_if({names[1]} IS NULL)"]
@@ -222,6 +218,6 @@ def unmarked_files(rows: RowNames, frame: DataFrame) -> str:
     """Say that some Parquet files of an output have evidence, and others do not; else nothing."""
     with suppress(Exception):  # other formats, or other types
         merged = frame.sparkSession.read.option("mergeSchema", "true")
-        if has_columns(merged.parquet(*frame.inputFiles()), rows.evidence_names):
+        if units.has_columns(merged.parquet(*frame.inputFiles()), rows.evidence_names):
             return "; some of its files have the evidence: the others are older, or of another job"
     return ""

@@ -14,13 +14,8 @@ from xorack.ops.reasons import Explanation
 from xorack.spark.evidence import has_evidence, remembered, total, unit_in, unit_of
 from xorack.spark.folding import named, of_units, totals_of
 from xorack.spark.messages import one_line, plain_errors
-from xorack.spark.missing.comparing import (
-    Differing,
-    compare_groups,
-    compare_units,
-    key_of,
-    sums_of,
-)
+from xorack.spark.missing import comparing
+from xorack.spark.missing.comparing import Differing
 from xorack.spark.missing.why import compare, deduplicated
 from xorack.spark.storage import reads_plainly
 from xorack.spark.units import column_named, has_columns, quoted, with_tag
@@ -128,7 +123,7 @@ class MissingRows:
         found, count, word, some = self._found, self.missing, "missing row", self.tagged
         if not count and self.surplus:
             some, word = self.doubled, "doubled row"
-            count = sums_of(some, "count(1)")[0]
+            count = comparing.sums_of(some, "count(1)")[0]
         elif not count and found.groups is not None:
             some, word = self._of_units(self._members(found.groups)), "replaced row"
             count = self.replaced
@@ -163,7 +158,7 @@ class MissingRows:
             frame.unpersist()
 
     def _members(self, groups: DataFrame) -> DataFrame:
-        key = key_of(self._source, self.by).alias("xorack_key_")
+        key = comparing.key_of(self._source, self.by).alias("xorack_key_")
         return self._source.select("xorack_unit_", key).join(groups, "xorack_key_")
 
     def _of_units(self, units: DataFrame) -> DataFrame:
@@ -194,7 +189,7 @@ def resolve(
     missing, named, surplus = max(total - written, 0), 0, max(written - total, 0)
     if found.units is not None:
         known = "sum(if(is_known, greatest(missing_count, 0), 0))"
-        lost, extra, known_lost = sums_of(found.units, *_MISSING_AND_SURPLUS, known)
+        lost, extra, known_lost = comparing.sums_of(found.units, *_MISSING_AND_SURPLUS, known)
         if lost == total and extra == written > 0:  # of another type, run or name
             found, is_exact = found._replace(units=None, replaced=total), False
             said = "none of the units of the output was started"
@@ -231,10 +226,10 @@ def _started(rows: RowNames, source: DataFrame) -> tuple[DataFrame, int, int]:
     if has_chain:
         keyed = with_tag(keyed, rows.prefix, rows.chain, "xorack_tag_")
     if rows.batch_id is not None or not has_chain:
-        return keyed, sums_of(keyed, "count(1)")[0], 0
+        return keyed, comparing.sums_of(keyed, "count(1)")[0], 0
     chains = rows.record.chains().selectExpr("tag AS xorack_tag_", "count > 0 AS _started")
     known = keyed.join(chains, "xorack_tag_", "left")
-    total, unknown = sums_of(known, "count_if(_started)", "count_if(_started IS NULL)")
+    total, unknown = comparing.sums_of(known, "count_if(_started)", "count_if(_started IS NULL)")
     return known.where("_started").drop("_started"), total, unknown
 
 
@@ -290,12 +285,12 @@ def _compare(
     """Return how the output differs, and what proves it."""
     said, sources = asked.problem, [source]
     if asked.units is not None:
-        units = compare_units(source, asked.units, keep)
+        units = comparing.compare_units(source, asked.units, keep)
         if asked.is_output:
             equal = f"{_ROWS} are those of the output, by XOR, count and sum: the rows that are"
             own = "the output has the units of rows: each is compared"
             return Differing(units), f"{equal} not among them are missing" if asked.frames else own
-        missing, surplus = sums_of(units, *_MISSING_AND_SURPLUS)
+        missing, surplus = comparing.sums_of(units, *_MISSING_AND_SURPLUS)
         if missing or surplus:
             said = (
                 f"{_ROWS} are neither those that were started nor those of the output: this time "
@@ -316,7 +311,7 @@ def _compare(
     if not outputs or len(outputs) < len(proof.outputs):
         return Differing(), f"{said}nothing tells which rows the output has"
     for compared in sources:
-        found = compare_groups(rows, compared, outputs, keep)
+        found = comparing.compare_groups(rows, compared, outputs, keep)
         if found.units is not None:
             if compared is not source:
                 is_apart = F.lit({*rows.chain} <= {*rows.unit})
