@@ -68,8 +68,8 @@ def test_a_table_with_units_names_every_missing_row(started):
     columns = ("tag", "verdict", "started", "found")
     assert {tuple(row) for row in audit.differing.select(*columns).collect()} == VERDICTS
     assert rows_of(audit.missing_rows(started.read())) == [(1, 1), (3, 2), (5, 7), (5, 8), (6, 1)]
-    text = "153 of 154 units of 'lines' are in the table; chains: 1 agree, 1 missing, 2 short, "
-    assert str(audit) == f"{text}1 surplus, 1 other, 1 unknown"
+    text = "153 of 154 units of 'lines' are in the table; chains: 1 agree, 1 missing, 1 other, "
+    assert str(audit) == f"{text}2 short, 1 surplus, 1 unknown"
     gone = audit.missing_rows(started.read().where("order < 6"))
     assert "; 120 that were started are not in the source" in str(gone)
 

@@ -194,8 +194,8 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
         longs = [f"CAST({units.quoted(name)} AS bigint)" for name in names]
         sqls = [f"bit_xor({long})" for long in longs]
         sqls += [f"sum(CAST({long} AS decimal(20)))" for long in longs]
-        sqls += [f"min({longs[1]})", f"count_if({names[1]} IS NULL)"]
-        *found, least, without = frame.agg(*map(F.expr, sqls)).first() or (None,) * 8
+        sqls.append(f"count_if({names[1]} IS NULL)")
+        *found, without = frame.agg(*map(F.expr, sqls)).first() or (None,) * 7
         xors, sums = (dict(zip(names, some, strict=True)) for some in (found[:3], found[3:]))
         for x, n, s in permutations(names):
             if (x, n, s) != names and Totals(xors[x], sums[n], sums[s]) == started:
@@ -207,9 +207,7 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
             return (
                 f"{names[0]} was summed: an XOR is folded by bit_xor, as rows.evidence(frame) does"
             )
-        if least is not None and least < 0:
-            problem = f"{names[1]} has {least:,}, which is no count: are the columns swapped?"
-        elif without:
+        if without:
             problem = f"{without:,} rows of the output have no evidence: are they of another job?"
     return problem
 

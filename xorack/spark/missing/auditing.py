@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from xorack.spark.evidence import Output
     from xorack.spark.run import RowNames
 
-_VERDICTS = ("agree", "missing", "short", "surplus", "other", "unknown", "undecided")
-
 
 @dataclass(frozen=True, eq=False)
 class Audit:
@@ -35,10 +33,9 @@ class Audit:
         name: The name of the rows.
         started: The units that were started.
         found: The units that the table has.
-        chains: The number of chains by verdict: ``agree``; ``missing``, the table has nothing of
-            them; ``short``, it has fewer units; ``surplus``, more; ``other``, as many, but others;
-            ``unknown``, they were not started. Without the columns of the chain in the table, all
-            ``agree`` or all are ``undecided``.
+        chains: The number of chains by verdict: ``agree``; ``missing`` (no units are there),
+            ``short``, ``surplus``, ``other`` (as many, but others) and ``unknown`` (not started).
+            Without the columns of the chain in the table, all ``agree`` or are ``undecided``.
         differing: The chains that do not agree: ``tag``, ``verdict``, and the units ``started`` and
             ``found``. None if they are undecided. It is computed when it is read.
     """
@@ -58,7 +55,7 @@ class Audit:
 
     def __str__(self) -> str:
         head = f"{self.found:,} of {self.started:,} units of {self.name!r} are in the table"
-        counts = [f"{self.chains[one]:,} {one}" for one in _VERDICTS if one in self.chains]
+        counts = [f"{number:,} {verdict}" for verdict, number in sorted(self.chains.items())]
         return f"{head}; chains: {', '.join(counts)}" if counts else head
 
     def missing_rows(

@@ -31,14 +31,11 @@ _DIFFER = "missing_count <> 0 OR xor <> 0 OR sum <> 0"
 
 
 class Differing(NamedTuple):
-    """How an output differs from a source.
+    """How an output differs from a source: in units, if there is a proof, and in groups `by`.
 
-    Attributes:
-        units: ``xorack_unit_``, ``missing_count``, negative if the output has too many of it, and
-            ``is_known``; of groups ``xorack_tag_`` as well. None without a proof.
-        by: The columns that make groups; empty if units are compared.
-        groups: The groups that differ: ``xorack_key_`` and what `differences` returns.
-        replaced: The units of groups that have as many, but others, if no other groups differ.
+    Units have ``xorack_unit_``, ``missing_count`` (negative if the output has too many of it) and
+    ``is_known``; of groups ``xorack_tag_`` as well. Groups have ``xorack_key_`` and `differences`;
+    `replaced` are the units of those that have as many, but others, if no other groups differ.
     """
 
     units: DataFrame | None = None

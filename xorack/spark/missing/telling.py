@@ -89,7 +89,6 @@ def _first(rows: RowNames, frame: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def _text(given: Any, otherwise: str) -> str:
-    """Return what was given as Python has it, if it is a path or a list of paths."""
     several = given if isinstance(given, (list, tuple)) else [given]
     return repr(given) if all(isinstance(output, str) for output in several) else otherwise
 

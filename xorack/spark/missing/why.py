@@ -72,11 +72,7 @@ def without(source: DataFrame, some: DataFrame) -> DataFrame:
 
 
 def deduplicated(frames: Sequence[Any], source: DataFrame, lost: DataFrame) -> list[str]:
-    """Return the columns of which a job keeps one row each, if that explains each missing row.
-
-    The plans of its frames have these columns. Of the rows that are not missing, one must have the
-    values of each missing row, and no two the same.
-    """
+    """Return columns of which a job keeps one row each, by its plans: if that explains all rows."""
     plans = [
         str(one._jdf.queryExecution().analyzed().toString())
         if hasattr(one, "_jdf")
