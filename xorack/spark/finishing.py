@@ -32,35 +32,23 @@ if TYPE_CHECKING:
 _MAX_EXAMPLES = 5
 
 
-class Complete(NamedTuple):
-    """All chains finish: ``tag`` and the columns `SUMS`, and how many chains and units."""
+class Decision(NamedTuple):
+    """Which chains finish, and what is said of the others.
 
-    finished: DataFrame
-    chains: int
-    units: int
+    Attributes:
+        finished: ``tag`` and the columns `SUMS` of chains that finish, with all their `units`.
+        missing: Units that the input of the job lost.
+        notes: See `xorack.spark.missing.telling.notes`; how many are `noted`.
+        error: Why chains do not finish, unless the input lost their units.
+    """
 
-
-class Partial(NamedTuple):
-    """Some chains finish, as in `Complete`; the others, `noted` in number, get `telling.notes`."""
-
-    finished: DataFrame
-    chains: int
-    units: int
-    missing: int  # units that the input lost
-    notes: DataFrame
-    noted: int
-    error: OutputDiffersError | None  # unless the input lost the units
-
-
-class Refused(NamedTuple):
-    """No chain finishes. Those of the rows that are named get a note."""
-
-    error: OutputDiffersError
+    finished: DataFrame | None = None
+    chains: int = 0
+    units: int = 0
+    missing: int = 0
     notes: DataFrame | None = None
     noted: int = 0
-
-
-Decision = Complete | Partial | Refused
+    error: OutputDiffersError | None = None
 
 
 def header_of(rows: RowNames, given: Output | None = None) -> Header:
@@ -108,16 +96,16 @@ def decide(
             raise
 
 
-def _of_batch(rows: RowNames, proof: Proof, given: Output, cache: Cache) -> Complete | Refused:
+def _of_batch(rows: RowNames, proof: Proof, given: Output, cache: Cache) -> Decision:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
     frame = open_output(rows.tracking.spark, given, "rows")
     finished = cache(_fold(rows, frame))
     summary = summarize(finished)
     has_all = proof.totals == summary.totals
     if not has_all or not (_agrees(rows, proof, finished) or _has_units_apart(rows, frame)):
-        return Refused(output_differs(rows, proof, summary.count, (given, frame)))
+        return Decision(error=output_differs(rows, proof, summary.count, (given, frame)))
     forget(rows)
-    return Complete(finished, summary.chains, summary.count)
+    return Decision(finished, summary.chains, summary.count)
 
 
 def _agrees(rows: RowNames, proof: Proof, chains: DataFrame) -> bool:
@@ -155,7 +143,7 @@ def _of_run(
     has_all = proof.totals == summary.totals
     if has_all and _agrees(rows, proof, started):
         forget(rows)
-        return Complete(started, summary.chains, summary.count)
+        return Decision(started, summary.chains, summary.count)
     if given is None:
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
@@ -177,10 +165,11 @@ def _of_run(
         error = differs()
         units = _named(error)
         if units is None:
-            return Refused(error)
+            return Decision(error=error)
         facts = "false AS is_unread", "count AS started", "count AS found"
         known = started.selectExpr("tag", *facts)
-        return Refused(error, known.join(units, "tag"), error.found.missing)
+        notes = known.join(units, "tag")
+        return Decision(notes=notes, noted=error.found.missing, error=error)
     counts = _count_by_state(cache(chains))
     finish, unread, differ = (counts.get(one, (0, 0, 0)) for one in ("agrees", "unread", "differs"))
     why = None
@@ -192,7 +181,7 @@ def _of_run(
         why = differs((texts, number))
     notes = _notes(chains.where("state <> 'agrees' AND started > 0"), _named(why))
     finished = started.join(chains.where("state = 'agrees'"), "tag", "left_semi")
-    return Partial(finished, finish[0], finish[1], unread[2], notes, unread[0] + differ[0], why)
+    return Decision(finished, *finish[:2], unread[2], notes, unread[0] + differ[0], why)
 
 
 def _by_chain(
@@ -246,13 +235,10 @@ def _notes(chains: DataFrame, units: DataFrame | None) -> DataFrame:
 
 
 def finish(
-    rows: RowNames,
-    decision: Complete | Partial,
-    step: str = "finish",
-    started: DataFrame | None = None,
+    rows: RowNames, chains: DataFrame, step: str = "finish", started: DataFrame | None = None
 ) -> DataFrame:
     """Return the requests of a step that finish chains, and start other units in the same stamp."""
-    chains, others = decision.finished, ("xor", "bigint(NULL) AS started")
+    others: tuple[str, str] = ("xor", "bigint(NULL) AS started")
     if started is not None:
         starts = started.selectExpr("tag", "xor AS other", "count AS started")
         chains = chains.join(starts, "tag", "left")
@@ -262,14 +248,10 @@ def finish(
 
 
 def advance(
-    rows: RowNames,
-    header: Header,
-    following: RowNames,
-    decision: Complete | Partial,
-    written: Output,
+    rows: RowNames, header: Header, following: RowNames, finished: DataFrame, written: Output
 ) -> DataFrame:
     """Return the requests that finish units and start others; see `TrackedRows.advance`."""
-    known = decision.finished if rows.batch_id is not None else rows.record.chains(header)
+    known = finished if rows.batch_id is not None else rows.record.chains(header)
     known = known.select("tag", F.lit(True).alias("known"))
     text = f" of the output of {following.name!r} was not started by {rows.name!r}"
     unknown = F.raise_error(F.concat(F.lit("xorack: chain "), "tag", F.lit(text)))
@@ -283,4 +265,4 @@ def advance(
     given = {"starts": False, "follows": rows.name}
     kept = keep_record(following, written, before or given, of_known)
     started = following.record.chains(kept).select("tag", *SUMS)
-    return finish(rows, decision, "advance", started)
+    return finish(rows, finished, "advance", started)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import add
 from typing import TYPE_CHECKING, Any
 
@@ -222,36 +223,32 @@ class TrackedRows(Rows):
         finishing.check_last(self)
         proof = proof_of(self, header, written, observed, read)
         with finishing.decide(self, header, proof, rows) as decision:
-            report = self._send(proof, decision, lambda chains: finishing.finish(self, chains))
+            report = self._send(proof, decision, partial(finishing.finish, self))
         if report.missing and not allow_missing:
             raise input_lost(self, header, report.missing)
         return report
 
     def _send(
-        self,
-        proof: Proof,
-        decision: Decision,
-        stamps: Callable[[finishing.Complete | finishing.Partial], DataFrame],
+        self, proof: Proof, decision: Decision, stamps: Callable[[DataFrame], DataFrame]
     ) -> Report:
         """Send the requests that finish chains, and the notes for those that do not."""
         queue, sent = self.tracking.queue, SendReport()
-        error = None if isinstance(decision, finishing.Complete) else decision.error
         try:
             check_unchanged(self.tracking, proof)
         except XorAckError as problem:
-            raise error or problem from None
-        if not isinstance(decision, finishing.Refused) and decision.chains:
-            sent = send(stamps(decision), queue, decision.chains)
+            raise decision.error or problem from None
+        if decision.finished is not None and decision.chains:
+            sent = send(stamps(decision.finished), queue, decision.chains)
             if sent.requests < decision.chains:
                 raise StateError(f"{decision.chains - sent.requests:,} chains are gone meanwhile")
-        if not isinstance(decision, finishing.Complete) and decision.notes is not None:
-            why = "" if error is None else error.why
+        if decision.notes is not None:
+            why = "" if decision.error is None else decision.error.why
             noted = send(notes(self, decision.notes, why), queue, decision.noted)
             sent = SendReport(*map(add, sent, noted))
-        if error is not None or isinstance(decision, finishing.Refused):
-            raise error or StateError("nothing is finished")
-        missing = decision.missing if isinstance(decision, finishing.Partial) else 0
-        return Report(proof.kind, decision.chains, decision.units, missing, *sent, proof.stored)
+        if decision.error is not None:
+            raise decision.error
+        counts = decision.chains, decision.units, decision.missing
+        return Report(proof.kind, *counts, *sent, proof.stored)
 
     def advance(
         self,
@@ -284,16 +281,13 @@ class TrackedRows(Rows):
         finishing.check_last(self, following.name)
         proof = proof_of(self, header, written)
         with finishing.decide(self, header, proof, rows) as decision:
-            if not isinstance(decision, finishing.Complete) and decision.error is not None:
+            if decision.error is not None:
                 raise decision.error
-            if isinstance(decision, finishing.Partial) and decision.missing and not allow_missing:
+            if decision.missing and not allow_missing:
                 raise input_lost(self, header, decision.missing)
             check_unchanged(self.tracking, proof)  # before a record is kept
-            return self._send(
-                proof,
-                decision,
-                lambda chains: finishing.advance(self, header, following, chains, written),
-            )
+            starts = partial(finishing.advance, self, header, following, written=written)
+            return self._send(proof, decision, starts)
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:
         """Compare what was started with what a table holds, and send nothing.
