@@ -94,6 +94,13 @@ class Observed(NamedTuple):
         )
         return cls(frame.observe(observation, *sums).drop(*names), observation, frame)
 
+    def write(self, write: Callable[[Any], object]) -> Observed:
+        """Let a function write the frame, once, or raise `ArgumentError`."""
+        write(given := _ToWrite(self.frame))
+        if not given.is_written:
+            raise ArgumentError("write", problem="it did not write the frame that it was given")
+        return self
+
     def totals(self) -> Totals:
         """Return what the tasks received, or raise `ArgumentError` if the frame was not written."""
         sums = folding.metrics_of(self.observation)
@@ -102,7 +109,7 @@ class Observed(NamedTuple):
         return Totals(*(sums[name] or 0 for name in SUMS))
 
 
-class ToWrite:
+class _ToWrite:
     """A frame that a function may write, once, and nothing else: Spark observes the first try."""
 
     def __init__(self, frame: DataFrame) -> None:
@@ -124,7 +131,7 @@ class ToWrite:
 class _Writer:
     """A writer of Spark's: an option returns it, an action nothing, once it has written."""
 
-    def __init__(self, target: Any, frame: ToWrite) -> None:
+    def __init__(self, target: Any, frame: _ToWrite) -> None:
         self._target, self._frame = target, frame
 
     def __getattr__(self, name: str) -> Callable[..., _Writer | None]:
@@ -223,12 +230,8 @@ def total(rows: RowNames, outputs: Sequence[DataFrame]) -> Totals:
 class Proof(NamedTuple):
     """What a call to finish rests on; see `Report` for its kind and what is stored.
 
-    Attributes:
-        totals: What the units in the output add up to.
-        outputs: The frames that read the output; none if it was observed.
-        given: The output as it was given.
-        files: The files that they read, with their bytes and times.
-        problem: Why nothing may be sent: the output is what was started. A difference goes first.
+    `outputs` are the frames that read the output; none if it was observed. `given` is as the user
+    gave it. A `problem` is why nothing may be sent; a difference goes first.
     """
 
     kind: str

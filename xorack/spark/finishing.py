@@ -170,7 +170,10 @@ def _of_run(
         known = started.selectExpr("tag", *facts)
         notes = known.join(units, "tag")
         return Decision(notes=notes, noted=error.found.missing, error=error)
-    counts = _count_by_state(cache(chains))
+    chains = cache(chains)
+    sums = map(F.expr, ("count(1)", "sum(started)", "sum(missing_count)"))
+    with folding(chains.sparkSession):
+        counts = {one[0]: one[1:] for one in chains.groupBy("state").agg(*sums).collect()}
     finish, unread, differ = (counts.get(one, (0, 0, 0)) for one in ("agrees", "unread", "differs"))
     why = None
     if differ[0]:
@@ -181,7 +184,7 @@ def _of_run(
         why = differs((texts, number))
     notes = _notes(chains.where("state <> 'agrees' AND started > 0"), _named(why))
     finished = started.join(chains.where("state = 'agrees'"), "tag", "left_semi")
-    return Decision(finished, *finish[:2], unread[2], notes, unread[0] + differ[0], why)
+    return Decision(finished, finish[0], finish[1], unread[2], notes, unread[0] + differ[0], why)
 
 
 def _by_chain(
@@ -206,13 +209,6 @@ def _by_chain(
         ELSE 'differs' END AS state"""
     due = "if(started = 0, 0, least(started, coalesce(read, 0))) AS due"
     return chains.join(there, "tag", "left").selectExpr(*chains.columns, state, due)
-
-
-def _count_by_state(chains: DataFrame) -> dict[str, tuple[int, int, int]]:
-    """Count by state: chains, the units that they started, and those that are missing."""
-    sums = map(F.expr, ("count(1)", "sum(started)", "sum(missing_count)"))
-    with folding(chains.sparkSession):
-        return {row[0]: tuple(row[1:]) for row in chains.groupBy("state").agg(*sums).collect()}
 
 
 def _named(error: OutputDiffersError | None) -> DataFrame | None:

@@ -50,12 +50,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Summary(Totals):
-    """What chains add up to.
-
-    Attributes:
-        chains: The number of chains with units.
-        fingerprint: The XOR of hashes of each chain's tag and sums.
-    """
+    """What chains with units add up to, and the XOR of hashes of each one's tag and sums."""
 
     chains: int = 0
     fingerprint: int = 0

@@ -20,7 +20,6 @@ from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import (
     Observed,
     Output,
-    ToWrite,
     check_unchanged,
     has_evidence,
     proof_of,
@@ -95,9 +94,7 @@ class Rows(RowNames):
         return frame.withColumn(self.unit_name, unit_column(frame, self.salt, self.unit))
 
     def evidence(self, frame: DataFrame | None = None) -> tuple[Column, Column, Column]:
-        """Return three aggregates of the rows of a group, for ``agg``: XOR, count and sum.
-
-        They go into the output: what was written then says which units are in it.
+        """Return three aggregates of the units of a group, for the output: XOR, count and sum.
 
         Args:
             frame: The frame that is aggregated: it has the column that `with_unit` adds, or
@@ -125,10 +122,7 @@ class Rows(RowNames):
         return F.bit_xor(unit).alias(names[0]), F.count(unit).alias(names[1]), upper
 
     def observe(self, frame: DataFrame, write: Callable[[Any], object]) -> Observed:
-        """Write a frame, and observe its evidence in the tasks that write.
-
-        It proves what a write was handed that returned, and needs no columns in the output and no
-        reading back.
+        """Write a frame, and observe its evidence in the tasks: nothing has to be read back.
 
         Args:
             frame: A frame with the columns of `evidence`.
@@ -141,11 +135,7 @@ class Rows(RowNames):
         Raises:
             ArgumentError: The function did not write, or wrote twice, or tried again.
         """
-        observed = Observed.of(check_frame("frame", frame), self.evidence_names)
-        write(given := ToWrite(observed.frame))
-        if not given.is_written:
-            raise ArgumentError("write", problem="it did not write the frame that it was given")
-        return observed
+        return Observed.of(check_frame("frame", frame), self.evidence_names).write(write)
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,6 @@ class RunOptions:
 
 
 def check_text(option: str, value: object, pattern: str, expected: str) -> None:
-    """Raise `ArgumentError` unless a value is a string of a pattern."""
     if not isinstance(value, str) or not re.fullmatch(pattern, value, re.DOTALL):
         raise ArgumentError(option, value, expected)
 

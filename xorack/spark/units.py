@@ -1,7 +1,6 @@
 """Columns of units and tags, and the checks of the columns that they are made of.
 
-They are Spark expressions, in classic sessions and Spark Connect, from Spark 3.5 on. Ids and tags
-are the same with ANSI mode on and off, and in every time zone of the session.
+Ids and tags are the same with ANSI mode on and off, and in every time zone of the session.
 """
 
 from __future__ import annotations
@@ -141,12 +140,7 @@ def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
 
 
 def with_tag(frame: DataFrame, prefix: str, names: Sequence[str], to: str = "tag") -> DataFrame:
-    """Add the tag of each chain: the prefix and the columns' values, joined by ``/``.
-
-    In all values but the last, ``%`` and ``/`` are percent-encoded. A tag above 1,024 UTF-8 bytes
-    is cut: 240 characters, ``...``, and 16 hex digits of the hash of the full tag. The job fails
-    where a value holds NUL, or is no UTF-8.
-    """
+    """Add the tag of each chain, or fail the job: see "Unit columns" in docs/spark.md."""
     parts = _suitable(frame, names, "chain")
     texts = [text(column) for column, (_, text) in parts]
     texts[:-1] = encoded_columns(texts[:-1])

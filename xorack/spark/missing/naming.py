@@ -16,11 +16,8 @@ _MASK = (1 << 64) - 1
 def name_missing(missing_count: int, xor: int, sum_: int, members: Sequence[int]) -> frozenset[int]:
     """Return the only set of members that has the sums of a group; empty without such a set.
 
-    Args:
-        missing_count: The units that are missing from the output; negative, if it has too many.
-        xor: The XOR of the units on both sides.
-        sum_: The difference of the sums of their upper 32 bits: source less output.
-        members: The units that may be missing, or doubled.
+    The count and the sum of the upper 32 bits are those of the source less those of the output,
+    and negative if that has too many units. The XOR is of the units on both sides.
     """
     given, count = {unit & _MASK: unit for unit in members}, abs(missing_count)
     if len(given) < len(members) or not 0 < count <= len(given) <= MAX_SOLVED:
