@@ -94,21 +94,6 @@ def test_the_cli_commands_are_valid_requests(service, operation):
     assert ParamValidator().validate(request, shape).generate_report() == ""
 
 
-def test_the_jobs_use_the_uploaded_files():
-    copies = [words[3:] for words in commands("aws s3")]
-    uploaded = {
-        place + name.rpartition("/")[2] if place.endswith("/") else place for name, place in copies
-    }
-    submit = api_request("emr-serverless", "start-job-run")[1]["jobDriver"]["sparkSubmit"]
-    _, glue = api_request("glue", "create-job")
-    assert {
-        submit["entryPoint"],
-        shlex.split(submit["sparkSubmitParameters"])[1],
-        glue["Command"]["ScriptLocation"],
-        glue["DefaultArguments"]["--extra-py-files"],
-    } == uploaded
-
-
 def test_spark_3_5_leaves_out_test_files_that_exist():
     for name in OTHERS:
         assert Path(__file__).with_name(f"test_{name}.py").exists(), name

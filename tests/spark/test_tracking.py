@@ -418,8 +418,6 @@ def test_a_lost_row_is_named_whatever_is_started(run, odd, configure):
     [
         ("{", "Expecting property name"),
         ("[1]", "a JSON object of at most 4096 bytes"),
-        ("'a'", "Expecting value"),
-        ('{"a": NaN}', "a JSON object"),
         ('{"a": "\\ud800"}', "without lone surrogates"),
         ('{"a": "' + "x" * 4090 + '"}', "4098 bytes"),
         ("[" * 5000, "recursion"),
