@@ -43,7 +43,6 @@ VALID = [
     Request.extend("t", "5", 10),
     Request("note", "t", "6", text="x", missing=[5, 6], missing_count=10),
     Request("fail", "t", "7", reason="why", missing=[5]),
-    Request("stamp", "t", "8", starts=[5, 6], finishes=[7], cells=64),
 ]
 
 
@@ -270,6 +269,8 @@ def test_a_request_with_ids_is_the_request_with_the_sum_of_their_stamps(op, cell
     assert short == long == Request(op, "t", "i", starts=[B, C], finishes=[A - 2**64], cells=cells)
     assert (short.stamp, short.stamp_length) == (stamp, len(stamp))
     assert (mark_of(short), hash(short)) == (mark_of(long), hash(long))
+    assert pickle.loads(pickle.dumps(short)).to_json() == short.to_json()
+    assert parse(next(pack([short]))).requests == parse(next(pack([long]))).requests
     assert short.to_json() == ({n: raw[n] for n in raw if n != "cells"} if cells == 16 else raw)
 
 
