@@ -10,7 +10,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.faults import counted_calls, failing, lost_responses
-from tests.support.services import apply_requests
 from tests.support.threads import in_threads
 from tests.support.xor_ack_dynamodb import Peer
 from xorack import DynamoDBAcker, Stamp, errors, xor
@@ -18,7 +17,6 @@ from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.compat import dynamodb_acker
 from xorack.core.ports import DEFAULT_RETENTION_MS
-from xorack.core.request import Request
 
 A, B, C = b"\x29" * 64, b"\x25" * 64, b"\xa9" * 64
 
@@ -187,20 +185,6 @@ def test_an_outage_is_raised_after_the_retries(make_acker, operation):
     assert acker.stamp("t", A).acked
 
 
-def test_an_engine_that_does_not_return_the_item_is_read(make_acker, client):
-    acker, other = make_acker(), make_acker()
-    acker.create("t", A)
-    other.stamp("t", B)
-
-    def strip(parsed, **_):
-        parsed.pop("Item", None)
-
-    client.meta.events.register("after-call.dynamodb.UpdateItem", strip)
-    assert acker.stamp("t", A) == B  # its cached chain is old
-    with pytest.raises(errors.TagExists):
-        acker.create("t", A)
-
-
 def test_a_stamp_takes_one_call_and_eight_marks_are_spilled_in_another(aws, acker, client, item):
     with counted_calls(client) as calls:
         acker.create("t", A)
@@ -296,28 +280,6 @@ def test_each_thread_gets_its_own_error(acker):
     with failing("GetItem", "AccessDeniedException"):
         results = in_threads(work, [("nobody", bytes([n])) for n in range(1, 9)])
     assert results == [ClientError] * 8
-
-
-CREATE = Request.create("t", "create", A, started=0)
-FIRST = Request.stamp_("t", "first", B)
-
-
-def test_a_remembered_chain_is_not_taken_for_the_next_of_its_tag(make_acker):
-    remembers, other = make_acker(), make_acker()
-
-    def queued(request):  # the consumer reads the chain first
-        return apply_requests(other.store, "t", [request]).outcomes[0].kind
-
-    remembers.create("t", A)
-    remembers.stamp("t", B)
-    other.delete("t")
-    time.sleep(0.002)
-    # The same units in the next run: version and stamp are those that the first acker remembers.
-    assert [queued(CREATE), queued(FIRST)] == ["applied", "applied"]
-    remembers.stamp("t", C)
-    # The queue delivers the second run's request again.
-    assert queued(FIRST) == "duplicate"
-    assert other.store.read(["t"])["t"].stamp == xor(A, B, C)
 
 
 def test_a_chain_is_remembered_for_minutes_only(make_acker, client, monkeypatch):

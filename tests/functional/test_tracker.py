@@ -53,20 +53,6 @@ def crash(step):
         raise ZeroDivisionError
 
 
-def test_a_step_that_raises_sends_nothing_and_may_run_again(tracker, functions):
-    token = tracker.start("t")
-    with pytest.raises(ZeroDivisionError):
-        crash(tracker.step(token))
-    assert [r.op for body in functions.deliver() for r in parse(body).requests] == ["create"]
-    children = set()
-    for _ in range(2):  # the event is delivered twice
-        with tracker.step(token) as step:
-            children.add(step.child("a"))
-    (child,) = children
-    run(tracker.step(str(child)))
-    assert finished(functions) == {"t": 2}
-
-
 def test_a_step_that_raises_can_fail_its_chains(tracker, functions):
     token = tracker.start("t")
     with pytest.raises(ValueError, match="worse"), tracker.step(token, fail_on_error=True):
@@ -76,72 +62,6 @@ def test_a_step_that_raises_can_fail_its_chains(tracker, functions):
     assert failed["status"] == "failed"
     assert failed["reason"].startswith("ValueError: worse and é")
     assert failed["outstanding"] == [f"{token.unit:016x}"]
-
-
-def start_units(tracker, tag, *names):
-    """Start a chain whose root has started and left these units."""
-    with tracker.step(tracker.start(tag)) as step:
-        return [step.child(name) for name in names]
-
-
-def run_with_child(step, name):
-    with step:
-        return step.child(name)
-
-
-def reasons_of(functions):
-    letters = functions.aws.dead_letters()
-    return [letter["MessageAttributes"]["error"]["StringValue"] for letter in letters]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("groups", "files"),
-    [
-        ("ab ab ba", 1),  # in any order, the same group has the same child
-        ("ab bc", 2),
-        ("ab ac abc", 3),
-        ("ab b", 2),
-        ("b ab b ab", 2),
-        ("a b ab", 3),
-    ],
-)
-@pytest.mark.parametrize(("stamps", "at_once"), [("traced", False), ("plain", True)])
-def test_regrouped_units_count_once_and_each_group_has_its_child(
-    tracker, functions, groups, files, stamps, at_once
-):
-    tracker.stamps = stamps
-    units = dict(zip("abc", start_units(tracker, "t", *"abc"), strict=True))
-    started = []
-    for group in groups.split():
-        started.append(run_with_child(tracker.step(*(units[name] for name in group)), "file"))
-        if not at_once:
-            functions.deliver()
-    for name in {*"abc"}.difference(*groups.split()):
-        run(tracker.step(units[name]))
-    children = {child.unit: child for child in started}
-    assert len(children) == files
-    for child in children.values():
-        assert finished(functions) == {}  # no child may be left
-        run(tracker.step(child))
-        run(tracker.step(child, *units.values()))
-    assert finished(functions) == {"t": 4 + files}
-    assert reasons_of(functions) == []
-
-
-def test_a_step_of_units_of_several_chains_finishes_each_in_its_own(tracker, functions):
-    (a, b), (c,) = start_units(tracker, "one", "a", "b"), start_units(tracker, "two", "c")
-    first = run_with_child(tracker.step(a, b, c), "x")
-    assert first.tags == ("one", "two")
-    # Ids of units may be the same in another chain: such a group is another one.
-    d, e = replace(a, tags=("two",)), replace(c, tags=("one",))
-    assert tracker.step(d, e).child("x") != tracker.step(a, c).child("x")
-    second = run_with_child(tracker.step(c, a), "x")
-    run(tracker.step(first))
-    assert finished(functions) == {}
-    run(tracker.step(second, first, b))
-    assert finished(functions) == {"one": 5, "two": 4}
-    assert reasons_of(functions) == []
 
 
 @pytest.mark.parametrize("done", [(), ("a",), ("a", "new"), ("new", "other")])
@@ -176,12 +96,21 @@ def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(
     )
 
 
+def test_the_ids_of_units_may_be_the_same_in_another_chain():
+    """Such a group is another one; the simulation has steps of several units and chains."""
+    a, b = Token(1, ("one",)), Token(2, ("two",))
+    d, e = replace(a, tags=("two",)), replace(b, tags=("one",))
+    tracker = Tracker("queue")
+    assert tracker.step(d, e).child("x") != tracker.step(a, b).child("x")
+
+
 @pytest.mark.slow
 def test_a_step_takes_a_batch_of_10_000_messages(tracker, functions):
     root = tracker.start("t")
     with tracker.step(root) as step:
         units = [step.child(number) for number in range(10_000)]
-    child = run_with_child(tracker.step(*units), "file")
+    with tracker.step(*units) as step:
+        child = step.child("file")
     assert finished(functions) == {}
     assert len(functions.aws.item("t")["marks"]["B"]) == 16 * 10_003
     run(tracker.step(*units[5000:], units[0]))  # all their marks are spilled
@@ -247,7 +176,12 @@ def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
 
     with pytest.raises(ZeroDivisionError):
         work()
-    assert finished(functions) == {"one": 1}
+    sent = [request for body in functions.deliver() for request in parse(body).requests]
+    assert [(request.op, request.tag) for request in sent] == [
+        ("create", "one"),
+        ("create", "two"),
+        ("stamp", "one"),
+    ]
 
 
 def test_a_batch_that_an_exception_interrupts_between_any_two_lines_takes_no_more(
@@ -441,22 +375,6 @@ def test_a_state_without_a_table_is_refused_in_words(tracker):
             tracker.state("t")
 
 
-def test_the_event_of_a_failed_chain_has_the_note(tracker, functions):
-    token = tracker.start("t")
-    tracker.note(token, "a lone \ud800", missing_count=3)
-    tracker.note(token, "a lone \ud800", missing_count=3)
-    tracker.note(token, "a lone \ud800")
-    tracker.note(token, "a lone \ud800", missing_count=0)
-    functions.deliver()
-    noted = json.loads(functions.item("t")["note"]["S"])
-    assert noted == {"text": "a lone \\ud800", "missing": [], "missing_count": 0}
-    tracker.fail(token, "rows lack", note={"missing": iter([255]), "missing_count": 1})
-    functions.deliver()
-    event = functions.events()["t"]
-    found = {"text": None, "missing": ["00000000000000ff"], "missing_count": 1}
-    assert (event["reason"], event["note"]) == ("rows lack", found)
-
-
 PLAIN = Token(5, ("u",), "plain")
 INVALID_CALLS = {
     "1 to 10000 tokens": lambda tracker, token: tracker.step(),
@@ -504,23 +422,29 @@ def test_the_error_names_an_invalid_argument(named):
 def test_a_child_is_a_new_unit_of_a_step_that_has_not_ended(tracker):
     token = tracker.start("t")
     with tracker.step(token) as step:
-        step.child("a")
-        for parts, unit in ((("a",), None), ((), token.unit), ((), 0)):
+        child = step.child(unit=-2)  # as Spark's xxhash64
+        assert (child.unit, step.child("a").tags) == (2**64 - 2, ("t",))
+        for parts, unit in ((("a",), None), ((), token.unit), ((), 0), ((), child.unit)):
             with pytest.raises(ArgumentError, match=r"child|unit"):
                 step.child(*parts, unit=unit)
     with pytest.raises(XorAckError, match="ended"):
         step.child("b")
 
 
+def test_a_note_is_text_that_a_message_can_hold(tracker, functions):
+    token = tracker.start("t")
+    for count in ({}, {"missing_count": 3}, {"missing_count": 3}, {"missing_count": 0}):
+        tracker.note(token, "a lone \ud800", **count)
+    functions.deliver()
+    noted = json.loads(functions.item("t")["note"]["S"])
+    assert noted == {"text": "a lone \\ud800", "missing": [], "missing_count": 0}
+    tracker.fail(token, "no more", note={"missing": iter([255]), "missing_count": 1})
+    functions.deliver()
+    found = {"text": None, "missing": ["00000000000000ff"], "missing_count": 1}
+    assert functions.events()["t"]["note"] == found
+
+
 GOOD = {"v": 1, "unit": "00000000000000ff", "tags": ["t"], "kind": "traced"}
-
-
-def test_a_token_survives_json():
-    token = Token(255, ("t",))
-    assert token.to_json() == GOOD
-    for form in (token, GOOD, json.dumps(GOOD), str(token), str(token).encode()):
-        assert Token.from_json(form) == token
-    assert len(str(token)) < 80
 
 
 @pytest.mark.parametrize("cells", [16, 64, 256, 1024])
@@ -554,29 +478,8 @@ INVALID_TOKENS = [
 
 @pytest.mark.parametrize(("invalid", "named"), INVALID_TOKENS)
 def test_the_error_names_what_is_invalid_in_a_token(invalid, named):
+    token = Token(255, ("t",))
+    for form in (token, GOOD, json.dumps(GOOD), str(token), str(token).encode()):
+        assert Token.from_json(form) == token
     with pytest.raises(ArgumentError, match=named):
         Token.from_json(invalid)
-
-
-def test_a_signed_unit_is_the_unit_of_the_same_bits(tracker, functions):
-    with tracker.step(tracker.start("t")) as step:
-        child = step.child(unit=-2)  # as Spark's xxhash64
-        with pytest.raises(ArgumentError, match="child"):
-            step.child(unit=2**64 - 2)
-    with tracker.step(str(child)):
-        pass
-    functions.deliver()
-    assert functions.item("t")["status"] == {"S": "acked"}
-
-
-def test_whoever_waits_is_named_in_the_create(tracker, functions, monkeypatch):
-    tracker.start("t", resume={"step_functions": "token"})
-    functions.deliver()
-    # The functions have no permission by default.
-    assert functions.item("t") is None
-    monkeypatch.setenv("RESUME", "step_functions")
-    tracker.start("t", resume={"step_functions": "token"})
-    functions.deliver()
-    assert functions.item("t")["resume"] == {"S": '{"step_functions":"token"}'}
-    with pytest.raises(ArgumentError, match="resume"):
-        tracker.start("u", resume={"email": "me"})
