@@ -70,16 +70,13 @@ def test_the_root_has_its_own_name(tokens):
     assert names_of([f"{unit_id(TAG):016X}"], [], TAG) == {f"{unit_id(TAG):016x}": TAG}
     root = unit_id("bucket", "key")
     assert names_of({"outstanding": [root]}, [], "bucket", "key").popitem()[1] == ("bucket", "key")
+    assert names_of({"tag": TAG, "status": "acked"}, ["oil"]) == {}
 
 
 def test_endless_candidates_are_read_until_each_id_has_a_name(tokens):
     numbers = itertools.count()
     assert names_of([tokens[17].unit], numbers, TAG) == {id_of(tokens[17]): 17}
     assert next(numbers) == 18
-
-
-def test_an_event_without_outstanding_units_has_no_names():
-    assert names_of({"tag": TAG, "status": "acked"}, ["oil"]) == {}
 
 
 @pytest.mark.parametrize(
