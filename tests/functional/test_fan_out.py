@@ -8,15 +8,16 @@ import pytest
 
 from tests.functional.test_fan_in import nothing
 from tests.support.functions import Context
-from xorack import Tracker, fan_in, fan_out, token_of
+from xorack import Token, Tracker, fan_in, fan_out, token_of
 from xorack.aws import kinesis
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import group_id
 from xorack.core.errors import ArgumentError, SendError
-from xorack.core.hashing import child_id
+from xorack.core.hashing import child_id, unit_id
 
 MESSAGES = {"a": {"n": 1}, ("b", 2): {"n": 2}}
+UNITS = [child_id(unit_id("t"), "a"), child_id(unit_id("t"), "b", 2)]
 
 
 @pytest.fixture
@@ -61,11 +62,6 @@ class Producer:
             delivered(self.error, None)
 
 
-def units(tracker, names):
-    unit = tracker.start("t").unit
-    return [child_id(unit, *(name if isinstance(name, tuple) else (name,))) for name in names]
-
-
 def test_a_fan_out_sends_text_as_it_is_other_bodies_as_json_and_all_in_one_group(tracker):
     calls = []
     client = SimpleNamespace(send_message_batch=lambda **call: calls.append(call) or {})
@@ -91,7 +87,7 @@ def test_records_of_kinesis_have_their_token_in_their_data(tracker, place):
     assert [one["PartitionKey"] for one in records] == ["0", "1"]
     assert [json.loads(one["Data"])["n"] for one in records] == [1, 2]
     tokens = [token_of(json.loads(one["Data"]), bodies=True) for one in records]
-    assert [token.unit for token in tokens] == units(tracker, MESSAGES)
+    assert [token.unit for token in tokens] == UNITS
 
 
 def test_what_kinesis_accepts_finishes_its_unit(tracker, functions, aws):
@@ -148,7 +144,7 @@ def test_messages_of_kafka_have_their_token_in_a_header(tracker):
         token_of({"topic": "work", "headers": [{"xorack": [*headers["xorack"]]}]})
         for *_, headers in producer.sent
     ]
-    assert [token.unit for token in tokens] == units(tracker, MESSAGES)
+    assert [token.unit for token in tokens] == UNITS
     fan_out(None, {"a": "text"}, topic="work", client=producer)
     assert producer.sent[-1] == ("work", b"text", None, None)
 
@@ -190,13 +186,8 @@ def test_a_broker_gives_the_token_back():
 
     with broker.Broker() as kafka:
         kafka.create_topic("work", 1)
-        tracker = Tracker("https://sqs.test/queue", object())
-        step = tracker.step(tracker.keys.sign(token_of({"xorack": TOKEN}, bodies=True)))
+        step = Tracker("queue", object()).step(Token(unit_id("t"), ("t",)))
         assert fan_out(step, MESSAGES, topic="work", client=kafka.producer()) == 2
         found = [*broker.records(kafka.consumer(), "work", 0, 0, 2)]
     units = [json.loads(dict(one.headers())["xorack"])["unit"] for one in found]
-    children = [child_id(5, "a"), child_id(5, "b", 2)]
-    assert units == [f"{unit:016x}" for unit in children]
-
-
-TOKEN = {"v": 1, "unit": f"{5:016x}", "tags": ["t"], "kind": "traced"}
+    assert units == [f"{unit:016x}" for unit in UNITS]

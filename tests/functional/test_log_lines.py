@@ -15,7 +15,6 @@ from xorack.core.stamp import traced
 
 pytestmark = pytest.mark.thorough
 
-INJECTED = 'a\n{"level":"ERROR","message":"all is lost"}\r\n\x1b[31m\u2028\u202e'
 SECRET = "content-of-the-detail"
 
 
@@ -68,16 +67,11 @@ def test_at_the_lowest_level_boto3_logs_no_content_and_no_token(name):
     secret = message(Request.create("t", "c", traced(1), detail={"x": SECRET}))
     log = run_function(name, event(secret), level="DEBUG")
     printed = json.dumps(log)
-    loggers = {line["logger"] for line in log if "logger" in line}
-    assert loggers <= {"xorack", "py.warnings"}
+    lines = [line for line in log if "logger" in line]
+    assert {line["logger"] for line in lines} <= {"xorack", "py.warnings"}  # these are lines, too
+    assert {line["service"] for line in lines} == {"xorack"}
     for text in (SECRET, "session-token-of-the-role", "wJalrXUtnFEMI"):
         assert text not in printed
-
-
-def test_warnings_are_lines_too():
-    log = run_function("consumer", event())
-    (warning,) = (line for line in log if line.get("logger") == "py.warnings")
-    assert warning["service"] == "xorack"
 
 
 @pytest.fixture
@@ -124,23 +118,17 @@ def test_a_chain_that_the_sweeper_ends_leads_to_its_event(functions, records, mo
     assert swept.counts["ChainsTimedOut"] == 1
 
 
-def test_a_line_is_one_line_whatever_the_tag(records):
-    with failing("UpdateItem", "AccessDeniedException"):
-        lines = records(message(Request.create(INJECTED, INJECTED[:20], traced(1))))
-    (line,) = (line for line in lines if line["message"] == "chains not written")
-    assert line["tag"].isprintable()
-    assert "all is lost" not in [line["message"] for line in lines]
-
-
-def test_a_tag_is_complete_and_stamps_details_and_bodies_are_not_logged(records):
-    tag = "bücket/" + "t" * 1000
+def test_a_tag_is_complete_and_printable_and_no_content_is_logged(records):
+    tag = "bücket/" + "t" * 900 + '\n{"level":"ERROR"}\r\x1b[31m\u2028\u202e'
     request = Request.create(tag, "c", traced(0xDEADBEEF), detail={"secret": SECRET})
     invalid = Request.stamp_(tag, "s", b"\1" * 9)
     with failing("UpdateItem", "AccessDeniedException", times=1):
         lines = records(message(request), f"no JSON {SECRET}")
     lines += records(message(request), message(invalid), f"no JSON {SECRET}")
     printed = json.dumps(lines, ensure_ascii=False)
-    assert {line["tag"] for line in lines if "tag" in line} == {tag}
+    (shown,) = {line["tag"] for line in lines if "tag" in line}
+    assert shown.isprintable()
+    assert shown.startswith(tag[:907])
     assert SECRET not in printed
     assert request.to_json()["stamp"][:40] not in printed
     whys = {line["why"] for line in lines if line["message"] == "requests rejected"}
