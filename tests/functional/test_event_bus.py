@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.faults import failing, lost_responses
 from xorack import traced, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -88,16 +87,3 @@ def test_the_largest_event_is_below_28_kib(aws, bus, character):
     (event,) = aws.events()
     assert (event["source"], event["detail-type"]) == ("xorack", "failed")
     assert (event["detail"]["tag"], event["detail"]["detail"]) == (text, fill)
-
-
-def test_a_failed_call_is_returned_and_a_lost_response_repeats_the_event(aws, bus):
-    with failing("PutEvents", "AccessDeniedException") as left:
-        assert "AccessDenied" in bus.publish([ACKED])["t"]
-        assert left == [98]
-    with failing("PutEvents", "InternalFailure", status=500) as left:
-        assert "InternalFailure" in bus.publish([ACKED])["t"]
-        assert left[0] <= 99 - 4
-    with lost_responses("PutEvents"):
-        assert bus.publish([ACKED]) == {}
-    first, second = aws.events()
-    assert first["detail"] == second["detail"]

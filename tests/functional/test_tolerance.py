@@ -6,7 +6,6 @@ import pytest
 
 from tests.support.web import request, serving
 from xorack import Tracker, names_of
-from xorack.core.errors import ArgumentError
 
 LINES = [f"line {n}" for n in range(5)]
 
@@ -61,9 +60,3 @@ def test_a_chain_with_few_units_outstanding_is_acked_at_its_deadline_and_seen_ap
     with serving(stack) as server:
         assert told in request(server, "chain?tag=run/some").text
         assert "tolerated" not in request(server, "chain?tag=run/complete").text
-
-
-@pytest.mark.parametrize("units", [-1, 1.5, True, "2", 1 << 63])
-def test_the_error_names_an_invalid_tolerance(units):
-    with pytest.raises(ArgumentError, match=r"tolerated_units: .*expected a whole number from 0"):
-        Tracker("queue", object()).start("t", tolerated_units=units)

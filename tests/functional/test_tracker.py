@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import threading
-from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 
@@ -186,38 +185,6 @@ def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
     ]
 
 
-def test_a_batch_that_an_exception_interrupts_between_any_two_lines_takes_no_more(
-    tracker, functions
-):
-    code = Tracker.batch.__wrapped__.__code__
-    lines = sorted({line for _, _, line in code.co_lines() if line and line > code.co_firstlineno})
-
-    def interrupt_at(number):
-        def trace(frame, event, _):
-            if frame.f_code is not code:
-                return trace if event == "call" else None
-            if event == "line" and frame.f_lineno == number:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-            return trace
-
-        return trace
-
-    for number in lines:
-        before = sys.gettrace()
-        with suppress(KeyboardInterrupt):
-            sys.settrace(interrupt_at(number))
-            try:
-                with tracker.batch():
-                    tracker.start(f"in it {number}")
-            finally:
-                sys.settrace(before)
-        functions.deliver()
-        functions.events()
-        tracker.start(f"after it {number}")
-        assert functions.deliver(), f"a batch stays open: line {number}"
-
-
 def test_a_batch_may_end_in_another_context(tracker, functions):
     """An abandoned asynchronous generator is closed by a task of its own."""
     batch, begun = tracker.batch(), contextvars.copy_context()
@@ -385,6 +352,7 @@ INVALID_CALLS = {
     "resume: a tuple": lambda tracker, token: tracker.start("t", resume=("lambda", "secret")),
     "missing: 5, expected a list": lambda tracker, token: tracker.note(token, "x", missing=5),
     "missing: 5": lambda tracker, token: tracker.fail(token, "x", note={"missing": 5}),
+    "reason: 5, expected a string": lambda tracker, token: tracker.fail(token, 5),
     r"missing_count: '\\ud800', expected a whole": (
         lambda tracker, token: tracker.note(token, "x", missing_count="\ud800")
     ),

@@ -11,7 +11,7 @@ from botocore.exceptions import ReadTimeoutError
 from tests.support.functions import message
 from tests.support.slow import START, SlowFunctions
 from xorack.acker.breaker import CircuitBreaker
-from xorack.aws.client import BoundedClient, config_of
+from xorack.aws.client import config_of
 from xorack.aws.eventbridge import EventBus
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import Chain
@@ -131,13 +131,6 @@ def test_a_throttled_chain_kills_no_message_but_its_own(functions):
     assert receives["m27"] < 5
 
 
-@pytest.mark.slow
-def test_the_parts_of_a_chain_are_bounded_too(functions):
-    functions.table.write_seconds = 0.75
-    stamps = [Request.stamp_("t", f"s{n}", b"\1", started=1) for n in range(10_000)]
-    assert deliver(functions, {"m": message(*stamps)}) == [55, 24]
-
-
 @pytest.mark.parametrize("seconds", [5, 60, 900])
 @pytest.mark.parametrize(("silent", "failed"), [("table", ["m0", "m1"]), ("queue", ["m1"])])
 def test_a_silent_service_fails_the_messages_that_need_it(monkeypatch, seconds, silent, failed):
@@ -243,22 +236,6 @@ def test_a_sweep_of_a_dead_bus_keeps_few_pending_events_in_memory(functions, mon
     functions.bus.dead = False
     functions.clock.spend(60)
     assert functions.sweep()["EventsPublished"] > 2_000
-
-
-def test_a_bounded_client_starts_no_call_without_time():
-    class Client:
-        def call(self, **arguments):
-            calls.append(arguments)
-            return "response"
-
-    calls, left = [], [0.1]
-    client = BoundedClient(Client, Budget(lambda: left[0]))
-    assert client.call(x=1) == "response"
-    left[0] = 0
-    with pytest.raises(UnavailableError) as error:
-        client.call(x=2)
-    assert isinstance(error.value.cause, TimeoutError)
-    assert calls == [{"x": 1}]
 
 
 def test_a_call_starts_only_if_it_and_one_of_each_later_step_can_end():
