@@ -204,9 +204,6 @@ class CalledLater:
     async def __call__(self, record, step):
         """Never runs."""
 
-    async def method(self, record, step):
-        """Never runs."""
-
 
 def wrapped(function):
     @functools.wraps(function)
@@ -221,8 +218,6 @@ LATER = [
     wrapped(generator),
     functools.partial(asynchronous_generator),
     functools.partial(wrapped(coroutine)),
-    CalledLater(),
-    CalledLater().method,
     functools.partial(CalledLater()),
 ]
 

@@ -416,11 +416,7 @@ _SLOW: tuple[_Row, ...] = (
         transitions._is_overdue_at_zero,
         lambda at_zero, chain, now: at_zero(chain, now) and not chain.within_tolerance,
     ),
-    (
-        "a zero stamp with unequal counts is tolerated",
-        transitions._is_tolerated,
-        _tolerate_at_zero,
-    ),
+    ("a zero stamp with unequal counts is tolerated", transitions._is_tolerated, _tolerate_at_zero),
     ("the first unit of a group starts its children", Step.requests, _first_starts),
     ("a step of one unit finishes what one of several did", marks.unit_of_step, lambda *_: None),
     (

@@ -263,19 +263,19 @@ def test_naming_outstanding_units_takes_a_quarter_of_an_invocation(world, chains
 def test_the_sweeper_publishes_acked_chains_first(world):
     requests = (
         request
-        for tag in [f"{n:03}" for n in range(250)]
+        for tag in [f"{n:03}" for n in range(120)]
         for request in (create(tag), Request.fail(tag, "f"))
     )
-    world.bus.rejects = {f"{n:03}" for n in range(250)} | {"z"}
+    world.bus.rejects = {f"{n:03}" for n in range(120)} | {"z"}
     world.consume(*pack([*requests, create("z"), finish("z")]))
     assert world.sweep().chains == 0  # whoever ended them has a minute to publish
     world.now += 60_000
     result = world.sweep()
-    assert (result.events_pending, result.pending_since) == (251, NOW)
+    assert (result.events_pending, result.pending_since) == (121, NOW)
     world.bus.rejects = set()
     world.now += 3_600_000
     assert world.sweep().pending_since is None
-    assert (world.tags()[0], len(world.tags())) == ("z", 251)
+    assert (world.tags()[0], len(world.tags())) == ("z", 121)
 
 
 def test_the_sweeper_fails_late_chains_and_postpones_the_others(world):
