@@ -2,9 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from threading import Event
-from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import ClientError
@@ -15,7 +13,6 @@ from tests.support.xor_ack_dynamodb import Peer
 from xorack import DynamoDBAcker, Stamp, errors, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
-from xorack.compat import dynamodb_acker
 from xorack.core.ports import DEFAULT_RETENTION_MS
 
 A, B, C = b"\x29" * 64, b"\x25" * 64, b"\xa9" * 64
@@ -105,13 +102,8 @@ def test_delete_frees_the_tag(acker, item):
     acker.delete("t", force=True)
 
 
-@pytest.fixture
-def npm(aws, client):
-    """The npm package xor-ack-dynamodb."""
-    return Peer(client, aws.table_name)
-
-
-def test_a_chain_of_the_npm_package_is_finished_here(npm, acker, item):
+def test_chains_are_shared_with_the_npm_package(aws, client, acker, item):
+    npm = Peer(client, aws.table_name)
     npm.create("t", A)
     with pytest.raises(errors.TagExists):
         acker.create("t", B)
@@ -120,15 +112,10 @@ def test_a_chain_of_the_npm_package_is_finished_here(npm, acker, item):
     assert not acker.stamp("t", C).acked
     assert acker.stamp("t", B).acked
     assert item("t")["status"] == {"S": "acked"}
-
-
-def test_a_chain_from_here_is_finished_by_the_npm_package(npm, acker, client, item):
-    acker.create("t", A)
-    acker.stamp("t", xor(A, B))
-    with pytest.raises(client.exceptions.ConditionalCheckFailedException):
-        npm.create("t", C)
-    assert not any(npm.stamp("t", B))
-    assert item("t") is None
+    acker.create("u", A)
+    acker.stamp("u", xor(A, B))
+    assert not any(npm.stamp("u", B))
+    assert item("u") is None
 
 
 def test_a_permanent_error_is_raised_at_once(acker, client):
@@ -268,21 +255,3 @@ def test_a_call_of_unknown_outcome_can_be_repeated(make_acker, aws):
     assert aws.item("t")["started"] == {"N": "1"}
     with pytest.raises(errors.ArgumentError, match="id: ''"):
         acker.stamp("t", B, request_id="")
-
-
-class _InterruptedLock(AbstractContextManager):
-    def __enter__(self):
-        raise KeyboardInterrupt
-
-    def __exit__(self, *_):
-        pass
-
-
-def test_an_interrupt_of_a_waiting_call_blocks_nobody(make_acker, monkeypatch):
-    acker = make_acker()
-    acker.create("t", A)
-    with monkeypatch.context() as patch:
-        patch.setattr(dynamodb_acker, "threading", SimpleNamespace(Lock=_InterruptedLock))
-        with pytest.raises(KeyboardInterrupt):
-            acker.stamp("t", B)
-    assert acker.stamp("t", A).acked

@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from tests.support.faults import counted_calls, failing
+from tests.support.faults import failing
 from tests.support.functions import receive_bodies
 from xorack.acker.parallel import Workers
 from xorack.aws.client import CONFIG, BoundedClient
@@ -48,20 +48,6 @@ def test_a_group_has_an_id_that_sqs_accepts(name, group):
     assert re.fullmatch(r"[!-~]{1,128}", id)
     assert id == name == group if len(group) == len(name) else id[:-16] == group
     assert id not in (group_id(name + "x"), group_id("x" + name))
-
-
-def test_each_group_has_messages_of_its_own_and_they_share_a_call(aws, client):
-    groups = {"a": stamps(2), None: stamps(1), "b c": stamps(3)}
-    names = {id(request): name for name, part in groups.items() for request in part}
-    requests = [request for part in groups.values() for request in reversed(part)]
-    with counted_calls(client) as calls:
-        report = send(aws.queue_url, reversed(requests), client, group=lambda r: names[id(r)])
-    assert (report.messages, report.requests, calls["SendMessageBatch"]) == (3, 6, 1)
-    received = {
-        message["Attributes"].get("MessageGroupId"): parse(message["Body"]).requests
-        for message in aws.receive_all(aws.queue_url)
-    }
-    assert received == {"a": stamps(2), None: stamps(1), group_id("b c"): stamps(3)}
 
 
 @pytest.mark.parametrize(("size", "calls"), [(1 << 19, [2, 1]), ((1 << 19) + 1, [1, 1, 1])])

@@ -5,7 +5,6 @@ import contextvars
 import json
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from functools import reduce
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.support.cli import outputs_of
 from tests.support.fakes import FakeQueue
+from tests.support.faults import counted_calls
 from tests.support.functions import Functions
 from tests.support.in_process import create_resources
 from tests.support.queue_server import QueueServer
@@ -65,36 +65,23 @@ def test_a_step_that_raises_can_fail_its_chains(tracker, functions):
     assert failed["outstanding"] == [f"{token.unit:016x}"]
 
 
-@pytest.mark.parametrize("done", [(), ("a",), ("a", "new"), ("new", "other")])
-def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(
-    tracker, functions, done
-):
-    def children(*names):
-        step = tracker.step(root)
-        with step:
-            found = {name: step.child(name) for name in names}
+def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(tracker, functions):
+    root, units = tracker.start("t"), {}
+    for names in (["a", "b"], ["b", "new", "other"]):
+        with tracker.step(root) as step:
+            units |= {name: f"{step.child(name).unit:016x}" for name in names}
         functions.deliver()
-        return found
-
-    root = tracker.start("t")
-    tokens = children("a", "b") | children("a", "b", "new", "other", "third", "fourth")
-    for name in done:
-        run(tracker.step(tokens[name]))
-    functions.deliver()
-    children("b", "new", "other")
-    *_, letter = functions.aws.dead_letters()
-    new, other = (f"{tokens[name].unit:016x}" for name in ("new", "other"))
-    unit = f"step-{root.unit:016x}"
-    ran = (
-        f"id: {unit!r}, expected a unique id: the chain's first step ran before with other children"
+    (letter,) = functions.aws.dead_letters()
+    reason = (
+        "id: '{}', expected a unique id: the chain's first step ran before with other children; "
+        "was its token passed on, instead of a child's?; '{}' were started by the rejected "
+        "request only"
     )
-    ran += "; was its token passed on, instead of a child's?"
-    assert letter["MessageAttributes"]["error"]["StringValue"] == (
-        f"{ran}; '{new} and {other}' were started by the rejected request only"
-    )
-    assert DeadMessage.read(letter | {"ReceiptHandle": "r"}).reason == (
-        f"{ran}; '…' were started by the rejected request only".replace(repr(unit), "'…'")
-    )
+    others = f"{units['new']} and {units['other']}"
+    error = letter["MessageAttributes"]["error"]["StringValue"]
+    assert error == reason.format(f"step-{root.unit:016x}", others)
+    grouped = DeadMessage.read(letter | {"ReceiptHandle": "r"}).reason
+    assert grouped == reason.format("…", "…")
 
 
 def test_the_ids_of_units_may_be_the_same_in_another_chain():
@@ -155,7 +142,7 @@ def test_a_batch_is_sent_packed_at_its_end(tracker, functions):
 )
 def test_the_messages_of_a_run_are_a_group(aws, options, groups):
     tracker = Tracker(aws.queue_url, aws.client("sqs"), **options)
-    with tracker.batch():
+    with counted_calls(tracker.client) as calls, tracker.batch():
         for tag in ("run 1/a", "r2/", "run 1/b/c", "free", "/x", "other"):
             tracker.start(tag)
     sent = {
@@ -165,6 +152,7 @@ def test_the_messages_of_a_run_are_a_group(aws, options, groups):
         for message in aws.receive_all(aws.queue_url)
     }
     assert sent == {name and group_id(name): sorted(tags) for name, tags in groups.items()}
+    assert calls == {"SendMessageBatch": 1}
 
 
 def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
@@ -196,17 +184,6 @@ def test_a_batch_may_end_in_another_context(tracker, functions):
     begun.run(tracker.start, "after it")
     tags = [parse(body).requests[0].tag for body in functions.deliver()]
     assert sorted(tags) == ["after it", "in the batch"]
-
-
-def test_a_batch_belongs_to_its_thread(tracker, functions):
-    with tracker.batch():
-        tracker.start("later")
-        thread = threading.Thread(target=tracker.start, args=("at once",))
-        thread.start()
-        thread.join()
-        (body,) = functions.deliver()
-        assert parse(body).requests[0].tag == "at once"
-    assert len(functions.deliver()) == 1
 
 
 def test_a_batch_belongs_to_its_task_of_asyncio(tracker, functions):
