@@ -147,18 +147,18 @@ def test_messages_whose_steps_cannot_be_sent_fail(work, functions):
     work.start("a", "b")
     event = work.receive()
     untracked = {**event["Records"][0], "messageId": "untracked", "messageAttributes": {}}
-    mixed = {"Records": [*event["Records"], untracked]}
+    batch = {"Records": [*event["Records"], untracked]}
     processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
     handler, lenient = handler_of(work, nothing), handler_of(work, nothing, processor=processor)
     with failing("SendMessageBatch", "AccessDenied", status=403):
-        for response in (handler(mixed, Context()), lenient(event, Context())):
+        for response in (handler(batch, Context()), lenient(event, Context())):
             assert failures(response) == [one["messageId"] for one in event["Records"]]
         # Lambda counts an error of a batch that fails as a whole, and an alarm can see it.
         with pytest.raises(BatchProcessingError) as raised:
             handler(event, Context())
     assert {kind for kind, *_ in raised.value.child_exceptions} == {SendError}
     assert not acked(functions)
-    handler(redelivered(mixed, response), Context())
+    handler(redelivered(batch, response), Context())
     assert acked(functions) == 3
 
 
@@ -170,7 +170,7 @@ def test_records_without_a_token_fail_if_their_requests_cannot_be_sent(work, fun
         {**event["Records"][0], "messageId": name, "messageAttributes": {}, "body": name}
         for name in ("of S3", "silent", "raises")
     )
-    mixed = {"Records": [of_s3, silent, *event["Records"], raises]}
+    batch = {"Records": [of_s3, silent, *event["Records"], raises]}
 
     def handle(record, step):
         if step is None and record.message_id != "silent":
@@ -181,9 +181,9 @@ def test_records_without_a_token_fail_if_their_requests_cannot_be_sent(work, fun
 
     handler = handler_of(work, handle)
     with failing("SendMessageBatch", "AccessDenied", status=403):
-        failed = failures(handler(mixed, Context()))
+        failed = failures(handler(batch, Context()))
     assert sorted(failed) == sorted(["of S3", event["Records"][0]["messageId"], "raises"])
-    assert failures(handler(mixed, Context())) == ["raises"]
+    assert failures(handler(batch, Context())) == ["raises"]
     functions.deliver()
     assert functions.events().keys() == {"of S3", "t", "raises"}
 

@@ -10,9 +10,7 @@ import pytest
 
 from tests.support.faults import failing
 from tests.support.functions import Context, acked, message
-from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import BatchResult, Message
-from xorack.aws.clock import milliseconds
 from xorack.core.errors import ArgumentError, BatchError
 from xorack.core.request import Request
 
@@ -101,11 +99,6 @@ def test_an_invocation_without_time_does_not_limit_the_next(functions):
     client = environment.services().clients["dynamodb"]
     assert functions.consume(body, context=Context(59)) == []
     assert environment.services().clients["dynamodb"] is client
-
-
-def advance_clock(monkeypatch, seconds):
-    now = milliseconds() + seconds * 1000
-    monkeypatch.setitem(ChainWriter.__init__.__kwdefaults__, "clock", lambda: now)
 
 
 def test_metrics_are_those_of_powertools(functions, metrics):

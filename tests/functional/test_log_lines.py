@@ -10,6 +10,8 @@ from tests.support.events import creates, event
 from tests.support.faults import failing
 from tests.support.functions import message
 from tests.support.lambda_runtime import run_function
+from xorack.acker.chain_writer import ChainWriter
+from xorack.aws.clock import milliseconds
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
@@ -90,9 +92,8 @@ def test_a_message_leads_to_its_chain_and_to_its_event(functions, records):
 
 def test_a_chain_that_the_sweeper_ends_leads_to_its_event(functions, records, monkeypatch, caplog):
     records(message(Request.create("late", "c", traced(1), timeout=1)))
-    from .test_handlers import advance_clock
-
-    advance_clock(monkeypatch, 100)
+    now = milliseconds() + 100_000
+    monkeypatch.setitem(ChainWriter.__init__.__kwdefaults__, "clock", lambda: now)
     caplog.clear()
     functions.sweep()
     ended, swept = caplog.records

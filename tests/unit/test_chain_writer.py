@@ -145,26 +145,6 @@ DAY = 86_400_000
 RETENTION = 30 * DAY
 
 
-@pytest.mark.parametrize("daily", [0, 70])
-def test_spilled_marks_outlive_a_chain_that_is_extended(daily):
-    store = FaultyStore()
-    timeout = DAY // 1000
-    run(store, Request.create("t", "c", bytes(7) + b"\1", timeout=timeout), *stamps(70))
-    run(store, *stamps(70, "more"))
-    chain = store.chains["t"]
-    assert (chain.spilled, chain.marks_until) == (64, NOW + DAY + RETENTION + DAY)
-    for day in range(70):
-        now = NOW + day * DAY
-        extend = Request.extend("t", f"e{day}", timeout)
-        for requests in ([extend], stamps(daily, f"day {day}")):
-            apply_requests(store, "t", requests, now=lambda n=now: n, policy=NO_WAIT)
-        chain = store.chains["t"]
-        assert chain.deadline + RETENTION <= chain.marks_until
-    # Not at every extend.
-    assert store.kept == [NOW + (days + 60) * DAY for days in (3, 34, 65)]
-    assert chain.marks_until == store.kept[-1]
-
-
 def test_spilled_marks_of_a_chain_without_a_deadline_expire():
     """The direct API knows none: its buckets stayed for ever, also after `delete`."""
     store = FaultyStore()

@@ -192,9 +192,9 @@ def read(chains, limit):
 
 def test_chains_are_sorted_by_deadline_and_those_without_come_last():
     # With an idle timeout, the index may have an earlier time than the deadline.
-    moved = chain("moved", deadline=NOW + 900, idle_timeout=500, last_stamp_at=NOW)
-    chains = read([chain("never"), moved, chain("b", deadline=NOW + 100)], 5).chains
-    assert [one.chain.tag for one in chains] == ["b", "moved", "never"]
+    postponed = chain("postponed", deadline=NOW + 900, idle_timeout=500, last_stamp_at=NOW)
+    chains = read([chain("never"), postponed, chain("b", deadline=NOW + 100)], 5).chains
+    assert [one.chain.tag for one in chains] == ["b", "postponed", "never"]
 
 
 @pytest.mark.parametrize(("events", "shown_events", "shown_chains"), [(7, 7, 4), (500, 16, 0)])
