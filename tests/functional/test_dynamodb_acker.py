@@ -37,12 +37,7 @@ def acker(make_acker):
     return make_acker()
 
 
-@pytest.fixture
-def item(aws):
-    return aws.item
-
-
-def test_the_example_of_the_npm_package(acker, item):
+def test_the_example_of_the_npm_package(aws, acker):
     tag = "database/file13"
     stamp = acker.create(tag, A)
     assert (stamp, stamp.acked) == (A, False)
@@ -52,16 +47,16 @@ def test_the_example_of_the_npm_package(acker, item):
     assert not acker.stamp(tag, B).acked
     assert acker.stamp(tag, C).acked
     # A tombstone; the sweeper publishes its event.
-    tombstone = item(tag)
+    tombstone = aws.item(tag)
     assert (tombstone["status"], tombstone["event_pending"]) == ({"S": "acked"}, {"N": "1"})
     ended_at, expires_at = (int(tombstone[name]["N"]) for name in ("ended_at", "expires_at"))
     assert expires_at * 1000 > ended_at + 29 * 86_400_000
     assert "due_shard" in tombstone
     assert acker.stamp(tag, B).acked
-    assert item(tag) == tombstone
+    assert aws.item(tag) == tombstone
 
 
-def test_invalid_calls_raise_and_write_nothing(aws, client, acker, item):
+def test_invalid_calls_raise_and_write_nothing(aws, client, acker):
     acker.create("t", A)
     tags = ("", "x" * 1025, 5, "a\0b", None)
     calls = [
@@ -77,7 +72,7 @@ def test_invalid_calls_raise_and_write_nothing(aws, client, acker, item):
         with pytest.raises(error, match=named) as caught:
             call(tag, stamp)
         assert caught.value.code == error.__name__
-    assert item("u") is None
+    assert aws.item("u") is None
     assert acker.stamp("t", A).acked
     for table, key, named in (
         (aws.table_name, "stamp", "partition_key: 'stamp'"),
@@ -88,13 +83,13 @@ def test_invalid_calls_raise_and_write_nothing(aws, client, acker, item):
             DynamoDBAcker(table, key, client)
 
 
-def test_delete_frees_the_tag(acker, item):
+def test_delete_frees_the_tag(aws, acker):
     with pytest.raises(errors.TagNotFound):
         acker.delete("t")
     acker.create("t", A)
     with lost_responses("DeleteItem"):
         acker.delete("t")
-    assert item("t") is None
+    assert aws.item("t") is None
     with pytest.raises(errors.TagNotFound):
         acker.stamp("t", A)
     acker.create("t", B)
@@ -102,7 +97,7 @@ def test_delete_frees_the_tag(acker, item):
     acker.delete("t", force=True)
 
 
-def test_chains_are_shared_with_the_npm_package(aws, client, acker, item):
+def test_chains_are_shared_with_the_npm_package(aws, client, acker):
     npm = Peer(client, aws.table_name)
     npm.create("t", A)
     with pytest.raises(errors.TagExists):
@@ -111,11 +106,11 @@ def test_chains_are_shared_with_the_npm_package(aws, client, acker, item):
     npm.stamp("t", C)
     assert not acker.stamp("t", C).acked
     assert acker.stamp("t", B).acked
-    assert item("t")["status"] == {"S": "acked"}
+    assert aws.item("t")["status"] == {"S": "acked"}
     acker.create("u", A)
     acker.stamp("u", xor(A, B))
     assert not any(npm.stamp("u", B))
-    assert item("u") is None
+    assert aws.item("u") is None
 
 
 def test_a_permanent_error_is_raised_at_once(acker, client):
@@ -141,14 +136,14 @@ def test_an_outage_is_raised_after_the_retries(make_acker, operation):
     assert acker.stamp("t", A).acked
 
 
-def test_a_stamp_takes_one_call_and_eight_marks_are_spilled_in_another(aws, acker, client, item):
+def test_a_stamp_takes_one_call_and_eight_marks_are_spilled_in_another(aws, acker, client):
     with counted_calls(client) as calls:
         acker.create("t", A)
         for number in range(1, 71):
             acker.stamp("t", number.to_bytes(64, "big"))
     # The runs of eights grow seven times; then they move up, to two buckets. None is looked up.
     assert calls == {"UpdateItem": 71 + 7 + 2, "GetItem": 1}
-    chain = item("t")
+    chain = aws.item("t")
     assert len(chain["marks"]["B"]) == (71 - 64) * 16
     assert chain["spilled"] == {"N": "64"}
     items = client.scan(TableName=aws.table_name)["Items"]
@@ -161,12 +156,12 @@ def test_a_stamp_takes_one_call_and_eight_marks_are_spilled_in_another(aws, acke
 
 
 @pytest.mark.thorough
-def test_a_repeated_id_applies_once_also_in_a_write_with_new_ones(acker, item, monkeypatch):
+def test_a_repeated_id_applies_once_also_in_a_write_with_new_ones(aws, acker, monkeypatch):
     acker.create("t", A)
     acker.stamp("t", B, request_id="mine")
     for number in range(1, 71):
         acker.stamp("t", number.to_bytes(64, "big"))
-    before, apply = item("t")["stamp"]["B"], acker._writer.apply
+    before, apply = aws.item("t")["stamp"]["B"], acker._writer.apply
     queued, go_on = Event(), Event()
 
     def wait(*arguments, **options):
@@ -184,10 +179,10 @@ def test_a_repeated_id_applies_once_also_in_a_write_with_new_ones(acker, item, m
             time.sleep(0.001)
         go_on.set()
     assert [call.exception() for call in calls] == [None] * 3
-    assert item("t")["stamp"]["B"] == xor(before, A, C)
+    assert aws.item("t")["stamp"]["B"] == xor(before, A, C)
 
 
-def test_threads_that_share_an_acker_share_writes(acker, client, item, monkeypatch):
+def test_threads_that_share_an_acker_share_writes(aws, acker, client, monkeypatch):
     acker.create("t", A)
     stamps = [(1 << 8 * n).to_bytes(64, "big") for n in range(32)]  # no part cancels out
     apply, awaited = acker._writer.apply, [len(stamps)]
@@ -205,10 +200,10 @@ def test_threads_that_share_an_acker_share_writes(acker, client, item, monkeypat
     with counted_calls(client) as calls:
         assert not any(in_threads(work, stamps))
     assert calls["UpdateItem"] <= 2
-    assert item("t")["stamp"]["B"] == xor(A, *stamps)
+    assert aws.item("t")["stamp"]["B"] == xor(A, *stamps)
     # Of the threads that end the chain together, one acks it.
     assert sum(in_threads(work, [xor(A, stamps[0]), *stamps[1:]])) == 1
-    assert item("t")["status"] == {"S": "acked"}
+    assert aws.item("t")["status"] == {"S": "acked"}
 
 
 def test_each_thread_gets_its_own_error(acker):

@@ -31,7 +31,7 @@ class Work:
         self.tracker = Tracker(
             aws.queue_url, self.sqs, policy=RetryPolicy(attempts=2, sleep=lambda seconds: None)
         )
-        self.table_name = aws.table_name
+        self.table_name = self.tracker.table_name = aws.table_name
         self.url = self.sqs.create_queue(QueueName="work")["QueueUrl"]
 
     def start(self, *names, tag="t"):
@@ -326,7 +326,6 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize("end", ["acked", "failed"])
 def test_messages_of_ended_chains_are_skipped_and_counted(work, functions, clock, caplog, end):
-    work.tracker.table_name = functions.aws.table_name
     work.start("a", tag="ended")
     work.start("a", "b", tag="open")
     records, handled = work.receive()["Records"], []
@@ -349,7 +348,6 @@ def test_messages_of_ended_chains_are_skipped_and_counted(work, functions, clock
 
 
 def test_a_message_of_several_chains_is_skipped_when_all_have_ended(work, functions, clock):
-    work.tracker.table_name = functions.aws.table_name
     roots = [work.tracker.start(tag, timeout=60) for tag in ("one", "two")]
     with work.tracker.step(*roots) as step:
         fan_out(step, {"a": "text"}, work.url, work.sqs)
@@ -366,7 +364,6 @@ def test_a_message_of_several_chains_is_skipped_when_all_have_ended(work, functi
 
 @pytest.mark.parametrize("operation", ["DescribeTable", "GetItem"])
 def test_a_table_that_does_not_answer_holds_up_no_work(work, functions, clock, operation):
-    work.tracker.table_name = functions.aws.table_name
     work.start(*"abc")
     functions.deliver()
     handler = handler_of(work, nothing, skip_ended=True)
@@ -377,7 +374,6 @@ def test_a_table_that_does_not_answer_holds_up_no_work(work, functions, clock, o
 
 
 def test_a_table_that_may_not_be_read_fails_the_messages(work, functions):
-    work.tracker.table_name = functions.aws.table_name
     work.start("a")
     handler = handler_of(work, nothing, skip_ended=True)
     with failing("GetItem", "AccessDeniedException"), pytest.raises(BatchProcessingError):

@@ -92,12 +92,8 @@ def test_retentions_that_change_often_count_each_for_what_ended_under_it(clock, 
     assert seen == [False, True, False, False, True]
 
 
-@pytest.fixture
-def acker(aws, clock):
-    return DynamoDBAcker(aws.table_name, client=aws.client("dynamodb"))
-
-
-def test_a_deletion_loses_no_pending_event(acker, functions, clock):
+def test_a_deletion_loses_no_pending_event(aws, functions, clock):
+    acker = DynamoDBAcker(aws.table_name, client=aws.client("dynamodb"))
     acker.create("t", b"\1")
     acker.stamp("t", b"\1")
     with pytest.raises(errors.StateError, match="'t' has ended and its event is not published"):

@@ -73,7 +73,8 @@ def campaign(seeds: Iterable[int]) -> Campaign:
     return many
 
 
-def _parser() -> argparse.ArgumentParser:
+def main(arguments: list[str] | None = None) -> int:
+    """Run the program; return 1 after a violation, else 0."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.simulation",
         description=__doc__,
@@ -84,12 +85,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="break the code first")
     parser.add_argument("--seeds", type=int, help="instead of a seed: number of schedules")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    return parser
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the program; return 1 after a violation, else 0."""
-    parser = _parser()
     options = parser.parse_args(arguments)
     if (options.seed is None) == (options.seeds is None):
         parser.error("either a seed, or --seeds")
