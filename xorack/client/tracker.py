@@ -185,9 +185,8 @@ class Tracker:
         """Make a tracker for a deployed acker, whose queue and table one call of AWS finds.
 
         Args:
-            acker: The name of its stack (needs `cloudformation:DescribeStacks`); the prefix of its
-                SSM parameters, with a ``/`` first (`ssm:GetParametersByPath`); or the queue's URL,
-                which takes no call and finds no table.
+            acker: The name of its stack (needs `cloudformation:DescribeStacks`); or the queue's
+                URL, which takes no call and finds no table.
             **options: The attributes of a tracker.
 
         Raises:
