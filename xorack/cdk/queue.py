@@ -10,10 +10,9 @@ from constructs import Construct
 from xorack.cdk.settings import DEAD_LETTER_DAYS, QUEUE_DAYS, Settings
 from xorack.cdk.table import removal_policy
 
-# Defaults of SQS, and the longest time for which it keeps a message.
+# Defaults of SQS.
 _VISIBILITY_SECONDS: Final = 30
 _RETENTION_SECONDS: Final = 4 * 86_400
-_MAX_RETENTION_SECONDS: Final = 14 * 86_400
 
 
 def create_queues(
@@ -63,7 +62,7 @@ def create_queues(
 def pending_timeout_seconds(queue: aws_sqs.IQueue) -> int:
     """Return how long a chain waits for its create: as long as the queue keeps a message."""
     kept = _seconds(queue, "message_retention_period", _RETENTION_SECONDS)
-    return kept or _MAX_RETENTION_SECONDS
+    return kept or DEAD_LETTER_DAYS * 86_400  # no queue keeps one for longer
 
 
 def visibility_timeout_seconds(settings: Settings, queue: aws_sqs.IQueue) -> int:
