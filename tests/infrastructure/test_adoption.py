@@ -113,12 +113,6 @@ def test_replicas_are_rejected(here):
         Acker(here, "Acker", table=table)
 
 
-def test_a_table_of_another_key_name_goes_with_its_setting(here):
-    table = own_table(here, partition_key=Attribute(name="file", type=Type.STRING))
-    acker = Acker(here, "Acker", table=table, settings=Settings(partition_key="file"))
-    assert acker.table is table
-
-
 def test_a_table_of_another_account_is_rejected(here):
     line = "table: Mine/Table is in 222222222222, expected 111111111111"
     with pytest.raises(ValueError, match=line):

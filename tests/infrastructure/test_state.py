@@ -67,29 +67,6 @@ def test_a_failed_first_deployment_leaves_at_most_the_table_behind(synthesise, s
     assert fates == dict.fromkeys(kept, "RetainExceptOnCreate")
 
 
-def test_contributor_insights_name_the_throttled_keys(template, synthesise):
-    _, table = synthesise(contributor_insights="true").table()
-    for part in (table, *table["GlobalSecondaryIndexes"]):
-        assert part["ContributorInsightsSpecification"] == {
-            "Enabled": True,
-            "Mode": "THROTTLED_KEYS",
-        }
-    assert "ContributorInsights" not in str(template.table())
-
-
-def test_no_policy_of_a_resource_allows_anybody(template):
-    # The queues' policies deny only; the permission lets the rule invoke the sweeper.
-    kinds = {resource["Type"] for resource in template.resources.values()}
-    kinds = {kind for kind in kinds if kind.endswith(("Policy", "Permission", "Url", "Grant"))}
-    assert kinds == {"AWS::SQS::QueuePolicy", "AWS::Lambda::Permission"}
-    for policy in template.of("AWS::SQS::QueuePolicy").values():
-        assert {one["Effect"] for one in policy["PolicyDocument"]["Statement"]} == {"Deny"}
-    for resource in template.resources.values():
-        assert not {"ResourcePolicy", "Policy"} & set(resource["Properties"]), resource["Type"]
-    _, permission = template.one("AWS::Lambda::Permission")
-    assert permission["Principal"] == "events.amazonaws.com"
-
-
 def test_the_template_names_no_account_region_or_machine(template):
     text = json.dumps(template.body)
     assert str(ROOT) not in text

@@ -16,7 +16,6 @@ from packaging.requirements import Requirement
 
 from examples.own_stack.app import Warehouse
 from infra.synth import ROOT
-from xorack.cdk.code import LAMBDA_PYTHON
 from xorack.local import assembly
 from xorack.local.environment import ensure
 
@@ -124,36 +123,6 @@ def test_a_build_with_isolation_from_the_source_distribution_makes_the_same_whee
     subprocess.run([sys.executable, ROOT / "tools" / "venv.py", *build], check=True)
     (built,) = tmp_path.glob("*.whl")
     assert contents(built) == contents(wheel)
-
-
-BYTECODE = """
-import sys
-from xorack.cdk.code import assemble_code
-folder = assemble_code()
-sources = {path for path in folder.rglob("*.py")}
-compiled = [*folder.rglob("*.pyc")]
-assert len(compiled) == len(sources), (len(compiled), len(sources))
-print({path.read_bytes()[4:8].hex() for path in compiled})
-"""
-
-
-def test_the_wheel_that_lambdas_python_builds_has_bytecode_that_is_not_checked(source, tmp_path):
-    copy = shutil.copytree(source, tmp_path / "source")
-    code = copy / "xorack" / "cdk" / "code.py"
-    version = "LAMBDA_PYTHON: Final = ({}, {})"
-    lambdas, ours = version.format(*LAMBDA_PYTHON), version.format(*sys.version_info)
-    assert lambdas in code.read_text()
-    code.write_text(code.read_text().replace(lambdas, ours))
-    made = contents(built(copy))
-    compiled = [one for name, one in made.items() if name.endswith(".pyc")]
-    assert len(compiled) == len([name for name in made if "/asset." in name and ".py" in name]) / 2
-    assert {one[4:8] for one in compiled} == {b"\x01\0\0\0"}  # a hash, which is not checked
-    # pip replaces it by bytecode with dates, and the construct does so again.
-    (wheel,) = (copy / "dist").glob("*.whl")
-    site = tmp_path / "site"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.check_call([*pip, "--target", site, wheel])
-    assert python(BYTECODE, cwd=tmp_path, PYTHONPATH=str(site)) == "{'01000000'}"
 
 
 def test_a_build_without_the_cdk_stops(source, tmp_path):
@@ -285,9 +254,3 @@ def test_the_example_is_what_the_checkout_makes_to_the_byte_of_the_code(example)
     context = json.loads((EXAMPLE / "cdk.json").read_text())["context"]
     ours = Template.of_stack(Warehouse(App(context=context), "warehouse"))
     assert example.body == ours.body  # the code's key has the hash of its contents
-
-
-def test_the_template_names_nothing_of_the_users_machine(example):
-    text = json.dumps(example.body)
-    for name in (str(ROOT), str(example.path.parent), "xorack-code-"):
-        assert name not in text

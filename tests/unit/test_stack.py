@@ -1,4 +1,4 @@
-"""An acker is found by its stack, its SSM parameters or its queue."""
+"""An acker is found by its stack or its queue."""
 
 from unittest.mock import MagicMock
 
@@ -19,19 +19,16 @@ OUTPUTS = {
 
 
 def aws(values, tags):
-    """The clients of an account with a stack `shop`, parameters below /xorack, and a queue."""
+    """The clients of an account with a stack `shop` and a queue."""
     client = MagicMock()
     client.list_queue_tags = lambda QueueUrl: {"Tags": tags}
     outputs = [{"OutputKey": name, "OutputValue": value} for name, value in values.items()]
     stack = {"StackStatus": "CREATE_COMPLETE", "Outputs": outputs}
     client.describe_stacks = lambda StackName: {"shop": {"Stacks": [stack]}}[StackName]
-    found = [{"Name": f"/xorack/{name}", "Value": value} for name, value in values.items()]
-    pages = {"/xorack": [{"Parameters": found[:2]}, {"Parameters": found[2:]}]}
-    client.get_paginator("get_parameters_by_path").paginate = lambda Path: pages[Path]
     return lambda service: client
 
 
-@pytest.mark.parametrize("where", ["shop", "/xorack", "/xorack/", QUEUE])
+@pytest.mark.parametrize("where", ["shop", QUEUE])
 def test_it_is_found_by(where):
     found = find_stack(where, aws(OUTPUTS, {"aws:cloudformation:stack-name": "shop"}))
     assert (found.table_name, found.queue_url, found.retention_ms) == ("chains", QUEUE, 60_000)
@@ -41,9 +38,9 @@ def test_it_is_found_by(where):
     ("where", "values", "line"),
     [
         (
-            "/xorack",
+            "shop",
             {"TableName": "chains"},
-            "SSM below /xorack has no output QueueUrl, DeadLetterQueueUrl, EventBusName",
+            "stack shop is CREATE_COMPLETE and has no output QueueUrl, DeadLetterQueueUrl",
         ),
         (QUEUE, {}, f"the queue {QUEUE} is not CloudFormation's"),
         (
