@@ -85,6 +85,9 @@ def test_new_settings_make_a_new_version(template, synthesise):
 def test_the_handwritten_definitions_are_the_templates(request, name, key):
     template, handwritten = request.getfixturevalue(name), table_definition(key)
     (_, table), (_, queue) = template.table(), template.queue()
-    assert {name: table[name] for name in handwritten} == handwritten
+    (index,) = table["GlobalSecondaryIndexes"]
+    plain = {name: index[name] for name in index if name != "ContributorInsightsSpecification"}
+    found = {**table, "GlobalSecondaryIndexes": [plain]}
+    assert {name: found[name] for name in handwritten} == handwritten
     assert table["TimeToLiveSpecification"]["AttributeName"] == schema.EXPIRES_AT
     assert name == "varied" or int(queue["RedrivePolicy"]["maxReceiveCount"]) == MAX_RECEIVES
