@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from tests.support.events import record_of
@@ -171,11 +170,10 @@ def test_messages_whose_steps_cannot_be_sent_fail(work, functions):
     event = work.receive()
     untracked = {**event["Records"][0], "messageId": "untracked", "messageAttributes": {}}
     mixed = {"Records": [*event["Records"], untracked]}
-    processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
-    handler, lenient = handler_of(work, nothing), handler_of(work, nothing, processor=processor)
+    handler = handler_of(work, nothing)
     with failing("SendMessageBatch", "AccessDenied", status=403):
-        for response in (handler(mixed, Context()), lenient(event, Context())):
-            assert failures(response) == [one["messageId"] for one in event["Records"]]
+        response = handler(mixed, Context())
+        assert failures(response) == [one["messageId"] for one in event["Records"]]
         # Lambda counts an error of a batch that fails as a whole, and an alarm can see it.
         with pytest.raises(BatchProcessingError) as raised:
             handler(event, Context())
@@ -323,11 +321,8 @@ def test_a_message_without_a_valid_token_fails_alone(work, functions, token, inv
     attributes = {"xorack": {"stringValue": token, "dataType": "String"}} if invalid else {}
     changed = {"messageId": "m", "messageAttributes": attributes}
     event["Records"].append({**event["Records"][0], **changed})
-    processor = BatchProcessor(EventType.SQS)
-    options = {"processor": processor, "required": not invalid}
-    handler = handler_of(work, lambda *_: handled.append(1), **options)
+    handler = handler_of(work, lambda *_: handled.append(1), required=not invalid)
     assert failures(handler(event, Context())) == ["m"]
-    assert [kind for kind, *_ in processor.exceptions] == [ArgumentError]
     assert (len(handled), acked(functions)) == (1, 2)
 
 
@@ -344,11 +339,6 @@ def test_a_message_without_a_valid_token_fails_alone(work, functions, token, inv
 def test_an_event_that_ignores_failures_is_rejected(work, event):
     with pytest.raises(ArgumentError, match="expected an event of SQS"):
         handler_of(work, nothing)(event, Context())
-
-
-def test_a_processor_with_a_model_is_rejected(work):
-    with pytest.raises(ArgumentError, match="processor"):
-        fan_in(work.tracker, processor=BatchProcessor(EventType.SQS, model=object))
 
 
 @pytest.fixture
@@ -424,7 +414,6 @@ def test_without_powertools_the_decorator_says_what_to_install(work, monkeypatch
     monkeypatch.setitem(sys.modules, "aws_lambda_powertools.utilities.batch", None)
     with pytest.raises(ModuleNotFoundError, match="with the extra fan-in"):
         fan_in(work.tracker)
-    assert fan_in(work.tracker, processor=object())(nothing)
 
 
 def by_event_bridge(token):

@@ -12,7 +12,6 @@ from functools import reduce
 
 import pytest
 
-from tests.support.cli import outputs_of
 from tests.support.functions import Functions
 from tests.support.in_process import create_resources
 from tests.support.queue_server import QueueServer
@@ -406,8 +405,7 @@ def test_the_state_of_a_chain_takes_one_read_of_its_status(aws, stacks, monkeypa
     aws = create_resources(aws.aws, partition_key=key)
     functions = Functions(aws, monkeypatch)
     monkeypatch.setattr("xorack.client.tracker.make_client", stacks.make_client)
-    stacks["mine"] = outputs_of(aws)
-    tracker = Tracker.find("mine")
+    tracker = Tracker(aws.queue_url, table_name=aws.table_name)
     states = [tracker.state("t")]
     token = Token(unit_id("t"), ("t",))
     for send in (
@@ -450,7 +448,8 @@ def test_the_event_of_a_failed_chain_has_the_note(tracker, functions):
     functions.deliver()
     noted = json.loads(functions.item("t")["note"]["S"])
     assert noted == {"text": "a lone \\ud800", "missing": [], "missing_count": 0}
-    tracker.fail(token, "rows lack", note={"missing": iter([255]), "missing_count": 1})
+    tracker.note(token, missing=iter([255]), missing_count=1)
+    tracker.fail(token, "rows lack")
     functions.deliver()
     event = functions.events()["t"]
     found = {"text": None, "missing": ["00000000000000ff"], "missing_count": 1}
@@ -471,18 +470,9 @@ INVALID_CALLS = {
     "text: 5": lambda tracker, token: tracker.note(token, 5),
     "missing: None": lambda tracker, token: tracker.note(token, "x", missing=None),
     "missing: 5, expected a list": lambda tracker, token: tracker.note(token, "x", missing=5),
-    "missing: 5": lambda tracker, token: tracker.fail(token, "x", note={"missing": 5}),
     r"missing_count: '\\ud800', expected a whole": (
         lambda tracker, token: tracker.note(token, "x", missing_count="\ud800")
     ),
-    "note: 'abc', expected": lambda tracker, token: tracker.fail(token, "x", note="abc"),
-    "note: a list of 1, expected": lambda tracker, token: tracker.fail(token, "x", note=["text"]),
-    **{
-        f"{name}: 'y', expected no such field: a note has missing, missing_count, text": (
-            lambda tracker, token, name=name: tracker.fail(token, "x", note={name: "y"})
-        )
-        for name in ("txt", "reason", "tag", "op", 5)
-    },
     "stamps: 'opaque'": lambda *_: Tracker("q", stamps="opaque"),
     "one kind and size": lambda tracker, token: tracker.step(token, Token(5, ("u",), cells=64)),
     "cells: 32, expected 16, 64, 256 or 1024": lambda *_: Tracker("q", cells=32),

@@ -4,7 +4,6 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from xorack import Tracker
 from xorack.aws.stack import find_stack
 from xorack.errors import StateError
 
@@ -54,9 +53,3 @@ def test_an_error_says_what_was_read(where, values, line):
     with pytest.raises(StateError) as caught:
         find_stack(where, aws(values, {}))
     assert str(caught.value).startswith(line)
-
-
-def test_a_tracker_finds_its_queue_and_asks_nobody_for_a_url(monkeypatch):
-    monkeypatch.setattr("xorack.client.tracker.make_client", aws(OUTPUTS, {}))
-    assert Tracker.find("shop", stamps="plain").queue_url == QUEUE
-    assert Tracker.find(QUEUE, group="a").group == "a"

@@ -25,7 +25,6 @@ def fan_out(
     *,
     stream: str | None = None,
     topic: str | None = None,
-    name: str = NAME,
     group: str | None = None,
 ) -> int:
     """Start a child of a step for each message, and send the messages with their tokens.
@@ -42,7 +41,6 @@ def fan_out(
             a ``Producer`` of confluent-kafka.
         stream: The name or the ARN of a stream of Kinesis.
         topic: A topic of Kafka.
-        name: The message attribute, the field of Kinesis' JSON or Kafka's header for the token.
         group: SQS's message group, Kinesis' partition key, by default the number of the message, or
             Kafka's key, by default none.
 
@@ -59,11 +57,11 @@ def fan_out(
         raise ArgumentError("queue_url", places, "one of queue_url, stream and topic")
     made = _messages(step, messages)
     if stream is not None:
-        return put_records(stream, _fields(made, name, group), client)
+        return put_records(stream, _fields(made, group), client)
     if topic is not None:
-        return _produce(topic, made, client, name, group)
+        return _produce(topic, made, client, group)
     entries = (
-        make_message(_text(body), group, {name: None if token is None else str(token)})
+        make_message(_text(body), group, {NAME: None if token is None else str(token)})
         for body, token in made
     )
     return send_messages(queue_url or "", entries, client).messages
@@ -87,22 +85,18 @@ def _text(body: Any) -> str:
 
 
 def _fields(
-    made: Iterable[tuple[Any, Token | None]], name: str, group: str | None
+    made: Iterable[tuple[Any, Token | None]], group: str | None
 ) -> Iterator[dict[str, Any]]:
     """Yield entries of PutRecords, with tokens as a field of the JSON."""
     for number, (body, token) in enumerate(made):
         if not isinstance(body, Mapping):
             raise ArgumentError("messages", body, "a mapping: the token is a field of its JSON")
-        data = json.dumps({**body, **({} if token is None else {name: token.to_json()})})
+        data = json.dumps({**body, **({} if token is None else {NAME: token.to_json()})})
         yield {"Data": data.encode(), "PartitionKey": group or str(number)}
 
 
 def _produce(
-    topic: str,
-    made: Iterable[tuple[Any, Token | None]],
-    producer: Any,
-    name: str,
-    key: str | None,
+    topic: str, made: Iterable[tuple[Any, Token | None]], producer: Any, key: str | None
 ) -> int:
     """Send messages by a producer of confluent-kafka, and wait until the broker has them."""
     if not hasattr(producer, "produce"):
@@ -117,7 +111,7 @@ def _produce(
 
     for body, token in made:
         sent += 1
-        headers = None if token is None else {name: str(token).encode()}
+        headers = None if token is None else {NAME: str(token).encode()}
         value = _text(body).encode()
         while True:
             try:

@@ -25,17 +25,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from xorack.aws.client import PerProcess, config_of, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send
-from xorack.client.token import (
-    MAX_TAGS,
-    AnyToken,
-    Keys,
-    StampKind,
-    Token,
-    TokenKey,
-    group_id,
-)
+from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey, group_id
 from xorack.core.budget import TimeOuts
-from xorack.core.checks import MAX_REASON_BYTES, MAX_STEP_UNITS, unknown_field
+from xorack.core.checks import MAX_REASON_BYTES, MAX_STEP_UNITS
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.marks import step_id
@@ -49,13 +41,6 @@ if TYPE_CHECKING:
 
 _MAX_IDS = 40
 """Most ids of a request: a few more take as many bytes as the smallest traced stamp."""
-_NOTE = ("missing", "missing_count", "text")
-_NOTE_HAS = f"a note has {', '.join(_NOTE)}"
-
-
-def _make_reader() -> Any:
-    """Make a client whose calls do not hold up the work: it can go on without their answer."""
-    return make_client("dynamodb", config=config_of(TimeOuts(connect=1, read=1), attempts=2))
 
 
 def _group_of(request: Request) -> str | None:
@@ -180,30 +165,10 @@ class Tracker:
         self.keys = Keys(token_key)
         self._store: DynamoDBStore | None = None
 
-    @classmethod
-    def find(cls, acker: str, **options: Any) -> Tracker:
-        """Make a tracker for a deployed acker, whose queue and table one call of AWS finds.
-
-        Args:
-            acker: The name of its stack (needs `cloudformation:DescribeStacks`); or the queue's
-                URL, which takes no call and finds no table.
-            **options: The attributes of a tracker.
-
-        Raises:
-            StateError: There is no such acker.
-        """
-        from xorack.aws.stack import find_stack
-
-        if "://" in acker:
-            return cls(acker, **options)
-        stack = find_stack(acker, make_client)
-        return cls(stack.queue_url, **{"table_name": stack.table_name, **options})
-
     def state(self, tag: str) -> Status | None:
-        """Read the status of a chain: is it still worth working for it?
+        """Read the status of a chain by one eventually consistent read: is it still worth working?
 
-        It takes one eventually consistent read; the first call also describes the table.
-        `Acker.grant_read` permits both.
+        The first call also describes the table. `Acker.grant_read` permits both.
 
         Returns:
             ``pending`` before the create, ``open``, ``acked`` or ``failed``. None if nothing of the
@@ -217,11 +182,14 @@ class Tracker:
         validate_tag(tag)
         if self._store is None:
             if not self.table_name:
-                expected = "the name of the acker's table; `Tracker.find` finds it"
+                expected = "the name of the acker's table: the stack's output TableName"
                 raise ArgumentError("table_name", self.table_name, expected)
             from xorack.aws.stack import open_table  # few producers read
 
-            self._store = open_table(self.table_name, PerProcess(_make_reader))
+            # The work can go on without an answer: no call holds it up.
+            config = config_of(TimeOuts(connect=1, read=1), attempts=2)
+            client = PerProcess(lambda: make_client("dynamodb", config=config))
+            self._store = open_table(self.table_name, client)
         return self._store.status(tag)
 
     def start(
@@ -236,8 +204,7 @@ class Tracker:
     ) -> Token:
         """Create a chain with its root unit, and return the unit's token.
 
-        A second start of the tag has no effect, and is rejected if it differs: a new run of the
-        work has a new tag.
+        A second start of the tag has no effect, and is rejected if it differs.
 
         Args:
             tag: The chain's name.
@@ -272,9 +239,8 @@ class Tracker:
     def step(self, *tokens: AnyToken, fail_on_error: bool = False) -> Step:
         """Make a step, for use with ``with``: it finishes its units and starts their children.
 
-        At the block's end one request a chain is sent: it finishes the units and starts the
-        children. If the block raises, nothing is sent: the units stay outstanding until the event
-        is delivered again.
+        One request a chain is sent at the block's end. If the block raises, nothing is sent: the
+        units stay outstanding until the event is delivered again.
 
         Units may come again in other groups: each is finished once, and each group starts children
         of its own. The same units with other children are rejected and dead-lettered.
@@ -290,29 +256,14 @@ class Tracker:
         """
         return Step(self, tuple(map(self.keys.verified, tokens)), fail_on_error)
 
-    def fail(
-        self,
-        token: AnyToken,
-        reason: str,
-        *,
-        note: Mapping[str, Any] | None = None,
-        request_id: str | None = None,
-    ) -> None:
+    def fail(self, token: AnyToken, reason: str) -> None:
         """Fail the chains of a token, for a reason that is cut off after 1,024 bytes.
-
-        ``note`` has the arguments of `note`. The request's id is by default a hash of the unit and
-        the other arguments.
 
         Raises:
             ArgumentError: An argument is invalid.
             SendError: The queue did not accept the request.
         """
-        note = note or {}
-        if not isinstance(note, Mapping):
-            raise ArgumentError("note", note, f"a mapping: {_NOTE_HAS}")
-        for name in note.keys() - _NOTE:
-            raise unknown_field(str(name), note[name], _NOTE_HAS)
-        self._tell("fail", token, {"reason": reason, **note}, request_id)
+        self._tell("fail", token, {"reason": reason})
 
     def note(
         self,
@@ -321,7 +272,6 @@ class Tracker:
         *,
         missing: Iterable[int] = (),
         missing_count: int | None = None,
-        request_id: str | None = None,
     ) -> None:
         """Tell what was found out of a token's chains: their events have it if they fail.
 
@@ -332,38 +282,34 @@ class Tracker:
             text: What was found out, cut off after 1,024 bytes.
             missing: The ids of at most 100 units that are missing.
             missing_count: How many units are missing.
-            request_id: As for `fail`.
 
         Raises:
             ArgumentError: An argument is invalid, or there is neither a text nor a missing unit.
             SendError: The queue did not accept the request.
         """
         found = {"text": text, "missing": missing, "missing_count": missing_count}
-        self._tell("note", token, found, request_id)
+        self._tell("note", token, found)
 
-    def _tell(
-        self, op: Op, token: AnyToken, fields: dict[str, Any], request_id: str | None
-    ) -> None:
+    def _tell(self, op: Op, token: AnyToken, fields: dict[str, Any]) -> None:
+        """Send a request to each chain; its id is a hash of the unit and the fields."""
         token = self.keys.verified(token)
         content = {name: _cleaned(name, value) for name, value in fields.items()}
         text = "\0".join(str(value) for value in content.values() if value not in (None, ()))
         digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
-        id = request_id or f"{op}-{token.unit:016x}-{digest}"
+        id = f"{op}-{token.unit:016x}-{digest}"
         self._send(*(Request(op, tag, id, **content) for tag in token.tags))
 
-    def extend(
-        self, token: AnyToken, timeout: float | timedelta, *, request_id: str | None = None
-    ) -> None:
+    def extend(self, token: AnyToken, timeout: float | timedelta) -> None:
         """Move the deadline of a token's chains to ``timeout`` from now: seconds, or a timedelta.
 
-        The request's id is random by default: each call is a separate request.
+        The request's id is random: each call is a separate request.
 
         Raises:
             ArgumentError: The token is invalid, or the time-out is not above 0.
             SendError: The queue did not accept the request.
         """
         token = self.keys.verified(token)
-        id = request_id or f"extend-{uuid.uuid4().hex}"
+        id = f"extend-{uuid.uuid4().hex}"
         self._send(*(Request.extend(tag, id, timeout) for tag in token.tags))
 
     @contextmanager
