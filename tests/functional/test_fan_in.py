@@ -276,7 +276,7 @@ def test_a_result_that_runs_later_fails_its_record_and_finishes_no_unit(work, fu
     assert acked(functions) == 3
 
 
-@pytest.mark.parametrize("messages", [["a"], "ab", None, [("a", 1, 2)], {"a"}])
+@pytest.mark.parametrize("messages", [["a"], "ab", [("a", 1, 2)], {"a"}])
 def test_messages_without_names_are_refused_in_words(work, messages):
     with pytest.raises(ArgumentError, match=r"messages: .*expected .*pairs"):
         fan_out(None, messages, work.url, work.sqs)

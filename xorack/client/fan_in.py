@@ -1,8 +1,4 @@
-"""Fan-in for Lambda functions and workers: the tokens in messages, and steps around their handlers.
-
-A handler that ends well finishes the message's unit. One that raises leaves the unit outstanding,
-and the message is delivered again.
-"""
+"""Fan-in for Lambda functions and workers: tokens in messages, and steps around their handlers."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from xorack.aws.kinesis import put_records
 from xorack.aws.sqs import make_message, send_messages
@@ -15,6 +15,7 @@ from xorack.client.tracker import Step
 from xorack.core.errors import ArgumentError, SendError
 
 _FLUSH_SECONDS = 60
+_Made: TypeAlias = Iterable[tuple[Any, "Token | None"]]
 
 
 def fan_out(
@@ -67,11 +68,9 @@ def fan_out(
     return send_messages(queue_url or "", entries, client).messages
 
 
-def _messages(step: Step | None, messages: Any) -> Iterator[tuple[Any, Token | None]]:
+def _messages(step: Step | None, messages: Any) -> _Made:
     """Yield the body and the token of each message."""
     expected = "a mapping of names to bodies, or pairs of a name and a body"
-    if isinstance(messages, (str, bytes)) or not isinstance(messages, Iterable):
-        raise ArgumentError("messages", messages, expected)
     for pair in messages.items() if isinstance(messages, Mapping) else messages:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ArgumentError("messages", step.shown(pair) if step else pair, expected)
@@ -84,9 +83,7 @@ def _text(body: Any) -> str:
     return body if isinstance(body, str) else json.dumps(body)
 
 
-def _fields(
-    made: Iterable[tuple[Any, Token | None]], group: str | None
-) -> Iterator[dict[str, Any]]:
+def _fields(made: _Made, group: str | None) -> Iterator[dict[str, Any]]:
     """Yield entries of PutRecords, with tokens as a field of the JSON."""
     for number, (body, token) in enumerate(made):
         if not isinstance(body, Mapping):
@@ -95,9 +92,7 @@ def _fields(
         yield {"Data": data.encode(), "PartitionKey": group or str(number)}
 
 
-def _produce(
-    topic: str, made: Iterable[tuple[Any, Token | None]], producer: Any, key: str | None
-) -> int:
+def _produce(topic: str, made: _Made, producer: Any, key: str | None) -> int:
     """Send messages by a producer of confluent-kafka, and wait until the broker has them."""
     if not hasattr(producer, "produce"):
         raise ArgumentError("client", producer, "a Producer of confluent-kafka, for a topic")

@@ -122,8 +122,7 @@ class Tracker:
         token_key: A secret of at least 16 bytes that signs and verifies tokens; by default that of
             the environment variable ``XORACK_TOKEN_KEY``, or none. Of two keys, the first signs.
         mask: Fields of details whose values are sent as hashes, at any depth and in any case; see
-            docs/security.md. If there are any, errors show names of units as hashes, too, and
-            `fail_on_error` gives the class of the exception alone.
+            docs/security.md. If there are any, errors show names of units as hashes, too.
         table_name: The acker's table (the stack's output ``TableName``), which `state` reads.
 
     Examples:
@@ -236,7 +235,7 @@ class Tracker:
         self._send(Request.create(tag, f"create-{unit:016x}", **fields))
         return token
 
-    def step(self, *tokens: AnyToken, fail_on_error: bool = False) -> Step:
+    def step(self, *tokens: AnyToken) -> Step:
         """Make a step, for use with ``with``: it finishes its units and starts their children.
 
         One request a chain is sent at the block's end. If the block raises, nothing is sent: the
@@ -248,13 +247,12 @@ class Tracker:
         Args:
             *tokens: The units that the step finishes, 1 to 10,000, of one or several chains, in any
                 order. Children belong to all of these chains (Storm's multi-anchoring).
-            fail_on_error: Fail the chains when the block raises, with the exception as the reason.
 
         Raises:
             ArgumentError: There is no token or more than 10,000, one is invalid or occurs twice, or
                 the kinds of stamps differ.
         """
-        return Step(self, tuple(map(self.keys.verified, tokens)), fail_on_error)
+        return Step(self, tuple(map(self.keys.verified, tokens)))
 
     def fail(self, token: AnyToken, reason: str) -> None:
         """Fail the chains of a token, for a reason that is cut off after 1,024 bytes.
@@ -353,7 +351,7 @@ class Tracker:
 class Step:
     """A step of the work; made by `Tracker.step`."""
 
-    def __init__(self, tracker: Tracker, tokens: tuple[Token, ...], fail_on_error: bool) -> None:
+    def __init__(self, tracker: Tracker, tokens: tuple[Token, ...]) -> None:
         if not 1 <= len(tokens) <= MAX_STEP_UNITS:
             raise ArgumentError("tokens", f"{len(tokens)} tokens", f"1 to {MAX_STEP_UNITS} tokens")
         if len({(token.kind, token.cells) for token in tokens}) > 1:
@@ -364,7 +362,6 @@ class Step:
         self.tokens = tokens
         self.tags = tuple(dict.fromkeys(tag for token in tokens for tag in token.tags))
         self._tracker = tracker
-        self._fail_on_error = fail_on_error
         self._children: dict[int, Token] = {}
         self._ended = False
 
@@ -422,8 +419,3 @@ class Step:
         self._ended = True
         if error is None:
             self._tracker._send(*self.requests())  # noqa: SLF001 - no user needs it
-        elif self._fail_on_error and isinstance(error, Exception):
-            kind = type(error).__name__  # its text may hold what is masked
-            reason = kind if self._tracker.mask else f"{kind}: {error}"
-            for token in self.tokens:
-                self._tracker.fail(token, reason)
