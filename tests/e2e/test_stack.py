@@ -3,6 +3,8 @@
 import os
 import random
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -36,14 +38,17 @@ def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
     tags = [f"many/{n}" for n in range(100)]
     requests = [request for tag in tags for request in chain(tag, 30, detail={"children": 30})]
     random.Random(1).shuffle(requests)
-    report = send_all(stack, requests)
+    parts = [requests[at : at + 8] for at in range(0, len(requests), 8)]
+    with ThreadPoolExecutor(4) as senders:
+        assert {report.messages for report in senders.map(partial(send_all, stack), parts)} == {1}
     for tag, received in events(*tags).items():
         assert_acked(stack, tag, received, units=31)
         assert received[0]["detail"]["detail"] == {"children": 30}
     after = stack.usage()
-    assert report.requests == len(requests) == 3200
-    assert after["messages"] - before["messages"] == report.messages
-    assert 0 < after["invocations"] - before["invocations"] <= report.messages + 2
+    assert after["messages"] - before["messages"] == len(parts) == 400
+    assert after["errors"] == before["errors"]
+    # Some are scheduled; ministack's own batches have ten messages.
+    assert 0 < after["invocations"] - before["invocations"] < len(parts) / 10
     # A batch writes each of its chains once, not once for each stamp.
     assert after["writes"] - before["writes"] < len(requests) / 2
 
