@@ -113,25 +113,6 @@ def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template, min
     assert set(alarms(minimal)) == minimum
 
 
-def test_the_composite_alarms_and_single_events_notify_and_nothing_else(varied):
-    made = alarms(varied)
-    notifying = {name for name, one in made.items() if "AlarmActions" in one}
-    assert notifying == {PAGE, TICKET, *ALONE}
-    # A page suppresses the ticket of its outage until the outage's alarms have ended.
-    ticket = made[TICKET]
-    assert short(target(ticket["ActionsSuppressor"])) == PAGE
-    assert ticket["ActionsSuppressorWaitPeriod"] == 15 * 60
-    assert ticket["ActionsSuppressorExtensionPeriod"] == 35 * 60
-
-
-def test_what_an_alarm_tells_to_look_for_exists(template):
-    for alarm in alarms(template).values():
-        for name in re.findall("`(.+?)`", alarm["AlarmDescription"]):
-            is_setting = name in Settings.__dataclass_fields__
-            is_command = name.startswith("xorack ")  # test_docs.py tries those of the handbook
-            assert is_setting or is_command or name in HANDBOOK, name
-
-
 def test_the_handbook_has_the_values_of_each_alarm(template):
     row = r"^\| \[`(\w+)`\]\(#\w+\) \| (\w+)(?:, single)? \| .+ \| (\d+)(?: of (\d+))? .+ \|$"
     rows = {

@@ -44,7 +44,10 @@ def guarded():
     acker.grant_send(aws_iam.Role.from_role_arn(stack, "Loader", THERE))
     boundary = aws_iam.ManagedPolicy.from_managed_policy_arn(stack, "Boundary", BOUNDARY)
     aws_iam.PermissionsBoundary.of(stack).apply(boundary)
-    return Template.of_stack(stack)
+    template = Template.of_stack(stack)
+    roles = template.of("AWS::IAM::Role").values()
+    assert {role["PermissionsBoundary"] for role in roles} == {BOUNDARY}
+    return template
 
 
 def of_service(policy: dict[str, Any], service: str) -> dict[str, Any]:
@@ -99,11 +102,6 @@ def test_the_code_of_a_function_sends_https_and_cannot_change_the_network(guarde
     assert "SecurityGroupIngress" not in properties
     (egress,) = properties["SecurityGroupEgress"]
     assert (egress["IpProtocol"], egress["FromPort"], egress["ToPort"]) == ("tcp", 443, 443)
-
-
-def test_a_boundary_of_permissions_reaches_all_roles(guarded):
-    roles = guarded.of("AWS::IAM::Role").values()
-    assert {role["PermissionsBoundary"] for role in roles} == {BOUNDARY}
 
 
 def test_alarms_of_this_account_may_notify_the_topic_and_use_its_key(guarded):

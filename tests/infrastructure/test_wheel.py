@@ -7,16 +7,13 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from email.parser import BytesParser
 from pathlib import Path
 
 import pytest
 from aws_cdk import App
-from packaging.requirements import Requirement
 
 from examples.own_stack.app import Warehouse
 from infra.synth import ROOT
-from xorack.local import assembly
 from xorack.local.environment import ensure
 
 from .templates import FUNCTIONS, Template, python, run
@@ -135,17 +132,6 @@ def test_a_build_without_the_cdk_stops(source, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_page_of_xorack_web_is_in_it(site):
-    code = "from xorack.web.page.site import Site; site = Site('stack', None); "
-    code += "print(*(site.get(f'page.{kind}', {}).status for kind in ('css', 'js', 'svg'))); "
-    code += (
-        "from xorack.web.page.pages import templates; print(*templates().list_templates(['html']))"
-    )
-    *statuses, names = python(code, cwd=site, PYTHONPATH=str(site)).splitlines()
-    assert statuses == ["200 200 200"]
-    assert {*names.split()} == {path.name for path in (ROOT / "xorack/web/page").glob("*.html")}
-
-
 def test_the_wheel_has_the_handlers_and_one_package(site):
     tops = {path.name for path in site.iterdir() if path.suffix != ".dist-info"}
     assert tops == {"xorack"}
@@ -153,34 +139,8 @@ def test_the_wheel_has_the_handlers_and_one_package(site):
     (asset,) = (site / "xorack" / "local" / "app" / "assembly").glob("asset.*")
     for path in (ROOT / "lambda_src").glob("*.py"):
         assert (asset / "lambda_src" / path.name).is_file()
-
-
-def test_the_metadata_names_every_extra_and_python(site):
-    (path,) = site.glob("xorack-*/METADATA")
-    metadata = BytesParser().parsebytes(path.read_bytes())
-    needs = [Requirement(line) for line in metadata.get_all("Requires-Dist")]
-    assert {one.name for one in needs if one.marker is None} == {"boto3"}
-    extras = {"cdk", "cli", "fan-in", "fast", "lambda", "local", "memory", "spark"}
-    assert {*metadata.get_all("Provides-Extra")} == extras
-    pythons = [line for line in metadata.get_all("Classifier") if " :: 3." in line]
-    assert pythons == [f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 15)]
-    assert metadata["Requires-Python"] == ">=3.10"
-    assert (metadata["License-Expression"], metadata["License-File"]) == ("MIT", "LICENSE")
-    assert metadata.get_payload().startswith("# xorack")
-
-
-def test_the_stack_of_xorack_local_is_in_it(site, synthesise):
-    app = site / "xorack" / "local" / "app"
-    shipped = Template.read(app / "assembly" / "xorack.template.json")
-    checkout = synthesise(**assembly.SETTINGS)
-    assert shipped.body == checkout.body
-    assert shipped.code_folder.name == checkout.code_folder.name
-    assert {path.suffix for path in shipped.code_folder.rglob("*") if path.is_file()} >= {".py"}
-    files = {path.name for path in (app / "assembly").iterdir() if path.is_file()}
-    assert files == {"xorack.template.json", "xorack.assets.json"}
-    paths = [path for path in app.rglob("*") if path.is_file()]
-    assert not any(str(ROOT).encode() in path.read_bytes() for path in paths)
-    assert {app / "infra" / "stack.py", app / "infra" / "synth.py"} <= {*paths}
+    pages = [{path.name for path in (root / "xorack/web/page").iterdir()} for root in (site, ROOT)]
+    assert pages[0] == pages[1] - {"__pycache__"}
 
 
 PRODUCER = """
