@@ -65,10 +65,6 @@ def imported(stack: Stack, name: str, arn: str = OUR_QUEUE) -> aws_sqs.IQueue:
     return aws_sqs.Queue.from_queue_arn(stack, name, arn)
 
 
-def alias(stack: Stack) -> aws_kms.IAlias:
-    return aws_kms.Alias.from_alias_name(stack, "Alias", "alias/mine")
-
-
 def test_a_sender_may_send_a_reader_may_read_and_nothing_else(mine):
     stack, acker, template = mine
     table = logical_id(acker.table)
@@ -111,35 +107,24 @@ def test_rules_match_the_requested_statuses(mine):
             acker.events.rule("Wrong", targets=[], statuses=wrong)
 
 
-def test_two_stacks_of_one_app_have_no_name_in_common():
+def test_two_stacks_of_one_app_and_two_ackers_of_one_stack_have_no_name_in_common():
     """What has a physical name at all: test_state.py."""
     names = []
     for stage in ("dev", "prod"):
         stack = Stack(App(), "Warehouse", stack_name=f"warehouse-{stage}")
-        acker = Acker(stack, "Acker")
+        acker, other = Acker(stack, "Acker"), Acker(stack, "Other")
         acker.add_outputs()
         template = Template.of_stack(stack)
-        outputs = template.body["Outputs"].values()
-        dashboard = template.one("AWS::CloudWatch::Dashboard")[1]["DashboardName"]
-        names.append({template.bus()[1]["Name"], json.dumps(dashboard), acker.service})
-        names[-1] |= {one["Export"]["Name"] for one in outputs}
+        found = [acker.service, other.service]
+        found += [bus["Name"] for bus in template.of("AWS::Events::EventBus").values()]
+        found += [str(one) for one in template.of("AWS::CloudWatch::Dashboard").values()]
+        assert len(set(found)) == 4  # a bus has the name of its metrics
+        exports = {one["Export"]["Name"] for one in template.body["Outputs"].values()}
+        names.append(exports | set(found))
         service = template.environment("consumer")["POWERTOOLS_SERVICE_NAME"]
         assert service == acker.service == acker.name == f"warehouse-{stage}-Acker"
     assert len(names[0]) > 12
     assert not names[0] & names[1]
-
-
-def test_two_ackers_in_one_stack_share_nothing(stack):
-    ackers = [Acker(stack, name) for name in ("First", "Second")]
-    template = Template.of_stack(stack)
-    assert len(template.of("AWS::DynamoDB::Table")) == 2
-    assert len({bus["Name"] for bus in template.of("AWS::Events::EventBus").values()}) == 2
-    functions = template.of("AWS::Lambda::Function")
-    consumers = [functions[logical_id(acker.consumer)]["Environment"] for acker in ackers]
-    services = [one["Variables"]["POWERTOOLS_SERVICE_NAME"] for one in consumers]
-    assert services == ["Mine-First", "Mine-Second"]
-    dashboards = template.of("AWS::CloudWatch::Dashboard").values()
-    assert len({json.dumps(one["DashboardName"]) for one in dashboards}) == 2
 
 
 # -- user-supplied resources -----------------------------------------------------------------------
@@ -389,7 +374,7 @@ def used(stack: Stack) -> aws_sqs.Queue:
 CANNOT_WORK = [
     # A statement on an alias allows nothing: the functions would be denied their calls.
     (
-        lambda s: {"encryption_key": alias(s)},
+        lambda s: {"encryption_key": aws_kms.Alias.from_alias_name(s, "Alias", "alias/mine")},
         "encryption_key: Mine/Alias is an alias, expected its",
     ),
     (lambda s: {"queue": supplied(s, fifo=True)}, "queue: Mine/Mine is a FIFO queue, expected a"),

@@ -111,12 +111,6 @@ def test_a_change_outside_of_the_closure_is_no_new_code(tmp_path):
     assert code_now().keys() - before.keys() == {tmp_path / "xorack/core/unused.py"}
 
 
-def test_all_functions_share_it_and_it_lies_beside_the_template(template, asset):
-    keys = {template.function(name)[1]["Code"]["S3Key"].removesuffix(".zip") for name in FUNCTIONS}
-    assert keys == {asset.name.removeprefix("asset.")}
-    assert asset.parent == template.path.parent
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_handlers_import_from_it_alone(asset, template, function):

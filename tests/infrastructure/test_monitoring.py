@@ -221,12 +221,3 @@ def test_alarms_and_dashboard_use_the_metrics_that_the_functions_emit(template, 
     # The alarms take the maximum of these gauges: only the sweeper may emit them.
     gauges = {"EventsPendingAfterSweep", "EventsPendingSeconds", "SweepProblems"}
     assert not gauges & set(by_consumer)
-
-
-def test_limits_follow_the_settings(varied):
-    lines = {
-        line["value"]
-        for widget in widgets(varied)
-        for line in widget["properties"].get("annotations", {}).get("horizontal", [])
-    }
-    assert lines == {30, 100_000, alarms(varied)["QueueBehind"]["Threshold"]}

@@ -112,10 +112,6 @@ def test_an_environment_is_updated_if_it_is_outdated_or_has_too_little(checkout)
     assert {"--require-hashes", "--group", "dev", "requirements.txt"} <= {*checkout.arguments}
     # There is more than the demo needs.
     assert [checkout.set_up(name, same_python=True) for name in ("dev", "demo")] == [[], []]
-
-
-def test_an_environment_without_its_python_is_made_again(checkout):
-    checkout.set_up("demo")
     (checkout.venv / "bin" / "python").unlink()
     assert checkout.set_up("demo") == NEW
 
@@ -229,12 +225,6 @@ def test_make_passes_arguments_on(tmp_path):
         others = {"DIR": "/not/from/the/environment", "STACK": "nor-this"}
         made(target, *fakes, *arguments, **others)
         assert log.read_text().splitlines() == ["-m", target, *expected]
-
-
-@pytest.mark.parametrize("target", ["demo", "measure", "check", "test-all", "format", "deploy"])
-def test_every_target_that_runs_something_sets_up_first(target):
-    commands = made("-n", target, f"PYTHON={sys.executable}")
-    assert commands.index("tools/venv.py") < commands.rindex(".venv/bin")
 
 
 def test_help_is_the_default_and_names_every_target():
