@@ -115,14 +115,16 @@ def test_two_stacks_of_one_app_and_two_ackers_of_one_stack_have_no_name_in_commo
         acker, other = Acker(stack, "Acker"), Acker(stack, "Other")
         acker.add_outputs()
         template = Template.of_stack(stack)
-        found = [acker.service, other.service]
-        found += [bus["Name"] for bus in template.of("AWS::Events::EventBus").values()]
-        found += [str(one) for one in template.of("AWS::CloudWatch::Dashboard").values()]
-        assert len(set(found)) == 4  # a bus has the name of its metrics
-        exports = {one["Export"]["Name"] for one in template.body["Outputs"].values()}
-        names.append(exports | set(found))
-        service = template.environment("consumer")["POWERTOOLS_SERVICE_NAME"]
-        assert service == acker.service == acker.name == f"warehouse-{stage}-Acker"
+        functions = template.of("AWS::Lambda::Function").values()
+        found = {one["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] for one in functions}
+        assert found == {acker.service, other.service} == {acker.name, other.name}
+        assert acker.name == f"warehouse-{stage}-Acker"
+        assert found == {bus["Name"] for bus in template.of("AWS::Events::EventBus").values()}
+        dashboards = template.of("AWS::CloudWatch::Dashboard").values()
+        found |= {json.dumps(one["DashboardName"]) for one in dashboards}
+        assert len(found) == 4
+        outputs = template.body["Outputs"].values()
+        names.append({one["Export"]["Name"] for one in outputs} | found)
     assert len(names[0]) > 12
     assert not names[0] & names[1]
 
