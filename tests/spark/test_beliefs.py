@@ -299,15 +299,13 @@ def test_equal_units_of_two_chains(run, batch_id):
     right = run.write(run.bill(rows, "order", "sku", rows=lines), "right")
     assert lines.finish(right, **given).chains == len(SIZES)
     run.sent()
-    # Names are of the chain's own rows, and of none where nothing tells whose unit is missing.
+    # The output has line 1, of other chains: nothing tells whose is missing.
     lost = rows.where("NOT (order = 1 AND line = 1)")
-    for by, named in ((["order", "sku"], [(1, 1)]), (["sku"], [])):
+    for by in (["order", "sku"], ["sku"]):
         with pytest.raises(OutputDiffersError, match="153 of 154 units") as caught:
             lines.finish(run.write(run.bill(lost, *by, rows=lines), "lost"), **given)
-        found = caught.value.found.rows.select("order", "line").collect()
-        assert [tuple(row) for row in found] == named
-        notes = [request.tag for request in requests_in(run.sent()) if request.missing]
-        assert notes == [tag(n).replace("order/", "equal None/") for n, _ in named[batch_id or 0 :]]
+        assert caught.value.found.rows.count() == 0
+        assert [request.tag for request in requests_in(run.sent()) if request.missing] == []
 
 
 CHANGED = {"all": "concat('s', order)", "some": "if(line = 9, 7, order)", "none": "order"}
@@ -354,7 +352,7 @@ def test_evidence_that_is_not(run):
     with pytest.raises(OutputDiffersError, match="those of the run '2026-01-30'"):
         lines.finish(run.write(yesterday.bill(run.read()), "yesterday"))
     text = run.read().withColumn("line", F.col("line").cast("string"))
-    with pytest.raises(OutputDiffersError, match="another type or value"):
+    with pytest.raises(OutputDiffersError, match="line is int in what was started and a string in"):
         lines.finish(run.write(run.bill(text), "text"))
 
 
@@ -363,7 +361,7 @@ def test_names_in_another_case(run, configure):
     lines = run.tracking.rows("lines", chain="ORDER", unit=["ORDER", "Line"])
     lines.start(run.write_lines(name="cases"))
     text = run.read("cases").withColumn("line", F.col("line").cast("string"))
-    with pytest.raises(OutputDiffersError, match="at the start they were ORDER int, Line int;"):
+    with pytest.raises(OutputDiffersError, match="Line is int in what was started and a string in"):
         lines.finish(run.write(run.bill(text, rows=lines), "text"))
     configure("spark.sql.caseSensitive", "true")
     rows = run.read("cases").withColumns({"ORDER": F.lit("x"), "LINE": F.lit(0)})
