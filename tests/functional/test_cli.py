@@ -273,9 +273,7 @@ def test_an_empty_column_takes_no_room_on_a_terminal(stack, xorack, terminal):
     assert line.startswith(f"{tag}  acked")
 
 
-@pytest.mark.parametrize(
-    "command", ["list", "list --json", "show gone", "watch", "wait gone --timeout 0"]
-)
+@pytest.mark.parametrize("command", ["list --json", "show gone", "wait gone --timeout 0"])
 def test_messages_that_are_not_applied_are_counted(stack, xorack, sqs, sleeps, command):
     def said():
         return [line for line in xorack(*command.split())[2] if line.startswith("in the queues")]

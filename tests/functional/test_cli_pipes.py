@@ -38,9 +38,8 @@ class Pipe:
     ("command", "names"),
     [
         ("list", ["stdout"]),
-        ("watch --json", ["stdout"]),
         ("dead-letters show", ["stdout"]),
-        ("web --no-open", ["stdout"]),
+        ("web", ["stdout"]),
         ("redrive --yes --json", ["stdout", "stderr"]),
     ],
 )

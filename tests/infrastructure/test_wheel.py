@@ -228,7 +228,7 @@ SHELL = """set -e
 JSII_NODE=/nowhere xorack local start --json  # a synthesis would fail
 eval "$(xorack local env)"
 python -c "$PRODUCER"
-timeout 60 xorack watch order/17 --json >&2
+xorack wait order/17 --timeout 1m >&2
 xorack list --json
 xorack local events
 xorack local stop

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,7 +13,7 @@ import click
 from xorack.cli import screen
 from xorack.core.event import rfc3339
 from xorack.ops.body import body_lines
-from xorack.ops.dead_letters import KINDS, DeadMessage, Kind
+from xorack.ops.dead_letters import KINDS, Kind
 from xorack.ops.redrive import Redrive, Survey
 from xorack.ops.text import listed, plural
 
@@ -91,38 +87,24 @@ def print_messages(survey: Survey, *, as_json: bool) -> None:
 
 
 def run_redrive(
-    redrive: Redrive,
-    survey: Survey,
-    kinds: Sequence[Kind],
-    *,
-    yes: bool,
-    look: bool,
-    as_json: bool,
+    redrive: Redrive, survey: Survey, kinds: Sequence[Kind], *, yes: bool, as_json: bool
 ) -> int:
-    """Show the dead-lettered messages, ask, send messages back; return the exit status.
-
-    With `look`, only show. With `yes`, do not ask.
-    """
+    """Show the dead-lettered messages, ask, send messages back; return the exit status."""
     count = survey.count(*kinds)
     nothing_to_move = survey.complete and not count
-    if as_json and look:
-        print_messages(survey, as_json=True)
-    elif as_json:
+    if as_json:
         moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
         value = to_dict(survey, redrive.retention_ms) | {"moved": moved}
         for group in value["groups"]:
             group["chosen"] = group["kind"] in kinds
         screen.print_json(value)
-    else:
-        print_groups(survey, kinds)
-        for kind in KINDS:
-            if kind not in kinds and (stay := survey.count(kind)):
-                why = _STAY[kind].format(days=redrive.retention_ms / _DAY_MS)
-                screen.say(f"{plural(stay, 'message')} {'is' if stay == 1 else 'are'} {why}")
-        if look and survey.seen:
-            screen.say()
-            print_messages(survey, as_json=False)
-    if as_json or look or not survey.seen:
+        return int(survey.selects_nothing)
+    print_groups(survey, kinds)
+    for kind in KINDS:
+        if kind not in kinds and (stay := survey.count(kind)):
+            why = _STAY[kind].format(days=redrive.retention_ms / _DAY_MS)
+            screen.say(f"{plural(stay, 'message')} {'is' if stay == 1 else 'are'} {why}")
+    if not survey.seen:
         return int(survey.selects_nothing)
     if nothing_to_move:
         screen.say("nothing to send back")
@@ -138,10 +120,8 @@ def run_redrive(
     return 0
 
 
-def run_delete(
-    redrive: Redrive, survey: Survey, *, save: Path | None, yes: bool, as_json: bool
-) -> int:
-    """Show the messages, ask, save and delete them; return the exit status."""
+def run_delete(redrive: Redrive, survey: Survey, *, yes: bool, as_json: bool) -> int:
+    """Show the messages, ask, delete them; return the exit status."""
     count, deleted = len(survey.ids), 0
     if not as_json:
         _print_selected(survey)
@@ -149,15 +129,14 @@ def run_delete(
             screen.say("nothing was deleted")
             return 1
     if wanted := 0 if as_json and not yes else count:
-        with _copy_to(save) as copy, _progress("deleted", 0 if as_json else count) as progress:
-            result = redrive.delete(survey, copy, progress)
+        with _progress("deleted", 0 if as_json else count) as progress:
+            result = redrive.delete(survey, progress)
         deleted = result.moved - result.undeleted
     if as_json:
         screen.print_json({"selected": sorted(survey.ids), "deleted": deleted})
     elif count:
-        copies = f"; copies in {save}" if save else ""
         of = f"{deleted:,} of " if deleted < count else ""
-        screen.say(f"{of}{plural(count, 'message')} deleted{copies}")
+        screen.say(f"{of}{plural(count, 'message')} deleted")
         if deleted < count:
             screen.say("the others are gone, or another reader has them: try again", error=True)
     return int(deleted < wanted or survey.selects_nothing)
@@ -175,37 +154,6 @@ def _print_selected(survey: Survey) -> None:
     )
     rows = [dict(zip(heads, row, strict=True)) for row in cells]
     screen.print_rows(rows, right=set(), fold={"TAG", "REASON"})
-
-
-@contextmanager
-def _copy_to(path: Path | None) -> Iterator[Callable[[Sequence[DeadMessage]], None]]:
-    """Open a new file, and return a function that writes messages to it, safe against a crash."""
-    if path is None:
-        yield lambda messages: None
-        return
-    try:
-        # Bodies may be confidential: only the user reads the file.
-        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
-    except OSError as error:
-        raise click.BadParameter(
-            f"{path}: {error.strerror}: nothing was deleted", param_hint="--save"
-        ) from error
-    lock = threading.Lock()
-
-    def write(messages: Sequence[DeadMessage]) -> None:
-        try:
-            with lock:
-                file.writelines(f"{json.dumps(message.to_dict())}\n" for message in messages)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise click.ClickException(f"{path}: {error.strerror}") from error
-
-    try:
-        yield write
-    finally:
-        with suppress(OSError):  # all that was deleted is on the disk
-            file.close()
 
 
 @contextmanager

@@ -35,11 +35,6 @@ def console() -> Console:
     return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
-def can_redraw(out: Console) -> bool:
-    """Tell whether the output can be drawn over: not on a pipe or a dumb terminal."""
-    return out.is_terminal and not out.is_dumb_terminal
-
-
 def say(text: str = "", *, error: bool = False) -> None:
     """Print a line; what would steer a terminal or end the line is escaped."""
     print(printable(text), file=sys.stderr if error else sys.stdout)

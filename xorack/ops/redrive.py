@@ -7,7 +7,6 @@ older than that stay. SQS's own StartMessageMoveTask is not used: it loses the f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,11 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.acker.parallel import Workers
-from xorack.aws.client import error_code
 from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import Entry, make_message, send_messages, size_of
-from xorack.core.errors import StateError
 from xorack.core.message import MAX_BODY_BYTES
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.ops.dead_letters import KINDS, DeadMessage, Group, Kind, Selector, add_to_groups
@@ -103,29 +100,11 @@ class Redrive:
     client: Any
     retention_ms: int = DEFAULT_RETENTION_MS
 
-    def swapped(self) -> bool:
-        """Return True if the queue is the dead-letter queue of the dead-letter queue.
-
-        Raises:
-            StateError: One of the queues does not exist.
-        """
-        targets = []
-        for url in (self.queue_url, self.dead_letters_url):
-            try:
-                policy = json.loads(self._attribute(url, "RedrivePolicy") or "{}")
-            except ClientError as error:
-                # The code's name depends on the protocol that boto3 speaks.
-                if not error_code(error).endswith(("NonExistentQueue", "QueueDoesNotExist")):
-                    raise
-                region = self.client.meta.region_name
-                raise StateError(f"queue {url} does not exist in {region}") from error
-            targets.append(policy.get("deadLetterTargetArn", "").split(":"))
-        # An ARN and a URL both end in account and name.
-        return bool(targets[1][-2:] == self.queue_url.split("/")[-2:])
-
     def count(self) -> int:
         """Return SQS's approximate number of dead-lettered messages, without a receive."""
-        return int(self._attribute(self.dead_letters_url, "ApproximateNumberOfMessages"))
+        name = "ApproximateNumberOfMessages"
+        of = {"QueueUrl": self.dead_letters_url, "AttributeNames": [name]}
+        return int(self.client.get_queue_attributes(**of)["Attributes"][name])
 
     def survey(
         self,
@@ -192,19 +171,13 @@ class Redrive:
 
         return self._pass(chosen, self._send, progress)
 
-    def delete(
-        self,
-        survey: Survey,
-        save: _Forward = lambda messages: None,
-        progress: Progress = lambda deleted: None,
-    ) -> MoveResult:
+    def delete(self, survey: Survey, progress: Progress = lambda deleted: None) -> MoveResult:
         """Delete the messages of a survey, and no others.
 
-        Calls `save` with at most ten messages before they are deleted, from several threads, and
-        `progress` after each page of messages.
+        Calls `progress` after each page of messages.
         """
-        most = len(survey.ids)
-        return self._pass(lambda message: message.id in survey.ids, save, progress, most)
+        ids = survey.ids
+        return self._pass(lambda one: one.id in ids, lambda _: None, progress, len(ids))
 
     def _pass(
         self,
@@ -282,10 +255,6 @@ class Redrive:
         ]
         response = call(QueueUrl=self.dead_letters_url, Entries=entries)
         return [int(entry["Id"]) for entry in (response or {}).get("Failed", [])]
-
-    def _attribute(self, queue_url: str, name: str) -> str:
-        response = self.client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name])
-        return str(response.get("Attributes", {}).get(name, ""))
 
     def _server_time(self) -> int:
         """Return the time of SQS's clock, milliseconds since 1970, rounded up to a second."""

@@ -7,12 +7,14 @@ deadlines is cheaper, but it does not have the chains that have ended.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from xorack.aws import schema
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import ArgumentError, NotAChainError, StateError
+from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.ops.status import STATUSES
 
@@ -63,6 +65,22 @@ class ChainCounts:
             **{name: self.by_status[name] for name in (*STATUSES, "invalid", "not_found")},
             "failures": [{"tag": tag, "reason": reason} for tag, reason in self.failures],
         }
+
+
+def count_named(store: ChainStore, tags: Iterable[str]) -> tuple[ChainCounts, list[str]]:
+    """Count the chains of these tags, by consistent reads; return also the tags without one."""
+    tags, counts = [*dict.fromkeys(validate_tag(tag) for tag in tags)], ChainCounts()
+    invalid: list[NotAChainError] = []
+    chains = store.read(tags, invalid.append)
+    for chain in chains.values():
+        counts.add(chain.status, chain.tag, chain.reason)
+    for error in invalid:
+        counts.add_invalid(error)
+    found = chains.keys() | {str(error.tag) for error in invalid}
+    not_found = [tag for tag in tags if tag not in found]
+    for tag in not_found:
+        counts.add("not_found", tag)
+    return counts, not_found
 
 
 @dataclass(frozen=True)

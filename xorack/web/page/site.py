@@ -256,7 +256,7 @@ class Site:
 
     def _dead_letters(self, known: str | None = None, notice: str = "") -> Response:
         if self.letters is None:
-            reason = "No dead-letter queue is known: give --stack, or --dead-letters and --queue."
+            reason = "No dead-letter queue is known: give --stack."
             return self.problem(404, "Dead letters", reason)
         # A read counts as a receive, so what is up to date is not read again.
         if known is not None and known == str(self.letters.count()):
