@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.conftest import ROOT, item_of
 from tests.support.events import eventually
 from tests.support.processes import members
-from xorack.errors import LocalError, NotRunningError
+from xorack.errors import NotRunningError
 from xorack.local import assembly as assembly_module
 from xorack.local import background
 
@@ -123,15 +123,8 @@ def test_a_reader_follows_until_it_is_interrupted_or_the_stack_ends(running):
     assert err.startswith(("error: xorack local is not running", "error: xorack local has ended"))
 
 
-def test_a_second_start_does_nothing_and_contradictions_are_explained(running):
+def test_a_second_start_does_nothing(running):
     assert background.start() == (running, False)
-    assert background.start({"resume": "all"}, running.port) == (running, False)
-    with pytest.raises(LocalError, match=r"with other settings: run `xorack local stop` first$"):
-        background.start({"batch_size": "5"})
-    with pytest.raises(
-        LocalError, match=rf"on port {running.port}: run `xorack local stop` first$"
-    ):
-        background.start(port=running.port - 1)
     assert background.find() == running
 
 
@@ -219,7 +212,7 @@ assembly.find_template = lambda *_: Path(sys.argv[1])
 running, started = background.start()
 print(running.pid, started)
 """
-    template = str(assembly_module.find_template({}))
+    template = str(assembly_module.find_template())
     both = [
         subprocess.Popen(
             [sys.executable, "-c", program, template], cwd=ROOT, stdout=subprocess.PIPE, text=True

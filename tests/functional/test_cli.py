@@ -130,6 +130,10 @@ def test_list_filters(stack, xorack):
 
     _, out, _ = xorack("list", "--json", "--status", "open", "--status", "failed")
     assert {json.loads(line)["tag"] for line in out} == {"a", "d"}
+    more = "the first 3; there are more: --limit 0 lists all"
+    for limit, count, err in (("3", 3, [more]), ("4", 4, []), ("0", 4, [])):
+        status, out, said = xorack("list", "--json", "--limit", limit)
+        assert (status, len(out), said) == (0, count, err)
 
     head, *rows = xorack("list")[1]
     assert head.split() == ["TAG", "STATUS", "DONE", "UNITS", "AGE", "TIME", "LEFT", "REASON"]

@@ -2,9 +2,6 @@
 
 import base64
 import json
-import os
-import stat
-from unittest.mock import Mock
 
 import pytest
 
@@ -136,12 +133,8 @@ def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection,
     assert len(left(stack)) == 5 - len(numbers)
 
 
-def test_a_kind_is_redriven_without_other_options_and_a_look_moves_nothing(stack, xorack, sqs):
+def test_a_kind_is_redriven_without_other_options(stack, xorack, sqs):
     put_messages(stack, failed=(1,), rejected=(2, 3), malformed=(7,))
-    status, out, _ = xorack("redrive", "--look")
-    assert (status, out[0].split()[0]) == (0, "MESSAGES")
-    assert sum(line.startswith("body ") for line in out) == 4
-    assert len(xorack("redrive", "--look", "--json")[1]) == 4
     assert xorack("redrive", "--yes", "--kind", "rejected")[1][-1] == "2 messages sent back; 2 stay"
     assert sorted(m["Body"] for m in stack.receive_all(stack.queue_url)) == bodies(2, 3)
     # Without a kind, a condition restricts the kinds that go back by default.
@@ -177,35 +170,6 @@ def test_single_messages_are_deleted_after_a_question(stack, xorack, sqs, answer
     status, out, _ = xorack("dead-letters", "delete", *others[:1], "--json", "--yes")
     assert json.loads(out[0]) == {"selected": others[:1], "deleted": 1}
     assert left(stack) == others[1:]
-
-
-def test_deleted_messages_are_saved_first(stack, xorack, sqs, tmp_path):
-    put_messages(stack, failed=range(30), malformed=(1, 2))
-    copy = tmp_path / "copy.json"
-    arguments = ("dead-letters", "delete", "--run", "books", "--yes", "--save", str(copy))
-    before = as_json(xorack, "--run", "books", "--limit", "100")
-    sqs.before["DeleteMessageBatch"] = lambda _: len(copy.read_text().splitlines()) >= 1 or 1 / 0
-    status, out, _ = xorack(*arguments)
-    assert (status, out[-1]) == (0, f"30 messages deleted; copies in {copy}")
-    assert stat.S_IMODE(os.stat(copy).st_mode) == 0o600
-    saved = {one["id"]: one["body"] for one in map(json.loads, copy.read_text().splitlines())}
-    assert saved == {one["id"]: one["body"] for one in before}
-    # An earlier copy is not overwritten, and nothing is deleted without one.
-    put_messages(stack, failed=(99,))
-    status, out, err = xorack(*arguments)
-    assert (status, "File exists: nothing was deleted" in err[0]) == (2, True)
-    assert len(left(stack)) == 3
-
-
-def test_a_copy_that_cannot_be_written_deletes_nothing(stack, xorack, sqs, monkeypatch, tmp_path):
-    put_messages(stack, failed=(1,))
-    full = Mock(side_effect=OSError(28, "No space left on device"))
-    monkeypatch.setattr(os, "fsync", full)
-    copy = tmp_path / "copy.json"
-    arguments = ("delete", "--all", "--yes", "--save", str(copy))
-    status, _, err = xorack("dead-letters", *arguments)
-    assert (status, err) == (1, [f"error: {copy}: No space left on device"])
-    assert len(left(stack)) == 1
 
 
 def test_messages_that_arrive_after_the_list_are_not_deleted(stack, xorack, sqs, monkeypatch):

@@ -95,7 +95,6 @@ INVALID = [
     ("wait a --chains 1", "--chains requires --run (see: xorack wait --help)"),
     ("redrive --queue x", "--dead-letters and --queue must be used together (see: xorack redrive "),
     ("web --port 65536", "Invalid value for '--port'"),
-    ("local start -c resume", "Invalid value for '-c': 'resume', expected NAME=VALUE"),
     ("extend a --timeout nan", "Invalid value for '--timeout': 'nan', expected seconds"),
     # As of `--stack "$STACK"` where the shell has no such variable.
     ("list --stack=", "Invalid value for '--stack': the value is empty (see: "),

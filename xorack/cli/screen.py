@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -63,17 +62,6 @@ def print_invalid(errors: Collection[NotAChainError]) -> int:
     for error in errors:
         say(f"error: {error}", error=True)
     return len(errors)
-
-
-def shell_quoted(text: str) -> str:
-    """Quote a text for a shell; with unprintable characters, as ``$'...'`` of bash and zsh."""
-    if text.isprintable():
-        return shlex.quote(text)
-    plain = (
-        chr(byte) if 32 < byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}"
-        for byte in text.encode()
-    )
-    return f"$'{''.join(plain)}'"
 
 
 def print_json(value: Any) -> None:

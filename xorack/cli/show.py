@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -109,7 +110,7 @@ def _show(target: Target, tag: str, candidates: Sequence[Candidate], as_json: bo
     else:
         texts = partitions | {unit: name_text(name) for unit, name in found.items()}
         lines = cut([f"{one.kind}: {one.error or one.reason}" for one in letters], _SHOWN)
-        link = [f"xorack dead-letters show --tag {screen.shell_quoted(tag)}"] if letters else []
+        link = [f"xorack dead-letters show --tag {shlex.quote(tag)}"] if letters else []
         properties = screen.properties_of(status, texts, [*lines, *link])
         screen.print_properties(properties, status.percent)
     if not status.chain.final:
