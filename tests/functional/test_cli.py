@@ -75,8 +75,9 @@ def test_show_names_units_among_candidates(stack, xorack, order, tmp_path):
     assert list(shown["outstanding_names"]) == shown["outstanding"]
     assert "oil" in shown["outstanding_names"].values()
     names.write_text("wick\n")
-    (shown,) = map(json.loads, xorack("show", "order/18", "--json", "--among", names)[1])
-    assert set(shown["outstanding_names"].values()) == {None}
+    _, (line,), (hint,) = xorack("show", "order/18", "--json", "--among", names)
+    assert set(json.loads(line)["outstanding_names"].values()) == {None}
+    assert hint == "outstanding units without a name: none of --among is theirs"
 
 
 @pytest.mark.parametrize("line", ["[", "[]", "[1.5]", '["a", null]', "[true]"])

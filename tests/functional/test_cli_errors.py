@@ -32,7 +32,8 @@ TAG_LENGTH = "expected a string of 1 to 1024 UTF-8 bytes without NUL"
 @pytest.mark.parametrize(
     ("status", "arguments", "line"),
     [
-        (1, "show typo", "tag: 'typo' does not exist\n"),
+        (1, "show typo", "tag: 'typo' does not exist; if it is a run: xorack explain --run typo\n"),
+        (1, "show run/typo", "tag: 'run/typo' does not exist\n"),
         (1, "show typo --table gone", "there is no table gone in us-east-1\n"),
         (1, "list --table gone --region eu-west-1", "there is no table gone in eu-west-1\n"),
         (1, "redrive --stack orders", ORDERS),
@@ -42,7 +43,7 @@ TAG_LENGTH = "expected a string of 1 to 1024 UTF-8 bytes without NUL"
         (2, f"fail {TAG} b --reason {'x' * 1025}", "reason: 'xxx"),
         (2, "extend a\0 --timeout 1", "tag: 'a\\x00', expected a string"),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_an_error_of_a_request_is_one_line(stack, stacks, xorack, status, arguments, line):
     stacks["shop"] = {"TableName": "customers"}

@@ -123,7 +123,8 @@ def test_unfinished_chains_and_runs_without_chains(stack, xorack):
     shown = lines_of(xorack("explain", "--run", RUN))
     assert shown["run"] == [f"2 of 2 chains of run {RUN} have not ended yet"]
     assert "1  the chain's own unit: its first step did not end" in shown["outstanding"]
-    assert shown["outstanding"][-1].endswith("units without a name: give --among")
+    assert shown["why"][0].endswith("the outstanding units have no names: give --among")
+    assert shown["outstanding"][-1].endswith("units without a name")
     for tag in ("a", "b"):
         put(
             stack,

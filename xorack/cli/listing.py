@@ -36,10 +36,10 @@ from xorack.ops.text import printable
 def list_(
     statuses: tuple[str, ...], run: RunChains | None, limit: int, as_json: bool, target: Target
 ) -> int:
-    """List chains in no order: all, or those that meet both conditions.
+    """List chains: all, or those that meet both conditions.
 
-    Reads the table until the limit is reached. If there are more chains, a line on stderr says so.
-    Another line counts the messages in the queue and the dead letters.
+    Reads the table, in no order, until the limit is reached. Lines on stderr say whether there are
+    more chains, and count the messages in the queue and the dead letters.
 
     With --json, prints one JSON object a line. Reports items that are not chains on stderr; the
     exit status is then 1.
