@@ -1,17 +1,12 @@
-"""The output of the commands of dead-lettered messages: tables, questions, progress, results."""
+"""The output of the commands of dead-lettered messages: tables, questions, results."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import click
-
 from xorack.cli import screen
-from xorack.core.event import rfc3339
 from xorack.ops.body import body_lines
 from xorack.ops.dead_letters import KINDS, Kind
 from xorack.ops.redrive import Redrive, Survey
@@ -113,8 +108,7 @@ def run_redrive(
     if not yes and not screen.ask(f"Send {messages} back to the queue?"):
         screen.say("nothing was sent back")
         return 1
-    with _progress("sent back", count if survey.complete else survey.total) as progress:
-        result = redrive.move(kinds, survey, progress)
+    result = redrive.move(kinds, survey)
     stay_too = f"; {result.left:,} stay" if result.left else ""
     screen.say(f"{plural(result.moved, 'message')} sent back{stay_too}")
     return 0
@@ -124,13 +118,12 @@ def run_delete(redrive: Redrive, survey: Survey, *, yes: bool, as_json: bool) ->
     """Show the messages, ask, delete them; return the exit status."""
     count, deleted = len(survey.ids), 0
     if not as_json:
-        _print_selected(survey)
+        print_groups(survey)
         if count and not yes and not screen.ask(f"Delete {plural(count, 'message')}?"):
             screen.say("nothing was deleted")
             return 1
     if wanted := 0 if as_json and not yes else count:
-        with _progress("deleted", 0 if as_json else count) as progress:
-            result = redrive.delete(survey, progress)
+        result = redrive.delete(survey)
         deleted = result.moved - result.undeleted
     if as_json:
         screen.print_json({"selected": sorted(survey.ids), "deleted": deleted})
@@ -140,25 +133,3 @@ def run_delete(redrive: Redrive, survey: Survey, *, yes: bool, as_json: bool) ->
         if deleted < count:
             screen.say("the others are gone, or another reader has them: try again", error=True)
     return int(deleted < wanted or survey.selects_nothing)
-
-
-def _print_selected(survey: Survey) -> None:
-    """Print what a deletion deletes: few messages one by one, many by reason."""
-    if not 0 < survey.seen <= len(survey.messages):
-        print_groups(survey)
-        return
-    heads = ("ID", "KIND", "SENT", "TAG", "REASON")
-    cells = (
-        (one.id, one.kind, str(rfc3339(one.sent_at)), one.tag, one.error or one.reason)
-        for one in survey.messages
-    )
-    rows = [dict(zip(heads, row, strict=True)) for row in cells]
-    screen.print_rows(rows, right=set(), fold={"TAG", "REASON"})
-
-
-@contextmanager
-def _progress(verb: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Draw a progress bar on a terminal, unless the total is 0."""
-    hidden = not total or not sys.stdout.isatty()
-    with click.progressbar(length=total, label=verb, hidden=hidden) as bar:
-        yield lambda done: bar.update(done - bar.pos)

@@ -131,7 +131,7 @@ def delete(selector: Selector, target: Target, **flags: Any) -> int:
             else "Missing ID, --reason, --kind, --tag or --run; --all deletes all messages"
         )
     queues = target.open_dead_letters()
-    return output.run_delete(queues, queues.survey(selector, limit=MAX_READ, keep=_SHOWN), **flags)
+    return output.run_delete(queues, queues.survey(selector, limit=MAX_READ), **flags)
 
 
 @click.command(epilog="Example: xorack redrive --stack orders --yes")

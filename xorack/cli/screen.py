@@ -26,7 +26,6 @@ _MIN_FOLDED = 12
 """Least width of a column whose cells may continue in further lines."""
 _MAX_PADDED = 80
 """A tag of 1,024 bytes must not push the columns of all other lines out of sight."""
-_BAR = 24
 
 
 def console() -> Console:
@@ -90,20 +89,13 @@ def cells(status: ChainStatus) -> dict[str, str]:
     }
 
 
-def print_properties(properties: Iterable[tuple[str, str]], percent: float | None = None) -> None:
-    """Print names and values, a line each; further lines of a value have no name.
-
-    On a terminal, a status has its colour, and a progress a bar up to `percent`.
-    """
+def print_properties(properties: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, a line each; further lines of a value have no name."""
     out = console()
     for name, value in properties:
         line = Text(f"{name:<12} ")
         colour = STATUS_COLOURS.get(value, "") if name == "status" else ""
         line.append(printable(value), style=colour)
-        if name == "progress" and percent is not None and out.is_terminal:
-            full = int(percent / 100 * _BAR)
-            line.append("  " + "━" * full, style="green" if percent == 100 else "cyan")
-            line.append("━" * (_BAR - full), style="bright_black")
         line.rstrip()
         out.print(line)
 

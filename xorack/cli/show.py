@@ -123,8 +123,7 @@ def _show(target: Target, tag: str, candidates: Sequence[Candidate], as_json: bo
         texts = partitions | {unit: name_text(name) for unit, name in found.items()}
         lines = cut([f"{one.kind}: {one.error or one.reason}" for one in letters], _SHOWN)
         link = [f"xorack dead-letters show --tag {shlex.quote(tag)}"] if letters else []
-        properties = screen.properties_of(status, texts, [*lines, *link])
-        screen.print_properties(properties, status.percent)
+        screen.print_properties(screen.properties_of(status, texts, [*lines, *link]))
     if not status.chain.final:
         screen.say_backlog(target.queues()())
 

@@ -36,10 +36,7 @@ Notify = Callable[[str], object]
 class Background:
     """The embedded AWS that runs in the background, and the stack in it; see `Stack`.
 
-    Attributes:
-        pid: Id of its process and process group.
-        started_at: Seconds since the epoch.
-        instance: Its name among those of the user; empty for the one without a name.
+    `instance` is its name among those of the user; `pid` is also its process group.
     """
 
     pid: int

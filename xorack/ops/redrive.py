@@ -25,8 +25,6 @@ from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.ops.dead_letters import KINDS, DeadMessage, Group, Kind, Selector, add_to_groups
 
 _Item = TypeVar("_Item")
-Progress = Callable[[int], None]
-"""A callback that gets the number of messages that were moved or deleted so far."""
 _Forward = Callable[[Sequence[DeadMessage]], None]
 
 MAX_READ = 100_000
@@ -43,14 +41,10 @@ _POLICY = RetryPolicy(attempts=8)
 
 @dataclass
 class Survey:
-    """The selected messages of a dead-letter queue.
+    """The selected messages of a dead-letter queue, by reason, the most frequent first.
 
-    Attributes:
-        groups: The messages by reason, the most frequent first.
-        total: Messages in the queue; SQS's approximate count if not all were read.
-        complete: True if all selected messages were read.
-        read: Number of messages that were read, selected or not.
-        messages: The first selected ones, as many as the caller asked for.
+    `total` is the number in the queue, by SQS's approximate count if not all were read. `messages`
+    are the first selected ones, as many as the caller asked for.
     """
 
     groups: list[Group] = field(default_factory=list)
@@ -114,14 +108,11 @@ class Redrive:
         keep: int = 0,
         hide: bool = True,
     ) -> Survey:
-        """Read the selected messages, and leave them in the queue.
+        """Read the selected messages, by default all, and leave them in the queue.
 
-        Args:
-            selector: The messages to report; by default all.
-            limit: Stop after about this number of messages, selected or not; by default 1,000,
-                or `MAX_READ` for a selection.
-            keep: Most messages to return, with their bodies.
-            hide: Hide messages from other readers meanwhile. Else only a sample is read.
+        Reads about `limit` messages, selected or not, by default 1,000, or `MAX_READ` for a
+        selection; returns at most `keep` of them. Without `hide`, other readers see the messages
+        meanwhile, and only a sample is read.
         """
         survey = Survey(selector=selector or Selector())
         most = limit or (1000 if survey.selector == Selector() else MAX_READ)
@@ -150,15 +141,11 @@ class Redrive:
             survey.total = max(survey.total, self.count())
         return survey
 
-    def move(
-        self, kinds: Collection[Kind], survey: Survey, progress: Progress = lambda moved: None
-    ) -> MoveResult:
+    def move(self, kinds: Collection[Kind], survey: Survey) -> MoveResult:
         """Send selected messages back to the queue, with the time of their first send.
 
         Expired messages stay, whatever the kinds. So do messages that arrive meanwhile: what is
         rejected again must not go round in circles. After a SendError, those not moved stay.
-
-        Calls `progress` after each page of messages.
         """
         kinds = set(kinds) - {"expired"}
         until = self._server_time()
@@ -169,21 +156,17 @@ class Redrive:
             fits = max(size_of(entry) for entry in _again(message)) <= MAX_BODY_BYTES
             return in_time and fits and survey.selector.matches(message)
 
-        return self._pass(chosen, self._send, progress)
+        return self._pass(chosen, self._send)
 
-    def delete(self, survey: Survey, progress: Progress = lambda deleted: None) -> MoveResult:
-        """Delete the messages of a survey, and no others.
-
-        Calls `progress` after each page of messages.
-        """
+    def delete(self, survey: Survey) -> MoveResult:
+        """Delete the messages of a survey, and no others."""
         ids = survey.ids
-        return self._pass(lambda one: one.id in ids, lambda _: None, progress, len(ids))
+        return self._pass(lambda one: one.id in ids, lambda _: None, len(ids))
 
     def _pass(
         self,
         chosen: Callable[[DeadMessage], bool],
         forward: _Forward,
-        progress: Progress,
         most: int | None = None,
     ) -> MoveResult:
         """Forward and delete the chosen messages of the queue, at most `most` of them."""
@@ -208,7 +191,6 @@ class Redrive:
                     break
                 held.update((message.id, message.handle) for message in messages)
                 _by_tens(pass_ten, part)
-                progress(len(done))
                 if len(done) == most:
                     break
         finally:

@@ -25,12 +25,9 @@ _ATTRIBUTES = (schema.STATUS, schema.FORMAT_NAME, "reason")
 
 @dataclass
 class ChainCounts:
-    """Numbers of chains by status.
+    """Numbers of chains by `STATUSES`, of other items (``invalid``), of tags without a chain.
 
-    Attributes:
-        by_status: Numbers by `STATUSES`, and of items that are not chains (``invalid``) and of
-            named tags without a chain (``not_found``).
-        failures: Tags and reasons of the first failed chains and invalid items, at most ten.
+    `failures` are tags and reasons of the first failed chains and invalid items, at most ten.
     """
 
     by_status: Counter[str] = field(default_factory=Counter)
@@ -85,12 +82,7 @@ def count_named(store: ChainStore, tags: Iterable[str]) -> tuple[ChainCounts, li
 
 @dataclass(frozen=True)
 class RunChains:
-    """A run of a job.
-
-    Attributes:
-        name: The first part of its chains' tags, a valid tag without a slash.
-        chains: The number of its chains; None if it is not known.
-    """
+    """A run of a job: the first part of its chains' tags, and their number if it is known."""
 
     name: str
     chains: int | None = None

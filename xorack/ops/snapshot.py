@@ -21,13 +21,9 @@ _READS_PER_CHAIN = 4
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Unfinished chains at one moment, `at`, in milliseconds since 1970.
+    """Unfinished chains by deadline at one moment, in milliseconds since 1970; perhaps not all.
 
-    Attributes:
-        chains: The chains, by deadline or as the caller named them.
-        event_pending: Number of finished chains, of those read, with a pending event.
-        invalid: One error for each item that is not a chain.
-        more: True if there are more unfinished chains.
+    `event_pending` is the number of finished chains, of those read, with a pending event.
     """
 
     at: int

@@ -137,11 +137,7 @@ class UnitNames:
 class Site:
     """The pages of a table, under a name, and perhaps of a dead-letter queue.
 
-    Attributes:
-        candidates: Names that units may have.
-        publisher: Sends the event of a chain that is failed.
-        explain: Describes an error of AWS in one line.
-        token: What a form of the pages sends.
+    `publisher` sends the event of a chain that is failed; a form of the pages sends the `token`.
     """
 
     name: str
@@ -201,11 +197,8 @@ class Site:
         return pages.Frame(self.name, self.token, names, notice, *counts)
 
     def _chains(self, fields: Mapping[str, str]) -> Response:
-        group, order, skip = (
-            fields.get("group", ""),
-            fields.get("order", ""),
-            fields.get("skip", "0"),
-        )
+        group, order = fields.get("group", ""), fields.get("order", "")
+        skip = fields.get("skip", "0")
         if group and group not in GROUPS:
             raise ArgumentError("group", group, " or ".join(GROUPS))
         if order not in ORDERS:
