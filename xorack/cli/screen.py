@@ -19,7 +19,6 @@ from xorack.ops.status import ChainStatus
 from xorack.ops.text import listed, printable, span
 
 STATUS_COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
-"""The colours of a chain's statuses."""
 _GAP = 2
 """Blanks between columns, as rich has them."""
 _MIN_FOLDED = 12

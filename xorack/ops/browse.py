@@ -22,7 +22,6 @@ from xorack.ops.status import ChainStatus
 GROUPS = {"unfinished": ("open", "pending"), "failed": ("failed",), "acked": ("acked",)}
 """The statuses that a page can be limited to."""
 MAX_SHOWN = 50
-"""Most chains of a page."""
 SEARCHED = 5_000
 """Most items that are read for a page; chains of 2 KB make 10 MB, or 1,250 read units."""
 _HOUR_MS = 3_600_000

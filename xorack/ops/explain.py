@@ -46,16 +46,11 @@ def explain_run(
     candidates: Sequence[Candidate] = (),
     letters: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Read the chains of a run, and find out what those that failed have in common.
+    """Read the entire table; return what `xorack explain --run --json` prints of a run's chains.
 
-    Reads the entire table. The candidates are names that the steps may have given to units: see
-    `xorack.names_of`. The letters are reasons of dead-lettered messages, by the tag of their chain.
-
-    Returns:
-        What `xorack explain --run --json` prints. ``state`` says what is explained: ``failed`` or,
-        if none has failed, ``unfinished`` chains; ``count`` is their number. ``unnamed`` is the
-        number of their outstanding units without a name. Texts that differ in numbers alone are
-        counted together.
+    The candidates are names that the steps may have given to units: see `xorack.names_of`. The
+    letters are reasons of dead-lettered messages, by the tag of their chain. ``state`` says what is
+    explained: ``failed`` or, if none has failed, ``unfinished`` chains; ``count`` is their number.
     """
     now = milliseconds()
     chains = [ChainStatus(one, now) for one in store.scan(lambda _: None, prefix=run.prefix)]

@@ -14,7 +14,6 @@ from xorack.core.errors import NotAChainError
 from xorack.ops.status import ChainStatus
 
 MAX_CHAINS = 100
-"""Most chains in a snapshot of the widget."""
 _READS_PER_CHAIN = 4
 """Index entries read per requested chain: some belong to chains with only an event pending."""
 

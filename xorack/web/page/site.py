@@ -33,11 +33,9 @@ _FEW = 10_000
 """Most candidates that are tried for each chain of a list: 50 chains take 2 s once."""
 _CHAINS_KEPT = 1000
 MESSAGES = 100
-"""Most messages of a page."""
 _TAGS = 100
 """Most chains that are read to find out which rejected messages may be sent back."""
 WINDOWS = 100
-"""Most windows of a page."""
 _FOLDER = Path(__file__).parent
 _TYPES = {
     "page.css": "text/css; charset=utf-8",
