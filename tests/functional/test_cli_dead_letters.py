@@ -102,14 +102,11 @@ def test_the_invalid_value_is_named(stack, xorack, sqs, body, error, field, valu
 @pytest.mark.parametrize(
     ("selection", "numbers"),
     [
-        ("--reason exists", (3, 4)),
-        pytest.param(*("--reason books/4", (4,)), marks=pytest.mark.slow),
-        pytest.param(*("--kind failed", (1, 2)), marks=pytest.mark.slow),
-        pytest.param(*("--kind failed --kind rejected", (1, 2, 3, 4)), marks=pytest.mark.slow),
+        ("--reason exists --kind rejected", (3, 4)),
+        ("--kind failed --kind rejected", (1, 2, 3, 4)),
         ("--tag books/2", (2,)),
-        pytest.param(*("--run books", (1, 2, 3, 4)), marks=pytest.mark.slow),
+        ("--run books --reason books/4", (4,)),
         ("--run book", ()),
-        pytest.param(*("--kind failed --tag books/3", ()), marks=pytest.mark.slow),
     ],
 )
 def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection, numbers):
@@ -194,13 +191,11 @@ def test_an_empty_queue(stack, xorack, sqs):
     assert as_json(xorack) == []
 
 
-def test_the_tags_of_many_requests_and_their_sender(stack, xorack, sqs):
-    requests = (Request("stamp", f"run/{n}", "s", traced(n + 1)) for n in range(20))
-    put(stack, message(*requests), sender="x\x1b", error="tag: 't' already exists")
+def test_the_tags_of_many_requests(stack, xorack, sqs):
+    put(stack, message(*(Request("stamp", f"run/{n}", "s", traced(n + 1)) for n in range(20))))
     text = shown(xorack("dead-letters", "show", "--tag", "run/7")[1])
     assert text["tag"].split("\n") == [*(f"run/{n}" for n in range(5)), "and 15 more tags"]
     assert text["body"].endswith("more lines")
-    assert text["sender"] == "x\\x1b"
 
 
 def test_corrected_messages_are_sent(stack, xorack, sqs, tmp_path):

@@ -10,14 +10,7 @@ from socketserver import StreamRequestHandler, TCPServer
 import boto3
 import pytest
 
-from tests.support.cli import (
-    TAG,
-    apply,
-    assert_error,
-    put_invalid_item,
-    start,
-    store,
-)
+from tests.support.cli import TAG, apply, assert_error, put_invalid_item, start, store
 from xorack import traced
 from xorack.aws.client import make_client
 from xorack.aws.sqs import queue_client
@@ -81,11 +74,8 @@ INVALID = [
     ("extend a --run r --timeout 1", "TAG and --run cannot be used together"),
     ("extend a --timeout 1e999", "Invalid value for '--timeout': inf is not in the range"),
     *(
-        (
-            f"extend a --timeout {text}",
-            f"Invalid value for '--timeout': '{text}', expected seconds, or 30m, 2h, 1d12h",
-        )
-        for text in ("1x", "1h30", "h", "1.h")
+        (f"extend a --timeout {text}", f"Invalid value for '--timeout': '{text}', expected seconds")
+        for text in ("1x", "1h30", "h", "1.h", "nan")
     ),
     ("list --status done", "Invalid value for '--status': 'done' is not one"),
     (f"list --limit {'9' * 20}", "Invalid value for '--limit': 99999999999999999999 "),
@@ -96,7 +86,6 @@ INVALID = [
     ("wait a --chains 1", "--chains requires --run (see: xorack wait --help)"),
     ("redrive --queue x", "--dead-letters and --queue must be used together (see: xorack redrive "),
     ("web --port 65536", "Invalid value for '--port'"),
-    ("extend a --timeout nan", "Invalid value for '--timeout': 'nan', expected seconds"),
     # As of `--stack "$STACK"` where the shell has no such variable.
     ("list --stack=", "Invalid value for '--stack': the value is empty (see: "),
     ("redrive --dead-letters=", "Invalid value for '--dead-letters': the value is empty (see: "),
@@ -133,10 +122,7 @@ def configure(monkeypatch):
         (PLACE, "no AWS credentials: log in"),
         (KEYS, "no AWS region: give --region, or set AWS_REGION"),
         ({**PLACE, "AWS_PROFILE": "gone"}, "The config profile (gone) could not be found"),
-        (
-            {**BOTH, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
-            "Could not connect to the endpoint",
-        ),
+        ({**BOTH, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "Could not connect to the endpoint"),
         ({**BOTH, "AWS_ENDPOINT_URL": "nonsense"}, "Invalid endpoint: nonsense"),
     ],
     ids=["credentials", "region", "profile", "network", "endpoint"],

@@ -241,18 +241,6 @@ def test_a_packed_message_is_unpacked(stack, xorack, sqs):
     assert set(message["MessageAttributes"]) == {"sent_at"}
 
 
-def test_a_packed_message_too_large_for_one_becomes_several():
-    requests = [request(n, "t" * 1000) for n in range(1100)]
-    body = json.dumps({"version": 1, "requests": [one.to_json() for one in requests]}, indent=1)
-    assert len(body) > 1024 * 1024
-    attributes = string_attributes(error="Buffer lengths are not equal", encoding="gzip+base64")
-    received = {"MessageId": "m", "ReceiptHandle": "r", "Body": packed(body)}
-    message = dead_letters.DeadMessage.read({**received, "MessageAttributes": attributes})
-    assert message.kind == "rejected"
-    assert len(message.bodies) > 1
-    assert [r for part in message.bodies for r in parse(part).requests] == requests
-
-
 @pytest.mark.parametrize("moved", [False, True])
 def test_attributes_are_believed_unless_sqs_moved_the_message(moved):
     """A sender to the queue can set them, too, and have the message fail until SQS moves it."""
