@@ -3,12 +3,11 @@
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from socketserver import StreamRequestHandler, TCPServer
 
 import boto3
 import pytest
+from botocore.parsers import ResponseParserError
 
 from tests.support.cli import TAG, apply, assert_error, put_invalid_item, start, store
 from xorack import traced
@@ -157,21 +156,12 @@ def test_a_region_of_the_environment_that_is_none_is_named(configure):
         queue_client("http://queue.test:4566/1/q")
 
 
-def test_a_response_that_is_not_from_aws_is_one_line(xorack, configure):
-    class Portal(StreamRequestHandler):
-        """A proxy, or a network that wants a login first."""
+def test_a_response_that_is_not_from_aws_is_one_line(stack, xorack, sqs):
+    def log_in_first(_):  # a proxy, or a network that wants a login
+        raise ResponseParserError("invalid XML received")
 
-        def handle(self):
-            received = b""
-            while b"StackName=" not in received:
-                received += self.request.recv(65536)
-            self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n<html><body>Please log in<br></html>")
-
-    with TCPServer(("127.0.0.1", 0), Portal) as server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}"
-        configure({**BOTH, "AWS_ENDPOINT_URL": url})
-        assert_error(xorack("list"), 1, "the response is not from AWS")
+    sqs.before["DescribeTable"] = log_in_first
+    assert_error(xorack("list"), 1, "the response is not from AWS")
 
 
 def test_an_item_that_is_not_a_chain_is_one_line(stack, xorack):

@@ -66,9 +66,6 @@ COMMANDS = [["local", "status"], ["local", "env"], ["--local", "list"]]
 def test_one_that_does_not_run_is_one_line(xorack, command):
     line = "error: xorack local is not running: xorack local start starts it"
     assert xorack(*command) == (1, [], [line])
-
-
-def test_status_in_json_of_one_that_does_not_run(xorack):
     status, (line,), err = xorack("local", "status", "--json")
     assert (status, err, json.loads(line)["running"]) == (1, [], False)
 
