@@ -74,8 +74,9 @@ INVALID = [
     ("extend a --timeout 1e999", "Invalid value for '--timeout': inf is not in the range"),
     *(
         (f"extend a --timeout {text}", f"Invalid value for '--timeout': '{text}', expected seconds")
-        for text in ("1x", "1h30", "h", "1.h", "nan")
+        for text in ("1x", "1h30", "h", "1.h")
     ),
+    ("extend a --timeout nan", "Invalid value for '--timeout': nan is not a number"),
     ("list --status done", "Invalid value for '--status': 'done' is not one"),
     (f"list --limit {'9' * 20}", "Invalid value for '--limit': 99999999999999999999 "),
     ("list --run / ", "Invalid value for '--run': '/', expected the run's name alone"),

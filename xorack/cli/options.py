@@ -25,7 +25,17 @@ from xorack.ops.run_chains import RunChains
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-class Duration(click.FloatRange):
+class Number(click.FloatRange):
+    """A number of a range: click finds NaN in every range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail("nan is not a number", param, ctx)
+        return number
+
+
+class Duration(Number):
     """Seconds, or numbers with their units: ``90``, ``30m``, ``1h30m``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -33,10 +43,8 @@ class Duration(click.FloatRange):
         parts = _DURATION_PART.findall(text)
         if parts and not _DURATION_PART.sub("", text).strip():
             value = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-        # click finds NaN in every range.
         with suppress(ValueError):
-            if not math.isnan(seconds := float(value)):
-                return super().convert(seconds, param, ctx)
+            return super().convert(float(value), param, ctx)
         return self.fail(f"{shown(text)}, expected seconds, or 30m, 2h, 1d12h", param, ctx)
 
 

@@ -52,7 +52,6 @@ class Hour(NamedTuple):
 
     @property
     def most(self) -> int:
-        """The most chains that ended in a minute."""
         return max(map(sum, zip(self.acked, self.failed, strict=True)))
 
 

@@ -64,12 +64,10 @@ class Finding:
 
     @property
     def lift(self) -> float:
-        """The first share by the second."""
         return self.missing / self.all
 
     @property
     def is_common(self) -> bool:
-        """Whether nearly all missing rows meet it."""
         return self.missing >= _NEARLY
 
     def to_dict(self) -> dict[str, Any]:

@@ -61,7 +61,6 @@ class Survey:
 
     @property
     def seen(self) -> int:
-        """The number of selected messages."""
         return self.count(*KINDS)
 
     @property
