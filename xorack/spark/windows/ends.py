@@ -1,21 +1,21 @@
-"""Positions of a log's partitions, as the caller, a checkpoint or a broker gives them."""
+"""Positions of a log's partitions, as the caller or a checkpoint gives them."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType
 
-from xorack.core.errors import ArgumentError, StateError
+from xorack.core.errors import ArgumentError
+from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import unit_in
 from xorack.spark.folding import Totals, folding, named, of_units, together
 from xorack.spark.units import encoded, field_named
-from xorack.spark.windows.ledger import Range, moment
+from xorack.spark.windows.ledger import Range
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xorack.spark.storage import Texts
     from xorack.spark.windows.ledger import Ends
 
-__all__ = ["kafka_ends", "key_of", "of_all_positions", "offsets_of", "positions_of"]
+__all__ = ["key_of", "of_all_positions", "offsets_of", "positions_of"]
 
 _MAX_PIECE = 1 << 20
 """Positions of a row that Spark expands: they take 8 MB."""
@@ -87,22 +87,21 @@ def of_all_positions(
     Units follow from positions, so what was written is judged without a look at the rows. Nothing
     is returned unless as many rows were written as the batch has positions.
     """
+    *kinds, kind = (field_named(frame, name).dataType for name in rows.unit)
+    if not isinstance(kind, IntegralType):
+        problem = f"column {rows.unit[-1]} is {kind.simpleString()}, expected an integer"
+        raise ColumnsError(f"{problem}, as a position has")
     since, until = bounds
     # A begin that is not known is guessed to be 0: the units show whether that is right.
     begins = {key: since.get(key, 0) for key, end in until.items() if since.get(key, 0) != end}
     ranges = {key: Range(begin, until[key], until[key] - begin) for key, begin in begins.items()}
-    *kinds, kind = (field_named(frame, name).dataType for name in rows.unit)
-    if (
-        not until
-        or sum(found.rows for found in ranges.values()) != count
-        or not isinstance(kind, IntegralType)
-        or not all(isinstance(type_, (StringType, IntegralType)) for type_ in kinds)
-    ):
+    is_hashed = all(isinstance(type_, (StringType, IntegralType)) for type_ in kinds)
+    if not until or sum(found.rows for found in ranges.values()) != count or not is_hashed:
         return None, {}
     if not ranges:
         return Totals(), {}
     pieces = [
-        (*map(_decoded, key.split("/")), begin, min(begin + _MAX_PIECE, found.end) - 1)
+        (*map(unquote, key.split("/")), begin, min(begin + _MAX_PIECE, found.end) - 1)
         for key, found in ranges.items()
         for begin in range(found.begin, found.end, _MAX_PIECE)
     ]
@@ -115,43 +114,3 @@ def of_all_positions(
     with folding(frame.sparkSession):
         sums = positions.select(*named(of_units(unit_in(rows, positions)))).agg(*together())
         return Totals(*sums.collect()[0]), ranges
-
-
-def _decoded(text: str) -> str:
-    """Return what `encoded` was given."""
-    return text.replace("%2F", "/").replace("%25", "%")
-
-
-def kafka_ends(
-    consumer: Any, topic: str, when: datetime | str, timeout_seconds: float = 30
-) -> dict[str, dict[int, int]]:
-    """Ask a broker where a window of a topic ends: at the first record of a time, or at the end.
-
-    Args:
-        consumer: A `confluent_kafka.Consumer`, without a subscription.
-        topic: The topic.
-        when: A time that has passed, or its text in ISO 8601; UTC if it has no zone.
-        timeout_seconds: For each request.
-
-    Raises:
-        ArgumentError: The time is to come, or there is no such topic.
-        StateError: The broker does not say the end of a partition.
-    """
-    from confluent_kafka import TopicPartition
-
-    if moment(when) > time.time():
-        raise ArgumentError("when", str(when), "a time that has passed")
-    numbers = sorted(consumer.list_topics(topic, timeout_seconds).topics[topic].partitions)
-    if not numbers:
-        raise ArgumentError("topic", topic, "a topic of this broker")
-    asked = [TopicPartition(topic, number, int(moment(when) * 1000)) for number in numbers]
-    # Before the look-up: a record that arrives between is in one of both answers.
-    last = {
-        each.partition: consumer.get_watermark_offsets(each, timeout_seconds)[1] for each in asked
-    }
-    answers = consumer.offsets_for_times(asked, timeout_seconds)
-    if errors := [f"{topic}/{each.partition}: {each.error}" for each in answers if each.error]:
-        raise StateError(f"the broker does not say all ends: {', '.join(errors)}")
-    found = {answer.partition: answer.offset for answer in answers}
-    # A negative offset: the partition has no record of that time or later.
-    return {topic: {n: found[n] if found[n] >= 0 else last[n] for n in numbers}}

@@ -24,12 +24,10 @@ Crashes. Spark repeats a batch whose call did not return. If its proof was kept,
 must equal that, and the same requests go out. A proof goes to the slot that the last one is not in,
 so a slot that a crash emptied was not needed. Stamps that precede the `create` wait for it.
 
-What a batch covers. Its rows show where it lies in each partition. Positions without a row (markers
-of transactions, aborted or compacted records) may lie at its edges. Two things show that they were
-read: the source's own offsets (``since``, ``until``); and the order of batches, as a stream reads a
-partition on from where it was. The latter counts only since the last batch that nobody proved,
-which leaves a hole. A partition's first rows begin at themselves. A batch without any row is
-believed only if its offsets begin where the proved batch before it ended.
+What a batch covers. It reads a partition from its first row there to its last one. Positions
+without a row (markers of transactions, aborted or compacted records) between them are covered. At
+the edges they are covered if the source's own offsets (``since``, ``until``) say that the batch has
+read them. A batch without any row is believed only where its offsets follow on the batch before.
 
 Two calls that open a window with other ends at once do not see each other. Units depend on the
 ends: if the chain is that of one call and the record that of the other, it is never acked.
@@ -40,7 +38,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from operator import attrgetter
@@ -49,7 +46,7 @@ from typing import Any, NamedTuple, Protocol
 from xorack.core.errors import ArgumentError, StateError
 
 __all__ = ["UNKNOWN", "Range", "StreamProof", "Window", "WindowStatus"]
-__all__ += ["find_window", "moment", "open_window", "overlaps", "prove", "proved_of"]
+__all__ += ["find_window", "open_window", "overlaps", "prove", "proved_of"]
 
 _MAX_SEPARATE = 8
 """Ranges with gaps that a partition keeps apart, to know which windows have them."""
@@ -88,12 +85,11 @@ class Window(NamedTuple):
 
 
 class StreamProof(NamedTuple):
-    """What a stream proved up to a batch; the next batch begins ``at`` these positions."""
+    """What a stream proved up to a batch."""
 
     stream: str
     batch: int
     slot: int
-    at: Ends
     ranges: Proved
 
     @classmethod
@@ -208,12 +204,10 @@ def prove(
     bounds: tuple[Ends, Ends] = UNKNOWN,
     *,
     gaps: str = "count",
-    lost: bool = False,
 ) -> list[tuple[WindowStatus, list[str]]]:
     """Keep the proof of a batch, a stream and its number, once its output was compared.
 
     Its rows were `seen` at these positions. The source says its `bounds`, as far as it knows them.
-    `lost` says that the batch before was refused, or lost rows, since it was last proved.
 
     Returns:
         The windows that it has positions of, each with the partitions whose requests are to be
@@ -223,18 +217,17 @@ def prove(
         StateError: The batch contradicts what was proved before. Nothing was kept.
     """
     stream, number = batch
-    proofs, none = store.proofs(), StreamProof(stream, -1, 1, {}, {})
+    proofs, none = store.proofs(), StreamProof(stream, -1, 1, {})
     mine = sorted((proof for proof in proofs if proof.stream == stream), key=attrgetter("batch"))
     *_, earlier, last = none, none, *mine
     before = earlier if last.batch == number else last
-    # Where a stream is after a batch that nobody proved is not known, nor where it went back.
-    at = before.at if before.batch == number - 1 and not lost else {}
-    own = _own(seen, bounds, at)
+    own = _own(seen, bounds)
     if gaps != "ignore":
-        _check_gaps(own, gaps, follows=bool(at) and at.items() <= bounds[0].items())
+        at = {key: ranges[-1].end for key, ranges in before.ranges.items()}
+        follows = before.batch == number - 1 and bool(at) and at.items() <= bounds[0].items()
+        _check_gaps(own, gaps, follows=follows)
     ranges = _united([before.ranges, {key: [covered] for key, covered in own.items()}])
-    at = {**at, **{key: covered.end for key, covered in own.items()}}
-    proof = StreamProof(stream, number, 1 - before.slot, at, ranges)
+    proof = StreamProof(stream, number, 1 - before.slot, ranges)
     if last != proof:
         if last.batch >= number:
             raise StateError(
@@ -254,7 +247,7 @@ def prove(
     return [(status, sorted(keys - status.lagging.keys())) for status, keys in statuses]
 
 
-def _own(seen: Mapping[str, Range], bounds: tuple[Ends, Ends], at: Ends) -> dict[str, Range]:
+def _own(seen: Mapping[str, Range], bounds: tuple[Ends, Ends]) -> dict[str, Range]:
     """Return what a batch covers of each partition; see the theory of operation."""
     since, until = bounds
     if until and (unknown := sorted(seen.keys() - until.keys())):
@@ -265,13 +258,12 @@ def _own(seen: Mapping[str, Range], bounds: tuple[Ends, Ends], at: Ends) -> dict
     own = {}
     for key in sorted({*seen, *(since.keys() & until.keys())}):
         rows = seen.get(key) or Range(until[key], until[key], 0)
-        begin = since.get(key, at.get(key, rows.begin))
-        own[key] = found = Range(begin, until.get(key, rows.end), rows.rows)
+        own[key] = found = Range(since.get(key, rows.begin), until.get(key, rows.end), rows.rows)
         if not found.begin <= rows.begin <= rows.end <= found.end or rows.gaps < 0:
             raise StateError(
                 f"{key} has {rows.rows} rows at the positions {rows.begin} to {rows.end - 1} in "
-                f"this batch, expected one each at {found.begin} to {found.end - 1}: some were "
-                "proved before, are not of this batch, or are there twice"
+                f"this batch, expected at most one each at {found.begin} to {found.end - 1}: some "
+                "are of another batch, or are there twice"
             )
     return {key: found for key, found in own.items() if found.begin < found.end}
 
@@ -290,16 +282,6 @@ def _check_gaps(own: Mapping[str, Range], gaps: str, *, follows: bool) -> None:
                 f"{found.gaps} of the positions {found.begin} to {found.end - 1} of {key} have no "
                 "row in this batch, and gaps='error' refuses that"
             )
-
-
-def moment(when: datetime | str) -> float:
-    """Return seconds since 1970 of a time, or of its text in ISO 8601; UTC if it has no zone."""
-    if isinstance(when, str):
-        try:
-            when = datetime.fromisoformat(when.replace("Z", "+00:00"))
-        except ValueError:
-            raise ArgumentError("time", when, "ISO 8601, such as 2026-09-14T15") from None
-    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
@@ -351,10 +333,13 @@ def _same(window: Window, ends: Ends, starts: Ends) -> Window:
 
 
 def _is_later(name: str, other: str) -> bool:
-    """Tell whether two names are times, and the first one is later."""
-    with suppress(ArgumentError):
-        return moment(name) > moment(other)
-    return False
+    """Tell whether two names are times in ISO 8601, UTC without a zone, and the first is later."""
+    try:
+        times = [datetime.fromisoformat(one.replace("Z", "+00:00")) for one in (name, other)]
+    except ValueError:
+        return False
+    first, second = (time.replace(tzinfo=time.tzinfo or timezone.utc) for time in times)
+    return first > second
 
 
 def open_window(store: _Store, window: Window) -> WindowStatus:

@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegralType, StringType
 
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
-from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
 from xorack.spark.folding import SUMS, Totals, folding, named, of_units, together
-from xorack.spark.missing.comparing import INTEGERS
 from xorack.spark.missing.telling import output_differs
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
 from xorack.spark.storage import Texts
-from xorack.spark.units import GLOB, column_named, encoded_columns
+from xorack.spark.units import GLOB, column_named
 from xorack.spark.windows import ledger, requests
 from xorack.spark.windows.ends import key_of, of_all_positions, offsets_of, positions_of
-from xorack.spark.windows.ledger import Range, Window, WindowStatus, moment
+from xorack.spark.windows.ledger import Range, Window, WindowStatus
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from xorack.core.message import SendReport
     from xorack.spark.evidence import Observed, Output, Proof
@@ -41,10 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["Windows"]
 
 _TEXT = r"[^\0\ud800-\udfff]+"
-_MAX_DIGITS = 64
-"""Of positions that are strings: those of Kinesis have 56."""
-_MAX_LOSSES = 1_000
-"""Lost batches that a stream remembers, the last ones."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +45,12 @@ class Windows(Rows):
 
     Attributes:
         position: The column of a row's position in its partition.
-        time: The column of a row's time, for `late`.
         gaps: ``count``, ``error`` or ``ignore``: what to do with positions without rows.
         stream: Whose batches these are: see `batch`.
         of: The window that a batch job reads: see `job`.
     """
 
     position: str = ""
-    time: str | None = None
     gaps: str = "count"
     stream: str = "stream"
     of: str | None = None
@@ -70,9 +60,8 @@ class Windows(Rows):
 
         Args:
             name: Its name, such as ``2026-09-14T14``. The chain's tag is ``RUN/LOG/NAME``.
-            ends: The first position after it in each partition: what `kafka_ends` returns, another
-                dict such as ``{("orders", 0): 17}``, or a frame with the columns of the partition
-                and the position.
+            ends: The first position after it in each partition: ``{"orders": {0: 17}}``, or a frame
+                with the columns of the partition and the position.
             starts: Its first positions; by default where the window before it ends, or 0.
 
         Raises:
@@ -136,63 +125,29 @@ class Windows(Rows):
         """
         if self.batch_id is None:
             raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
-        store, number, stream = self._store, self.batch_id, self.stream
-        try:
-            frame = open_output(self.tracking.spark, rows, "rows")
-            header = {} if written is None else source_of(self, rows, frame)
-            proof = proof_of(self, header, written, observed)
-            if observed is not None:  # which rows are missing is known if it is computed again
-                proof = proof._replace(outputs=[observed.source])
-            bounds = ledger.UNKNOWN
-            if self.of is not None:
-                bounds = self._window(self.of)[1:]
-            elif checkpoint is not None:
-                bounds = offsets_of(store.texts, checkpoint, number, self.unit)
-            seen = self._seen(proof, frame, rows, bounds)
-            check_unchanged(self.tracking, proof)
-            losses = store.losses(stream)
-            lost = number - 1 in losses
-            found = ledger.prove(store, (stream, number), seen, bounds, gaps=self.gaps, lost=lost)
-            sent = [request for status, keys in found for request in self._finishes(status, keys)]
-            if number in losses:
-                sent = [*self._notes(seen, "lost rows, and was repeated with all"), *sent]
-            report = self._send(sent)
-            if number in losses:
-                store.keep_losses(stream, losses - {number})
-        except Exception:
-            # If the error is swallowed, the next batch does not begin where this one should end.
-            with suppress(Exception):
-                store.keep_losses(stream, store.losses(stream) | {number})
-            raise
+        store = self._store
+        frame = open_output(self.tracking.spark, rows, "rows")
+        header = {} if written is None else source_of(self, rows, frame)
+        proof = proof_of(self, header, written, observed)
+        if observed is not None:  # which rows are missing is known if it is computed again
+            proof = proof._replace(outputs=[observed.source])
+        bounds = ledger.UNKNOWN
+        if self.of is not None:
+            bounds = self._window(self.of)[1:]
+        elif checkpoint is not None:
+            bounds = offsets_of(store.texts, checkpoint, self.batch_id, self.unit)
+        seen = self._seen(proof, frame, rows, bounds)
+        check_unchanged(self.tracking, proof)
+        found = ledger.prove(store, (self.stream, self.batch_id), seen, bounds, gaps=self.gaps)
+        sent = [request for status, keys in found for request in self._finishes(status, keys)]
+        if store.lossy(self.stream) == [self.batch_id]:
+            sent = [*self._notes(seen, "lost rows, and was repeated with all"), *sent]
         chains = sum(1 for _, keys in found if keys)
-        return Report(proof.kind, chains, proof.totals.count, 0, *report, proof.stored)
+        return Report(proof.kind, chains, proof.totals.count, 0, *self._send(sent), proof.stored)
 
     def status(self, name: str) -> WindowStatus:
         """Return how far a window is proved, by what is in the records."""
         return WindowStatus.of(self._window(name), ledger.proved_of(self._store.proofs()))
-
-    def late(self, name: str, frame: DataFrame) -> DataFrame:
-        """Return the rows of a window that came late: those of a time before it.
-
-        Args:
-            name: The window. Its name is the time when it starts: ISO 8601, UTC.
-            frame: Rows with the columns of the partition, the position and the time.
-        """
-        if self.time is None:
-            raise ArgumentError("time", None, "the column of a row's time, in Tracking.windows")
-        window, position = self._window(name), self._position(frame)
-        time = _typed(frame, self.time, "date", "timestamp", "timestamp_ntz")
-        kinds = (*INTEGERS, "string", "date", "decimal")
-        texts = [_typed(frame, column, *kinds).cast("string") for column in self.chain]
-        key = F.concat_ws("/", *encoded_columns(texts))  # as `key_of`
-
-        def edge(ends: Mapping[str, int]) -> Column:
-            texts = [text for k, n in ends.items() for text in (k, str(n).zfill(_MAX_DIGITS))]
-            return F.create_map(*map(F.lit, texts))[key]
-
-        place = F.lpad(position.cast("string"), _MAX_DIGITS, "0")
-        is_late = F.unix_timestamp(time) < moment(name)
-        return frame.where((place >= edge(window.starts)) & (place < edge(window.ends)) & is_late)
 
     def _seen(
         self, proof: Proof, frame: DataFrame, rows: Output, bounds: tuple[ledger.Ends, ledger.Ends]
@@ -215,6 +170,7 @@ class Windows(Rows):
         error = output_differs(self, proof, totals.count, (rows, frame))
         count = max(0, error.started - error.written)
         some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
+        self._store.keep_lossy(self.stream, self.batch_id)
         self._send(self._notes(seen, f"lost {count} rows: {some}. {error.why}", count))
         raise error
 
@@ -228,29 +184,18 @@ class Windows(Rows):
                 return window
         raise StateError(f"window {name!r} of {self.name!r} is not open")
 
-    def _position(self, frame: DataFrame) -> Column:
-        column, type_ = column_named(frame, self.position)
-        expected = f"expected an integer, or a string of 1 to {_MAX_DIGITS} digits"
-        if isinstance(type_, StringType):
-            wrong = F.raise_error(F.lit(f"xorack: column {self.position} is no number, {expected}"))
-            digits = column.rlike(rf"\A[0-9]{{1,{_MAX_DIGITS}}}\z")
-            return F.when(digits, F.lpad(column, _MAX_DIGITS, "0")).otherwise(wrong)
-        if not isinstance(type_, IntegralType):
-            raise ColumnsError(f"column {self.position} is {type_.simpleString()}, {expected}")
-        return column
-
     def _folded(self, frame: DataFrame) -> tuple[Totals, dict[str, Range]]:
         """Fold a batch: what its units add up to, and where the rows of each partition lie."""
         keys = [column_named(frame, name)[0].alias(f"c{i}") for i, name in enumerate(self.chain)]
         sums = named(of_units(unit_in(self, frame)))
-        rows = frame.select(*keys, *sums, self._position(frame).alias("place"))
+        rows = frame.select(*keys, *sums, column_named(frame, self.position)[0].alias("place"))
         ends = [F.min("place").alias("first"), F.max("place").alias("last")]
         totals, seen = Totals(), {}
         with folding(frame.sparkSession):
             found = rows.groupBy(*rows.columns[: len(keys)]).agg(*together(), *ends).collect()
         for row in found:
             totals += Totals(*(row[name] for name in SUMS))
-            place = Range(int(row["first"]), int(row["last"]) + 1, row["count"])
+            place = Range(row["first"], row["last"] + 1, row["count"])
             seen[key_of(row[: len(keys)])] = place
         return totals, seen
 
@@ -280,20 +225,8 @@ class Windows(Rows):
         return send_few(self.tracking.spark, some, self.tracking.queue)
 
 
-def _typed(frame: DataFrame, name: str, *types: str) -> Column:
-    """Return a column of one of these types, or raise `ColumnsError`."""
-    column, type_ = column_named(frame, name)
-    shown = type_.simpleString()
-    if shown.partition("(")[0] not in types:
-        raise ColumnsError(f"column {name} is {shown}, expected {', '.join(types)}: cast it")
-    return column
-
-
 class _Folder:
-    """Windows, proofs, and the batches that were lost, in a folder of records: a line of JSON each.
-
-    A batch is lost if it was refused, or lost rows, and was not proved since.
-    """
+    """Windows, proofs, and each stream's last batch that lost rows, in texts of a line of JSON."""
 
     def __init__(self, tracking: RunOptions, folder: str) -> None:
         self.texts, self._folder = Texts(tracking.spark), folder
@@ -310,12 +243,11 @@ class _Folder:
     def keep_proof(self, proof: ledger.StreamProof) -> None:
         self._write(f"{folder_part('stream', proof.stream)}/slot={proof.slot}", proof._asdict())
 
-    def losses(self, stream: str) -> frozenset[int]:
-        found = self._read(f"{folder_part('stream', stream).translate(GLOB)}/losses", frozenset)
-        return found[0] if found else frozenset()
+    def lossy(self, stream: str) -> list[int]:
+        return self._read(f"{folder_part('stream', stream).translate(GLOB)}/lossy", int)
 
-    def keep_losses(self, stream: str, batches: Iterable[int]) -> None:
-        self._write(f"{folder_part('stream', stream)}/losses", sorted(batches)[-_MAX_LOSSES:])
+    def keep_lossy(self, stream: str, batch_id: int | None) -> None:
+        self._write(f"{folder_part('stream', stream)}/lossy", batch_id)
 
     def _read(self, pattern: str, of: Callable[[Any], Any]) -> list[Any]:
         place = f"{self._folder.translate(GLOB)}/{pattern}"
