@@ -53,8 +53,7 @@ def _leaves(given: Any, columns: Sequence[str], *path: Any) -> Iterator[tuple[An
         yield from given.select(*columns).collect()
     elif isinstance(given, Mapping):
         for key, value in given.items():
-            more = key if isinstance(key, tuple) else (key,)
-            yield from _leaves(value, columns, *path, *more)
+            yield from _leaves(value, columns, *path, key)
     else:
         yield *path, given
 

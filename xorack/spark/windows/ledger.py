@@ -9,25 +9,23 @@ stream: the rows of these ranges lie in the output. The window's chain starts a 
 partitions. The unit finishes when proved ranges reach from the window's start to its end without
 a hole (`prefix`). So the chain is acked if and only if all partitions are covered.
 
-What is durable. A `Store` keeps windows, each written once, and the last two proofs of each stream.
-A proof has all that its stream proved so far. There is no other state: what is to be sent follows
-from windows and proofs alone. Two rules make every interleaving safe:
+A `_Store` keeps windows, each written once, and the last two proofs of each stream, of which each
+has all that its stream proved so far. It must show at once what it has taken. What is to be sent
+follows from windows and proofs alone. Two rules make every interleaving safe:
 
 1. *Keep, then look.* `prove` keeps its proof, then reads the windows. `open_window` keeps its
    window, then reads the proofs. Of any two calls, the one that looks last sees what both kept, so
-   at least one of them finishes a unit: whether the window or the rows came first, and where two
-   streams cover a window only together. The store must show at once what it has taken.
+   at least one of them finishes a unit.
 2. *A request follows from its window and partition alone.* Whoever sends it, and however often, it
    has the same id and content, and counts once.
 
-Crashes. Spark repeats a batch whose call did not return. If its proof was kept, what it proves now
-must equal that, and the same requests go out. A proof goes to the slot that the last one is not in,
-so a slot that a crash emptied was not needed. Stamps that precede the `create` wait for it.
+Spark repeats a batch whose call did not return. If its proof was kept, what it proves now must
+equal that, and the same requests go out. A proof goes to the slot that the last one is not in, so a
+slot that a crash emptied was not needed.
 
-What a batch covers. It reads a partition from its first row there to its last one. Positions
-without a row (markers of transactions, aborted or compacted records) between them are covered. At
-the edges they are covered if the source's own offsets (``since``, ``until``) say that the batch has
-read them. A batch without any row is believed only where its offsets follow on the batch before.
+A batch covers a partition from its first row there to its last. Positions without a row (markers of
+transactions, aborted or compacted records) at the edges are covered if the source's offsets
+(``since``, ``until``) say so. A batch without any row is believed only where its offsets follow on.
 
 Two calls that open a window with other ends at once do not see each other. Units depend on the
 ends: if the chain is that of one call and the record that of the other, it is never acked.
@@ -43,11 +41,16 @@ from datetime import datetime, timezone
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
+from xorack.acker.partition_names import shortened
+from xorack.core.checks import MAX_DETAIL_BYTES
 from xorack.core.errors import ArgumentError, StateError
+from xorack.core.hashing import unit_id
+from xorack.core.request import Request
 
-__all__ = ["UNKNOWN", "Range", "StreamProof", "Window", "WindowStatus"]
-__all__ += ["find_window", "open_window", "overlaps", "prove", "proved_of"]
+__all__ = ["UNKNOWN", "Range", "StreamProof", "Window", "WindowStatus", "create_request"]
+__all__ += ["find_window", "finish_request", "open_window", "overlaps", "prove", "proved_of"]
 
+_CELLS = 16
 _MAX_SEPARATE = 8
 """Ranges with gaps that a partition keeps apart, to know which windows have them."""
 Ends = Mapping[str, int]
@@ -348,3 +351,22 @@ def open_window(store: _Store, window: Window) -> WindowStatus:
         store.keep_window(window)
     # Only now, as in `prove`.
     return WindowStatus.of(window, _proved(store))
+
+
+def create_request(
+    tag: str, detail: Mapping[str, Any], keys: Iterable[str], **times: Any
+) -> Request:
+    """Return the request that creates a window's chain, with a unit for each partition.
+
+    The detail has ``ranges``, the window's digest, and the names of partitions if they fit.
+    """
+    units = [unit_id(tag, detail["ranges"], key) for key in keys]
+    named = {**detail, "partitions": shortened(keys)}
+    detail = named if len(json.dumps(named)) <= MAX_DETAIL_BYTES else detail
+    return Request.create(tag, "open", starts=units, cells=_CELLS, detail=detail, **times)
+
+
+def finish_request(tag: str, digest: str, key: str) -> Request:
+    """Return the request that finishes a partition of a window: the same from every sender."""
+    unit = unit_id(tag, digest, key)
+    return Request.stamp_(tag, f"pass/{unit:016x}", finishes=[unit], cells=_CELLS)

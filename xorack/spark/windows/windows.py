@@ -21,7 +21,7 @@ from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
 from xorack.spark.storage import Texts
 from xorack.spark.units import GLOB, column_named
-from xorack.spark.windows import ledger, requests
+from xorack.spark.windows import ledger
 from xorack.spark.windows.ends import key_of, of_all_positions, offsets_of, positions_of
 from xorack.spark.windows.ledger import Range, Window, WindowStatus
 
@@ -53,7 +53,7 @@ class Windows(Rows):
     position: str = ""
     gaps: str = "count"
     stream: str = "stream"
-    of: str | None = None
+    of: Window | None = None
 
     def open(self, name: str, ends: Ends, starts: Ends | None = None) -> WindowStatus:
         """Open a window: fix its ends and create its chain. A repetition changes nothing.
@@ -75,12 +75,10 @@ class Windows(Rows):
         if not fixed:
             raise ArgumentError("ends", problem="none, expected one of each partition")
         window = ledger.find_window(self._store, name, fixed, first)
-        detail: dict[str, Any] = {"log": self.name, "window": name, "ranges": window.digest}
-        if self.gaps != "ignore":
-            detail["positions"] = sum(window.ends.values()) - sum(window.starts.values())
+        detail = {"log": self.name, "window": name, "ranges": window.digest}
         times = {"timeout": self.tracking.timeout, "idle_timeout": self.tracking.idle_timeout}
         # Before the window is kept: it refuses a name that makes the tag too long.
-        create = requests.create(self.prefix + name, detail, window.ends, **times)
+        create = ledger.create_request(self.prefix + name, detail, window.ends, **times)
         status = ledger.open_window(self._store, window)
         self._send([create, *self._finishes(status, window.ends.keys() - status.lagging.keys())])
         return status
@@ -95,7 +93,7 @@ class Windows(Rows):
 
     def job(self, name: str) -> Windows:
         """Return the windows for a batch job that reads the range of one window, which is open."""
-        return replace(self, batch_id=0, stream=f"window {name}", of=name)
+        return replace(self, batch_id=0, stream=f"window {name}", of=self._window(name))
 
     def finish(
         self,
@@ -133,7 +131,7 @@ class Windows(Rows):
             proof = proof._replace(outputs=[observed.source])
         bounds = ledger.UNKNOWN
         if self.of is not None:
-            bounds = self._window(self.of)[1:]
+            bounds = self.of.starts, self.of.ends
         elif checkpoint is not None:
             bounds = offsets_of(store.texts, checkpoint, self.batch_id, self.unit)
         seen = self._seen(proof, frame, rows, bounds)
@@ -195,8 +193,7 @@ class Windows(Rows):
             found = rows.groupBy(*rows.columns[: len(keys)]).agg(*together(), *ends).collect()
         for row in found:
             totals += Totals(*(row[name] for name in SUMS))
-            place = Range(row["first"], row["last"] + 1, row["count"])
-            seen[key_of(row[: len(keys)])] = place
+            seen[key_of(row[: len(keys)])] = Range(row["first"], row["last"] + 1, row["count"])
         return totals, seen
 
     def _finishes(self, status: WindowStatus, keys: Collection[str]) -> Iterator[Request]:
@@ -206,7 +203,7 @@ class Windows(Rows):
             some = ", ".join(f"{count} of {key}" for key, count in [*gaps.items()][:10])
             yield self._note(window, f"{sum(gaps.values())} positions without a row: {some}")
         for key in sorted(keys):
-            yield requests.finish(self.prefix + window.name, window.digest, key)
+            yield ledger.finish_request(self.prefix + window.name, window.digest, key)
 
     def _notes(
         self, seen: Mapping[str, Range], what: str, count: int | None = None
@@ -246,7 +243,7 @@ class _Folder:
     def lossy(self, stream: str) -> list[int]:
         return self._read(f"{folder_part('stream', stream).translate(GLOB)}/lossy", int)
 
-    def keep_lossy(self, stream: str, batch_id: int | None) -> None:
+    def keep_lossy(self, stream: str, batch_id: int) -> None:
         self._write(f"{folder_part('stream', stream)}/lossy", batch_id)
 
     def _read(self, pattern: str, of: Callable[[Any], Any]) -> list[Any]:
