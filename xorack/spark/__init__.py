@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from xorack.spark.rows import TrackedRows as TrackedRows
     from xorack.spark.shipping import ship as ship
     from xorack.spark.tracking import Tracking as Tracking
-    from xorack.spark.windows.ends import kafka_ends as kafka_ends
     from xorack.spark.windows.ledger import Window as Window
     from xorack.spark.windows.ledger import WindowStatus as WindowStatus
     from xorack.spark.windows.windows import Windows as Windows
@@ -39,7 +38,6 @@ __getattr__, __dir__, _NAMES = lazy_names(
         "spark.shipping": "ship",
         "spark.tracking": "Tracking",
         "spark.windows.windows": "Windows",
-        "spark.windows.ends": "kafka_ends",
     },
     extra="spark",
 )

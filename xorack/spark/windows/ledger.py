@@ -20,8 +20,7 @@ follows from windows and proofs alone. Two rules make every interleaving safe:
    has the same id and content, and counts once.
 
 Spark repeats a batch whose call did not return. If its proof was kept, what it proves now must
-equal that, and the same requests go out. A proof goes to the slot that the last one is not in, so a
-slot that a crash emptied was not needed.
+equal that. A proof goes to the slot that the last one is not in: a crash empties no other.
 
 A batch covers a partition from its first row there to its last. Positions without a row (markers of
 transactions, aborted or compacted records) at the edges are covered if the source's offsets
@@ -35,9 +34,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
@@ -47,14 +46,12 @@ from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 
-__all__ = ["UNKNOWN", "Range", "StreamProof", "Window", "WindowStatus", "create_request"]
-__all__ += ["find_window", "finish_request", "open_window", "overlaps", "prove", "proved_of"]
-
 _CELLS = 16
+_DATED = re.compile(r"\d{4}-\d\d-\d\d")
 _MAX_SEPARATE = 8
 """Ranges with gaps that a partition keeps apart, to know which windows have them."""
 Ends = Mapping[str, int]
-UNKNOWN: tuple[Ends, Ends] = ({}, {})
+Bounds = tuple[Ends, Ends]
 
 
 class Range(NamedTuple):
@@ -117,8 +114,7 @@ class WindowStatus:
         window: The window, with its ``name``, ``starts`` and ``ends`` by partition.
         proved: How far each partition is proved, from its start on.
         gaps: Positions without a row, by partition, in the batches that have rows of the window.
-        others: Partitions with proved rows that the window has no end of: they appeared after it
-            was opened. Their rows are of a later window.
+        others: Partitions that have proved rows but no end, as they appeared after it was opened.
     """
 
     window: Window
@@ -129,12 +125,12 @@ class WindowStatus:
     @classmethod
     def of(cls, window: Window, proved: Proved) -> WindowStatus:
         """Return the status by what is proved."""
-        far, gaps = {}, {}
-        for key, start in window.starts.items():
-            near = [found for found in proved.get(key, ()) if overlaps(window, key, found)]
-            far[key] = prefix(near, start)
-            if count := sum(found.gaps for found in near):
-                gaps[key] = count
+        near = {
+            key: [found for found in proved.get(key, ()) if overlaps(window, key, found)]
+            for key in window.starts
+        }
+        far = {key: prefix(near[key], start) for key, start in window.starts.items()}
+        gaps = {key: n for key, some in near.items() if (n := sum(found.gaps for found in some))}
         return cls(window, far, gaps, tuple(sorted(proved.keys() - window.ends.keys())))
 
     @property
@@ -204,7 +200,7 @@ def prove(
     store: _Store,
     batch: tuple[str, int],
     seen: Mapping[str, Range],
-    bounds: tuple[Ends, Ends] = UNKNOWN,
+    bounds: Bounds = ({}, {}),
     *,
     gaps: str = "count",
 ) -> list[tuple[WindowStatus, list[str]]]:
@@ -213,8 +209,7 @@ def prove(
     Its rows were `seen` at these positions. The source says its `bounds`, as far as it knows them.
 
     Returns:
-        The windows that it has positions of, each with the partitions whose requests are to be
-        sent.
+        The windows that it has positions of, each with the partitions that have passed its end.
 
     Raises:
         StateError: The batch contradicts what was proved before. Nothing was kept.
@@ -240,17 +235,15 @@ def prove(
         proved_of([*(other for other in proofs if other.stream != stream), proof])
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
-    touched = [
-        (window, keys)
-        for window in store.windows()
-        if (keys := {key for key, covered in own.items() if overlaps(window, key, covered)})
-    ]
-    proved = _proved(store) if touched else {}
-    statuses = [(WindowStatus.of(window, proved), keys) for window, keys in touched]
-    return [(status, sorted(keys - status.lagging.keys())) for status, keys in statuses]
+    found = []
+    for window in store.windows():
+        if keys := {key for key, covered in own.items() if overlaps(window, key, covered)}:
+            status = WindowStatus.of(window, _proved(store))
+            found.append((status, sorted(keys - status.lagging.keys())))
+    return found
 
 
-def _own(seen: Mapping[str, Range], bounds: tuple[Ends, Ends]) -> dict[str, Range]:
+def _own(seen: Mapping[str, Range], bounds: Bounds) -> dict[str, Range]:
     """Return what a batch covers of each partition; see the theory of operation."""
     since, until = bounds
     if until and (unknown := sorted(seen.keys() - until.keys())):
@@ -293,12 +286,18 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
     Windows may be opened in any order. Of two, one ends in no partition before the other. A new one
     begins where `starts` say, or else where the one before it ends, or at 0.
     """
-    windows, last = store.windows(), dict[str, int]()
-    known = {key for window in windows for key in window.ends}
-    known |= {key for proof in store.proofs() for key in proof.ranges}
+    windows, before = store.windows(), dict[str, int]()
     for window in windows:
         if window.name == name:
-            return _same(window, ends, starts)
+            others = (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
+            for key, _ in sorted(others)[:1]:
+                raise StateError(
+                    f"window {name!r} is open with {key} at {window.starts.get(key)} to "
+                    f"{window.ends.get(key)}, not {starts.get(key, '')} to {ends.get(key)}"
+                )
+            return window
+    known = {key for window in windows for key in window.ends}
+    known |= {key for proof in store.proofs() for key in proof.ranges}
     if missing := sorted(known - ends.keys()):
         problem = (
             f"no end of {', '.join(missing[:5])}, a partition of this log: give its end, 0 if "
@@ -308,41 +307,21 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
     for window in windows:
         earlier = next((key for key, end in window.ends.items() if ends[key] < end), None)
         later = next((key for key, end in window.ends.items() if ends[key] > end), None)
-        if earlier and (later or _is_later(name, window.name)):
+        is_later = name > window.name and _DATED.match(name) and _DATED.match(window.name)
+        if earlier and (later or is_later):
             problem = (
                 f"{name!r} ends before window {window.name!r} in {earlier}, but its name or its "
                 f"end in {later or 'no partition'} is later: a topic made anew needs another run_id"
             )
             raise ArgumentError("ends", problem=problem)
         # Ends grow together, so of the windows before, the last has the greatest sum.
-        if not earlier and sum(window.ends.values()) >= sum(last.values()):
-            last = dict(window.ends)
-    begins = {key: starts.get(key, last.get(key, 0)) for key in ends}
+        if not earlier and sum(window.ends.values()) >= sum(before.values()):
+            before = dict(window.ends)
+    begins = {key: starts.get(key, before.get(key, 0)) for key in ends}
     for key, end in ends.items():
         if not 0 <= begins[key] <= end:
             raise ArgumentError("ends", problem=f"{key} ends at {end}, and starts at {begins[key]}")
     return Window(name, begins, dict(ends))
-
-
-def _same(window: Window, ends: Ends, starts: Ends) -> Window:
-    """Return a window that is open, or refuse other ends or starts."""
-    others = (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
-    for key, _ in sorted(others)[:1]:
-        raise StateError(
-            f"window {window.name!r} is open with {key} at {window.starts.get(key)} to "
-            f"{window.ends.get(key)}, and now {starts.get(key, '')} to {ends.get(key)} are given"
-        )
-    return window
-
-
-def _is_later(name: str, other: str) -> bool:
-    """Tell whether two names are times in ISO 8601, UTC without a zone, and the first is later."""
-    try:
-        times = [datetime.fromisoformat(one.replace("Z", "+00:00")) for one in (name, other)]
-    except ValueError:
-        return False
-    first, second = (time.replace(tzinfo=time.tzinfo or timezone.utc) for time in times)
-    return first > second
 
 
 def open_window(store: _Store, window: Window) -> WindowStatus:

@@ -6,23 +6,25 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegralType, StringType
 
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
+from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
-from xorack.spark.folding import SUMS, Totals, folding, named, of_units, together
+from xorack.spark.folding import SUMS, Totals, folding, named, of_units, together, totals_of
 from xorack.spark.missing.telling import output_differs
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
 from xorack.spark.storage import Texts
-from xorack.spark.units import GLOB, column_named
+from xorack.spark.units import GLOB, column_named, encoded, field_named
 from xorack.spark.windows import ledger
-from xorack.spark.windows.ends import key_of, of_all_positions, offsets_of, positions_of
 from xorack.spark.windows.ledger import Range, Window, WindowStatus
 
 if TYPE_CHECKING:
@@ -31,12 +33,11 @@ if TYPE_CHECKING:
     from xorack.core.message import SendReport
     from xorack.spark.evidence import Observed, Output, Proof
     from xorack.spark.run import RunOptions
-
-    Ends = Mapping[Any, Any] | DataFrame
-
-__all__ = ["Windows"]
+    from xorack.spark.windows.ledger import Bounds, Ends
 
 _TEXT = r"[^\0\ud800-\udfff]+"
+_MAX_PIECE = 1 << 20
+"""Positions of a row that Spark expands: they take 8 MB."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,14 @@ class Windows(Rows):
     stream: str = "stream"
     of: Window | None = None
 
-    def open(self, name: str, ends: Ends, starts: Ends | None = None) -> WindowStatus:
+    def open(
+        self, name: str, ends: Mapping[Any, Any], starts: Mapping[Any, Any] | None = None
+    ) -> WindowStatus:
         """Open a window: fix its ends and create its chain. A repetition changes nothing.
 
         Args:
             name: Its name, such as ``2026-09-14T14``. The chain's tag is ``RUN/LOG/NAME``.
-            ends: The first position after it in each partition: ``{"orders": {0: 17}}``, or a frame
-                with the columns of the partition and the position.
+            ends: The first position after it in each partition: ``{"orders": {0: 17}}``.
             starts: Its first positions; by default where the window before it ends, or 0.
 
         Raises:
@@ -70,8 +72,8 @@ class Windows(Rows):
             SendError: The queue did not accept all. Repeat the call.
         """
         check_text("name", name, rf"(?!.*/){_TEXT}", "the name of a window, without '/'")
-        fixed = positions_of(ends, self.unit, "ends")
-        first = positions_of(starts or {}, self.unit, "starts")
+        fixed = _positions_of(ends, self.unit, "ends")
+        first = _positions_of(starts or {}, self.unit, "starts")
         if not fixed:
             raise ArgumentError("ends", problem="none, expected one of each partition")
         window = ledger.find_window(self._store, name, fixed, first)
@@ -110,15 +112,14 @@ class Windows(Rows):
             rows: The rows of the batch, all that the source gave.
             observed: What `observe` returned, once its frame is written.
             checkpoint: The folder of the query's checkpoint. Its offsets show positions without
-                rows at the edges of a batch; else a window that ends there waits for later rows.
+                rows at the edges of a batch, which else stay unproved.
 
         Returns:
             What was proved and sent; ``chains`` are windows of which partitions finished.
 
         Raises:
             OutputDiffersError: The output has too few or too many rows. The windows get a note.
-            StateError: The rows contradict what was proved before, or there are none and nothing
-                shows that this is right. Nothing was proved.
+            StateError: The rows contradict what was proved before, or there are none.
             SendError: The queue did not accept all. Repeat the call.
         """
         if self.batch_id is None:
@@ -129,11 +130,11 @@ class Windows(Rows):
         proof = proof_of(self, header, written, observed)
         if observed is not None:  # which rows are missing is known if it is computed again
             proof = proof._replace(outputs=[observed.source])
-        bounds = ledger.UNKNOWN
+        bounds: Bounds = {}, {}
         if self.of is not None:
             bounds = self.of.starts, self.of.ends
         elif checkpoint is not None:
-            bounds = offsets_of(store.texts, checkpoint, self.batch_id, self.unit)
+            bounds = _offsets_of(store.texts, checkpoint, self.batch_id, self.unit)
         seen = self._seen(proof, frame, rows, bounds)
         check_unchanged(self.tracking, proof)
         found = ledger.prove(store, (self.stream, self.batch_id), seen, bounds, gaps=self.gaps)
@@ -148,13 +149,13 @@ class Windows(Rows):
         return WindowStatus.of(self._window(name), ledger.proved_of(self._store.proofs()))
 
     def _seen(
-        self, proof: Proof, frame: DataFrame, rows: Output, bounds: tuple[ledger.Ends, ledger.Ends]
+        self, proof: Proof, frame: DataFrame, rows: Output, bounds: Bounds
     ) -> dict[str, Range]:
         """Return where the rows of a batch lie; raise, and note it, if the output differs."""
         if proof.kind == "read":
             text = "what was written, or what observe returned: a window is not proved by reading"
             raise ArgumentError("written", problem=f"it was only read, expected {text}")
-        expected, ranges = of_all_positions(self, frame, bounds, proof.totals.count)
+        expected, ranges = self._complete(frame, bounds, proof.totals.count)
         if proof.totals == expected:
             return ranges
         totals, seen = self._folded(frame)
@@ -182,18 +183,57 @@ class Windows(Rows):
                 return window
         raise StateError(f"window {name!r} of {self.name!r} is not open")
 
+    def _complete(
+        self, frame: DataFrame, bounds: Bounds, count: int
+    ) -> tuple[Totals | None, dict[str, Range]]:
+        """Return what a batch adds up to if each position has a row, and its ranges.
+
+        Units follow from positions, so no row is read. Nothing is returned unless as many rows were
+        written as the batch has positions.
+        """
+        *kinds, kind = (field_named(frame, name).dataType for name in self.unit)
+        if not isinstance(kind, IntegralType):
+            text = f"column {self.position} is {kind.simpleString()}, expected an integer"
+            raise ColumnsError(f"{text}, the position of a row in its partition")
+        since, until = bounds
+        # A begin that is not known is guessed to be 0: the units show whether that is right.
+        ranges = {
+            key: Range(begin, end, end - begin)
+            for key, end in until.items()
+            if (begin := since.get(key, 0)) != end
+        }
+        is_text = all(isinstance(type_, (StringType, IntegralType)) for type_ in kinds)
+        if not until or sum(found.rows for found in ranges.values()) != count or not is_text:
+            return None, {}
+        pieces = [
+            (*map(unquote, key.split("/")), begin, min(begin + _MAX_PIECE, found.end) - 1)
+            for key, found in ranges.items()
+            for begin in range(found.begin, found.end, _MAX_PIECE)
+        ]
+        names = [f"c{i}" for i in range(len(kinds))]
+        schema = ", ".join([*(f"{name} string" for name in names), "first long", "last long"])
+        columns = [F.col(name).cast(type_) for name, type_ in zip(names, kinds, strict=True)]
+        columns.append(F.explode(F.sequence("first", "last")))
+        units = [column.alias(name) for column, name in zip(columns, self.unit, strict=True)]
+        spark = frame.sparkSession
+        positions = spark.createDataFrame(pieces, schema).select(*units)
+        with folding(spark):
+            sums = positions.select(*named(of_units(unit_in(self, positions))))
+            return totals_of(sums), ranges
+
     def _folded(self, frame: DataFrame) -> tuple[Totals, dict[str, Range]]:
         """Fold a batch: what its units add up to, and where the rows of each partition lie."""
-        keys = [column_named(frame, name)[0].alias(f"c{i}") for i, name in enumerate(self.chain)]
-        sums = named(of_units(unit_in(self, frame)))
-        rows = frame.select(*keys, *sums, column_named(frame, self.position)[0].alias("place"))
+        columns = [column_named(frame, name)[0] for name in self.unit]
+        keys = [f"c{i}" for i in range(len(self.chain))]
+        places = [c.alias(name) for c, name in zip(columns, [*keys, "place"], strict=True)]
+        rows = frame.select(*places, *named(of_units(unit_in(self, frame))))
         ends = [F.min("place").alias("first"), F.max("place").alias("last")]
         totals, seen = Totals(), {}
         with folding(frame.sparkSession):
-            found = rows.groupBy(*rows.columns[: len(keys)]).agg(*together(), *ends).collect()
+            found = rows.groupBy(*keys).agg(*together(), *ends).collect()
         for row in found:
             totals += Totals(*(row[name] for name in SUMS))
-            seen[key_of(row[: len(keys)])] = Range(row["first"], row["last"] + 1, row["count"])
+            seen[_key_of(row[: len(keys)])] = Range(row["first"], row["last"] + 1, row["count"])
         return totals, seen
 
     def _finishes(self, status: WindowStatus, keys: Collection[str]) -> Iterator[Request]:
@@ -243,7 +283,7 @@ class _Folder:
     def lossy(self, stream: str) -> list[int]:
         return self._read(f"{folder_part('stream', stream).translate(GLOB)}/lossy", int)
 
-    def keep_lossy(self, stream: str, batch_id: int) -> None:
+    def keep_lossy(self, stream: str, batch_id: int | None) -> None:
         self._write(f"{folder_part('stream', stream)}/lossy", batch_id)
 
     def _read(self, pattern: str, of: Callable[[Any], Any]) -> list[Any]:
@@ -255,3 +295,45 @@ class _Folder:
 
     def _write(self, place: str, value: Any) -> None:
         self.texts.write(f"{self._folder}/{place}", json.dumps(value))
+
+
+def _key_of(values: Sequence[object]) -> str:
+    """Return a partition as text: the values of its columns."""
+    return "/".join(encoded(str(value)) for value in values)
+
+
+def _positions_of(given: Any, columns: Sequence[str], option: str) -> dict[str, int]:
+    """Return positions by partition, of dicts in dicts."""
+    found: dict[str, int] = {}
+    for *path, position in _leaves(given):
+        if len(path) != len(columns) - 1 or not str(position).isdecimal():
+            expected = f"{', '.join(columns[:-1])}, and a position of 0 or more"
+            raise ArgumentError(option, problem=f"{(*path, position)}, expected {expected}")
+        if (key := _key_of(path)) in found:
+            raise ArgumentError(option, problem=f"{key} is there twice, expected each once")
+        found[key] = int(position)
+    return found
+
+
+def _leaves(given: Any) -> Iterator[tuple[Any, ...]]:
+    if not isinstance(given, Mapping):
+        return iter([(given,)])
+    return ((key, *path) for key, value in given.items() for path in _leaves(value))
+
+
+def _offsets_of(texts: Texts, checkpoint: str, batch_id: int, columns: Sequence[str]) -> Bounds:
+    """Return where a batch begins and ends, as the query's log of offsets says."""
+
+    def read(batch: int) -> Ends:
+        lines = texts.lines(f"{checkpoint}/offsets/{batch}")
+        if not lines:
+            expected = f"the folder of the query's checkpoint, with a file offsets/{batch}"
+            raise ArgumentError("checkpoint", str(checkpoint), expected)
+        found: dict[str, int] = {}
+        for line in lines[2:]:
+            found |= {} if line == "-" else _positions_of(json.loads(line), columns, "checkpoint")
+        return found
+
+    until = read(batch_id)
+    # A partition that is in no earlier batch is new, and is read from its beginning.
+    return ({**dict.fromkeys(until, 0), **read(batch_id - 1)} if batch_id else {}), until
