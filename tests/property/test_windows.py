@@ -268,6 +268,53 @@ def test_a_stream_that_goes_back(seeds):
         rewind(random.Random(seed))
 
 
+def opened(store, name, **ends):
+    return ledger.open_window(store, ledger.find_window(store, name, ends, {}))
+
+
+def test_a_window_without_rows_is_whole_at_once():
+    store = Store()
+    ledger.prove(store, ("a", 0), {"p": Range(0, 5, 5)})
+    assert opened(store, "h14", p=5, q=0).whole
+    assert opened(store, "h15", p=5, q=0).whole
+    assert not opened(store, "h16", p=5, q=1).whole
+
+
+def test_a_topic_made_anew_is_refused_where_a_later_hour_ends_earlier():
+    """Else its hour would be complete by the rows of the old topic."""
+    store = Store()
+    ledger.prove(store, ("a", 0), {"p": Range(0, 5, 5)})
+    opened(store, "2026-09-14T14", p=5)
+    with pytest.raises(ArgumentError, match="'2026-09-14T15' ends before window '2026-09-14T14'"):
+        opened(store, "2026-09-14T15", p=3)
+    assert opened(store, "2026-09-14T13", p=3).whole  # opened later, and earlier in the log
+    assert opened(store, "closed by hand", p=4).whole  # a name that is no time
+
+
+def test_a_batch_without_rows_is_believed_where_its_offsets_follow_on():
+    """Markers of transactions may be all that a batch has; so may another query's offsets."""
+    store = Store()
+
+    def prove(number, since, until, gaps="count", **seen):
+        return ledger.prove(store, ("a", number), seen, ({"p": since}, {"p": until}), gaps=gaps)
+
+    prove(0, 0, 5, p=Range(0, 5, 5))
+    with pytest.raises(StateError, match="2 of the positions 5 to 6 of p have no row in"):
+        prove(1, 5, 7, gaps="error")
+    prove(1, 5, 7)
+    prove(2, 7, 8)
+    assert opened(store, "w", p=8).gaps == {"p": 3}
+    assert opened(store, "w", p=8).whole
+    for number, since in ((3, 9), (4, 8)):  # of others; after a batch that nobody proved
+        with pytest.raises(StateError, match="no row at any of the 2 positions that it covers"):
+            prove(number, since, since + 2)
+
+
+def test_names_of_partitions_leave_a_long_name_of_a_window_its_place():
+    detail, keys = {"window": "w" * 700, "ranges": "d"}, [f"topic-{n}/x" for n in range(230)]
+    assert ledger.create_request("run/log/" + "w" * 700, detail, keys).started == 230
+
+
 def looks_early(real, store, *given, late, **how):
     """Call with a store that shows what was there at the first look, but for one answer."""
     seen = SimpleNamespace(windows=store.windows(), proofs=store.proofs())

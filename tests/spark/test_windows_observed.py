@@ -93,6 +93,15 @@ def test_a_batch_that_has_all_positions_is_proved_without_a_look_at_its_rows(str
     stream.observed(3, stream.rows(3))
 
 
+@pytest.mark.usefixtures("unread")
+def test_a_partition_of_any_name(run):
+    log = Log(run)
+    windows = log.tracking.windows("orders", partition="shard", position="position")
+    rows = run.spark.sql("SELECT 'a/%2F' AS shard, 7L + id AS position FROM range(3)")
+    log.open("h14", {"a/%2F": 10}, {"a/%2F": 7}, windows=windows)
+    assert windows.job("h14").finish(log.bill(windows, rows, "any"), rows=rows).chains == 1
+
+
 WRONG = {
     "a filter": (lambda units: units.where("offset <> 4"), "lost 2 rows: t/"),
     "a limit": (lambda units: units.limit(12), "lost 1 rows: "),

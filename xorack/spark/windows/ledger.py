@@ -68,6 +68,7 @@ class Range(NamedTuple):
 
 
 Proved = dict[str, list[Range]]
+Seen = Mapping[str, Range]
 
 
 class Window(NamedTuple):
@@ -199,7 +200,7 @@ def _proved(store: _Store) -> Proved:
 def prove(
     store: _Store,
     batch: tuple[str, int],
-    seen: Mapping[str, Range],
+    seen: Seen,
     bounds: Bounds = ({}, {}),
     *,
     gaps: str = "count",
@@ -243,7 +244,7 @@ def prove(
     return found
 
 
-def _own(seen: Mapping[str, Range], bounds: Bounds) -> dict[str, Range]:
+def _own(seen: Seen, bounds: Bounds) -> dict[str, Range]:
     """Return what a batch covers of each partition; see the theory of operation."""
     since, until = bounds
     if until and (unknown := sorted(seen.keys() - until.keys())):
@@ -296,8 +297,7 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
                     f"{window.ends.get(key)}, not {starts.get(key, '')} to {ends.get(key)}"
                 )
             return window
-    known = {key for window in windows for key in window.ends}
-    known |= {key for proof in store.proofs() for key in proof.ranges}
+    known = proved_of(store.proofs()).keys() | {key for window in windows for key in window.ends}
     if missing := sorted(known - ends.keys()):
         problem = (
             f"no end of {', '.join(missing[:5])}, a partition of this log: give its end, 0 if "

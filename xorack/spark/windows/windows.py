@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from xorack.core.message import SendReport
     from xorack.spark.evidence import Observed, Output, Proof
     from xorack.spark.run import RunOptions
-    from xorack.spark.windows.ledger import Bounds, Ends
+    from xorack.spark.windows.ledger import Bounds, Ends, Seen
 
 _TEXT = r"[^\0\ud800-\udfff]+"
 _MAX_PIECE = 1 << 20
@@ -86,10 +86,7 @@ class Windows(Rows):
         return status
 
     def batch(self, batch_id: int, stream: str = "stream") -> Windows:
-        """Return the windows for a micro-batch, inside ``foreachBatch``.
-
-        Where several streams read parts of one log, each has a name.
-        """
+        """Return the windows for a batch in ``foreachBatch``; name streams that share the log."""
         check_text("stream", stream, _TEXT, "the name of a stream")
         return replace(self, batch_id=check_batch(batch_id), stream=stream)
 
@@ -148,9 +145,7 @@ class Windows(Rows):
         """Return how far a window is proved, by what is in the records."""
         return WindowStatus.of(self._window(name), ledger.proved_of(self._store.proofs()))
 
-    def _seen(
-        self, proof: Proof, frame: DataFrame, rows: Output, bounds: Bounds
-    ) -> dict[str, Range]:
+    def _seen(self, proof: Proof, frame: DataFrame, rows: Output, bounds: Bounds) -> Seen:
         """Return where the rows of a batch lie; raise, and note it, if the output differs."""
         if proof.kind == "read":
             text = "what was written, or what observe returned: a window is not proved by reading"
@@ -183,18 +178,15 @@ class Windows(Rows):
                 return window
         raise StateError(f"window {name!r} of {self.name!r} is not open")
 
-    def _complete(
-        self, frame: DataFrame, bounds: Bounds, count: int
-    ) -> tuple[Totals | None, dict[str, Range]]:
+    def _complete(self, frame: DataFrame, bounds: Bounds, count: int) -> tuple[Totals | None, Seen]:
         """Return what a batch adds up to if each position has a row, and its ranges.
 
-        Units follow from positions, so no row is read. Nothing is returned unless as many rows were
-        written as the batch has positions.
+        Units follow from positions, so no row is read; none is returned for another count of rows.
         """
         *kinds, kind = (field_named(frame, name).dataType for name in self.unit)
         if not isinstance(kind, IntegralType):
-            text = f"column {self.position} is {kind.simpleString()}, expected an integer"
-            raise ColumnsError(f"{text}, the position of a row in its partition")
+            shown = kind.simpleString()
+            raise ColumnsError(f"column {self.position} is {shown}, expected an integer position")
         since, until = bounds
         # A begin that is not known is guessed to be 0: the units show whether that is right.
         ranges = {
@@ -215,13 +207,12 @@ class Windows(Rows):
         columns = [F.col(name).cast(type_) for name, type_ in zip(names, kinds, strict=True)]
         columns.append(F.explode(F.sequence("first", "last")))
         units = [column.alias(name) for column, name in zip(columns, self.unit, strict=True)]
-        spark = frame.sparkSession
-        positions = spark.createDataFrame(pieces, schema).select(*units)
-        with folding(spark):
-            sums = positions.select(*named(of_units(unit_in(self, positions))))
+        positions = frame.sparkSession.createDataFrame(pieces, schema).select(*units)
+        sums = positions.select(*named(of_units(unit_in(self, positions))))
+        with folding(frame.sparkSession):
             return totals_of(sums), ranges
 
-    def _folded(self, frame: DataFrame) -> tuple[Totals, dict[str, Range]]:
+    def _folded(self, frame: DataFrame) -> tuple[Totals, Seen]:
         """Fold a batch: what its units add up to, and where the rows of each partition lie."""
         columns = [column_named(frame, name)[0] for name in self.unit]
         keys = [f"c{i}" for i in range(len(self.chain))]
@@ -245,9 +236,7 @@ class Windows(Rows):
         for key in sorted(keys):
             yield ledger.finish_request(self.prefix + window.name, window.digest, key)
 
-    def _notes(
-        self, seen: Mapping[str, Range], what: str, count: int | None = None
-    ) -> Iterator[Request]:
+    def _notes(self, seen: Seen, what: str, count: int | None = None) -> Iterator[Request]:
         """Yield notes on a batch, for the windows that its rows are of."""
         for window in self._store.windows():
             if any(ledger.overlaps(window, *pair) for pair in seen.items()):
