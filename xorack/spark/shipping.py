@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 
 import xorack
-from xorack.core.errors import ArgumentError, StateError
+from xorack.core.errors import StateError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def ship(spark: SparkSession, wheel: str | Path | None = None) -> None:
+def ship(spark: SparkSession) -> None:
     """Make the package importable in the tasks of a session.
 
     Call it before the frames are made whose tasks need the package; again, it does nothing. On
@@ -27,13 +27,11 @@ def ship(spark: SparkSession, wheel: str | Path | None = None) -> None:
 
     Args:
         spark: The session.
-        wheel: A wheel or zip file of the package; without it, the package as imported here.
 
     Raises:
-        ArgumentError: The wheel is not there, or is neither a wheel nor a zip file.
         StateError: The session is of Spark 3.5, without Connect.
     """
-    content = _archive(Path(wheel) if wheel else Path(xorack.__file__).parents[1])
+    content = _archive(Path(xorack.__file__).parents[1])
     # Workers import no .whl. A session takes a name once, and again from the same place.
     path = Path(_folder().name, f"xorack-{hashlib.sha256(content).hexdigest()[:16]}.zip")
     if not path.exists():
@@ -54,12 +52,9 @@ def _folder() -> TemporaryDirectory[str]:
 
 
 def _archive(source: Path) -> bytes:
-    """Read a wheel, or zip the package's modules in a folder: the same ones to the same bytes."""
+    """Read a zip, or zip the package's modules in a folder: the same ones to the same bytes."""
     if zipfile.is_zipfile(source):
         return source.read_bytes()
-    if not source.is_dir():
-        problem = f"{source} is not the path of a wheel or a zip file"
-        raise ArgumentError("wheel", problem=problem)
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for path in sorted(source.glob("xorack/**/*.py")):
