@@ -1,4 +1,4 @@
-"""`ship`, on workers that do not have the package."""
+"""`addArtifacts` gives the package to workers that do not have it: docs/spark-deploy.md."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from pathlib import Path
 import pyspark
 import pytest
 
-import xorack
 from tests.spark.conftest import CONNECT
 from tests.spark.helpers import ROOT, run_process
-from xorack.errors import StateError
 from xorack.spark.java import java_home
-from xorack.spark.shipping import ship
 
 JOB = """
 import sys
 from pyspark.sql import SparkSession
-from xorack.spark.shipping import ship
 
 def where(batches):
     import pyarrow
@@ -35,9 +31,9 @@ def where(batches):
 
 builder = SparkSession.builder.config("spark.ui.enabled", "false")
 spark = getattr(builder, sys.argv[1])("local[1]").getOrCreate()
-for number in range(3):
+for number in range(2):
     if number:
-        ship(spark)
+        spark.addArtifacts("xorack.zip", pyfile=True)
     tasks = spark.range(1, numPartitions=1).mapInArrow(where, "found string")
     print("found", tasks.first()["found"])
 """
@@ -67,6 +63,9 @@ def without_xorack(tmp_path):
 def test_tasks_import_what_is_shipped(place, without_xorack, tmp_path):
     """In the classic session of a process of its own, and in one of Spark Connect."""
     (tmp_path / "job.py").write_text(JOB)
+    with zipfile.ZipFile(tmp_path / "xorack.zip", "w") as archive:
+        for path in ROOT.glob("xorack/**/*.py"):
+            archive.write(path, path.relative_to(ROOT))
     environment = {
         "JAVA_HOME": str(java_home()),
         "PYSPARK_PYTHON": str(without_xorack),
@@ -77,29 +76,6 @@ def test_tasks_import_what_is_shipped(place, without_xorack, tmp_path):
     out = run_process(
         [sys.executable, "job.py", place], cwd=tmp_path, env={**os.environ, **environment}
     ).stdout
-    first, *others = [line.removeprefix("found ") for line in out.splitlines() if "found " in line]
-    assert first == "No module named 'xorack'"
-    assert len(others) == 2
-    for line in others:
-        assert re.search(r"/xorack-\w{16}\.zip/xorack/core/stamp\.py$", line)
-
-
-def test_a_package_imported_from_a_wheel_is_shipped_as_it_is(monkeypatch, tmp_path):
-    wheel = tmp_path / "some-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("xorack/__init__.py", "")
-    monkeypatch.setattr(xorack, "__file__", str(wheel / "xorack" / "__init__.py"))
-    taken = []
-
-    class Session:
-        def addArtifacts(self, path, *, pyfile):
-            taken.append((Path(path).suffix, Path(path).read_bytes(), pyfile))
-
-    ship(Session())
-    assert taken == [(".zip", wheel.read_bytes(), True)]
-
-
-@pytest.mark.skipif(CONNECT, reason="Spark 4 takes Python files")
-def test_a_session_that_takes_no_files_says_what_to_do(spark):
-    with pytest.raises(StateError, match=r"xorack\.zip, in --py-files or spark\.submit\.pyFiles"):
-        ship(spark)
+    before, after = [line for line in out.splitlines() if "found " in line]
+    assert before == "found No module named 'xorack'"
+    assert re.search(r"/xorack\.zip/xorack/core/stamp\.py$", after)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from xorack.spark.rows import FoundRows as FoundRows
     from xorack.spark.rows import Report as Report
     from xorack.spark.rows import TrackedRows as TrackedRows
-    from xorack.spark.shipping import ship as ship
     from xorack.spark.tracking import Tracking as Tracking
     from xorack.spark.windows.ledger import Window as Window
     from xorack.spark.windows.ledger import WindowStatus as WindowStatus
@@ -35,7 +34,6 @@ __getattr__, __dir__, _NAMES = lazy_names(
         "spark.evidence": "Observed",
         "spark.missing.found": "MissingRows",
         "spark.rows": "FoundRows Report TrackedRows",
-        "spark.shipping": "ship",
         "spark.tracking": "Tracking",
         "spark.windows.windows": "Windows",
     },
