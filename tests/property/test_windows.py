@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import combinations
@@ -272,14 +271,6 @@ def opened(store, name, **ends):
     return ledger.open_window(store, ledger.find_window(store, name, ends, {}))
 
 
-def test_a_window_without_rows_is_whole_at_once():
-    store = Store()
-    ledger.prove(store, ("a", 0), {"p": Range(0, 5, 5)})
-    assert opened(store, "h14", p=5, q=0).whole
-    assert opened(store, "h15", p=5, q=0).whole
-    assert not opened(store, "h16", p=5, q=1).whole
-
-
 def test_a_topic_made_anew_is_refused_where_a_later_hour_ends_earlier():
     """Else its hour would be complete by the rows of the old topic."""
     store = Store()
@@ -350,7 +341,7 @@ def covers_all_before(real, *given):
     return {key: found._replace(begin=0) for key, found in real(*given).items()}
 
 
-MUTANTS: Mapping[str, tuple] = {
+MUTANTS = {
     "a prefix that jumps over a hole": ("prefix", jumps),
     "a partition forgotten at open": ("find_window", forgets),
     "a batch proved twice": ("prove", proved_twice),

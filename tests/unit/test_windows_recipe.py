@@ -33,21 +33,15 @@ class Consumer:
         return asked
 
 
-@pytest.fixture
-def kafka_ends(monkeypatch):
+def test_an_hour_ends_at_the_first_record_of_the_next_one_or_at_the_end(monkeypatch):
     def partition(topic, number, offset):
         return SimpleNamespace(topic=topic, partition=number, offset=offset, error=None)
 
     confluent = SimpleNamespace(TopicPartition=partition)
     monkeypatch.setitem(sys.modules, "confluent_kafka", confluent)
-    block = next(b for b in PAGE.read_text().split("```python\n") if "def kafka_ends" in b)
-    exec(block.partition("```")[0], names := {})
-    return names["kafka_ends"]
-
-
-def test_an_hour_ends_at_the_first_record_of_the_next_one_or_at_the_end(kafka_ends):
-    late = [HOUR - 5, HOUR, HOUR - 2, HOUR + 9]
-    consumer = Consumer([HOUR - 9, HOUR - 1], late, [])
-    assert kafka_ends(consumer, "orders", HOUR * 1000) == {"orders": {0: 2, 1: 1, 2: 0}}
+    exec(PAGE.read_text().split("```python\n")[3].partition("```")[0], names := {})
+    consumer = Consumer([HOUR - 9, HOUR - 1], [HOUR - 5, HOUR, HOUR - 2, HOUR + 9], [])
+    ends = names["kafka_ends"](consumer, "orders", HOUR * 1000)
+    assert ends == {"orders": {0: 2, 1: 1, 2: 0}}
     with pytest.raises(AssertionError, match="no leader"):
-        kafka_ends(Consumer([1], error="no leader"), "orders", HOUR * 1000)
+        names["kafka_ends"](Consumer([1], error="no leader"), "orders", HOUR * 1000)
