@@ -29,7 +29,7 @@ from pipeline.session import session
 from pipeline.split import split
 from xorack.spark import Report, Tracking
 
-UNTRACKED, TRACKED, KEPT = "untracked", "tracked", "units kept"
+UNTRACKED, TRACKED = "untracked", "tracked"
 STEPS = ("job 1", "start", "job 2", "finish")
 FILES = 200
 """Files of the corpus."""
@@ -58,10 +58,9 @@ class Case(NamedTuple):
 _ORDER = "(l_orderkey div 32 * 8 + l_orderkey % 8)"
 """TPC-H has eight orders of each 32 numbers."""
 _scale = partial(Case, 0, variants=(TRACKED,), turns=1)
-_ALL = (UNTRACKED, TRACKED, KEPT)
 CASES = {
-    "words": Case(1.3, words=16_000_000, variants=_ALL),
-    "SF 1 by supplier": Case(1.12, variants=_ALL),
+    "words": Case(1.3, words=16_000_000),
+    "SF 1 by supplier": Case(1.12),
     "SF 2.7 in 200,000 chains": Case(1.12, f"{_ORDER} % 200000", scale=2.7),
     "SF 1 by order": Case(1.7, "l_orderkey"),
     "4 M rows in 500 k chains": Case(1.6, "l_orderkey div 2", "l_orderkey <= 4000000"),
@@ -162,8 +161,7 @@ def run_case(spark: Any, case: Case, folder: Path, queue_url: str) -> dict[str, 
     def run(variant: str) -> tuple[Hashable, Figures]:
         meter, tracking, records = Meter(spark), None, f"{folder}/out/records"
         if variant != UNTRACKED:
-            keep = variant == KEPT
-            tracking = Tracking(spark, queue_url, "bench", records, keep_units=keep)
+            tracking = Tracking(spark, queue_url, "bench", records)
         written = (run_words if case.words else run_lines)(spark, folder, case, tracking, meter)
         figures = meter.figures()
         summary = written.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*written.columns))).first()

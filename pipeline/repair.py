@@ -73,12 +73,14 @@ def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
         ids = {tag: of for tag, (_, of) in failed.items() if tag.startswith(f"{lost_in}/")}
         theirs = rows.where(F.col("file").isin([files[tag].relative for tag in ids]))
         lost_by = _of_run(words, lost_in)
-        rows_by_id = lost_by.with_unit(theirs).orderBy("file", "position")
         id = F.format_string("%016x", words.unit_name).alias("id")
-        named += rows_by_id.select(id, "file", "position", "word").limit(1000).collect()
-        found = lost_by.rows_of(theirs, [one for of in ids.values() for one in of])
-        roots = {unit_id(lost_by.salt, tag) for tag in ids}  # the units of chains without words
-        unknown |= found.unknown - roots
+        rows_by_id = lost_by.with_unit(theirs).select(id, "file", "position", "word")
+        named += rows_by_id.orderBy("file", "position").limit(1000).collect()
+        wanted = {f"{one:016x}" for of in ids.values() for one in of}
+        asked = spark.createDataFrame([(one,) for one in wanted], "id string")
+        found = asked.join(rows_by_id, "id", "left_semi").collect()
+        roots = {f"{unit_id(lost_by.salt, tag):016x}" for tag in ids}  # of chains without words
+        unknown |= wanted - {row["id"] for row in found} - roots
     return {
         **totals(after),
         "missing": report.units,
@@ -86,7 +88,7 @@ def repair(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
         "requests": report.requests + finished.requests,
         "repaired": sorted(failed),
         "named": [row.asDict() for row in named[:1000]],
-        "unknown": sorted(f"{id:016x}" for id in unknown),
+        "unknown": sorted(unknown),
     }
 
 
