@@ -47,7 +47,7 @@ def _check_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
     type=click.IntRange(0, 1_000_000),
     default=0,
     metavar="N",
-    help="Lose N words between the two jobs; see them named, and repaired.",
+    help="Lose N words between the two jobs, and see them named.",
 )
 @click.option("--work", hidden=True, default=str(ROOT / ".demo"), help="The folder for all output.")
 def demo(folder: str | None, encoding: str, port: int | None, lose: int, work: str) -> int:

@@ -127,7 +127,11 @@ def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
     of something else.
     """
     system, root, _ = _file_system(place)
-    before = run_of(place)
+    mark = f"{root.rstrip('/')}/_run"
+    before = None
+    if system.get_file_info(mark).is_file:
+        with system.open_input_file(mark) as file:
+            before = str(file.read().decode())
     if before is None and system.get_file_info(fs.FileSelector(root, allow_not_found=True)):
         raise JobError(f"{option} {place} exists already: give another folder")
     if before not in (None, run_id):
@@ -135,15 +139,5 @@ def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
     if before is None or not keep:
         system.create_dir(root)
         system.delete_dir_contents(root)
-        with system.open_output_stream(f"{root.rstrip('/')}/_run") as file:
+        with system.open_output_stream(mark) as file:
             file.write(run_id.encode())
-
-
-def run_of(place: str) -> str | None:
-    """Return which run claimed a folder, if any."""
-    system, root, _ = _file_system(place)
-    mark = f"{root.rstrip('/')}/_run"
-    if not system.get_file_info(mark).is_file:
-        return None
-    with system.open_input_file(mark) as file:
-        return str(file.read().decode())

@@ -102,7 +102,8 @@ def test_batch_jobs(run, tmp_path, capsys):
     assert json.loads(known.chains["2026-02-01/order/17"].detail) == {"customer": "Ahab"}
     run("missing_rows")
     assert "missing rows can be named" in capsys.readouterr().out
-    run("rows_of")
+    again = Acker(run("rows_of"))
+    assert totals(again.chains) == {"2026-01-31-again/order/18": ("open", 1, 0)}
     assert capsys.readouterr().out.splitlines()[3] == "|   18|   4|"
     assert run.names["found"].unknown == {1}
 
