@@ -14,8 +14,10 @@ from statistics import median
 from threading import Event, Thread
 from typing import Any
 
-from bench.harness import Figures, Goal, figure, interleaved
+from bench.harness import figure, interleaved
 
+Figures = dict[str, Any]
+"""The CPU of each step, seconds of the clock, and the most memory."""
 PARTS = 8
 """Files of lineitem."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -133,7 +135,7 @@ def ratios(
     return sorted(of(run) / of(other) for run, other in zip(case[variant], case[base], strict=True))
 
 
-def spread_goal(name: str, found: Sequence[float], bound: float) -> Goal:
-    """Make the goal that the median of sorted figures is at most a bound."""
-    spread = f" ({figure(found[0])} to {figure(found[-1])})" if len(found) > 1 else ""
-    return Goal(name + spread, median(found), bound, "less")
+def spread(found: Sequence[float]) -> str:
+    """Format the median of sorted figures, with the least and the most."""
+    around = f" ({figure(found[0])} to {figure(found[-1])})" if len(found) > 1 else ""
+    return figure(median(found)) + around
