@@ -1,16 +1,14 @@
 """CPU of tracking on Spark: jobs as users write them, tracked and untracked, in turn.
 
-*Lines*: one job cleans TPC-H's lineitem and writes it, another sums it up by part. *Words*: the two
-jobs of `pipeline/`. The untracked jobs are the same code, with rows that track nothing. One process
-with one Java runs all of them. Cases of scale run once, tracked, with lines that are made up.
+One job cleans TPC-H's lineitem and writes it, another sums it up by part. The untracked jobs are
+the same code, with rows that track nothing. One process with one Java runs all of them. Cases of
+scale run once, tracked, with lines that are made up.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import shutil
-from argparse import Namespace
 from collections.abc import Hashable
 from functools import partial
 from pathlib import Path
@@ -22,26 +20,19 @@ from pyspark.sql import functions as F
 
 from bench.harness import Table, accepting_server
 from bench.meter import Figures, Meter, cpu, make_lines, ratios, run_variants, spread
-from pipeline.count import count as count_words
-from pipeline.reading import encoding_named
-from pipeline.scan import UNIT
 from pipeline.session import session
-from pipeline.split import split
 from xorack.spark import Report, Tracking
 
 UNTRACKED, TRACKED, KEPT = "untracked", "tracked", "units kept"
 STEPS = ("job 1", "start", "job 2", "finish")
-FILES = 200
-"""Files of the corpus."""
 
 
 class Case(NamedTuple):
-    """A pair of jobs over lineitem, or over a corpus."""
+    """A pair of jobs over lineitem."""
 
     chain: str = "l_suppkey"  # in SQL, as `where`
     where: str = "l_quantity > 0"
     scale: float = 1  # of lineitem: 6 million lines
-    words: int = 0
     variants: tuple[str, ...] = (UNTRACKED, TRACKED)
     turns: int = 3
     rows: int = 0  # lines that are made up, with their number as l_orderkey
@@ -54,7 +45,6 @@ _ORDER = "(l_orderkey div 32 * 8 + l_orderkey % 8)"
 _scale = partial(Case, variants=(TRACKED,), turns=1)
 _ALL = (UNTRACKED, TRACKED, KEPT)
 CASES = {
-    "words": Case(words=16_000_000, variants=_ALL),
     "SF 1 by supplier": Case(variants=_ALL),
     "SF 2.7 in 200,000 chains": Case(f"{_ORDER} % 200000", scale=2.7),
     "SF 1 by order": Case("l_orderkey"),
@@ -87,22 +77,7 @@ class Untracked:
     finish = start
 
 
-def make_corpus(folder: Path, words: int) -> None:
-    """Write files of different sizes whose word frequencies resemble prose's; the seed is fixed."""
-    rng = random.Random(words)
-    lengths = [2 + rng.randrange(10) for _ in range(50_000)]
-    vocabulary = ["".join(rng.choices("etaoinshrdlucmfwypvbgkjqxz", k=k)) for k in lengths]
-    text = rng.choices(vocabulary, [1 / (rank + 3) for rank in range(len(vocabulary))], k=words)
-    bounds = [round(words * (at / FILES + (at / FILES) ** 2) / 2) for at in range(FILES + 1)]
-    for at in range(FILES):
-        path = folder / f"{at % 10}" / f"file-{at:04}.txt"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        begins = range(bounds[at], bounds[at + 1], 12)
-        lines = (" ".join(text[begin : min(begin + 12, bounds[at + 1])]) for begin in begins)
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def run_lines(spark: Any, folder: Path, case: Case, tracking: Any, meter: Meter) -> Any:
+def run_jobs(spark: Any, folder: Path, case: Case, tracking: Any, meter: Meter) -> Any:
     """Clean lines, then bill them by part; track if there is a run. Return the bills."""
     data, path, billed = (
         f"{folder}/{name}" for name in ("data/lineitem", "out/lines", "out/billed")
@@ -136,18 +111,6 @@ def made_up(spark: Any, rows: int) -> Any:
     return spark.range(rows).selectExpr("id AS l_orderkey", part, "9.0 AS l_extendedprice", *fixed)
 
 
-def run_words(spark: Any, folder: Path, _: Case, tracking: Any, meter: Meter) -> Any:
-    """Split a corpus into words and count them, as the pipeline does. Return the counts."""
-    words: Any = tracking.rows("words", chain="file", unit=UNIT) if tracking else Untracked()
-    given = Namespace(database=f"{folder}/data", words=f"{folder}/out/words")
-    given.counts, given.run_id, given.allow_missing = f"{folder}/out/counts", "bench", False
-    given.encoding = encoding_named("UTF-8")
-    for name, job in {"job 1": split, "job 2": count_words}.items():
-        with meter.step(name):
-            job(spark, words, given)
-    return spark.read.parquet(given.counts).select("word", "count")
-
-
 def run_case(spark: Any, case: Case, folder: Path, queue_url: str) -> dict[str, list[Figures]]:
     """Run a pair of jobs in all variants."""
 
@@ -156,7 +119,7 @@ def run_case(spark: Any, case: Case, folder: Path, queue_url: str) -> dict[str, 
         if variant != UNTRACKED:
             keep = variant == KEPT
             tracking = Tracking(spark, queue_url, "bench", records, keep_units=keep)
-        written = (run_words if case.words else run_lines)(spark, folder, case, tracking, meter)
+        written = run_jobs(spark, folder, case, tracking, meter)
         figures = meter.figures()
         summary = written.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*written.columns))).first()
         shutil.rmtree(folder / "out")
@@ -175,11 +138,8 @@ def measure(quick: bool) -> list[Table]:
         for name, full in CASES.items():
             data, case = Path(folder, "data"), full
             if quick:
-                words, rows = min(case.words, 100_000), case.rows // 100
-                case = case._replace(scale=0.01, words=words, rows=rows, turns=1)
-            if case.words:
-                make_corpus(data, case.words)
-            elif not case.rows:
+                case = case._replace(scale=0.01, rows=case.rows // 100, turns=1)
+            if not case.rows:
                 make_lines(data, case.scale)
             found = run_case(spark, case, Path(folder), f"{endpoint}/1234/stamps")
             shutil.rmtree(data, ignore_errors=True)

@@ -91,7 +91,6 @@ class Demo:
     database: Database | None
     encoding: str
     work: Path
-    port: int | None
     lose: int
     display: Display
 
@@ -102,7 +101,7 @@ class Demo:
         interrupt_on_signals()
         with work_folder(self.work) as self.work:
             java, database, python, template = self._prepare()
-            with EmbeddedAWS(self.port, python=python) as aws:
+            with EmbeddedAWS(python=python) as aws:
                 self.stack = self._deploy(aws, template)
                 self.environ = self._spark_environ(aws, java, database.size)
                 self.store = DynamoDBStore(self.stack.table_name, client=aws.client("dynamodb"))

@@ -266,7 +266,6 @@ def test_short_jobs_do_without_javas_second_compiler(size, given, options):
         (["--dir="], "Invalid value for --dir: it is empty"),
         (["--dir", __file__], "Invalid value for --dir: "),
         *((["--lose", n], "Invalid value for '--lose'") for n in ("", "-1", "1.5", "99999999")),
-        (["--encoding", "utf-9"], "Invalid value for '--encoding': 'utf-9' is not known"),
     ],
 )
 def test_arguments_that_are_wrong(capsys, arguments, line):
