@@ -221,7 +221,8 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
                     f"the columns of the evidence are swapped: {x} has the XOR, {n} the count and "
                     f"{s} the sum; an INSERT takes columns by position: give it their names"
                 )
-        if (sums[names[1]], sums[names[2]]) == (started.count, started.sum):
+        rest = (sums[names[1]], sums[names[2]])
+        if rest == (started.count, started.sum) and xors[names[0]] != started.xor:
             return (
                 f"{names[0]} was summed: an XOR is folded by bit_xor, as rows.evidence(frame) does"
             )
