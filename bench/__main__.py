@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from importlib import import_module
 
-SECTIONS = ("memory", "dynamodb", "consumer", "scale", "cold_start", "spark", "windows")
+SECTIONS = ("memory", "dynamodb", "consumer", "scale", "cold_start", "spark")
 """Modules of this package, each with ``measure(quick)``, which returns tables."""
 
 

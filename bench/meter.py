@@ -17,7 +17,7 @@ from typing import Any
 from bench.harness import figure, interleaved
 
 Figures = dict[str, Any]
-"""The CPU of each step, seconds of the clock, and the most memory."""
+"""The CPU of each step, and the most memory."""
 PARTS = 8
 """Files of lineitem."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -83,7 +83,6 @@ class Meter:
     def __init__(self, spark: Any) -> None:
         """Collect Java's garbage, so that no run pays for an earlier one."""
         self._cpu: dict[str, float] = {}
-        self._wall = 0.0
         spark._jvm.System.gc()
         self._processes = ProcessTree(spark.sparkContext._gateway.proc.pid)
 
@@ -96,7 +95,7 @@ class Meter:
             while not ended.wait(_SAMPLE_SECONDS):
                 self._processes.sample()
 
-        cpu, begun = self._processes.cpu_seconds(), time.monotonic()
+        cpu = self._processes.cpu_seconds()
         thread = Thread(target=sample, daemon=True)
         thread.start()
         try:
@@ -104,14 +103,13 @@ class Meter:
         finally:
             ended.set()
             thread.join()
-        self._wall += time.monotonic() - begun
         self._cpu[name] = round(self._processes.cpu_seconds() - cpu, 2)
 
     def figures(self) -> Figures:
         """Return what was measured."""
         tree = self._processes
         memory = {"driver_mb": round(tree.driver_mb), "worker_mb": round(tree.worker_mb)}
-        return {"cpu": self._cpu, "wall": round(self._wall, 2), **memory}
+        return {"cpu": self._cpu, **memory}
 
 
 def run_variants(
@@ -128,11 +126,9 @@ def cpu(run: Figures, steps: Sequence[str] = ()) -> float:
     return float(sum(run["cpu"].get(step, 0) for step in steps or run["cpu"]))
 
 
-def ratios(
-    case: Figures, variant: str, base: str, of: Callable[[Figures], float] = cpu
-) -> list[float]:
-    """Divide a variant's figures by those of another of the same turn; sort."""
-    return sorted(of(run) / of(other) for run, other in zip(case[variant], case[base], strict=True))
+def ratios(case: Figures, variant: str, base: str) -> list[float]:
+    """Divide a variant's CPU by that of another of the same turn; sort."""
+    return sorted(cpu(run) / cpu(one) for run, one in zip(case[variant], case[base], strict=True))
 
 
 def spread(found: Sequence[float]) -> str:

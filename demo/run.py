@@ -37,8 +37,6 @@ _COMMONEST = 10
 _LISTED = 5
 # Settings of another Spark on this machine: the demo uses the one in its environment.
 _OTHER_SPARK = ("HADOOP_", "PYSPARK_", "SPARK_", "_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
-_SMALL_BYTES = 100_000_000
-"""Jobs of a database up to this size end before Java's second compiler has paid for itself."""
 
 
 def interrupt_on_signals() -> None:
@@ -103,7 +101,7 @@ class Demo:
             java, database, python, template = self._prepare()
             with EmbeddedAWS(python=python) as aws:
                 self.stack = self._deploy(aws, template)
-                self.environ = self._spark_environ(aws, java, database.size)
+                self.environ = self._spark_environ(aws, java)
                 self.store = DynamoDBStore(self.stack.table_name, client=aws.client("dynamodb"))
                 self.seconds["set up"] = time.monotonic() - self.begun
                 with ChainMonitor(
@@ -142,10 +140,11 @@ class Demo:
         self.display.end("AWS", f"{aws.endpoint_url}, stack {stack.name}: {count} resources")
         return stack
 
-    def _spark_environ(self, aws: EmbeddedAWS, java: Path, size: int) -> dict[str, str]:
+    def _spark_environ(self, aws: EmbeddedAWS, java: Path) -> dict[str, str]:
         inherited = {n: v for n, v in aws.environ().items() if not n.startswith(_OTHER_SPARK)}
         folders = dict.fromkeys(("SPARK_LOCAL_DIRS", "TMPDIR"), str(self.work / "tmp"))
-        options = java_options(size, inherited)
+        # Most databases are done before Java's second compiler has paid for itself.
+        options = " ".join(["-XX:TieredStopAtLevel=1", inherited.get("JDK_JAVA_OPTIONS", "")])
         fixed = {"JAVA_HOME": str(java), "JDK_JAVA_OPTIONS": options, "PYTHONUNBUFFERED": "1"}
         return {**inherited, **folders, **fixed}
 
@@ -233,12 +232,6 @@ class Demo:
         commonest, used = _commonest(counts), self.stack.usage()
         self.seconds["all"] = time.monotonic() - self.begun
         return Result(split, count, acked, unacked, named, used, counts, commonest, self.seconds)
-
-
-def java_options(size: int, environ: Mapping[str, str]) -> str:
-    """Return JDK_JAVA_OPTIONS for a database of `size` bytes; the caller's options come last."""
-    first = ["-XX:TieredStopAtLevel=1"] if size <= _SMALL_BYTES else []
-    return " ".join([*first, *environ.get("JDK_JAVA_OPTIONS", "").split()])
 
 
 def _files(lost: Iterable[LostWord]) -> str:
