@@ -9,10 +9,11 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.e2e.conftest import ROOT, item_of
+from tests.e2e.conftest import ROOT, item_of, python
 from tests.support.events import eventually
 from tests.support.processes import members
 from xorack.errors import NotRunningError
@@ -189,22 +190,14 @@ def test_an_interrupted_start_leaves_nothing(home, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 def test_two_starts_at_once_start_one():
-    program = """
-import sys
-from pathlib import Path
-from xorack.local import assembly, background
-assembly.find_template = lambda *_: Path(sys.argv[1])
-running, started = background.start()
-print(running.pid, started)
-"""
+    program = (
+        "import sys; from pathlib import Path; from xorack.local import assembly, background\n"
+        "assembly.find_template = lambda *_: Path(sys.argv[1])\n"
+        "running, started = background.start(); print(running.pid, started)"
+    )
     template = str(assembly_module.find_template())
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, template], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    results = [starter.communicate(timeout=120)[0].split() for starter in both]
-    (pid, first), (other, second) = results
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda _: python("-c", program, template).stdout.split(), range(2)))
+    (pid, first), (other, second) = both
     assert pid == other
     assert sorted([first, second]) == ["False", "True"]

@@ -4,7 +4,7 @@ import json
 
 from tests.support.cli import apply
 from xorack.core.request import Request
-from xorack.spark.windows import requests as windows
+from xorack.spark.windows.ledger import create_request, finish_request
 
 TAG = "shop/orders/2026-09-14T14"
 KEYS = ["orders/9", "orders/10", "orders/11", "eu"]
@@ -15,11 +15,11 @@ def nothing():
 
 
 def create():
-    return windows.create(TAG, {"log": "orders", "ranges": "d"}, KEYS, timeout=3600)
+    return create_request(TAG, {"log": "orders", "ranges": "d"}, KEYS, timeout=3600)
 
 
 def finished(*keys):
-    return [windows.finish(TAG, "d", key) for key in keys]
+    return [finish_request(TAG, "d", key) for key in keys]
 
 
 def test_a_window_is_waited_for(stack, xorack, sleeps):
@@ -60,9 +60,9 @@ def open_windows(stack, run="shop"):
         for hour in HOURS[: 1 if log == "mart" else 2]:
             tag, detail = f"{run}/{log}/{hour}", {"log": log, "window": hour, "ranges": "d"}
             timeout = timeouts.get((log, hour), 3600)
-            apply(stack, windows.create(tag, detail, keys, timeout=timeout))
+            apply(stack, create_request(tag, detail, keys, timeout=timeout))
             passed = keys if (log, hour) == ("raw", HOURS[0]) else keys[:2]
-            apply(stack, *(windows.finish(tag, "d", key) for key in passed))
+            apply(stack, *(finish_request(tag, "d", key) for key in passed))
     lost = Request("note", f"{run}/clean/{HOURS[0]}", "n", text="lost", missing_count=4)
     apply(stack, lost, Request("fail", f"{run}/mart/{HOURS[0]}", "f", reason="closed, by hand"))
 
@@ -94,7 +94,7 @@ def test_logs_are_a_table(stack, xorack):
             },
         }
     ]
-    apply(stack, windows.create("b/raw/h", {"log": "raw", "window": "h", "ranges": "d"}, ["t/0"]))
+    apply(stack, create_request("b/raw/h", {"log": "raw", "window": "h", "ranges": "d"}, ["t/0"]))
     assert [row.split()[0] for row in xorack("windows", "raw")[1]][1:] == [
         "b/h",
         *(f"shop/{hour}" for hour in reversed(HOURS)),

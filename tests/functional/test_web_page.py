@@ -17,7 +17,7 @@ from xorack import traced
 from xorack.core.request import Request
 from xorack.core.stamp import xor
 from xorack.ops import redrive
-from xorack.spark.windows.requests import finish as finish_window
+from xorack.spark.windows.ledger import finish_request as finish_window
 
 expect.set_options(timeout=30_000)
 

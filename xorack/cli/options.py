@@ -188,7 +188,7 @@ def with_target(*options: _Decorator) -> _Decorator:
         "--stack",
         envvar="XORACK_STACK",
         default="xorack",
-        help="The CloudFormation stack; or the prefix of its SSM parameters, or its queue's URL.",
+        help="The CloudFormation stack, or its queue's URL.",
     )
     region = text_option("--region", help="The AWS region.  [default: from your AWS configuration]")
     return gathered("target", Target, *options, stack, region)
