@@ -29,7 +29,7 @@ class MeasureFailed(XorAckError):
     """The measurement cannot continue; the message names the cause for the user."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Event:
     """An event as the subscriber's queue delivered it.
 
@@ -37,13 +37,11 @@ class Event:
         kind: Its ``detail-type``.
         detail: Its ``detail``.
         received_at: Time of its first copy's arrival by this machine's clock, in seconds.
-        copies: Number of equal events.
     """
 
     kind: str
     detail: Mapping[str, Any]
     received_at: float
-    copies: int = 1
 
 
 @dataclass
@@ -54,14 +52,11 @@ class Events:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, kind: str, detail: Mapping[str, Any], received_at: float) -> None:
-        """Add an event, or count a copy."""
+        """Add an event, unless it is a copy."""
         with self._lock:
             events = self.by_tag.setdefault(str(detail.get("tag")), [])
-            for event in events:
-                if (event.kind, event.detail) == (kind, detail):
-                    event.copies += 1
-                    return
-            events.append(Event(kind, detail, received_at))
+            if all((event.kind, event.detail) != (kind, detail) for event in events):
+                events.append(Event(kind, detail, received_at))
 
 
 @dataclass
