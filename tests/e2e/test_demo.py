@@ -1,6 +1,7 @@
 """`make demo` as its user sees it: the embedded AWS, the stack, the Spark jobs."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -76,19 +77,18 @@ def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database
 
 
 @pytest.mark.timeout(600)
-def test_lost_words_are_named_and_repaired(demo_work, database):
-    done, progress, rows, words = demo(demo_work, "--dir", database, "--lose", 3)
+def test_lost_words_are_named(demo_work, database):
+    done, progress, rows, _ = demo(demo_work, "--dir", database, "--lose", 3)
     assert done.returncode == 0, done.stdout + done.stderr
-    expected = assert_words(rows, words)
+    expected = counted(" ".join(TEXTS.values()))
     lost = re.findall(r"^  [0-9a-f]{16}  (.+), position (\d+): (\w+)$", done.stdout, re.MULTILINE)
     assert len(lost) == 3
     for path, position, word in lost:
         assert plain_words((database / path).read_text())[int(position)] == word
         assert f"loss: {path}, position {position}: {word}\n" in progress
     assert "loss: deleted 3 words of 2 files\n" in progress
-    before = read_counts(demo_work / "counts")
-    assert f"count: {len(before)} different words, 3 missing" in progress
-    assert "failed: 2 files, at their deadline; their events name 3 lost words" in progress
-    assert "(the other files: 2 acked)" in progress
-    assert rows["chains acked"] == "4 of 4, 2 by their repair"
-    assert sum(before.values()) == expected.total() - 3
+    counts = read_counts(demo_work / "counts")
+    assert f"count: {len(counts)} different words, 3 missing" in progress
+    assert "failed: 2 files, at their deadline (the other files: 2 acked)" in progress
+    assert rows["chains acked"] == "2 of 4"
+    assert counts == expected - Counter(word for _, _, word in lost)

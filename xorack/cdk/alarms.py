@@ -255,7 +255,7 @@ _ROWS: Final[Sequence[_Row]] = (
         ),
         out_of=(1, _EVENT_MINUTES, 1),
         text="Messages came to the dead-letter queue within the last hour. First: run `xorack "
-        "redrive --look` for the reasons.",
+        "dead-letters list` for the reasons.",
     ),
     _Row(
         name="DeadLettersOld",
@@ -264,7 +264,7 @@ _ROWS: Final[Sequence[_Row]] = (
         threshold=(DEAD_LETTER_DAYS - QUEUE_DAYS) * 86_400 // 2,
         out_of=(1, 1, 60),
         text="Dead letters wait to be handled, and SQS deletes them when their retention ends. "
-        "First: run `xorack redrive --look`, then redrive or delete them.",
+        "First: run `xorack dead-letters list`, then redrive or delete them.",
     ),
     _Row(
         name="ChainsFailed",
