@@ -6,7 +6,6 @@ import sys
 import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tools.venv import ROOT
@@ -77,12 +76,6 @@ def test_a_lock_has_hashes_of_all_files_and_names_no_registry(lock):
         assert all(re.fullmatch("sha256:[0-9a-f]{64}", one) for one in hashes), wanted
     text = (ROOT / lock).read_text(encoding="utf-8")
     assert not re.search(r"https?:|file:|--(extra-)?index|--find-links|^\s*/", text, re.MULTILINE)
-
-
-def test_uv_makes_locks_for_the_oldest_python():
-    oldest = "3.10"
-    assert SpecifierSet(PROJECT["project"]["requires-python"]) == SpecifierSet(f">={oldest}")
-    assert f"--python-version {oldest} " in (ROOT / "Makefile").read_text()
 
 
 def test_the_build_requires_the_versions_of_the_checkout():

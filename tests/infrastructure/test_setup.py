@@ -58,12 +58,7 @@ def test_a_demo_that_fails_has_prepared_the_embedded_aws(tmp_path, monkeypatch, 
 
 
 class Checkout:
-    """A checkout whose uv makes empty environments.
-
-    Attributes:
-        commands: What uv was asked for: "venv", which makes an environment from scratch, and "pip".
-        arguments: Those of the latest installation of packages.
-    """
+    """A checkout whose uv makes empty environments, and keeps what it was asked for."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -73,14 +73,6 @@ def test_the_template_names_no_account_region_or_machine(template):
     assert not re.search(r"\b\d{12}\b|\b[a-z]{2}-[a-z]+-\d\b", text)
 
 
-def test_new_settings_make_a_new_version(template, synthesise):
-    versions = set(template.of("AWS::Lambda::Version"))
-    # Three functions have another environment; their queue keeps its name.
-    assert not versions & set(synthesise(retention_days="31").of("AWS::Lambda::Version"))
-    # A rule on the queue changes no function.
-    assert versions == set(synthesise(max_receive_count="6").of("AWS::Lambda::Version"))
-
-
 @pytest.mark.parametrize(("name", "key"), [("template", "tag"), ("varied", "file")])
 def test_the_handwritten_definitions_are_the_templates(request, name, key):
     template, handwritten = request.getfixturevalue(name), table_definition(key)

@@ -11,7 +11,6 @@ import pytest
 
 from infra.synth import main
 from infra.template import PARAMETERS, write
-from xorack.errors import ArgumentError
 
 from .templates import STATEFUL
 
@@ -127,5 +126,3 @@ def test_the_parameters_follow_from_the_settings(tmp_path):
     assert "BatchSize" not in parameters  # more than ten need a window
     assert parameters["MaxConcurrency"]["Default"] == 20
     assert parameters["RetentionSeconds"]["MinValue"] == 19 * 86_400
-    with pytest.raises(ArgumentError):
-        write(tmp_path, {"batch_size": "0"})
