@@ -103,7 +103,7 @@ checkov: venv
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
 	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
 
-bench: venv ## Run the benchmarks and write docs/benchmarks.md: ARGS="--quick", ARGS="memory dynamodb ..."
+bench: venv ## Run the benchmarks: ARGS="--quick", ARGS="memory dynamodb ..."
 	@$(PY) -m bench $(ARGS)
 
 # NO_MKDOCS_2_WARNING: the theme, mkdocs-material, gets fixes until May 2027.
