@@ -21,27 +21,28 @@ class Consumer:
     def list_topics(self, topic):
         return SimpleNamespace(topics={topic: SimpleNamespace(partitions=self.partitions)})
 
-    def get_watermark_offsets(self, one):
-        return 0, len(self.partitions[one.partition])
+    def get_watermark_offsets(self, each):
+        return 0, len(self.partitions[each.partition])
 
     def offsets_for_times(self, asked):
-        for one in asked:
-            times = enumerate(self.partitions[one.partition])
-            one.offset = next((n for n, time in times if time * 1000 >= one.offset), -1)
-            one.error = self.error
+        for each in asked:
+            times = enumerate(self.partitions[each.partition])
+            each.offset = next((n for n, time in times if time * 1000 >= each.offset), -1)
+            each.error = self.error
         self.partitions[0].append(10**10)  # what arrives meanwhile
         return asked
 
 
 def test_an_hour_ends_at_the_first_record_of_the_next_one_or_at_the_end(monkeypatch):
-    def partition(topic, number, offset):
-        return SimpleNamespace(topic=topic, partition=number, offset=offset, error=None)
+    class TopicPartition(SimpleNamespace):
+        def __init__(self, topic, partition, offset):
+            super().__init__(partition=partition, offset=offset, error=None)
 
-    confluent = SimpleNamespace(TopicPartition=partition)
-    monkeypatch.setitem(sys.modules, "confluent_kafka", confluent)
+    monkeypatch.setitem(
+        sys.modules, "confluent_kafka", SimpleNamespace(TopicPartition=TopicPartition)
+    )
     exec(PAGE.read_text().split("```python\n")[3].partition("```")[0], names := {})
     consumer = Consumer([HOUR - 9, HOUR - 1], [HOUR - 5, HOUR, HOUR - 2, HOUR + 9], [])
-    ends = names["kafka_ends"](consumer, "orders", HOUR * 1000)
-    assert ends == {"orders": {0: 2, 1: 1, 2: 0}}
+    assert names["kafka_ends"](consumer, "t", HOUR * 1000) == {"t": {0: 2, 1: 1, 2: 0}}
     with pytest.raises(AssertionError, match="no leader"):
         names["kafka_ends"](Consumer([1], error="no leader"), "orders", HOUR * 1000)
