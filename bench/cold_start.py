@@ -14,12 +14,10 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from bench.harness import Figures, Goal, Table, goal_table, interleaved
+from bench.harness import Table, interleaved
 
 BASE = "boto3"
 HANDLERS = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
-COMPILED, PLAIN = "with bytecode", "without"
-"""As a release is deployed, and as a Python other than Lambda's synthesises it."""
 CLIENTS = "lambda_src.consumer and two clients"
 _MAKE = (
     "lambda_src.consumer; from xorack.aws.client import make_client; "
@@ -40,35 +38,22 @@ def import_milliseconds(module: str, folder: Path, settings: dict[str, str]) -> 
     return float(output.split()[-1])
 
 
-def measure(quick: bool) -> Figures:
-    """Import each module, in turn."""
+def measure(quick: bool) -> list[Table]:
+    """Import each module, in turn; all have their bytecode, as a release is deployed."""
     from xorack.cdk.code import assemble_code
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = shutil.copytree(assemble_code(), Path(scratch, "code"))
-        compiled = {"PYTHONPYCACHEPREFIX": str(Path(scratch, "bytecode"))}
-        plain = {"PYTHONPYCACHEPREFIX": str(Path(scratch, "plain"))}
-        import_milliseconds(", ".join(HANDLERS), folder, plain)
-        # All other modules keep their bytecode.
-        shutil.rmtree(Path(scratch, "plain").joinpath(*folder.resolve().parts[1:]))
-        plain["PYTHONDONTWRITEBYTECODE"] = "1"
-        jobs = {BASE: partial(import_milliseconds, BASE, folder, compiled)}
-        for module in HANDLERS:
-            for way, settings in ((COMPILED, compiled), (PLAIN, plain)):
-                jobs[f"{module}, {way}"] = partial(import_milliseconds, module, folder, settings)
-        region = {**compiled, "AWS_REGION": "eu-west-1"}
-        jobs[CLIENTS] = partial(import_milliseconds, _MAKE, folder, region)
+        settings = {"PYTHONPYCACHEPREFIX": str(Path(scratch, "bytecode"))}
+        settings["AWS_REGION"] = "eu-west-1"
+        modules = {name: name for name in (BASE, *HANDLERS)} | {CLIENTS: _MAKE}
+        jobs = {
+            name: partial(import_milliseconds, code, folder, settings)
+            for name, code in modules.items()
+        }
         interleaved(jobs, 1)  # fills the disk's cache, and that of bytecode
         runs = interleaved(jobs, 2 if quick else 11)
-        return {"milliseconds": {name: median(found) for name, found in runs.items()}}
-
-
-def tables(figures: Figures) -> list[Table]:
-    """Make the tables."""
-    imports, goals = Table(["import", "ms", f"times `import {BASE}`"]), []
-    for name, milliseconds in figures["milliseconds"].items():
-        ratio = milliseconds / figures["milliseconds"][BASE]
-        imports.add(name, milliseconds, ratio)
-        if name.endswith(COMPILED):
-            goals.append(Goal(f"{name}: times `import {BASE}`", ratio, 1.3, "less"))
-    return [imports, goal_table(goals)]
+    table = Table(["import", "ms", f"times `import {BASE}`"])
+    for name, found in runs.items():
+        table.add(name, median(found), median(found) / median(runs[BASE]))
+    return [table]

@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import getrandbits
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 from uuid import uuid4
 
 from botocore.config import Config
 
-from bench.harness import Figures, Goal, Table, goal_table, interleaved, timed_calls
+from bench.harness import Table, interleaved
 from tests.support.in_process import table_definition
 from tests.support.xor_ack_dynamodb import Peer
 from xorack.acker.chain_writer import ChainWriter
@@ -37,19 +37,6 @@ BATCH = 1_000
 PEER = "xor-ack-dynamodb"
 _PATIENT = RetryPolicy(attempts=1_000_000)
 Write = Callable[[str, bytes], object]  # a stamp, or a batch of it, to the chain of a tag
-
-
-def count_round_trips(client: Any, requests: int) -> dict[str, float]:
-    """Count round trips per stamp of one writer on one chain."""
-    ours, round_trips = DynamoDBAcker(TABLE, schema.TAG, client), {}
-    for way, writer in (("DynamoDBAcker", ours), (PEER, Peer(client, TABLE))):
-        tag = f"{way}-{requests}"
-        writer.create(tag, traced(1))
-        with timed_calls(client) as calls:
-            for number in range(requests):
-                writer.stamp(tag, traced(number + 2))
-        round_trips[way] = len(calls) / requests
-    return round_trips
 
 
 def consumer(acker: DynamoDBAcker) -> Write:
@@ -78,7 +65,7 @@ def per_second(client: Any, writers: Sequence[Write], seconds: float, stamps: in
             write(tag, traced(1 + getrandbits(63)))
         return ends[1:]  # what ended in time
 
-    with timed_calls(client, LATENCY), ThreadPoolExecutor(len(writers)) as pool:
+    with ThreadPoolExecutor(len(writers)) as pool:
         begun = perf_counter()
         ends = [end for of in pool.map(repeat, writers) for end in of]
     return len(ends) * stamps / max(ends, default=seconds)
@@ -95,34 +82,17 @@ def _variants(client: Any, writers: int, seconds: float) -> dict[str, Callable[[
     return variants | {"consumer": partial(per_second, client, [consumer(acker())], seconds, BATCH)}
 
 
-def measure(quick: bool) -> Figures:
-    """Count round trips, and measure stamps a second."""
+def measure(quick: bool) -> list[Table]:
+    """Measure stamps a second on one chain."""
     rounds, seconds = (1, 1.0) if quick else (3, 6.0)
-    trips, speeds = {}, {}
+    table = Table(["writers", PEER, "an acker each", "one acker", "consumer"])
     with EmbeddedAWS() as aws:
         client = aws.client("dynamodb", config=Config(max_pool_connections=128))
         client.create_table(TableName=TABLE, BillingMode="PAY_PER_REQUEST", **table_definition())
-        for requests in (10, 60, 200 if quick else 1000):
-            trips[str(requests)] = count_round_trips(client, requests)
+        client.meta.events.register_first(
+            "provide-client-params.dynamodb", lambda **_: sleep(LATENCY)
+        )
         for writers in WRITERS:
             of_rounds = interleaved(_variants(client, writers, seconds), rounds)
-            speeds[str(writers)] = {name: median(of) for name, of in of_rounds.items()}
-    return {"round_trips": trips, "stamps_a_second": speeds}
-
-
-def tables(figures: Figures) -> list[Table]:
-    """Make the tables."""
-    goals = []
-    trips = Table(["stamp requests on one chain", "DynamoDBAcker", PEER])
-    for requests, of in figures["round_trips"].items():
-        trips.add(f"{int(requests):,}", *of.values())
-        what = f"round trips a stamp, {int(requests):,} on one chain"
-        goals.append(Goal(what, of["DynamoDBAcker"], 1.1, "less"))
-    speeds = Table(["writers", PEER, "an acker each", "one acker", "consumer"])
-    for writers, of in figures["stamps_a_second"].items():
-        speeds.add(writers, *of.values())
-    peer, *ours = of
-    for way in ours:
-        what = f"{writers} writers, {way}: times {peer}"
-        goals.append(Goal(what, of[way] / max(of[peer], 1e-9), 20, "more"))
-    return [trips, speeds, goal_table(goals)]
+            table.add(writers, *map(median, of_rounds.values()))
+    return [table]

@@ -1,4 +1,4 @@
-"""Shared parts of the sections: variants in turn, goals, tables, and a server that accepts all.
+"""Shared parts of the sections: variants in turn, tables, and a server that accepts all.
 
 Absolute times depend on the machine and its load. Variants are therefore measured in turn, and the
 ratio of their medians counts. Counts, such as round trips, depend on neither.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import floor, inf, log10
+from math import floor, log10
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from tests.support.http_server import Handler, Server
@@ -23,26 +22,6 @@ from xorack.local.isolation import isolated
 
 ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
-Figures = dict[str, Any]
-"""The figures of a section, as JSON stores them."""
-
-
-@dataclass(frozen=True)
-class Goal:
-    """A figure and its bound: a minimum if ``better`` is ``more``, a maximum if it is ``less``."""
-
-    name: str
-    measured: float
-    bound: float
-    better: Literal["more", "less"]
-
-    @property
-    def verdict(self) -> str:
-        """Met or missed, and the factor; 1 is just met."""
-        factor = self.measured / self.bound
-        if self.better == "less":
-            factor = 1 / factor if factor else inf
-        return f"met, {factor:.2f} times" if factor >= 1 else f"**missed**: {factor:.2f} of it"
 
 
 @dataclass
@@ -53,7 +32,7 @@ class Table:
     rows: list[Sequence[str]] = field(default_factory=list)
 
     def add(self, *cells: str | float | None) -> None:
-        """Append a row: integers whole, floats with three significant digits, None empty."""
+        """Append a row: integers in full, floats with three significant digits, None empty."""
         forms = {float: figure, int: "{:,}".format, type(None): lambda _: ""}
         self.rows.append([forms.get(type(cell), str)(cell) for cell in cells])
 
@@ -62,15 +41,6 @@ class Table:
         rule = ["---", *["---:"] * (len(self.head) - 1)]
         lines = ["| " + " | ".join(row) + " |" for row in (self.head, rule, *self.rows)]
         return "\n".join(lines) + "\n"
-
-
-def goal_table(goals: Iterable[Goal]) -> Table:
-    """Make the table of a section's goals."""
-    table = Table(["goal", "bound", "measured", ""])
-    for goal in goals:
-        bound = f"{'≥' if goal.better == 'more' else '≤'} {goal.bound:g}"
-        table.add(goal.name, bound, goal.measured, goal.verdict)
-    return table
 
 
 def interleaved(variants: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
@@ -84,30 +54,11 @@ def interleaved(variants: Mapping[str, Callable[[], T]], rounds: int) -> dict[st
 
 
 def figure(value: float) -> str:
-    """Format a number: three significant digits, two below 1, thousands whole."""
+    """Format a number: three significant digits, two below 1, none after the point above 1,000."""
     if value == 0 or abs(value) >= 1000:
         return f"{value:,.0f}"
     exponent = floor(log10(abs(value)))
     return f"{value:.{2 - exponent if exponent >= 0 else min(1 - exponent, 6)}f}"
-
-
-@contextmanager
-def timed_calls(client: Any, delay_seconds: float = 0.0) -> Iterator[list[float]]:
-    """List the processor time of a DynamoDB client's calls, seconds; delay each call."""
-    seconds: list[float] = []
-
-    def start(**_: Any) -> None:
-        time.sleep(delay_seconds)
-        seconds.append(-time.process_time())
-
-    def stop(**_: Any) -> None:
-        seconds[-1] += time.process_time()
-
-    client.meta.events.register_first("provide-client-params.dynamodb", start)
-    client.meta.events.register_last("after-call.dynamodb", stop)
-    yield seconds
-    client.meta.events.unregister("provide-client-params.dynamodb", start)
-    client.meta.events.unregister("after-call.dynamodb", stop)
 
 
 class _Acceptor(Handler):

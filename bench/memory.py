@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from bench.harness import ROOT, Figures, Goal, Table, goal_table, interleaved
+from bench.harness import ROOT, Table, interleaved
 from xorack.compat.memory_acker import Acker
 
 LENGTHS = (8, 64, 648)
@@ -40,28 +40,19 @@ def _time_ours(length: int, count: int) -> float:
     return (perf_counter() - before) * 1e9 / count
 
 
-def measure(quick: bool) -> Figures:
+def measure(quick: bool) -> list[Table]:
     """Measure all lengths, `ack` and ours in turn."""
     rounds, count = (1, 20_000) if quick else (5, 200_000)
     if not _ACK.exists():
         quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
         install = [_BIN / "npm", "install", "--prefix", _FOLDER, f"ack@{VERSION}", *quiet]
         subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
-    figures: Figures = {}
+    table = Table(["bytes", "`ack`, ns a stamp", "`Acker`", "ratio"])
     for length in LENGTHS:
         ways = {
             "ack": partial(_time_ack, length, count),
             "Acker": partial(_time_ours, length, count),
         }
-        figures[str(length)] = {n: median(found) for n, found in interleaved(ways, rounds).items()}
-    return figures
-
-
-def tables(figures: Figures) -> list[Table]:
-    """Make the tables."""
-    table, goals = Table(["bytes", "`ack`, ns a stamp", "`Acker`", "ratio"]), []
-    for length, found in figures.items():
-        ratio = found["ack"] / found["Acker"]
-        table.add(length, found["ack"], found["Acker"], ratio)
-        goals.append(Goal(f"{length} bytes: times `ack`", ratio, 1, "more"))
-    return [table, goal_table(goals)]
+        theirs, ours = (median(found) for found in interleaved(ways, rounds).values())
+        table.add(str(length), theirs, ours, theirs / ours)
+    return [table]

@@ -14,8 +14,10 @@ from statistics import median
 from threading import Event, Thread
 from typing import Any
 
-from bench.harness import Figures, Goal, figure, interleaved
+from bench.harness import figure, interleaved
 
+Figures = dict[str, Any]
+"""The CPU of each step, and the most memory."""
 PARTS = 8
 """Files of lineitem."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -81,7 +83,6 @@ class Meter:
     def __init__(self, spark: Any) -> None:
         """Collect Java's garbage, so that no run pays for an earlier one."""
         self._cpu: dict[str, float] = {}
-        self._wall = 0.0
         spark._jvm.System.gc()
         self._processes = ProcessTree(spark.sparkContext._gateway.proc.pid)
 
@@ -94,7 +95,7 @@ class Meter:
             while not ended.wait(_SAMPLE_SECONDS):
                 self._processes.sample()
 
-        cpu, begun = self._processes.cpu_seconds(), time.monotonic()
+        cpu = self._processes.cpu_seconds()
         thread = Thread(target=sample, daemon=True)
         thread.start()
         try:
@@ -102,14 +103,13 @@ class Meter:
         finally:
             ended.set()
             thread.join()
-        self._wall += time.monotonic() - begun
         self._cpu[name] = round(self._processes.cpu_seconds() - cpu, 2)
 
     def figures(self) -> Figures:
         """Return what was measured."""
         tree = self._processes
         memory = {"driver_mb": round(tree.driver_mb), "worker_mb": round(tree.worker_mb)}
-        return {"cpu": self._cpu, "wall": round(self._wall, 2), **memory}
+        return {"cpu": self._cpu, **memory}
 
 
 def run_variants(
@@ -126,14 +126,12 @@ def cpu(run: Figures, steps: Sequence[str] = ()) -> float:
     return float(sum(run["cpu"].get(step, 0) for step in steps or run["cpu"]))
 
 
-def ratios(
-    case: Figures, variant: str, base: str, of: Callable[[Figures], float] = cpu
-) -> list[float]:
-    """Divide a variant's figures by those of another of the same turn; sort."""
-    return sorted(of(run) / of(other) for run, other in zip(case[variant], case[base], strict=True))
+def ratios(case: Figures, variant: str, base: str) -> list[float]:
+    """Divide a variant's CPU by that of another of the same turn; sort."""
+    return sorted(cpu(run) / cpu(one) for run, one in zip(case[variant], case[base], strict=True))
 
 
-def spread_goal(name: str, found: Sequence[float], bound: float) -> Goal:
-    """Make the goal that the median of sorted figures is at most a bound."""
-    spread = f" ({figure(found[0])} to {figure(found[-1])})" if len(found) > 1 else ""
-    return Goal(name + spread, median(found), bound, "less")
+def spread(found: Sequence[float]) -> str:
+    """Format the median of sorted figures, with the least and the most."""
+    around = f" ({figure(found[0])} to {figure(found[-1])})" if len(found) > 1 else ""
+    return figure(median(found)) + around

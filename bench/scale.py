@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from bench.harness import Figures, Table
+from bench.harness import Table
 from tests.support.weighed_table import WeighedTable
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import Consumer, Message
@@ -42,7 +42,7 @@ class _Bus:
         return {}
 
 
-def sweep(chains: int, units: int) -> Figures:
+def sweep(chains: int, units: int) -> dict[str, float]:
     """Sweep chains whose deadline has passed, each with so many outstanding units."""
     table = WeighedTable(CALL_SECONDS)
     for n in range(chains):
@@ -57,10 +57,10 @@ def sweep(chains: int, units: int) -> Figures:
     seconds, processor = time.monotonic() - began, time.process_time() - processor
     assert (result.ended, result.events) == ({"timed out": chains}, chains), result
     calls = sum(table.calls.values()) / chains
-    return {"seconds": seconds, "processor": processor, "calls": calls, "chains": chains}
+    return {"seconds": seconds, "processor": processor, "calls": calls}
 
 
-def one_chain(count: int) -> Figures:
+def one_chain(count: int) -> dict[str, float]:
     """Let five consumers apply requests of one chain."""
     table, messages = WeighedTable(CALL_SECONDS), SimpleQueue[Message]()
     requests = (Request.stamp_("t", f"r{n}", starts=[n + 1]) for n in range(count))
@@ -91,24 +91,18 @@ def one_chain(count: int) -> Figures:
     return figures | {"deliveries": received / total, "calls": table.calls.total()}
 
 
-def measure(quick: bool) -> Figures:
+def measure(quick: bool) -> list[Table]:
     """Measure sweeps of chains with one and many outstanding units, and growing chains."""
     chains, counts = (200, [1_000]) if quick else (5_000, [1_000, 10_000, 100_000])
-    return {
-        "sweeps": {str(units): sweep(chains, units) for units in (1, 30)},
-        "chains": {str(count): one_chain(count) for count in counts},
-    }
-
-
-def tables(figures: Figures) -> list[Table]:
-    """Make the tables."""
     sweeps = Table(["time-outs", "units of each", "calls each", "ms of a processor", "s"])
-    for units, of in figures["sweeps"].items():
-        each = 1000 * of["processor"] / of["chains"]
-        sweeps.add(f"{of['chains']:,}", int(units), of["calls"], each, of["seconds"])
+    for units in (1, 30):
+        of = sweep(chains, units)
+        each = 1000 * of["processor"] / chains
+        sweeps.add(f"{chains:,}", units, of["calls"], each, of["seconds"])
     head = ("messages", "deliveries each", "calls", "s of a processor", "s")
-    chains = Table(["requests of a chain", *head])
-    for count, of in figures["chains"].items():
+    large = Table(["requests of a chain", *head])
+    for count in counts:
+        of = one_chain(count)
         cells = (of["messages"], of["deliveries"], of["calls"], of["processor"], of["seconds"])
-        chains.add(f"{int(count):,}", *cells)
-    return [sweeps, chains]
+        large.add(f"{count:,}", *cells)
+    return [sweeps, large]

@@ -1,17 +1,15 @@
 """CPU of tracking on Spark: jobs as users write them, tracked and untracked, in turn.
 
-*Lines*: one job cleans TPC-H's lineitem and writes it, another sums it up by part. *Words*: the two
-jobs of `pipeline/`. The untracked jobs are the same code, with rows that track nothing. One process
-with one Java runs all of them. Cases of scale run once, tracked, with lines that are made up.
+One job cleans TPC-H's lineitem and writes it, another sums it up by part. The untracked jobs are
+the same code, with rows that track nothing. One process with one Java runs all of them. Cases of
+scale run once, tracked, with lines that are made up.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import shutil
-from argparse import Namespace
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -20,34 +18,21 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from bench.harness import Figures, Goal, Table, accepting_server, goal_table
-from bench.meter import Meter, cpu, make_lines, ratios, run_variants, spread_goal
-from pipeline.count import count as count_words
-from pipeline.reading import encoding_named
-from pipeline.scan import UNIT
+from bench.harness import Table, accepting_server
+from bench.meter import Figures, Meter, cpu, make_lines, ratios, run_variants, spread
 from pipeline.session import session
-from pipeline.split import split
 from xorack.spark import Report, Tracking
 
 UNTRACKED, TRACKED = "untracked", "tracked"
 STEPS = ("job 1", "start", "job 2", "finish")
-FILES = 200
-"""Files of the corpus."""
-WARM = "warm"
 
 
 class Case(NamedTuple):
-    """A pair of jobs over lineitem, or over a corpus.
+    """A pair of jobs over lineitem."""
 
-    The goal is the most CPU of both jobs, tracked, times that of the untracked ones. Of the warm
-    case, it is the most CPU seconds of `start` and of `finish`; of scale, there are `MAX_MB`.
-    """
-
-    goal: float
     chain: str = "l_suppkey"  # in SQL, as `where`
     where: str = "l_quantity > 0"
     scale: float = 1  # of lineitem: 6 million lines
-    words: int = 0
     variants: tuple[str, ...] = (UNTRACKED, TRACKED)
     turns: int = 3
     rows: int = 0  # lines that are made up, with their number as l_orderkey
@@ -57,14 +42,13 @@ class Case(NamedTuple):
 
 _ORDER = "(l_orderkey div 32 * 8 + l_orderkey % 8)"
 """TPC-H has eight orders of each 32 numbers."""
-_scale = partial(Case, 0, variants=(TRACKED,), turns=1)
+_scale = partial(Case, variants=(TRACKED,), turns=1)
 CASES = {
-    "words": Case(1.3, words=16_000_000),
-    "SF 1 by supplier": Case(1.12),
-    "SF 2.7 in 200,000 chains": Case(1.12, f"{_ORDER} % 200000", scale=2.7),
-    "SF 1 by order": Case(1.7, "l_orderkey"),
-    "4 M rows in 500 k chains": Case(1.6, "l_orderkey div 2", "l_orderkey <= 4000000"),
-    WARM: Case(0.5, "l_orderkey", "l_orderkey <= 1000", 0.01, variants=(TRACKED,), turns=9),
+    "SF 1 by supplier": Case(),
+    "SF 2.7 in 200,000 chains": Case(f"{_ORDER} % 200000", scale=2.7),
+    "SF 1 by order": Case("l_orderkey"),
+    "4 M rows in 500 k chains": Case("l_orderkey div 2", "l_orderkey <= 4000000"),
+    "warm": Case("l_orderkey", "l_orderkey <= 1000", 0.01, variants=(TRACKED,), turns=9),
     "10 M rows in 1 M chains": _scale("l_orderkey % 1000000", rows=10_000_000),
     "one chain of 9 M rows": _scale(
         "if(l_orderkey % 10 = 0, l_orderkey % 100000, 1)", rows=10_000_000
@@ -75,8 +59,6 @@ CASES = {
         "concat(repeat('x', 4990), lpad(l_orderkey % 20000, 10, '0'))", rows=1_000_000
     ),
 }
-MAX_MB = {"driver": 150, "worker": 450}
-"""The most memory of the driving Python and of a worker, at any scale."""
 
 
 class Untracked:
@@ -94,22 +76,7 @@ class Untracked:
     finish = start
 
 
-def make_corpus(folder: Path, words: int) -> None:
-    """Write files of different sizes whose word frequencies resemble prose's; the seed is fixed."""
-    rng = random.Random(words)
-    lengths = [2 + rng.randrange(10) for _ in range(50_000)]
-    vocabulary = ["".join(rng.choices("etaoinshrdlucmfwypvbgkjqxz", k=k)) for k in lengths]
-    text = rng.choices(vocabulary, [1 / (rank + 3) for rank in range(len(vocabulary))], k=words)
-    bounds = [round(words * (at / FILES + (at / FILES) ** 2) / 2) for at in range(FILES + 1)]
-    for at in range(FILES):
-        path = folder / f"{at % 10}" / f"file-{at:04}.txt"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        begins = range(bounds[at], bounds[at + 1], 12)
-        lines = (" ".join(text[begin : min(begin + 12, bounds[at + 1])]) for begin in begins)
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def run_lines(spark: Any, folder: Path, case: Case, tracking: Any, meter: Meter) -> Any:
+def run_jobs(spark: Any, folder: Path, case: Case, tracking: Any, meter: Meter) -> Any:
     """Clean lines, then bill them by part; track if there is a run. Return the bills."""
     data, path, billed = (
         f"{folder}/{name}" for name in ("data/lineitem", "out/lines", "out/billed")
@@ -143,18 +110,6 @@ def made_up(spark: Any, rows: int) -> Any:
     return spark.range(rows).selectExpr("id AS l_orderkey", part, "9.0 AS l_extendedprice", *fixed)
 
 
-def run_words(spark: Any, folder: Path, _: Case, tracking: Any, meter: Meter) -> Any:
-    """Split a corpus into words and count them, as the pipeline does. Return the counts."""
-    words: Any = tracking.rows("words", chain="file", unit=UNIT) if tracking else Untracked()
-    given = Namespace(database=f"{folder}/data", words=f"{folder}/out/words")
-    given.counts, given.run_id, given.allow_missing = f"{folder}/out/counts", "bench", False
-    given.encoding = encoding_named("UTF-8")
-    for name, job in {"job 1": split, "job 2": count_words}.items():
-        with meter.step(name):
-            job(spark, words, given)
-    return spark.read.parquet(given.counts).select("word", "count")
-
-
 def run_case(spark: Any, case: Case, folder: Path, queue_url: str) -> dict[str, list[Figures]]:
     """Run a pair of jobs in all variants."""
 
@@ -162,7 +117,7 @@ def run_case(spark: Any, case: Case, folder: Path, queue_url: str) -> dict[str, 
         meter, tracking, records = Meter(spark), None, f"{folder}/out/records"
         if variant != UNTRACKED:
             tracking = Tracking(spark, queue_url, "bench", records)
-        written = (run_words if case.words else run_lines)(spark, folder, case, tracking, meter)
+        written = run_jobs(spark, folder, case, tracking, meter)
         figures = meter.figures()
         summary = written.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*written.columns))).first()
         shutil.rmtree(folder / "out")
@@ -173,47 +128,23 @@ def run_case(spark: Any, case: Case, folder: Path, queue_url: str) -> dict[str, 
     return run_variants(case.variants, run, case.turns)
 
 
-def measure(quick: bool, names: Iterable[str] = CASES) -> Figures:
-    """Measure cases; the tracked jobs of each run once before."""
-    results = {}
+def measure(quick: bool) -> list[Table]:
+    """Measure all cases; the tracked jobs of each run once before."""
+    table = Table(["case", "variant", "CPU s", "ratio", *STEPS, "driver MB", "worker MB"])
     with accepting_server() as endpoint, TemporaryDirectory(prefix="xorack-bench-") as folder:
         spark = session("xorack bench")
-        for name in names:
-            data, case = Path(folder, "data"), CASES[name]
+        for name, full in CASES.items():
+            data, case = Path(folder, "data"), full
             if quick:
-                words, rows = min(case.words, 100_000), case.rows // 100
-                case = case._replace(scale=0.01, words=words, rows=rows, turns=1)
-            if case.words:
-                make_corpus(data, case.words)
-            elif not case.rows:
+                case = case._replace(scale=0.01, rows=case.rows // 100, turns=1)
+            if not case.rows:
                 make_lines(data, case.scale)
-            results[name] = run_case(spark, case, Path(folder), f"{endpoint}/1234/stamps")
+            found = run_case(spark, case, Path(folder), f"{endpoint}/1234/stamps")
             shutil.rmtree(data, ignore_errors=True)
+            for variant, runs in found.items():
+                ratio = spread(ratios(found, variant, UNTRACKED)) if UNTRACKED in found else None
+                spent = (median(cpu(run, [step]) for run in runs) or None for step in STEPS)
+                memory = (max(run[f"{of}_mb"] for run in runs) for of in ("driver", "worker"))
+                table.add(name, variant, median(map(cpu, runs)), ratio, *spent, *memory)
         spark.stop()
-    return {"cases": results}
-
-
-def goals_of(name: str, runs: dict[str, list[Figures]]) -> Iterator[Goal]:
-    """Yield the goals of a case."""
-    case, tracked = CASES[name], runs[TRACKED]
-    if name == WARM:
-        for step in ("start", "finish"):
-            spent = sorted(cpu(run, [step]) for run in tracked)
-            yield spread_goal(f"{name}: CPU s of {step}", spent, case.goal)
-    elif case.rows:
-        for what, most in MAX_MB.items():
-            yield Goal(f"{name}: MB of a {what}", tracked[0][f"{what}_mb"], most, "less")
-    else:
-        found = ratios(runs, TRACKED, UNTRACKED)
-        yield spread_goal(f"{name}: CPU of both jobs, tracked", found, case.goal)
-
-
-def tables(figures: Figures) -> list[Table]:
-    """Make the tables."""
-    times = Table(["case", "variant", "CPU s", "ratio", *STEPS])
-    for name, case in figures["cases"].items():
-        for variant, runs in case.items():
-            ratio = median(ratios(case, variant, UNTRACKED)) if UNTRACKED in case else None
-            spent = (median(cpu(run, [step]) for run in runs) or None for step in STEPS)
-            times.add(name, variant, median(map(cpu, runs)), ratio, *spent)
-    return [times, goal_table(goal for of in figures["cases"].items() for goal in goals_of(*of))]
+    return [table]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import sys
 from pathlib import Path
 
@@ -15,14 +14,6 @@ from xorack.cli import screen
 from xorack.cli.commands import run
 
 
-def _check_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
-    try:
-        codecs.lookup(value)
-    except (LookupError, ValueError):
-        raise click.BadParameter(f"{value!r} is not known") from None
-    return value
-
-
 @click.command(epilog="Example: make demo DIR=~/texts")
 @click.option(
     "--dir",
@@ -30,27 +21,16 @@ def _check_encoding(_: click.Context, __: click.Parameter, value: str) -> str:
     metavar="DIR",
     help="A folder tree of text files.  [default: the sources of Python's standard library]",
 )
-@click.option(
-    "--encoding",
-    default="UTF-8",
-    show_default=True,
-    callback=_check_encoding,
-    help="Of the files in DIR.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    help="The embedded AWS's port on 127.0.0.1.  [default: a free one]",
-)
+@click.option("--encoding", default="UTF-8", show_default=True, help="Of the files in DIR.")
 @click.option(
     "--lose",
     type=click.IntRange(0, 1_000_000),
     default=0,
     metavar="N",
-    help="Lose N words between the two jobs; see them named, and repaired.",
+    help="Lose N words between the two jobs, and see them named.",
 )
 @click.option("--work", hidden=True, default=str(ROOT / ".demo"), help="The folder for all output.")
-def demo(folder: str | None, encoding: str, port: int | None, lose: int, work: str) -> int:
+def demo(folder: str | None, encoding: str, lose: int, work: str) -> int:
     """See it all work on this machine, without an AWS account.
 
     Starts an AWS on the loopback interface, deploys the stack into it, and runs two Spark jobs
@@ -62,7 +42,7 @@ def demo(folder: str | None, encoding: str, port: int | None, lose: int, work: s
     out = screen.console()
     try:
         database = None if folder is None else open_database(Path(folder))
-        result = Demo(database, encoding, Path(work), port, lose, Display(out)).run()
+        result = Demo(database, encoding, Path(work), lose, Display(out)).run()
     except KeyboardInterrupt:
         screen.say("interrupted", error=True)
         return 130

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,7 @@ from xorack.aws.sqs import send
 from xorack.core.chain import Chain
 from xorack.core.request import Request
 from xorack.local.deploy import Stack
-from xorack.ops.text import cut, plural
+from xorack.ops.text import plural
 
 _PAUSE_SECONDS = 0.2
 _SWEEPS = 30
@@ -126,14 +126,10 @@ def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None
     raise DemoFailed(f"not all of {plural(len(tags), 'incomplete file')} have an event `failed`")
 
 
-def check_repair(summary: Mapping[str, Any], lost: Sequence[LostWord]) -> None:
-    """Check that the repair counted just the lost words, and knows every unit of the events."""
-    if unknown := summary["unknown"]:
-        some = f"{plural(len(unknown), 'unit')} that events name: {', '.join(cut(unknown, 5))}"
-        raise DemoFailed(f"the repair did not find {some}")
-    # The summary lists only the first of very many words.
-    listed = [LostWord(one["file"], one["position"], one["word"]) for one in summary["named"]]
-    if summary["missing"] != len(lost) or not {*listed} <= {*lost}:
-        raise DemoFailed(
-            f"the repair counted {plural(summary['missing'], 'word')}, {len(lost):,} were lost"
-        )
+def named_words(events: Iterable[Mapping[str, Any]], lost: Iterable[LostWord]) -> list[LostWord]:
+    """Return the lost words that failed events name; raises DemoFailed if they name others."""
+    words = {word.id: word for word in lost}
+    named = [id for event in events for id in event["detail"].get("outstanding", ())]
+    if unknown := [id for id in named if id not in words]:
+        raise DemoFailed(f"events name {plural(len(unknown), 'unit')} that were not lost")
+    return sorted(words[id] for id in named)

@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from demo.loss import LostWord
 from xorack.ops.text import printable
 
 _SHOWN_LINES = 20
@@ -55,9 +56,10 @@ class Result:
 
     Attributes:
         split: Summary of the job that split the files.
-        count: Summary of the job that counted the words, or of its repair.
-        acked: Files whose chain, the first or the repair's, is acked with an event.
-        unacked: The other chains: tag, status and reason of each.
+        count: Summary of the job that counted the words.
+        acked: Files whose chain is acked with an event.
+        unacked: Tag, status and reason of each other chain, if it is not one with lost words.
+        named: The lost words that the failed events name.
         counts: The folder with the counts, in Parquet.
         seconds: Durations of ``set up``, of the jobs by name, and of ``all``.
     """
@@ -66,6 +68,7 @@ class Result:
     count: Mapping[str, Any]
     acked: int
     unacked: Sequence[tuple[str, str, str]]
+    named: Sequence[LostWord]
     usage: Mapping[str, int]
     counts: Path
     commonest: Sequence[tuple[str, int]]
@@ -73,8 +76,8 @@ class Result:
 
     @property
     def uncounted(self) -> int:
-        """Words of readable files that were not counted: 0 if all went well."""
-        return int(self.split["words"] - self.count["words"])
+        """Words of readable files that were neither lost nor counted: 0 if all went well."""
+        return int(self.split["words"] - self.count["words"] - self.count["missing"])
 
     @property
     def ok(self) -> bool:
@@ -89,9 +92,9 @@ def print_result(out: Console, result: Result) -> None:
     width = len(f"{result.commonest[0][1]:,}") + 2 if result.commonest else 0
     words = [f"{count:>{width},}  {printable(word)}" for word, count in result.commonest]
     _print_list(out, "commonest words", words, len(words))
-    lost, by_events = (result.count.get(name, 0) for name in ("missing", "by_events"))
-    title = f"lost words: the events name {by_events:,} of {lost:,}, the repair counted all"
-    _print_list(out, title, map(_lost_word, result.count.get("named", ())), lost)
+    named, lost = len(result.named), result.count["missing"]
+    title = f"lost words: the failed events name {named:,} of {lost:,}"
+    _print_list(out, title, map(_lost_word, result.named), named)
     unacked = (f"  {printable(': '.join(chain))}" for chain in result.unacked)
     _print_list(out, "not acked", unacked, len(result.unacked), style="bold red")
 
@@ -100,10 +103,9 @@ def _rows(result: Result) -> Iterator[tuple[str, str, str]]:
     used, count, files = result.usage, result.count, result.split["files"]
     parts = [f"{name} {spent:.1f}" for name, spent in result.seconds.items() if name != "all"]
     too_few = f": {result.uncounted:,} too few" if result.uncounted else ""
-    repaired = len(count.get("repaired", ()))
-    by_repair = f", {repaired:,} by their repair" if repaired else ""
-    words = f"{count['words']:,} ({count['distinct']:,} different){too_few}"
-    acked = f"{result.acked:,} of {files:,}{by_repair}"
+    lost = f": {count['missing']:,} lost" if count["missing"] else ""
+    words = f"{count['words']:,} ({count['distinct']:,} different){lost}{too_few}"
+    acked = f"{result.acked:,} of {files:,}"
     yield "files", f"{files:,}", ""
     yield "words", words, "red" if too_few else ""
     yield "chains acked", acked, "red" if result.unacked else "green"
@@ -116,9 +118,9 @@ def _rows(result: Result) -> Iterator[tuple[str, str, str]]:
     yield "counts", _relative(result.counts), ""
 
 
-def _lost_word(word: Mapping[str, Any]) -> str:
-    place = f"{word['file']}, position {word['position']:,}"
-    return f"  {word['id']}  {printable(place)}: {printable(word['word'])}"
+def _lost_word(word: LostWord) -> str:
+    place = f"{word.file}, position {word.position:,}"
+    return f"  {word.id}  {printable(place)}: {printable(word.word)}"
 
 
 def _print_list(

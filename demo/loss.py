@@ -10,6 +10,10 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow.parquet import ParquetFile, write_table
 
+from pipeline.scan import file_id
+from xorack import unit_id
+
+RUN = "demo"
 _SEED = 1
 
 
@@ -19,6 +23,11 @@ class LostWord(NamedTuple):
     file: str
     position: int
     word: str
+
+    @property
+    def id(self) -> str:
+        """The id of the word's unit, as an event names it."""
+        return f"{unit_id(f'{RUN}/words', file_id(self.file), self.position):016x}"
 
 
 def lose_words(folder: Path, number: int) -> list[LostWord]:

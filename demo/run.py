@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from demo.chains import ChainMonitor, check_repair, end_chains, why_unacked
+from demo.chains import ChainMonitor, end_chains, named_words, why_unacked
 from demo.database import Database, DemoFailed, copy_standard_library
 from demo.display import Display, Result
-from demo.loss import LostWord, lose_words
+from demo.loss import RUN, LostWord, lose_words
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.local import environment
 from xorack.local.assembly import synthesise
@@ -31,14 +31,12 @@ from xorack.spark.java import java_home
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {"max_concurrency": "2", "resume": "all"}
 """The stack's settings: as many consumers as suit one machine, and all kinds of callbacks."""
-_OUTPUTS = ("words", "counts", "repaired", "records", "database", "tmp")
+_OUTPUTS = ("words", "counts", "records", "database", "tmp")
 _PATIENCE_SECONDS = 30.0
 _COMMONEST = 10
 _LISTED = 5
 # Settings of another Spark on this machine: the demo uses the one in its environment.
 _OTHER_SPARK = ("HADOOP_", "PYSPARK_", "SPARK_", "_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
-_SMALL_BYTES = 100_000_000
-"""Jobs of a database up to this size end before Java's second compiler has paid for itself."""
 
 
 def interrupt_on_signals() -> None:
@@ -85,13 +83,12 @@ class Demo:
     Attributes:
         database: The user's files; None for the sources of Python's standard library.
         work: The folder for everything that the demo makes.
-        lose: Number of words to lose between the jobs; the repair counts them.
+        lose: Number of words to lose between the jobs.
     """
 
     database: Database | None
     encoding: str
     work: Path
-    port: int | None
     lose: int
     display: Display
 
@@ -102,9 +99,9 @@ class Demo:
         interrupt_on_signals()
         with work_folder(self.work) as self.work:
             java, database, python, template = self._prepare()
-            with EmbeddedAWS(self.port, python=python) as aws:
+            with EmbeddedAWS(python=python) as aws:
                 self.stack = self._deploy(aws, template)
-                self.environ = self._spark_environ(aws, java, database.size)
+                self.environ = self._spark_environ(aws, java)
                 self.store = DynamoDBStore(self.stack.table_name, client=aws.client("dynamodb"))
                 self.seconds["set up"] = time.monotonic() - self.begun
                 with ChainMonitor(
@@ -114,10 +111,10 @@ class Demo:
                     monitor.expected = int(split["files"])
                     lost = self._lose_words() if self.lose else []
                     count = self._count(len(lost))
-                    if lost:
-                        count = self._repair(monitor, database, lost)
+                    failed = self._fail(monitor, lost) if lost else []
                     monitor.wait(_PATIENCE_SECONDS)
-                return self._result(monitor, split, count)
+                named = named_words((monitor.events[tag] for tag in failed), lost)
+                return self._result(monitor, split, count, failed, named)
 
     def _prepare(self) -> tuple[Path, Database, Path, Path]:
         """Find or make a Java, the database, the embedded AWS's Python, the stack's template."""
@@ -143,15 +140,17 @@ class Demo:
         self.display.end("AWS", f"{aws.endpoint_url}, stack {stack.name}: {count} resources")
         return stack
 
-    def _spark_environ(self, aws: EmbeddedAWS, java: Path, size: int) -> dict[str, str]:
+    def _spark_environ(self, aws: EmbeddedAWS, java: Path) -> dict[str, str]:
         inherited = {n: v for n, v in aws.environ().items() if not n.startswith(_OTHER_SPARK)}
         folders = dict.fromkeys(("SPARK_LOCAL_DIRS", "TMPDIR"), str(self.work / "tmp"))
-        options = java_options(size, inherited)
+        # Most databases are done before Java's second compiler has paid for itself.
+        options = " ".join(["-XX:TieredStopAtLevel=1", inherited.get("JDK_JAVA_OPTIONS", "")])
         fixed = {"JAVA_HOME": str(java), "JDK_JAVA_OPTIONS": options, "PYTHONUNBUFFERED": "1"}
         return {**inherited, **folders, **fixed}
 
     def _split(self, database: Database) -> dict[str, Any]:
-        options = {**self._source(database), **self._folders("words")}
+        options: dict[str, Any] = {"database": database.folder, "encoding": self.encoding}
+        options |= self._folders("words")
         return self._run_job("split", "files to words", "{files:,} files, {words:,} words", options)
 
     def _lose_words(self) -> list[LostWord]:
@@ -164,8 +163,6 @@ class Demo:
         self.display.end("loss", result + no_more)
         for word in lost[:_LISTED]:
             self.display.end("loss", f"{word.file}, position {word.position:,}: {word.word}")
-        if len(lost) > _LISTED:
-            self.display.end("loss", f"and {len(lost) - _LISTED:,} more")
         return lost
 
     def _count(self, lost: int) -> dict[str, Any]:
@@ -179,40 +176,17 @@ class Demo:
             raise DemoFailed(f"count reports {missing}, but {lost:,} were deleted")
         return summary
 
-    def _repair(
-        self, monitor: ChainMonitor, database: Database, lost: list[LostWord]
-    ) -> dict[str, Any]:
-        """Fail the incomplete chains and count their words; return the job's summary."""
-        events = self._fail(monitor, lost)
-        named = self.work / "failed.jsonl"
-        named.write_text("".join(json.dumps(event) + "\n" for event in events))
-        folders = self._folders("words", "counts", "repaired")
-        summary = self._run_job(
-            "repair",
-            "reading the failed files again, to count the lost words",
-            f"{{missing:,}} words counted, in {plural(len(events), 'new chain')}",
-            {"events": named, "run-id": "repair", **self._source(database), **folders},
-        )
-        check_repair(summary, lost)
-        monitor.expected += len(summary["repaired"])
-        return {**summary, "by_events": _units(events)}
-
-    def _fail(self, monitor: ChainMonitor, lost: list[LostWord]) -> list[dict[str, Any]]:
-        """End the incomplete chains by their deadline and return their events."""
+    def _fail(self, monitor: ChainMonitor, lost: list[LostWord]) -> list[str]:
+        """End the incomplete chains by their deadline; return their tags."""
         doing = f"waiting for the other files, then setting the deadlines of {_files(lost)} to now"
         self.display.begin("failed", doing)
         if not monitor.wait(_PATIENCE_SECONDS, len(lost)):
             raise DemoFailed(f"some files besides the {_files(lost)} with lost words did not end")
         acked, tags = monitor.ended["acked"], monitor.incomplete()
         end_chains(self.stack, monitor, tags)
-        events = [monitor.events[tag] for tag in tags]
-        units = plural(_units(events), "lost word")
-        result = f"{plural(len(tags), 'file')}, at their deadline; their events name {units}"
+        result = f"{plural(len(tags), 'file')}, at their deadline"
         self.display.end("failed", f"{result} (the other files: {acked:,} acked)")
-        return events
-
-    def _source(self, database: Database) -> dict[str, object]:
-        return {"database": database.folder, "encoding": self.encoding}
+        return tags
 
     def _folders(self, *names: str) -> dict[str, Path]:
         return {name: self.work / name for name in names}
@@ -222,7 +196,7 @@ class Demo:
     ) -> dict[str, Any]:
         self.display.begin(name, doing)
         begun = time.monotonic()
-        job = {"queue-url": self.stack.queue_url, "run-id": "demo", **self._folders("records")}
+        job = {"queue-url": self.stack.queue_url, "run-id": RUN, **self._folders("records")}
         arguments = [
             f"--{option}" if value is True else f"--{option}={value}"
             for option, value in {**job, **options}.items()
@@ -236,37 +210,30 @@ class Demo:
         return summary
 
     def _result(
-        self, monitor: ChainMonitor, split: Mapping[str, Any], count: Mapping[str, Any]
+        self,
+        monitor: ChainMonitor,
+        split: Mapping[str, Any],
+        count: Mapping[str, Any],
+        failed: list[str],
+        named: list[LostWord],
     ) -> Result:
         chains = {chain.tag: chain for chain in self.store.scan()}
-        repaired = set(count.get("repaired", ()))
-        # A repaired chain counts by its second attempt.
         unacked: list[tuple[str, str, str]] = [
             (tag, chain.status, reason)
             for tag, chain in sorted(chains.items())
-            if tag not in repaired and (reason := why_unacked(chain, tag in monitor.events))
+            if tag not in failed and (reason := why_unacked(chain, tag in monitor.events))
         ]
-        acked = len(chains) - len(repaired) - len(unacked)
-        if lost := int(split["files"]) + len(repaired) - len(chains):
-            unacked.append((plural(lost, "file"), "missing", "without a chain in the table"))
-        counts = self.work / ("repaired/counts" if repaired else "counts")
+        acked = len(chains) - len(failed) - len(unacked)
+        if missing := int(split["files"]) - len(chains):
+            unacked.append((plural(missing, "file"), "missing", "without a chain in the table"))
+        counts = self.work / "counts"
         commonest, used = _commonest(counts), self.stack.usage()
         self.seconds["all"] = time.monotonic() - self.begun
-        return Result(split, count, acked, unacked, used, counts, commonest, self.seconds)
-
-
-def java_options(size: int, environ: Mapping[str, str]) -> str:
-    """Return JDK_JAVA_OPTIONS for a database of `size` bytes; the caller's options come last."""
-    first = ["-XX:TieredStopAtLevel=1"] if size <= _SMALL_BYTES else []
-    return " ".join([*first, *environ.get("JDK_JAVA_OPTIONS", "").split()])
+        return Result(split, count, acked, unacked, named, used, counts, commonest, self.seconds)
 
 
 def _files(lost: Iterable[LostWord]) -> str:
     return plural(len({word.file for word in lost}), "file")
-
-
-def _units(events: Iterable[Mapping[str, Any]]) -> int:
-    return sum(len(event["detail"].get("outstanding", ())) for event in events)
 
 
 def _commonest(counts: Path) -> list[tuple[str, int]]:

@@ -19,7 +19,7 @@ from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import make_message, send_messages
 from xorack.core.message import pack
 from xorack.core.request import Request
-from xorack.core.stamp import plain, traced, xor
+from xorack.core.stamp import traced, xor
 
 _ATTEMPTS, _TOGETHER = 8, 10
 _OPEN_CHAINS, _THREADS = 20, 4
@@ -34,7 +34,7 @@ def texts(plan: Plan) -> Iterator[str]:
     bodies = (request.to_json() for request in requests(plan))
     head = [next(bodies)]
     if plan.bad is not None and plan.bad != "not JSON":
-        head.append(_bad(plan.bad, head[0]))
+        head.append({**head[0], "timeout": head[0]["timeout"] + 1})
     in_order = chain(bodies, reversed(head)) if plan.reverse else chain(head, bodies)
     return (json.dumps(request, separators=(",", ":")) for request in in_order)
 
@@ -42,30 +42,20 @@ def texts(plan: Plan) -> Iterator[str]:
 def requests(plan: Plan) -> Iterator[Request]:
     """Yield the valid requests of a chain."""
     options, tag = plan.options, plan.tag
-    make = plain if options.stamps == "plain" else traced
 
     def fold(first: int, end: int) -> bytes:
         """XOR the stamps of the units at these positions."""
-        return reduce(xor, (bytes(make(plan.unit(position))) for position in range(first, end)))
+        return reduce(xor, (bytes(traced(plan.unit(position))) for position in range(first, end)))
 
     detail = {"chain": plan.number}
-    yield Request.create(tag, "create", make(plan.unit(0)), timeout=_TIMEOUT_SECONDS, detail=detail)
+    yield Request.create(
+        tag, "create", traced(plan.unit(0)), timeout=_TIMEOUT_SECONDS, detail=detail
+    )
     if plan.finished:
         yield Request.stamp_(tag, "root", fold(0, plan.units), started=plan.units - 1, finished=1)
     for first in range(1, plan.finished, options.fold):
         end = min(first + options.fold, plan.finished)
         yield Request.stamp_(tag, f"units {first}", fold(first, end), finished=end - first)
-
-
-def _bad(kind: str, create: dict[str, Any]) -> dict[str, Any]:
-    """Return a request that is malformed, or that the chain rejects whichever comes first."""
-    tag = create["tag"]
-    return {
-        "unknown operation": {"op": "measure", "tag": tag, "id": "malformed"},
-        "zero stamp": {"op": "stamp", "tag": tag, "id": "malformed", "stamp": "AAAAAAAAAAA="},
-        "second create": {**create, "id": "second create"},
-        "changed create": {**create, "timeout": create["timeout"] + 1},
-    }[kind]
 
 
 def interleave(plans: Iterator[Plan], width: int) -> Iterator[str]:
@@ -99,7 +89,6 @@ class Sent:
     requests: int = 0
     messages: int = 0
     copies: int = 0
-    bytes: int = 0
     first: float = inf
     last: float = 0.0
     times: dict[str, float] = field(default_factory=dict)
@@ -168,7 +157,6 @@ class Sender:
             sent.first, sent.last = min(sent.first, begun), max(sent.last, time.time())
             sent.messages += len(batch)
             for body, delay, copy in batch:
-                sent.bytes += len(body)
                 sent.copies += copy
                 tags = [] if copy else TAG.findall(body)
                 sent.requests += len(tags)

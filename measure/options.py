@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
-from typing import Any, get_args
+from typing import Any
 
-from xorack.client.token import StampKind
 from xorack.core.errors import ArgumentError
 from xorack.core.hashing import unit_id
 
@@ -20,9 +19,6 @@ MAX_DELAY_SECONDS = 2
 """Longest delay of a message."""
 BAD = {
     "not JSON": "body: ",
-    "unknown operation": "op: 'measure', expected create, ",
-    "zero stamp": "expected at least one non-zero byte",
-    "second create": "already exists",
     "changed create": "already exists",
 }
 """Requests that are malformed or contradict their chain: each with a part of the reason in the
@@ -45,7 +41,6 @@ class Options:
     seed: int
     chains: int = option(100, "Chains.", 1, 1_000_000)
     units: str = option("1:50,100:40,1000:10", "Units of a chain, by share.")
-    stamps: StampKind = option("traced", "traced or plain")  # noqa: RUF009
     fold: int = option(1, "Units that a request finishes.", 1, 1_000_000)
     message_bytes: int = option(250_000, "Largest body of a message.", 1024, 1 << 20)
     rate: float = option(1e6, "Most messages a second.", 0.1, 1e6)
@@ -57,9 +52,7 @@ class Options:
     patience: float = option(300.0, "Seconds without progress after which to give up.", 1, 86_400)
 
     def __post_init__(self) -> None:
-        """Reject stamps and sizes that do not exist."""
-        if self.stamps not in get_args(StampKind):
-            raise ArgumentError("stamps", self.stamps, "traced or plain")
+        """Reject sizes that do not exist."""
         if not any(self.sizes.values()):
             raise ArgumentError("units", self.units, "a size with a share above 0")
 
@@ -88,11 +81,6 @@ class Options:
     def plans(self, run: str) -> Iterator[Plan]:
         """Plan the chains of a run."""
         return (self.plan(run, number) for number in range(self.chains))
-
-    def describe(self) -> str:
-        """Return the options that replay the load, as the command takes them."""
-        given = ((one.name, getattr(self, one.name), one.default) for one in fields(self))
-        return " ".join(f"--{name.replace('_', '-')} {v}" for name, v, usual in given if v != usual)
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,7 @@ class Measurement:
         by_tag = self._events.by_tag
         outcome = Outcome(self.plans, sent.times, by_tag, chains, self._dead)
         self._chains_left = not all(chain.final for chain in chains.values())
-        replay, left = self.options.describe(), self.left_behind()
-        return Result(self.run, replay, outcome, sent, sending, deadline_at, left)
+        return Result(self.run, outcome, sent, sending, deadline_at, self.left_behind())
 
     def send(self, sender: Sender) -> Sent:
         """Send all messages; the campaign of the engines adds faults here."""

@@ -17,7 +17,6 @@ from measure.options import TAG
 from xorack.aws.client import error_code
 from xorack.core.errors import XorAckError
 from xorack.core.event import SOURCE
-from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.redrive import Redrive
 
 _RECEIVERS = 4
@@ -30,7 +29,7 @@ class MeasureFailed(XorAckError):
     """The measurement cannot continue; the message names the cause for the user."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Event:
     """An event as the subscriber's queue delivered it.
 
@@ -38,13 +37,11 @@ class Event:
         kind: Its ``detail-type``.
         detail: Its ``detail``.
         received_at: Time of its first copy's arrival by this machine's clock, in seconds.
-        copies: Number of equal events.
     """
 
     kind: str
     detail: Mapping[str, Any]
     received_at: float
-    copies: int = 1
 
 
 @dataclass
@@ -55,14 +52,11 @@ class Events:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, kind: str, detail: Mapping[str, Any], received_at: float) -> None:
-        """Add an event, or count a copy."""
+        """Add an event, unless it is a copy."""
         with self._lock:
             events = self.by_tag.setdefault(str(detail.get("tag")), [])
-            for event in events:
-                if (event.kind, event.detail) == (kind, detail):
-                    event.copies += 1
-                    return
-            events.append(Event(kind, detail, received_at))
+            if all((event.kind, event.detail) != (kind, detail) for event in events):
+                events.append(Event(kind, detail, received_at))
 
 
 @dataclass
@@ -190,12 +184,13 @@ def _receive(events: Events, stop: threading.Event, sqs: Any, url: str) -> None:
 
 def take_dead_letters(run: str, queue_url: str, sqs: Any) -> list[tuple[str, str]]:
     """Remove the dead-lettered messages of a run; return the tag and the reason of each."""
-    queue, taken = Redrive(queue_url, "", sqs), list[DeadMessage]()
+    queue = Redrive(queue_url, "", sqs)
     survey = queue.survey(limit=_MAX_DEAD_LETTERS, keep=_MAX_DEAD_LETTERS)
     # Not by a prefix of tags: a body that is not JSON has none.
-    survey.ids = {message.id for message in survey.messages if f'"tag":"{run}/' in message.body}
-    if survey.ids:
-        queue.delete(survey, taken.extend)
+    taken = [message for message in survey.messages if f'"tag":"{run}/' in message.body]
+    survey.ids = {message.id for message in taken}
+    if taken:
+        queue.delete(survey)
     return [
         (tag, message.error or message.reason)
         for message in taken

@@ -1,6 +1,7 @@
 """What the command lines of the jobs share."""
 
 import json
+import os
 import sys
 import time
 import traceback
@@ -12,17 +13,18 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.folder import JobError, absolute
+from pipeline.folder import JobError
 from pipeline.reading import encoding_named
 from pipeline.scan import UNIT
 from pipeline.session import session
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.spark import TrackedRows, Tracking
 
+FOLDER = {"required": True, "metavar": "DIR", "type": os.path.abspath}
 _COMMON = {
     "queue-url": {"required": True, "metavar": "URL", "help": "the stack's output QueueUrl"},
     "run-id": {"required": True, "metavar": "ID", "help": "names this run and its repeats"},
-    "records": {"required": True, "metavar": "DIR", "help": "the records of what was started"},
+    "records": {**FOLDER, "help": "the records of what was started"},
     "region": {"help": "the queue's region, if its URL does not say"},
     "endpoint-url": {"metavar": "URL", "help": "another endpoint than AWS's own"},
     "json": {"action": "store_true", "help": "print the summary as JSON"},
@@ -68,7 +70,7 @@ def run(job: Callable[..., dict[str, Any]], options: dict[str, Any], argv: Any =
 def _tracked_words(spark: SparkSession, arguments: Namespace) -> TrackedRows:
     names = {field.name for field in fields(Tracking)} - {"records"}
     given = {k: v for k, v in vars(arguments).items() if k in names and v is not None}
-    tracking = Tracking(spark, records=absolute(arguments.records), **given)
+    tracking = Tracking(spark, records=arguments.records, **given)
     tracking.check()
     return tracking.rows("words", chain="file", unit=UNIT)
 

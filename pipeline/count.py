@@ -12,21 +12,21 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from pipeline.commands import run
+from pipeline.commands import FOLDER, run
 from pipeline.data import counts_of, read, totals, words_in
-from pipeline.folder import absolute, claim
+from pipeline.folder import claim
 from xorack.spark import TrackedRows
 
 _OPTIONS = {
-    "words": {"required": True, "metavar": "DIR", "help": "the folder that split wrote"},
-    "counts": {"required": True, "metavar": "OUT", "help": "the folder to write to"},
+    "words": {**FOLDER, "help": "the folder that split wrote"},
+    "counts": {**FOLDER, "help": "the folder to write to"},
     "allow-missing": {"action": "store_true", "help": "end well though words of split are gone"},
 }
 
 
 def count(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, object]:
     """Count the words that split wrote, and finish their chains."""
-    rows, place = words_in(spark, absolute(arguments.words)), absolute(arguments.counts)
+    rows, place = words_in(spark, arguments.words), arguments.counts
     counts = counts_of(rows, words)
     claim("--counts", place, arguments.run_id)
     counts.write.mode("append").parquet(place)

@@ -3,12 +3,12 @@
 WORDS/words   file, file_id, position, word, error: a row a word; see `pipeline.reading` for
               positions. The id stands for the file in units. A row of its own, with the
               position -1, says why a file cannot be read
-WORDS/files   file, path, bytes, error, repairs: a row a file, written last. The words of a file
-              with an error do not count. In a repair, the tag of the chain that failed
+WORDS/files   file, path, bytes, error: a row a file, written last. The words of a file with an
+              error do not count
 COUNTS        word, count, and the columns of `TrackedRows.evidence`
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -21,7 +21,7 @@ from pipeline.scan import scan_database
 from xorack.spark import TrackedRows
 
 WORDS = "file string, file_id long, position long, word string, error string"
-_FILES = "file string, path string, bytes long, error string, repairs string"
+_FILES = "file string, path string, bytes long, error string"
 _GLOB = str.maketrans({character: "\\" + character for character in "\\*?[]{}"})
 
 
@@ -30,27 +30,17 @@ def read(spark: SparkSession, place: str, schema: str | StructType) -> DataFrame
     return spark.read.schema(schema).parquet(place.translate(_GLOB))
 
 
-def write_words(
-    spark: SparkSession,
-    place: str,
-    files: Sequence[InputFile],
-    encoding: str,
-    keep: Callable[[DataFrame], DataFrame] = lambda words: words,
-    repairs: Mapping[str, str] | None = None,
-) -> None:
-    """Write the words of files that are to be kept, then the list of the files.
-
-    A repair gives the tags of failed chains, by file.
-    """
+def write_words(spark: SparkSession, place: str, files: Sequence[InputFile], encoding: str) -> None:
+    """Write the words of files, then the list of the files."""
     readable = [file for file in files if file.problem is None]
-    keep(scan_database(spark, readable, encoding)).write.parquet(f"{place}/words")
+    scan_database(spark, readable, encoding).write.parquet(f"{place}/words")
     # The errors are those of the attempts of tasks whose words were written.
     failed = read(spark, f"{place}/words", WORDS).where("error IS NOT NULL")
     errors = dict(failed.groupBy("file").agg(F.min("error")).collect())
     rows = []
     for file, path, size, problem in files:
         error = f"{shown(path)} {problem}" if problem else errors.get(file)
-        rows.append((file, shown(path), size, error, (repairs or {}).get(file)))
+        rows.append((file, shown(path), size, error))
     spark.createDataFrame(rows, _FILES).coalesce(1).write.parquet(f"{place}/files")
 
 
@@ -73,7 +63,7 @@ def words_in(spark: SparkSession, place: str) -> DataFrame:
 
 def chains_in(spark: SparkSession, place: str) -> DataFrame:
     """Read the chains of the files in WORDS, as `TrackedRows.start` takes them."""
-    detail = F.to_json(F.struct("path", "bytes", "repairs"))
+    detail = F.to_json(F.struct("path", "bytes"))
     # A longer detail would be rejected, and its create with it.
     short = F.when(F.octet_length(detail) <= 4096, detail).alias("detail")
     return files_in(spark, place).select("file", short, F.col("error").alias("failed"))

@@ -11,21 +11,21 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from pipeline.commands import FILES, run
+from pipeline.commands import FILES, FOLDER, run
 from pipeline.data import chains_in, words_in, write_words
-from pipeline.folder import absolute, claim, list_files
+from pipeline.folder import claim, list_files
 from xorack.spark import TrackedRows
 
 _OPTIONS = {
-    "database": {"required": True, "metavar": "DIR", "help": "a folder tree of text files"},
-    "words": {"required": True, "metavar": "OUT", "help": "the folder to write to"},
+    "database": {**FOLDER, "help": "a folder tree of text files"},
+    "words": {**FOLDER, "help": "the folder to write to"},
     **FILES,
 }
 
 
 def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, object]:
     """Write the words of text files, and start a chain a file."""
-    place = absolute(arguments.words)
+    place = arguments.words
     files = list_files(arguments.database)
     claim("--words", place, arguments.run_id)
     write_words(spark, place, files, arguments.encoding)

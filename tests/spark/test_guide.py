@@ -94,7 +94,8 @@ def test_batch_jobs(run, tmp_path, capsys):
     assert json.loads(known.chains["2026-02-01/order/17"].detail) == {"customer": "Ahab"}
     run("missing_rows")
     assert "missing rows can be named" in capsys.readouterr().out
-    run("outstanding")
+    again = Acker(run("outstanding"))
+    assert totals(again.chains) == {"2026-01-31-again/order/18": ("open", 1, 0)}
     assert re.search(r"^\|   18\|   4\|", capsys.readouterr().out, re.MULTILINE)
 
 

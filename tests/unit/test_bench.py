@@ -1,62 +1,27 @@
-"""The benchmarks' report, formulas and CPU counter, without timings."""
+"""The benchmarks' tables, formulas and CPU counter, without timings."""
 
-import re
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from bench import __main__ as bench
 from bench import scale, spark
-from bench.harness import Goal
+from bench.harness import Table
 from bench.meter import ProcessTree
 
 
-def test_a_run_renews_the_tables_of_its_section_alone():
-    page = bench.PAGE.read_text(encoding="utf-8")
-    assert re.findall("^## (.+)", page, re.MULTILINE) == [
-        *bench.SECTIONS.values(),
-        "How Spark is measured",
-    ]
-    figures = {"milliseconds": {"boto3": 100.0, "lambda_src.widget, with bytecode": 125.0}}
-    run = {"machine": "a clay tablet", "seconds": 12.3, "figures": figures}
-    start, end = page.index("## Cold start"), page.index("## On Spark")
-    renewed = bench.renew(page, "cold_start", run)
-    assert renewed.startswith(page[:start])
-    assert renewed.endswith(page[end:])
-    section = renewed[start : len(renewed) - len(page[end:])]
-    assert re.findall(r"^(?:\| (?!---).*|\*[\d,]+ s on .*)", section, re.MULTILINE) == [
-        "| import | ms | times `import boto3` |",
-        "| boto3 | 100 | 1.00 |",
-        "| lambda_src.widget, with bytecode | 125 | 1.25 |",
-        "| goal | bound | measured |  |",
-        "| lambda_src.widget, with bytecode: times `import boto3` | ≤ 1.3 | 1.25 "
-        "| met, 1.04 times |",
-        "*12 s on a clay tablet.*",
-    ]
-    assert "*With bytecode*: as a release deploys it." in section
-    with pytest.raises(ValueError, match="Cold start: expected 2 tables"):
-        bench.renew("## Cold start\n", "cold_start", run)
-
-
-@pytest.mark.parametrize(
-    ("measured", "bound", "better", "verdict"),
-    [
-        (2, 1, "more", "met, 2.00 times"),
-        (0.5, 1, "more", "**missed**: 0.50 of it"),
-        (1, 1, "less", "met, 1.00 times"),
-        (2.6, 1.3, "less", "**missed**: 0.50 of it"),
-        (0, 1, "less", "met, inf times"),
-    ],
-)
-def test_a_goals_verdict_contains_the_factor(measured, bound, better, verdict):
-    assert Goal("it", measured, bound, better).verdict == verdict
+def test_cells_of_a_table():
+    table = Table(["name", "figure"])
+    for cell in (None, "x", 1_234, 0.0, 0.01234, 12.345, 1234.5):
+        table.add("a", cell)
+    assert [row[1] for row in table.rows] == ["", "x", "1,234", "0", "0.012", "12.3", "1,234"]
+    assert table.markdown().splitlines()[:3] == ["| name | figure |", "| --- | ---: |", "| a |  |"]
 
 
 @pytest.mark.slow
 def test_the_figures_of_many_time_outs_and_one_large_chain():
-    sweeps, chains = scale.tables(scale.measure(quick=True))
+    sweeps, chains = scale.measure(quick=True)
     assert [row[:2] for row in sweeps.rows] == [["200", "1"], ["200", "30"]]
     assert [row[0] for row in chains.rows] == ["1,000"]
 

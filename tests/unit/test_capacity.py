@@ -6,8 +6,8 @@ from math import ceil, exp, log1p
 
 import pytest
 
-from bench.__main__ import PAGE as BENCHMARKS
 from bench.consumer import ACK, FOLDED, SINGLE
+from bench.harness import ROOT
 from tests.support.weighed_table import WeighedTable
 from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -16,7 +16,8 @@ from xorack.core.stamp import traced
 from xorack.core.transitions import MAX_FOLD, Limits
 
 TAG = "database/2026/11/file-000013.txt"
-PAGE = (BENCHMARKS.parent / "capacity.md").read_text(encoding="utf-8")
+DOCS = ROOT / "docs"
+PAGE = (DOCS / "capacity.md").read_text(encoding="utf-8")
 
 
 FIGURES = [(1, 1.2, 2.25), (10, 0.30, 0.60), (100, 0.10, 0.08)]
@@ -59,7 +60,7 @@ def test_what_a_large_chain_costs_and_how_long_an_extend_takes(count, writes, re
     writer.apply(Application(TAG, [Request.extend(TAG, "extend", 100 * 86_400)]))
     assert 0.2 * calls < table.calls["update_item"] < calls
     row = f"| {count:,} | {writes:.2f} | {reads:.2f} |"
-    assert row in (BENCHMARKS.parent / "adr" / "0002-marks.md").read_text(encoding="utf-8")
+    assert row in (DOCS / "adr" / "0002-marks.md").read_text(encoding="utf-8")
 
 
 # -- dollars: the page's formulas ------------------------------------------------------------------
@@ -177,7 +178,7 @@ def dollars_table():
 def test_the_dollars_of_the_page_follow_from_its_formulas():
     """`python -m tests.unit.test_capacity` prints the rows."""
     assert dollars_table() in PAGE
-    comparison = (BENCHMARKS.parent / "comparison.md").read_text(encoding="utf-8")
+    comparison = (DOCS / "comparison.md").read_text(encoding="utf-8")
     for name, load in (
         ("`fan_in`: 10 units a message", {"requests_per_message": 10}),
         ("a message for each unit", {"messages_per_call": 1}),
@@ -232,7 +233,7 @@ def test_provisioned_capacity_with_auto_scaling():
 
 
 def test_what_a_consumer_does_follows_from_its_measured_processor_time():
-    page = BENCHMARKS.read_text(encoding="utf-8")
+    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
     cells = re.findall(r"^\| (an? .+) \| (.+) \| (.+) \|$", page, re.MULTILINE)
     measured = {name: (each, float(a_second.replace(",", ""))) for name, each, a_second in cells}
     rows = {

@@ -19,7 +19,7 @@ from demo.database import (
     copy_standard_library,
     open_database,
 )
-from demo.run import SETTINGS, java_options, work_folder
+from demo.run import SETTINGS, work_folder
 from tests.support.events import eventually
 from xorack.cdk.code import handlers_closure
 from xorack.cli import commands
@@ -249,24 +249,12 @@ def test_a_folder_of_others_is_named_and_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("size", "given", "options"),
-    [
-        (12_000_000, {"JDK_JAVA_OPTIONS": "-Dx=1 -ea"}, "-XX:TieredStopAtLevel=1 -Dx=1 -ea"),
-        (12_000_000_000, {"JDK_JAVA_OPTIONS": "-Dx=1"}, "-Dx=1"),
-    ],
-)
-def test_short_jobs_do_without_javas_second_compiler(size, given, options):
-    assert java_options(size, given) == options
-
-
-@pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (["--dir", "/not/there"], "Invalid value for --dir: /not/there: No such"),
         (["--dir="], "Invalid value for --dir: it is empty"),
         (["--dir", __file__], "Invalid value for --dir: "),
         *((["--lose", n], "Invalid value for '--lose'") for n in ("", "-1", "1.5", "99999999")),
-        (["--encoding", "utf-9"], "Invalid value for '--encoding': 'utf-9' is not known"),
     ],
 )
 def test_arguments_that_are_wrong(capsys, arguments, line):

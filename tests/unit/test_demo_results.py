@@ -1,8 +1,7 @@
-"""The demo's output, its view of the chains, and the repair of lost words."""
+"""The demo's output, its view of the chains, and the words that it loses."""
 
 import io
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,28 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from demo.chains import ChainMonitor, check_repair, why_unacked
+from demo.chains import ChainMonitor, named_words, why_unacked
 from demo.database import DemoFailed
 from demo.display import Display, Result, print_result
 from demo.loss import LostWord, lose_words
 from xorack.core.chain import Chain
 
-ID = "00000000000000aa"
 
-
-def summary(*words, missing, unknown=(), by_events=0):
-    """The summary of a repair of two chains."""
-    named = [{"id": ID, **word._asdict()} for word in words]
-    counts = {"missing": missing, "unknown": unknown, "by_events": by_events}
-    return {**counts, "named": named, "repaired": ["demo/file/a", "demo/file/b"]}
-
-
-def result(*, words=12_345, repair=None, errors=0, **fields):
+def result(*, words=12_345, lost=0, errors=0, **fields):
     good = Result(
         split={"files": 3, "words": 12_345},
-        count={"words": words, "distinct": 678, **(repair or {})},
+        count={"words": words, "distinct": 678, "missing": lost},
         acked=3,
         unacked=[],
+        named=[],
         usage={"messages": 2, "invocations": 4, "errors": errors, "writes": 9},
         counts=Path.cwd() / ".demo" / "counts",
         commonest=[("self", 1000), ("is", 20)],
@@ -78,17 +69,16 @@ def test_unacked_chains_are_listed_with_their_reasons():
     assert lines[-1] == "  and 5 more"
 
 
-def test_the_table_has_the_repair_and_the_first_lost_words():
-    lost = [LostWord("a\tb", position, "wo\nrd") for position in range(1234, 1264)]
-    repaired = result(repair=summary(*lost, missing=31, by_events=29))
-    lines = printed(repaired)
-    assert repaired.ok
-    assert "chains acked        3 of 3, 2 by their repair" in lines
-    title = "lost words: the events name 29 of 31, the repair counted all"
-    at = lines.index(title)
-    assert lines[at + 1] == f"  {ID}  a\\tb, position 1,234: wo\\nrd"
+def test_the_table_has_the_first_lost_words():
+    named = [LostWord("a\tb", position, "wo\nrd") for position in range(1234, 1264)]
+    lossy = result(words=12_314, lost=31, acked=2, named=named)
+    lines = printed(lossy)
+    assert lossy.ok
+    assert "words               12,314 (678 different): 31 lost" in lines
+    at = lines.index("lost words: the failed events name 30 of 31")
+    assert lines[at + 1] == f"  {named[0].id}  a\\tb, position 1,234: wo\\nrd"
     assert len(lines) == at + 1 + 20 + 1
-    assert lines[-1] == "  and 11 more"
+    assert lines[-1] == "  and 10 more"
 
 
 def test_plain_lines_are_few(capsys):
@@ -166,22 +156,12 @@ def test_why_a_chain_is_not_acked(chain, has_event, reason):
     assert why_unacked(chain, has_event) == reason
 
 
-LOST = [LostWord("a", 1, "one"), LostWord("b", 2, "two")]
-
-
-@pytest.mark.parametrize(
-    ("repaired", "error"),
-    [
-        (summary(*LOST, missing=2), None),
-        (summary(LOST[1], missing=2), None),  # it lists only the first of very many words
-        (summary(LOST[0], missing=1), "the repair counted 1 word, 2 were lost"),
-        (summary(LOST[0]._replace(position=7), LOST[1], missing=2), "the repair counted 2 words"),
-        (summary(*LOST, missing=2, unknown=[ID]), f"did not find 1 unit that events name: {ID}"),
-    ],
-)
-def test_a_repair_counts_just_the_lost_words(repaired, error):
-    with pytest.raises(DemoFailed, match=error) if error else nullcontext():
-        check_repair(repaired, LOST)
+def test_the_events_name_just_the_lost_words():
+    lost = [LostWord("b", 2, "two"), LostWord("a", 1, "one"), LostWord("a", 7, "seven")]
+    events = [{"detail": {"outstanding": [word.id]}} for word in lost[:2]] + [event("c", "failed")]
+    assert named_words(events, lost) == [lost[1], lost[0]]
+    with pytest.raises(DemoFailed, match="events name 1 unit that were not lost"):
+        named_words(events, lost[1:])
 
 
 WORDS = [

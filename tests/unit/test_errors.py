@@ -6,15 +6,6 @@ from pathlib import Path
 from xorack import errors
 
 LIBRARY = Path(errors.__file__).parent
-NAMED_ELSEWHERE = {
-    "BufferLengthsUnequal",
-    "LessThanTwoBuffers",
-    "RequestIdReused",
-    "StaleLocalData",
-    "TagExists",
-    "TagNotFound",
-    "ZeroBufferNoOp",
-}
 
 
 def error_classes():
@@ -42,5 +33,7 @@ def test_an_error_has_one_line_whatever_the_value():
     assert str(errors.ArgumentError("tag", Broken(), "a text")) == "tag: a Broken, expected a text"
 
 
-def test_an_error_ends_in_error_unless_npm_or_the_protocol_named_it():
-    assert {name for name in errors.__all__ if not name.endswith("Error")} == NAMED_ELSEWHERE
+def test_an_output_that_differs_says_which_chains_stay_open():
+    by_chain = errors.OutputDiffersError("lines", 2, 1, ["a"], ", and 1 of 2 chains differ")
+    assert str(by_chain).endswith("differ: the chains that differ stay open; chains: a")
+    assert str(errors.OutputDiffersError("lines", 2, 1)).endswith(": all chains stay open")

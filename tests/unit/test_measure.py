@@ -4,12 +4,11 @@ import json
 import math
 import re
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from measure.__main__ import measure
 from measure.judge import Outcome, judge
 from measure.load import Sender, Sent, texts
 from measure.options import BAD, Options
@@ -72,14 +71,6 @@ def honest():
 # -- plans and messages ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [FAULTY, Options(seed=(1 << 63) - 1, rate=7.5, stamps="plain")])
-def test_the_report_names_the_options_that_replay_a_load(options):
-    context = measure.make_context("measure", ["--stack", "s", *options.describe().split()])
-    again = {one.name: context.params[one.name] for one in fields(Options)}
-    assert Options(**again) == options
-    assert options.plan(RUN, 0).unit(0)
-
-
 def test_the_load_has_all_faults_and_sizes():
     plans = list(FAULTY.plans(RUN))
     assert {plan.bad for plan in plans} == {None, *BAD}
@@ -138,9 +129,7 @@ def test_a_message_that_the_queue_rejects_stops_the_run():
 # -- the judge ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "options", [FAULTY, replace(FAULTY, stamps="plain"), replace(FAULTY, fold=1)]
-)
+@pytest.mark.parametrize("options", [FAULTY, replace(FAULTY, fold=1)])
 def test_the_judge_accepts_what_the_protocol_makes_of_the_load(options):
     outcome, _ = simulate(options)
     assert {event.kind for (event,) in outcome.events.values()} == {"acked", "failed"}
@@ -226,7 +215,7 @@ def test_the_judge_finds_an_unknown_chain(honest):
 
 def report_of(options):
     outcome, sent = simulate(options)
-    result = Result(RUN, options.describe(), outcome, sent, 1.0, 1001.0, ["a: b"])
+    result = Result(RUN, outcome, sent, 1.0, 1001.0, ["a: b"])
     return to_dict(result)
 
 
@@ -258,6 +247,6 @@ def test_the_report_has_latencies_and_names_what_is_not_available():
     assert report["latency"]["to arrival"] == dict.fromkeys(("p50", "p90", "p99", "max"), 1000)
     assert report["latency"]["to time-out"]["max"] == 500
     lines = list(to_text(report))
-    assert lines[0] == f"run {RUN}: {FAULTY.describe()}"
+    assert lines[0] == f"run {RUN}"
     assert any(line.startswith("  to arrival  ") and "p50 1,000" in line for line in lines)
     assert lines[-2:] == ["left behind: a: b", "all as expected"]

@@ -125,7 +125,6 @@ def test_only_the_runs_dead_letters_are_taken(aws):
         (("--stack", "s", "--lose", "nan"), "'--lose': nan is not a number"),
         (("--stack", "s", "--lose", "1.1"), "'--lose': 1.1 is not in the range"),
         (("--stack", "s", "--chains", "0"), "'--chains': 0 is not in the range"),
-        (("--stack", "s", "--stamps", "x"), "stamps: 'x', expected traced or plain"),
         (("--stack", "s", "--json", "/no/folder"), "'--json': '/no/folder': "),
         (("--stack", "s", "--max-cost", "-1"), "'--max-cost': -1.0 is not in the range"),
         (("--stack", "s", "--chains", "9999", "--yes"), "this is above --max-cost 1: send less"),
