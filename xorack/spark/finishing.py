@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ArgumentError, StateError
 from xorack.spark.errors import OutputDiffersError
 from xorack.spark.evidence import forget, open_output, per_chain, source_of, unit_in
-from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize
+from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize, totals_of
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.comparing import compare_chains, tells_chains
 from xorack.spark.missing.telling import hex_of, named_units, output_differs
@@ -194,7 +194,7 @@ def _by_chain(
     read, held = started, None
     if has_columns(source, rows.chain):
         read = cache(_fold(rows, source).join(started, "tag", "left_semi"))
-        if proof.totals == summarize(read).totals and _has_units_apart(rows, source):
+        if proof.totals == totals_of(read) and _has_units_apart(rows, source):
             held = [read]
     if held is None:
         if not tells_chains(rows, proof.outputs):
