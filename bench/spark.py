@@ -23,7 +23,7 @@ from bench.meter import Figures, Meter, cpu, make_lines, ratios, run_variants, s
 from pipeline.session import session
 from xorack.spark import Report, Tracking
 
-UNTRACKED, TRACKED, KEPT = "untracked", "tracked", "units kept"
+UNTRACKED, TRACKED = "untracked", "tracked"
 STEPS = ("job 1", "start", "job 2", "finish")
 
 
@@ -43,9 +43,8 @@ class Case(NamedTuple):
 _ORDER = "(l_orderkey div 32 * 8 + l_orderkey % 8)"
 """TPC-H has eight orders of each 32 numbers."""
 _scale = partial(Case, variants=(TRACKED,), turns=1)
-_ALL = (UNTRACKED, TRACKED, KEPT)
 CASES = {
-    "SF 1 by supplier": Case(variants=_ALL),
+    "SF 1 by supplier": Case(),
     "SF 2.7 in 200,000 chains": Case(f"{_ORDER} % 200000", scale=2.7),
     "SF 1 by order": Case("l_orderkey"),
     "4 M rows in 500 k chains": Case("l_orderkey div 2", "l_orderkey <= 4000000"),
@@ -117,8 +116,7 @@ def run_case(spark: Any, case: Case, folder: Path, queue_url: str) -> dict[str, 
     def run(variant: str) -> tuple[Hashable, Figures]:
         meter, tracking, records = Meter(spark), None, f"{folder}/out/records"
         if variant != UNTRACKED:
-            keep = variant == KEPT
-            tracking = Tracking(spark, queue_url, "bench", records, keep_units=keep)
+            tracking = Tracking(spark, queue_url, "bench", records)
         written = run_jobs(spark, folder, case, tracking, meter)
         figures = meter.figures()
         summary = written.agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*written.columns))).first()

@@ -151,8 +151,6 @@ class Demo:
     def _split(self, database: Database) -> dict[str, Any]:
         options: dict[str, Any] = {"database": database.folder, "encoding": self.encoding}
         options |= self._folders("words")
-        if self.lose:
-            options["keep-units"] = True
         return self._run_job("split", "files to words", "{files:,} files, {words:,} words", options)
 
     def _lose_words(self) -> list[LostWord]:

@@ -34,7 +34,6 @@ FILES = {
     "encoding": {"default": "UTF-8", "type": encoding_named, "help": "(default: UTF-8)"},
     "timeout": {"type": float, "metavar": "SECONDS", "help": "until a chain fails"},
     "idle-timeout": {"type": float, "metavar": "SECONDS", "help": "the same, since a stamp"},
-    "keep-units": {"action": "store_true", "help": "name words that vanish before they count"},
 }
 
 

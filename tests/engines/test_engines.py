@@ -9,8 +9,7 @@ import os
 import pytest
 
 from tests.engines.campaign import run
-from tests.engines.engine import ENGINES, EngineMissing, client, engine
-from tests.support.in_process import table_definition
+from tests.engines.engine import ENGINES, EngineMissing, engine
 from tests.support.proxy import RATES
 from xorack.local.embedded import EmbeddedAWS
 
@@ -35,21 +34,6 @@ def endpoint_url(request, aws):
             yield url
     except EngineMissing as error:
         pytest.skip(str(error))
-
-
-def test_a_set_takes_each_mark_once(endpoint_url):
-    dynamodb = client(endpoint_url)
-    dynamodb.create_table(TableName="sets", BillingMode="PAY_PER_REQUEST", **table_definition())
-    for mark in (b"a", b"b", b"a"):
-        dynamodb.update_item(
-            TableName="sets",
-            Key={"tag": {"S": "x"}},
-            UpdateExpression="SET #u = :u ADD #m :m",
-            ExpressionAttributeNames={"#u": "until", "#m": "marks"},
-            ExpressionAttributeValues={":u": {"N": "1"}, ":m": {"BS": [mark, b"c"]}},
-        )
-    item = dynamodb.get_item(TableName="sets", Key={"tag": {"S": "x"}})["Item"]
-    assert sorted(item["marks"]["BS"]) == [b"a", b"b", b"c"]
 
 
 def test_every_chain_ends_as_its_requests_say(endpoint_url, aws):

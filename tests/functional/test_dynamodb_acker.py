@@ -2,23 +2,18 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from threading import Event
-from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.faults import counted_calls, failing, lost_responses
-from tests.support.services import apply_requests
 from tests.support.threads import in_threads
 from tests.support.xor_ack_dynamodb import Peer
 from xorack import DynamoDBAcker, Stamp, errors, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
-from xorack.compat import dynamodb_acker
 from xorack.core.ports import DEFAULT_RETENTION_MS
-from xorack.core.request import Request
 
 A, B, C = b"\x29" * 64, b"\x25" * 64, b"\xa9" * 64
 
@@ -42,12 +37,7 @@ def acker(make_acker):
     return make_acker()
 
 
-@pytest.fixture
-def item(aws):
-    return aws.item
-
-
-def test_the_example_of_the_npm_package(acker, item):
+def test_the_example_of_the_npm_package(aws, acker):
     tag = "database/file13"
     stamp = acker.create(tag, A)
     assert (stamp, stamp.acked) == (A, False)
@@ -57,16 +47,16 @@ def test_the_example_of_the_npm_package(acker, item):
     assert not acker.stamp(tag, B).acked
     assert acker.stamp(tag, C).acked
     # A tombstone; the sweeper publishes its event.
-    tombstone = item(tag)
+    tombstone = aws.item(tag)
     assert (tombstone["status"], tombstone["event_pending"]) == ({"S": "acked"}, {"N": "1"})
     ended_at, expires_at = (int(tombstone[name]["N"]) for name in ("ended_at", "expires_at"))
     assert expires_at * 1000 > ended_at + 29 * 86_400_000
     assert "due_shard" in tombstone
     assert acker.stamp(tag, B).acked
-    assert item(tag) == tombstone
+    assert aws.item(tag) == tombstone
 
 
-def test_invalid_calls_raise_and_write_nothing(aws, client, acker, item):
+def test_invalid_calls_raise_and_write_nothing(aws, client, acker):
     acker.create("t", A)
     tags = ("", "x" * 1025, 5, "a\0b", None)
     calls = [
@@ -82,7 +72,7 @@ def test_invalid_calls_raise_and_write_nothing(aws, client, acker, item):
         with pytest.raises(error, match=named) as caught:
             call(tag, stamp)
         assert caught.value.code == error.__name__
-    assert item("u") is None
+    assert aws.item("u") is None
     assert acker.stamp("t", A).acked
     for table, key, named in (
         (aws.table_name, "stamp", "partition_key: 'stamp'"),
@@ -93,12 +83,13 @@ def test_invalid_calls_raise_and_write_nothing(aws, client, acker, item):
             DynamoDBAcker(table, key, client)
 
 
-def test_delete_frees_the_tag(acker, item):
+def test_delete_frees_the_tag(aws, acker):
     with pytest.raises(errors.TagNotFound):
         acker.delete("t")
     acker.create("t", A)
-    acker.delete("t")
-    assert item("t") is None
+    with lost_responses("DeleteItem"):
+        acker.delete("t")
+    assert aws.item("t") is None
     with pytest.raises(errors.TagNotFound):
         acker.stamp("t", A)
     acker.create("t", B)
@@ -106,13 +97,8 @@ def test_delete_frees_the_tag(acker, item):
     acker.delete("t", force=True)
 
 
-@pytest.fixture
-def npm(aws, client):
-    """The npm package xor-ack-dynamodb."""
-    return Peer(client, aws.table_name)
-
-
-def test_a_chain_of_the_npm_package_is_finished_here(npm, acker, item):
+def test_chains_are_shared_with_the_npm_package(aws, client, acker):
+    npm = Peer(client, aws.table_name)
     npm.create("t", A)
     with pytest.raises(errors.TagExists):
         acker.create("t", B)
@@ -120,48 +106,11 @@ def test_a_chain_of_the_npm_package_is_finished_here(npm, acker, item):
     npm.stamp("t", C)
     assert not acker.stamp("t", C).acked
     assert acker.stamp("t", B).acked
-    assert item("t")["status"] == {"S": "acked"}
-
-
-def test_a_chain_from_here_is_finished_by_the_npm_package(npm, acker, client, item):
-    acker.create("t", A)
-    acker.stamp("t", xor(A, B))
-    with pytest.raises(client.exceptions.ConditionalCheckFailedException):
-        npm.create("t", C)
-    assert not any(npm.stamp("t", B))
-    assert item("t") is None
-
-
-@pytest.mark.parametrize("times", [1, 2, 3])
-def test_a_lost_response_applies_once(acker, item, times):
-    """Three are all attempts of one call of the SDK: then the chain is read again."""
-    for call, stamp, expected in (
-        (acker.create, A, A),
-        (acker.stamp, xor(A, B), B),
-        (acker.stamp, B, bytes(64)),
-    ):
-        with lost_responses("UpdateItem", times) as left:
-            assert call("t", stamp) == expected
-            assert left == [0]
-    assert item("t")["status"] == {"S": "acked"}
-    with lost_responses("DeleteItem", times):
-        acker.delete("t", force=True)
-    assert item("t") is None
-
-
-@pytest.mark.parametrize(
-    ("code", "status"),
-    [
-        ("ProvisionedThroughputExceededException", 400),
-        ("TransactionConflictException", 400),
-        ("AnUnknownFault", 500),
-    ],
-)
-def test_a_temporary_error_is_retried(acker, code, status):
-    acker.create("t", A)
-    with failing("UpdateItem", code, times=7, status=status) as left:
-        assert acker.stamp("t", A).acked
-        assert left == [0]
+    assert aws.item("t")["status"] == {"S": "acked"}
+    acker.create("u", A)
+    acker.stamp("u", xor(A, B))
+    assert not any(npm.stamp("u", B))
+    assert aws.item("u") is None
 
 
 def test_a_permanent_error_is_raised_at_once(acker, client):
@@ -187,28 +136,14 @@ def test_an_outage_is_raised_after_the_retries(make_acker, operation):
     assert acker.stamp("t", A).acked
 
 
-def test_an_engine_that_does_not_return_the_item_is_read(make_acker, client):
-    acker, other = make_acker(), make_acker()
-    acker.create("t", A)
-    other.stamp("t", B)
-
-    def strip(parsed, **_):
-        parsed.pop("Item", None)
-
-    client.meta.events.register("after-call.dynamodb.UpdateItem", strip)
-    assert acker.stamp("t", A) == B  # its cached chain is old
-    with pytest.raises(errors.TagExists):
-        acker.create("t", A)
-
-
-def test_a_stamp_takes_one_call_and_eight_marks_are_spilled_in_another(aws, acker, client, item):
+def test_a_stamp_takes_one_call_and_eight_marks_are_spilled_in_another(aws, acker, client):
     with counted_calls(client) as calls:
         acker.create("t", A)
         for number in range(1, 71):
             acker.stamp("t", number.to_bytes(64, "big"))
     # The runs of eights grow seven times; then they move up, to two buckets. None is looked up.
     assert calls == {"UpdateItem": 71 + 7 + 2, "GetItem": 1}
-    chain = item("t")
+    chain = aws.item("t")
     assert len(chain["marks"]["B"]) == (71 - 64) * 16
     assert chain["spilled"] == {"N": "64"}
     items = client.scan(TableName=aws.table_name)["Items"]
@@ -221,12 +156,12 @@ def test_a_stamp_takes_one_call_and_eight_marks_are_spilled_in_another(aws, acke
 
 
 @pytest.mark.thorough
-def test_a_repeated_id_applies_once_also_in_a_write_with_new_ones(acker, item, monkeypatch):
+def test_a_repeated_id_applies_once_also_in_a_write_with_new_ones(aws, acker, monkeypatch):
     acker.create("t", A)
     acker.stamp("t", B, request_id="mine")
     for number in range(1, 71):
         acker.stamp("t", number.to_bytes(64, "big"))
-    before, apply = item("t")["stamp"]["B"], acker._writer.apply
+    before, apply = aws.item("t")["stamp"]["B"], acker._writer.apply
     queued, go_on = Event(), Event()
 
     def wait(*arguments, **options):
@@ -244,20 +179,10 @@ def test_a_repeated_id_applies_once_also_in_a_write_with_new_ones(acker, item, m
             time.sleep(0.001)
         go_on.set()
     assert [call.exception() for call in calls] == [None] * 3
-    assert item("t")["stamp"]["B"] == xor(before, A, C)
+    assert aws.item("t")["stamp"]["B"] == xor(before, A, C)
 
 
-def test_a_full_cache_forgets_the_oldest_chain(acker, client, monkeypatch):
-    monkeypatch.setattr(acker, "_CACHE_SIZE", 2)
-    for tag in ("a", "b", "c"):
-        acker.create(tag, A)
-    with counted_calls(client) as calls:
-        acker.stamp("c", B)
-        acker.stamp("a", B)
-    assert calls == {"UpdateItem": 2, "GetItem": 1}
-
-
-def test_threads_that_share_an_acker_share_writes(acker, client, item, monkeypatch):
+def test_threads_that_share_an_acker_share_writes(aws, acker, client, monkeypatch):
     acker.create("t", A)
     stamps = [(1 << 8 * n).to_bytes(64, "big") for n in range(32)]  # no part cancels out
     apply, awaited = acker._writer.apply, [len(stamps)]
@@ -275,10 +200,10 @@ def test_threads_that_share_an_acker_share_writes(acker, client, item, monkeypat
     with counted_calls(client) as calls:
         assert not any(in_threads(work, stamps))
     assert calls["UpdateItem"] <= 2
-    assert item("t")["stamp"]["B"] == xor(A, *stamps)
+    assert aws.item("t")["stamp"]["B"] == xor(A, *stamps)
     # Of the threads that end the chain together, one acks it.
     assert sum(in_threads(work, [xor(A, stamps[0]), *stamps[1:]])) == 1
-    assert item("t")["status"] == {"S": "acked"}
+    assert aws.item("t")["status"] == {"S": "acked"}
 
 
 def test_each_thread_gets_its_own_error(acker):
@@ -296,28 +221,6 @@ def test_each_thread_gets_its_own_error(acker):
     with failing("GetItem", "AccessDeniedException"):
         results = in_threads(work, [("nobody", bytes([n])) for n in range(1, 9)])
     assert results == [ClientError] * 8
-
-
-CREATE = Request.create("t", "create", A, started=0)
-FIRST = Request.stamp_("t", "first", B)
-
-
-def test_a_remembered_chain_is_not_taken_for_the_next_of_its_tag(make_acker):
-    remembers, other = make_acker(), make_acker()
-
-    def queued(request):  # the consumer reads the chain first
-        return apply_requests(other.store, "t", [request]).outcomes[0].kind
-
-    remembers.create("t", A)
-    remembers.stamp("t", B)
-    other.delete("t")
-    time.sleep(0.002)
-    # The same units in the next run: version and stamp are those that the first acker remembers.
-    assert [queued(CREATE), queued(FIRST)] == ["applied", "applied"]
-    remembers.stamp("t", C)
-    # The queue delivers the second run's request again.
-    assert queued(FIRST) == "duplicate"
-    assert other.store.read(["t"])["t"].stamp == xor(A, B, C)
 
 
 def test_a_chain_is_remembered_for_minutes_only(make_acker, client, monkeypatch):
@@ -347,21 +250,3 @@ def test_a_call_of_unknown_outcome_can_be_repeated(make_acker, aws):
     assert aws.item("t")["started"] == {"N": "1"}
     with pytest.raises(errors.ArgumentError, match="id: ''"):
         acker.stamp("t", B, request_id="")
-
-
-class _InterruptedLock(AbstractContextManager):
-    def __enter__(self):
-        raise KeyboardInterrupt
-
-    def __exit__(self, *_):
-        pass
-
-
-def test_an_interrupt_of_a_waiting_call_blocks_nobody(make_acker, monkeypatch):
-    acker = make_acker()
-    acker.create("t", A)
-    with monkeypatch.context() as patch:
-        patch.setattr(dynamodb_acker, "threading", SimpleNamespace(Lock=_InterruptedLock))
-        with pytest.raises(KeyboardInterrupt):
-            acker.stamp("t", B)
-    assert acker.stamp("t", A).acked

@@ -6,8 +6,6 @@ import pytest
 
 from tests.support.fakes import NO_WAIT
 from tests.support.faults import counted_calls, error_response, on_the_wire
-from tests.support.weighed_table import WeighedTable
-from xorack.aws import schema
 from xorack.aws.client import CONFIG, config_of
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.item import due_shard
@@ -82,23 +80,6 @@ def marks(first, count):
     return b"".join(mark_key(f"{n}") + b"%04d" % n for n in range(first, first + count))
 
 
-@pytest.mark.thorough
-def test_all_buckets_of_a_large_chain_are_found_and_prolonged():
-    """A call for each, some at a time, and never more than 9,363."""
-    table = WeighedTable()
-    store = DynamoDBStore("chains", client=table)
-    for at in range(0, 6_000, 120):
-        store.put_spilled_marks(Chain("t", spilled=at), marks(at, 120), DAY)
-    chain = Chain("t", spilled=6_000)
-    keys = [mark_key(f"{n}") for n in range(0, 7_000, 7)]
-    assert sorted(store.get_spilled_marks(chain, keys)) == sorted(keys[:858])
-    store.keep_spilled_marks(chain, 9 * DAY)
-    kept = [b for b in table.items.values() if int(b["expires_at"]["N"]) > 8 * DAY // 1000]
-    found = {mark for bucket in kept for mark in bucket["spilled_marks"]["BS"]}
-    assert found == {marks(n, 1) for n in range(6_000)}
-    assert len(all_buckets(10**9 * 8)) <= 9_363
-
-
 def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
     def ends():
         items = store.table.client.scan(TableName=aws.table_name)["Items"]
@@ -115,6 +96,7 @@ def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
     assert ends() == {91}
     store.keep_spilled_marks(chain, 20_000)
     assert ends() == {91}
+    assert len(all_buckets(10**9 * 8)) <= 9_363
     # A bucket that does not exist is not created.
     store.keep_spilled_marks(Chain("u", first_seen_at=1, spilled=600), 90_000)
     items = store.table.client.scan(TableName=aws.table_name)["Items"]
@@ -140,20 +122,6 @@ def test_a_page_that_fails_is_read_again_and_not_those_before_it(aws):
         pytest.raises(UnavailableError),
     ):
         list(store.due_pages(999, 0))
-
-
-@pytest.mark.thorough
-def test_every_partition_of_the_index_is_read(store, aws, monkeypatch):
-    """Those of the eight that an earlier version had are among them."""
-    monkeypatch.setattr(schema, "DUE_SHARDS", 40)
-    for shard in range(schema.DUE_SHARDS):
-        numbers = {"due_shard": {"N": str(shard)}, "due_at": {"N": str(shard)}}
-        item = {"tag": {"S": f"s{shard}"}, "stamp": {"B": b"\1"}, **numbers}
-        store.table.client.put_item(TableName=aws.table_name, Item=item)
-    tags = [f"s{shard}" for shard in range(schema.DUE_SHARDS)]
-    due = [tag for shard in range(80) for page in store.due_pages(900, shard) for tag in page]
-    assert sorted(tag for tag in due if tag in tags) == sorted(tags)
-    assert store.first_due(schema.DUE_SHARDS) == (tags, True)
 
 
 def test_pending_events_are_in_other_partitions_than_deadlines():

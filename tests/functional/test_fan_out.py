@@ -8,15 +8,16 @@ import pytest
 
 from tests.functional.test_fan_in import nothing
 from tests.support.functions import Context
-from xorack import Tracker, fan_in, fan_out, token_of
+from xorack import Token, Tracker, fan_in, fan_out, token_of
 from xorack.aws import kinesis
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import group_id
 from xorack.core.errors import ArgumentError, SendError
-from xorack.core.hashing import child_id
+from xorack.core.hashing import child_id, unit_id
 
 MESSAGES = {"a": {"n": 1}, ("b", 2): {"n": 2}}
+UNITS = [child_id(unit_id("t"), "a"), child_id(unit_id("t"), "b", 2)]
 
 
 @pytest.fixture
@@ -30,9 +31,8 @@ class Stream:
     def __init__(self, rejects=0):
         self.rejects, self.calls = rejects, []
 
-    def put_records(self, Records, **place):
+    def put_records(self, Records, StreamName):
         self.calls.append(Records)
-        self.place = place
         answers = [{"SequenceNumber": str(n), "ShardId": "shardId-0"} for n in range(len(Records))]
         if self.rejects:
             self.rejects -= 1
@@ -61,11 +61,6 @@ class Producer:
             delivered(self.error, None)
 
 
-def units(tracker, names):
-    unit = tracker.start("t").unit
-    return [child_id(unit, *(name if isinstance(name, tuple) else (name,))) for name in names]
-
-
 def test_a_fan_out_sends_text_as_it_is_other_bodies_as_json_and_all_in_one_group(tracker):
     calls = []
     client = SimpleNamespace(send_message_batch=lambda **call: calls.append(call) or {})
@@ -81,24 +76,13 @@ def test_a_fan_out_sends_text_as_it_is_other_bodies_as_json_and_all_in_one_group
     assert int(token["unit"], 16) == child_id(*again)
 
 
-@pytest.mark.parametrize("place", ["work", "arn:aws:kinesis:eu-west-1:1:stream/work"])
-def test_records_of_kinesis_have_their_token_in_their_data(tracker, place):
-    client = Stream()
-    with tracker.step(tracker.start("t")) as step:
-        assert fan_out(step, MESSAGES, stream=place, client=client) == 2
-    assert client.place == {"StreamARN" if place.startswith("arn") else "StreamName": place}
-    (records,) = client.calls
-    assert [one["PartitionKey"] for one in records] == ["0", "1"]
-    assert [json.loads(one["Data"])["n"] for one in records] == [1, 2]
-    tokens = [token_of(json.loads(one["Data"]), bodies=True) for one in records]
-    assert [token.unit for token in tokens] == units(tracker, MESSAGES)
-
-
-def test_what_kinesis_accepts_finishes_its_unit(tracker, functions, aws):
+@pytest.mark.parametrize("place", ["StreamName", "StreamARN"])
+def test_what_kinesis_accepts_finishes_its_unit(tracker, functions, aws, place):
     client = aws.client("kinesis", config=CONFIG)
     client.create_stream(StreamName="work", ShardCount=1)
+    stream = client.describe_stream(StreamName="work")["StreamDescription"][place]
     with tracker.step(tracker.start("t")) as step:
-        fan_out(step, MESSAGES, stream="work", client=client, group="one key")
+        fan_out(step, MESSAGES, stream=stream, client=client, group="one key")
     shard = client.get_shard_iterator(
         StreamName="work", ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
     )
@@ -131,6 +115,7 @@ def test_calls_of_kinesis_keep_within_its_limits():
     client = Stream()
     assert fan_out(None, ((n, {"n": n}) for n in range(501)), stream="s", client=client) == 501
     assert [len(call) for call in client.calls] == [500, 1]
+    assert [one["PartitionKey"] for one in client.calls[0][:2]] == ["0", "1"]
     client = Stream()
     fan_out(None, ((n, {"n": "x" * 1_000_000}) for n in range(6)), stream="s", client=client)
     assert [len(call) for call in client.calls] == [5, 1]
@@ -148,7 +133,7 @@ def test_messages_of_kafka_have_their_token_in_a_header(tracker):
         token_of({"topic": "work", "headers": [{"xorack": [*headers["xorack"]]}]})
         for *_, headers in producer.sent
     ]
-    assert [token.unit for token in tokens] == units(tracker, MESSAGES)
+    assert [token.unit for token in tokens] == UNITS
     fan_out(None, {"a": "text"}, topic="work", client=producer)
     assert producer.sent[-1] == ("work", b"text", None, None)
 
@@ -190,13 +175,8 @@ def test_a_broker_gives_the_token_back():
 
     with broker.Broker() as kafka:
         kafka.create_topic("work", 1)
-        tracker = Tracker("https://sqs.test/queue", object())
-        step = tracker.step(tracker.keys.sign(token_of({"xorack": TOKEN}, bodies=True)))
+        step = Tracker("queue", object()).step(Token(unit_id("t"), ("t",)))
         assert fan_out(step, MESSAGES, topic="work", client=kafka.producer()) == 2
         found = [*broker.records(kafka.consumer(), "work", 0, 0, 2)]
     units = [json.loads(dict(one.headers())["xorack"])["unit"] for one in found]
-    children = [child_id(5, "a"), child_id(5, "b", 2)]
-    assert units == [f"{unit:016x}" for unit in children]
-
-
-TOKEN = {"v": 1, "unit": f"{5:016x}", "tags": ["t"], "kind": "traced"}
+    assert units == [f"{unit:016x}" for unit in UNITS]

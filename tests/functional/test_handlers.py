@@ -9,10 +9,8 @@ import string
 import pytest
 
 from tests.support.faults import failing
-from tests.support.functions import Context, Functions, acked, message
-from xorack.acker.chain_writer import ChainWriter
+from tests.support.functions import Context, acked, message
 from xorack.acker.consumer import BatchResult, Message
-from xorack.aws.clock import milliseconds
 from xorack.core.errors import ArgumentError, BatchError
 from xorack.core.request import Request
 
@@ -101,19 +99,6 @@ def test_an_invocation_without_time_does_not_limit_the_next(functions):
     client = environment.services().clients["dynamodb"]
     assert functions.consume(body, context=Context(59)) == []
     assert environment.services().clients["dynamodb"] is client
-
-
-def test_another_partition_key(aws, monkeypatch):
-    from tests.support.in_process import create_resources
-
-    functions = Functions(create_resources(aws.aws, partition_key="tagID"), monkeypatch)
-    assert functions.consume(message(*acked("t"))) == []
-    assert list(functions.events()) == ["t"]
-
-
-def advance_clock(monkeypatch, seconds):
-    now = milliseconds() + seconds * 1000
-    monkeypatch.setitem(ChainWriter.__init__.__kwdefaults__, "clock", lambda: now)
 
 
 def test_metrics_are_those_of_powertools(functions, metrics):

@@ -10,12 +10,13 @@ from tests.support.events import creates, event
 from tests.support.faults import failing
 from tests.support.functions import message
 from tests.support.lambda_runtime import run_function
+from xorack.acker.chain_writer import ChainWriter
+from xorack.aws.clock import milliseconds
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
 pytestmark = pytest.mark.thorough
 
-INJECTED = 'a\n{"level":"ERROR","message":"all is lost"}\r\n\x1b[31m\u2028\u202e'
 SECRET = "content-of-the-detail"
 
 
@@ -27,6 +28,9 @@ def test_every_line_has_one_schema_whatever_the_service(service):
     # AWS's runtime client writes the lines, as on Lambda; all calls are denied.
     log = run_function("consumer", event(*creates("t0", "t1", "t2"), "no JSON"), service=service)
     *lines, metrics, uncaught = log
+    # An outage logs by the batch.
+    assert lines[0].items() >= {"failures": 3, "tag": "t0", "message_ids": "m0 m1 m2"}.items()
+    assert "AccessDeniedException" in lines[0]["why"]
     assert [line["message"] for line in lines] == [
         "chains not written",
         "requests rejected",
@@ -40,27 +44,8 @@ def test_every_line_has_one_schema_whatever_the_service(service):
         assert re.fullmatch(r"[0-9T:-]{19}Z", line["timestamp"])
     assert (metrics["service"], metrics["RequestsRejected"]) == (service, [1.0])
     # Lambda's own line for an error that nobody catches.
-    assert (
-        uncaught.items()
-        >= {
-            "level": "ERROR",
-            "requestId": "request-0",
-            "errorType": "BatchError",
-        }.items()
-    )
-    assert "timestamp" in uncaught
-
-
-def test_an_outage_logs_by_the_batch():
-    batch = event(*creates(*(f"t{n}" for n in range(50))))
-    log = run_function("consumer", batch, batch)
-    for number, line in enumerate(one for one in log if one.get("message") == "chains not written"):
-        expected = {"requestId": f"request-{number}", "failures": 50, "tag": "t0"}
-        assert line.items() >= expected.items()
-        assert line["message_ids"].split() == [f"m{n}" for n in range(50)]
-        assert "AccessDeniedException" in line["why"]
-    # The line, the batch's, its metrics, and Lambda's for the error: for each invocation.
-    assert len(log) == 2 * 4
+    assert {"requestId": "request-0", "errorType": "BatchError"}.items() <= uncaught.items()
+    assert (uncaught["level"], "timestamp" in uncaught) == ("ERROR", True)
 
 
 @pytest.mark.parametrize("name", ["consumer", "widget"])
@@ -68,16 +53,11 @@ def test_at_the_lowest_level_boto3_logs_no_content_and_no_token(name):
     secret = message(Request.create("t", "c", traced(1), detail={"x": SECRET}))
     log = run_function(name, event(secret), level="DEBUG")
     printed = json.dumps(log)
-    loggers = {line["logger"] for line in log if "logger" in line}
-    assert loggers <= {"xorack", "py.warnings"}
+    lines = [line for line in log if "logger" in line]
+    assert {line["logger"] for line in lines} <= {"xorack", "py.warnings"}  # these are lines, too
+    assert {line["service"] for line in lines} == {"xorack"}
     for text in (SECRET, "session-token-of-the-role", "wJalrXUtnFEMI"):
         assert text not in printed
-
-
-def test_warnings_are_lines_too():
-    log = run_function("consumer", event())
-    (warning,) = (line for line in log if line.get("logger") == "py.warnings")
-    assert warning["service"] == "xorack"
 
 
 @pytest.fixture
@@ -112,9 +92,8 @@ def test_a_message_leads_to_its_chain_and_to_its_event(functions, records):
 
 def test_a_chain_that_the_sweeper_ends_leads_to_its_event(functions, records, monkeypatch, caplog):
     records(message(Request.create("late", "c", traced(1), timeout=1)))
-    from .test_handlers import advance_clock
-
-    advance_clock(monkeypatch, 100)
+    now = milliseconds() + 100_000
+    monkeypatch.setitem(ChainWriter.__init__.__kwdefaults__, "clock", lambda: now)
     caplog.clear()
     functions.sweep()
     ended, swept = caplog.records
@@ -124,23 +103,17 @@ def test_a_chain_that_the_sweeper_ends_leads_to_its_event(functions, records, mo
     assert swept.counts["ChainsTimedOut"] == 1
 
 
-def test_a_line_is_one_line_whatever_the_tag(records):
-    with failing("UpdateItem", "AccessDeniedException"):
-        lines = records(message(Request.create(INJECTED, INJECTED[:20], traced(1))))
-    (line,) = (line for line in lines if line["message"] == "chains not written")
-    assert line["tag"].isprintable()
-    assert "all is lost" not in [line["message"] for line in lines]
-
-
-def test_a_tag_is_complete_and_stamps_details_and_bodies_are_not_logged(records):
-    tag = "bücket/" + "t" * 1000
+def test_a_tag_is_complete_and_printable_and_no_content_is_logged(records):
+    tag = "bücket/" + "t" * 900 + '\n{"level":"ERROR"}\r\x1b[31m\u2028\u202e'
     request = Request.create(tag, "c", traced(0xDEADBEEF), detail={"secret": SECRET})
     invalid = Request.stamp_(tag, "s", b"\1" * 9)
     with failing("UpdateItem", "AccessDeniedException", times=1):
         lines = records(message(request), f"no JSON {SECRET}")
     lines += records(message(request), message(invalid), f"no JSON {SECRET}")
     printed = json.dumps(lines, ensure_ascii=False)
-    assert {line["tag"] for line in lines if "tag" in line} == {tag}
+    (shown,) = {line["tag"] for line in lines if "tag" in line}
+    assert shown.isprintable()
+    assert shown.startswith(tag[:907])
     assert SECRET not in printed
     assert request.to_json()["stamp"][:40] not in printed
     whys = {line["why"] for line in lines if line["message"] == "requests rejected"}

@@ -119,13 +119,6 @@ def test_what_a_tracker_masks_leaves_it_as_a_hash(functions, aws, caplog):
     assert (event["reason"], event["status"]) == ("ArgumentError", "failed")
 
 
-def test_without_a_mask_nothing_is_masked(functions, aws):
-    tracker = Tracker(aws.queue_url, aws.client("sqs"))
-    tracker.start("t", detail=DETAIL)
-    functions.deliver()
-    assert json.loads(functions.item("t")["detail"]["S"]) == DETAIL
-
-
 def test_equal_values_have_equal_hashes_and_a_hash_is_its_own():
     assert masked("a") == masked(masked("a")) == "#ca978112ca1b"  # SHA-256 of it begins so
     assert masked({"x": 1, "y": [None]}) == masked({"y": [None], "x": 1})

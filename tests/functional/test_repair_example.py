@@ -1,4 +1,4 @@
-"""The example of a repair: what a failed order lacks is done again under a new tag."""
+"""The example of a repair: what is missing of a failed order is done again under a new tag."""
 
 import json
 

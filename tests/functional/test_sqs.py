@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from tests.support.faults import counted_calls, failing
+from tests.support.faults import failing
 from tests.support.functions import receive_bodies
 from xorack.acker.parallel import Workers
 from xorack.aws.client import CONFIG, BoundedClient
@@ -50,20 +50,6 @@ def test_a_group_has_an_id_that_sqs_accepts(name, group):
     assert id not in (group_id(name + "x"), group_id("x" + name))
 
 
-def test_each_group_has_messages_of_its_own_and_they_share_a_call(aws, client):
-    groups = {"a": stamps(2), None: stamps(1), "b c": stamps(3)}
-    names = {id(request): name for name, part in groups.items() for request in part}
-    requests = [request for part in groups.values() for request in reversed(part)]
-    with counted_calls(client) as calls:
-        report = send(aws.queue_url, reversed(requests), client, group=lambda r: names[id(r)])
-    assert (report.messages, report.requests, calls["SendMessageBatch"]) == (3, 6, 1)
-    received = {
-        message["Attributes"].get("MessageGroupId"): parse(message["Body"]).requests
-        for message in aws.receive_all(aws.queue_url)
-    }
-    assert received == {"a": stamps(2), None: stamps(1), group_id("b c"): stamps(3)}
-
-
 @pytest.mark.parametrize(("size", "calls"), [(1 << 19, [2, 1]), ((1 << 19) + 1, [1, 1, 1])])
 def test_the_messages_of_a_call_have_at_most_one_mebibyte(size, calls):
     client = SimpleNamespace(batches=[])
@@ -98,21 +84,13 @@ def test_failed_entries_are_sent_again_unless_they_are_invalid(aws, client, send
     if senders_fault:
         with pytest.raises(SendError, match="Fault: m") as caught:
             send(aws.queue_url, stamps(20), client, **arguments)
+        unsent = [request for body in caught.value.unsent for request in parse(body).requests]
+        assert unsent == stamps(20)[-len(unsent) :]
         assert len(caught.value.unsent) == 4
     else:
         assert send(aws.queue_url, stamps(20), client, **arguments).messages == 5
     assert sizes == calls
     assert len(receive_bodies(aws, aws.queue_url)) == (1 if senders_fault else 5)
-
-
-def test_the_error_holds_the_unsent_messages(aws, client):
-    with (
-        failing("SendMessageBatch", "ServiceUnavailable", status=503),
-        pytest.raises(SendError, match=r"ServiceUnavailable.*") as caught,
-    ):
-        send(aws.queue_url, stamps(3), client, policy=FAST)
-    (body,) = caught.value.unsent
-    assert parse(body).requests == stamps(3)
 
 
 def test_the_error_names_an_invalid_queue(client):

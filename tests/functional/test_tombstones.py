@@ -1,4 +1,4 @@
-"""Chains that have ended: nothing that can still be delivered starts them again."""
+"""Retentions that change, and deletions; the simulation holds all else of ended chains."""
 
 import time
 
@@ -34,15 +34,12 @@ def consumer(functions, clock, aws):
     """Hand a message, sent some days from now, to the consumer, after TTL did its work."""
     from lambda_src.consumer import handler
 
-    def consume(body, sent, receives=1):
+    def consume(body, sent):
         client = aws.client("dynamodb")
         for item in client.scan(TableName=aws.table_name)["Items"]:
             if int(item.get("expires_at", {}).get("N", clock.now())) * 1000 < clock.now():
                 client.delete_item(TableName=aws.table_name, Key={"tag": item["tag"]})
-        attributes = {
-            "SentTimestamp": str(NOW + int(sent * DAY)),
-            "ApproximateReceiveCount": str(receives),
-        }
+        attributes = {"SentTimestamp": str(NOW + int(sent * DAY))}
         record = {"messageId": "m", "body": body, "attributes": attributes}
         return handler({"Records": [record]}, Context())
 
@@ -50,27 +47,6 @@ def consumer(functions, clock, aws):
 
 
 BODY = message(*chain("t", 2))
-
-
-def expiry(functions):
-    """Days from now until TTL removes the chain."""
-    return (int(functions.item("t")["expires_at"]["N"]) * 1000 - NOW) / DAY
-
-
-def test_what_comes_late_prolongs_the_tombstone(functions, consumer, clock):
-    consumer(BODY, sent=0)
-    ended = functions.item("t")
-    assert 60 <= expiry(functions) < 60.1
-    for days, body in ((20, BODY), (40, message([*chain("t", 2)][2])), (70, BODY)):
-        clock.days = days
-        consumer(body, sent=days - 1)
-        assert days + 60 <= expiry(functions) < days + 60.1
-    # What SQS delivers again writes nothing.
-    before = functions.item("t")
-    consumer(BODY, sent=69, receives=2)
-    assert functions.item("t") == before
-    assert before["marks"] == ended["marks"]
-    assert functions.events().keys() == {"t"}
 
 
 def test_a_raised_retention_does_not_admit_what_the_older_one_forgot(
@@ -116,12 +92,8 @@ def test_retentions_that_change_often_count_each_for_what_ended_under_it(clock, 
     assert seen == [False, True, False, False, True]
 
 
-@pytest.fixture
-def acker(aws, clock):
-    return DynamoDBAcker(aws.table_name, client=aws.client("dynamodb"))
-
-
-def test_a_deletion_loses_no_pending_event(acker, functions, clock):
+def test_a_deletion_loses_no_pending_event(aws, functions, clock):
+    acker = DynamoDBAcker(aws.table_name, client=aws.client("dynamodb"))
     acker.create("t", b"\1")
     acker.stamp("t", b"\1")
     with pytest.raises(errors.StateError, match="'t' has ended and its event is not published"):

@@ -5,14 +5,14 @@ import contextvars
 import json
 import subprocess
 import sys
-import threading
-from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 
 import pytest
 
 from tests.support.cli import outputs_of
+from tests.support.fakes import FakeQueue
+from tests.support.faults import counted_calls
 from tests.support.functions import Functions
 from tests.support.in_process import create_resources
 from tests.support.queue_server import QueueServer
@@ -23,6 +23,7 @@ from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import group_id
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.message import parse
+from xorack.core.request import Request
 from xorack.ops.dead_letters import DeadMessage
 
 
@@ -53,20 +54,6 @@ def crash(step):
         raise ZeroDivisionError
 
 
-def test_a_step_that_raises_sends_nothing_and_may_run_again(tracker, functions):
-    token = tracker.start("t")
-    with pytest.raises(ZeroDivisionError):
-        crash(tracker.step(token))
-    assert [r.op for body in functions.deliver() for r in parse(body).requests] == ["create"]
-    children = set()
-    for _ in range(2):  # the event is delivered twice
-        with tracker.step(token) as step:
-            children.add(step.child("a"))
-    (child,) = children
-    run(tracker.step(str(child)))
-    assert finished(functions) == {"t": 2}
-
-
 def test_a_step_that_raises_can_fail_its_chains(tracker, functions):
     token = tracker.start("t")
     with pytest.raises(ValueError, match="worse"), tracker.step(token, fail_on_error=True):
@@ -78,102 +65,31 @@ def test_a_step_that_raises_can_fail_its_chains(tracker, functions):
     assert failed["outstanding"] == [f"{token.unit:016x}"]
 
 
-def start_units(tracker, tag, *names):
-    """Start a chain whose root has started and left these units."""
-    with tracker.step(tracker.start(tag)) as step:
-        return [step.child(name) for name in names]
-
-
-def run_with_child(step, name):
-    with step:
-        return step.child(name)
-
-
-def reasons_of(functions):
-    letters = functions.aws.dead_letters()
-    return [letter["MessageAttributes"]["error"]["StringValue"] for letter in letters]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("groups", "files"),
-    [
-        ("ab ab ba", 1),  # in any order, the same group has the same child
-        ("ab bc", 2),
-        ("ab ac abc", 3),
-        ("ab b", 2),
-        ("b ab b ab", 2),
-        ("a b ab", 3),
-    ],
-)
-@pytest.mark.parametrize(("stamps", "at_once"), [("traced", False), ("plain", True)])
-def test_regrouped_units_count_once_and_each_group_has_its_child(
-    tracker, functions, groups, files, stamps, at_once
-):
-    tracker.stamps = stamps
-    units = dict(zip("abc", start_units(tracker, "t", *"abc"), strict=True))
-    started = []
-    for group in groups.split():
-        started.append(run_with_child(tracker.step(*(units[name] for name in group)), "file"))
-        if not at_once:
-            functions.deliver()
-    for name in {*"abc"}.difference(*groups.split()):
-        run(tracker.step(units[name]))
-    children = {child.unit: child for child in started}
-    assert len(children) == files
-    for child in children.values():
-        assert finished(functions) == {}  # no child may be left
-        run(tracker.step(child))
-        run(tracker.step(child, *units.values()))
-    assert finished(functions) == {"t": 4 + files}
-    assert reasons_of(functions) == []
-
-
-def test_a_step_of_units_of_several_chains_finishes_each_in_its_own(tracker, functions):
-    (a, b), (c,) = start_units(tracker, "one", "a", "b"), start_units(tracker, "two", "c")
-    first = run_with_child(tracker.step(a, b, c), "x")
-    assert first.tags == ("one", "two")
-    # Ids of units may be the same in another chain: such a group is another one.
-    d, e = replace(a, tags=("two",)), replace(c, tags=("one",))
-    assert tracker.step(d, e).child("x") != tracker.step(a, c).child("x")
-    second = run_with_child(tracker.step(c, a), "x")
-    run(tracker.step(first))
-    assert finished(functions) == {}
-    run(tracker.step(second, first, b))
-    assert finished(functions) == {"one": 5, "two": 4}
-    assert reasons_of(functions) == []
-
-
-@pytest.mark.parametrize("done", [(), ("a",), ("a", "new"), ("new", "other")])
-def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(
-    tracker, functions, done
-):
-    def children(*names):
-        step = tracker.step(root)
-        with step:
-            found = {name: step.child(name) for name in names}
+def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(tracker, functions):
+    root, units = tracker.start("t"), {}
+    for names in (["a", "b"], ["b", "new", "other"]):
+        with tracker.step(root) as step:
+            units |= {name: f"{step.child(name).unit:016x}" for name in names}
         functions.deliver()
-        return found
+    (letter,) = functions.aws.dead_letters()
+    reason = (
+        "id: '{}', expected a unique id: the chain's first step ran before with other children; "
+        "was its token passed on, instead of a child's?; '{}' were started by the rejected "
+        "request only"
+    )
+    others = f"{units['new']} and {units['other']}"
+    error = letter["MessageAttributes"]["error"]["StringValue"]
+    assert error == reason.format(f"step-{root.unit:016x}", others)
+    grouped = DeadMessage.read(letter | {"ReceiptHandle": "r"}).reason
+    assert grouped == reason.format("…", "…")
 
-    root = tracker.start("t")
-    tokens = children("a", "b") | children("a", "b", "new", "other", "third", "fourth")
-    for name in done:
-        run(tracker.step(tokens[name]))
-    functions.deliver()
-    children("b", "new", "other")
-    *_, letter = functions.aws.dead_letters()
-    new, other = (f"{tokens[name].unit:016x}" for name in ("new", "other"))
-    unit = f"step-{root.unit:016x}"
-    ran = (
-        f"id: {unit!r}, expected a unique id: the chain's first step ran before with other children"
-    )
-    ran += "; was its token passed on, instead of a child's?"
-    assert letter["MessageAttributes"]["error"]["StringValue"] == (
-        f"{ran}; '{new} and {other}' were started by the rejected request only"
-    )
-    assert DeadMessage.read(letter | {"ReceiptHandle": "r"}).reason == (
-        f"{ran}; '…' were started by the rejected request only".replace(repr(unit), "'…'")
-    )
+
+def test_the_ids_of_units_may_be_the_same_in_another_chain():
+    """Such a group is another one; the simulation has steps of several units and chains."""
+    a, b = Token(1, ("one",)), Token(2, ("two",))
+    d, e = replace(a, tags=("two",)), replace(b, tags=("one",))
+    tracker = Tracker("queue")
+    assert tracker.step(d, e).child("x") != tracker.step(a, b).child("x")
 
 
 @pytest.mark.slow
@@ -181,7 +97,8 @@ def test_a_step_takes_a_batch_of_10_000_messages(tracker, functions):
     root = tracker.start("t")
     with tracker.step(root) as step:
         units = [step.child(number) for number in range(10_000)]
-    child = run_with_child(tracker.step(*units), "file")
+    with tracker.step(*units) as step:
+        child = step.child("file")
     assert finished(functions) == {}
     assert len(functions.aws.item("t")["marks"]["B"]) == 16 * 10_003
     run(tracker.step(*units[5000:], units[0]))  # all their marks are spilled
@@ -225,7 +142,7 @@ def test_a_batch_is_sent_packed_at_its_end(tracker, functions):
 )
 def test_the_messages_of_a_run_are_a_group(aws, options, groups):
     tracker = Tracker(aws.queue_url, aws.client("sqs"), **options)
-    with tracker.batch():
+    with counted_calls(tracker.client) as calls, tracker.batch():
         for tag in ("run 1/a", "r2/", "run 1/b/c", "free", "/x", "other"):
             tracker.start(tag)
     sent = {
@@ -235,6 +152,7 @@ def test_the_messages_of_a_run_are_a_group(aws, options, groups):
         for message in aws.receive_all(aws.queue_url)
     }
     assert sent == {name and group_id(name): sorted(tags) for name, tags in groups.items()}
+    assert calls == {"SendMessageBatch": 1}
 
 
 def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
@@ -247,39 +165,12 @@ def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
 
     with pytest.raises(ZeroDivisionError):
         work()
-    assert finished(functions) == {"one": 1}
-
-
-def test_a_batch_that_an_exception_interrupts_between_any_two_lines_takes_no_more(
-    tracker, functions
-):
-    code = Tracker.batch.__wrapped__.__code__
-    lines = sorted({line for _, _, line in code.co_lines() if line and line > code.co_firstlineno})
-
-    def interrupt_at(number):
-        def trace(frame, event, _):
-            if frame.f_code is not code:
-                return trace if event == "call" else None
-            if event == "line" and frame.f_lineno == number:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-            return trace
-
-        return trace
-
-    for number in lines:
-        before = sys.gettrace()
-        with suppress(KeyboardInterrupt):
-            sys.settrace(interrupt_at(number))
-            try:
-                with tracker.batch():
-                    tracker.start(f"in it {number}")
-            finally:
-                sys.settrace(before)
-        functions.deliver()
-        functions.events()
-        tracker.start(f"after it {number}")
-        assert functions.deliver(), f"a batch stays open: line {number}"
+    sent = [request for body in functions.deliver() for request in parse(body).requests]
+    assert [(request.op, request.tag) for request in sent] == [
+        ("create", "one"),
+        ("create", "two"),
+        ("stamp", "one"),
+    ]
 
 
 def test_a_batch_may_end_in_another_context(tracker, functions):
@@ -293,17 +184,6 @@ def test_a_batch_may_end_in_another_context(tracker, functions):
     begun.run(tracker.start, "after it")
     tags = [parse(body).requests[0].tag for body in functions.deliver()]
     assert sorted(tags) == ["after it", "in the batch"]
-
-
-def test_a_batch_belongs_to_its_thread(tracker, functions):
-    with tracker.batch():
-        tracker.start("later")
-        thread = threading.Thread(target=tracker.start, args=("at once",))
-        thread.start()
-        thread.join()
-        (body,) = functions.deliver()
-        assert parse(body).requests[0].tag == "at once"
-    assert len(functions.deliver()) == 1
 
 
 def test_a_batch_belongs_to_its_task_of_asyncio(tracker, functions):
@@ -441,37 +321,15 @@ def test_a_state_without_a_table_is_refused_in_words(tracker):
             tracker.state("t")
 
 
-def test_the_event_of_a_failed_chain_has_the_note(tracker, functions):
-    token = tracker.start("t")
-    tracker.note(token, "a lone \ud800", missing_count=3)
-    tracker.note(token, "a lone \ud800", missing_count=3)
-    tracker.note(token, "a lone \ud800")
-    tracker.note(token, "a lone \ud800", missing_count=0)
-    functions.deliver()
-    noted = json.loads(functions.item("t")["note"]["S"])
-    assert noted == {"text": "a lone \\ud800", "missing": [], "missing_count": 0}
-    tracker.fail(token, "rows lack", note={"missing": iter([255]), "missing_count": 1})
-    functions.deliver()
-    event = functions.events()["t"]
-    found = {"text": None, "missing": ["00000000000000ff"], "missing_count": 1}
-    assert (event["reason"], event["note"]) == ("rows lack", found)
-
-
 PLAIN = Token(5, ("u",), "plain")
 INVALID_CALLS = {
     "1 to 10000 tokens": lambda tracker, token: tracker.step(),
     "each unit once": lambda tracker, token: tracker.step(token, str(token)),
     "one kind": lambda tracker, token: tracker.step(token, PLAIN),
-    "tag": lambda tracker, token: tracker.start(""),
     "resume: a tuple": lambda tracker, token: tracker.start("t", resume=("lambda", "secret")),
-    "timeout: 0": lambda tracker, token: tracker.extend(token, 0),
-    "timeout: -5": lambda tracker, token: tracker.extend(token, -5),
-    "reason": lambda tracker, token: tracker.fail(token, 5),
-    "text: 'missing'": lambda tracker, token: tracker.note(token),
-    "text: 5": lambda tracker, token: tracker.note(token, 5),
-    "missing: None": lambda tracker, token: tracker.note(token, "x", missing=None),
     "missing: 5, expected a list": lambda tracker, token: tracker.note(token, "x", missing=5),
     "missing: 5": lambda tracker, token: tracker.fail(token, "x", note={"missing": 5}),
+    "reason: 5, expected a string": lambda tracker, token: tracker.fail(token, 5),
     r"missing_count: '\\ud800', expected a whole": (
         lambda tracker, token: tracker.note(token, "x", missing_count="\ud800")
     ),
@@ -483,14 +341,12 @@ INVALID_CALLS = {
         )
         for name in ("txt", "reason", "tag", "op", 5)
     },
-    "stamps: 'opaque'": lambda *_: Tracker("q", stamps="opaque"),
     "one kind and size": lambda tracker, token: tracker.step(token, Token(5, ("u",), cells=64)),
     "cells: 32, expected 16, 64, 256 or 1024": lambda *_: Tracker("q", cells=32),
     "cells: 64, expected traced": lambda *_: Tracker("q", stamps="plain", cells=64),
     "stamps: a list": lambda *_: Tracker("q", stamps=["plain"]),
     "queue_url": lambda *_: Tracker(""),
     "group: '', expected the name": lambda *_: Tracker("q", group=""),
-    "group: 7, expected the name": lambda *_: Tracker("q", group=7),
 }
 
 
@@ -504,38 +360,38 @@ def test_the_error_names_an_invalid_argument(named):
 def test_a_child_is_a_new_unit_of_a_step_that_has_not_ended(tracker):
     token = tracker.start("t")
     with tracker.step(token) as step:
-        step.child("a")
-        for parts, unit in ((("a",), None), ((), token.unit), ((), 0)):
+        child = step.child(unit=-2)  # as Spark's xxhash64
+        assert (child.unit, step.child("a").tags) == (2**64 - 2, ("t",))
+        for parts, unit in ((("a",), None), ((), token.unit), ((), 0), ((), child.unit)):
             with pytest.raises(ArgumentError, match=r"child|unit"):
                 step.child(*parts, unit=unit)
     with pytest.raises(XorAckError, match="ended"):
         step.child("b")
 
 
+def test_a_note_is_text_that_a_message_can_hold(tracker, functions):
+    token = tracker.start("t")
+    for count in ({}, {"missing_count": 3}, {"missing_count": 3}, {"missing_count": 0}):
+        tracker.note(token, "a lone \ud800", **count)
+    functions.deliver()
+    noted = json.loads(functions.item("t")["note"]["S"])
+    assert noted == {"text": "a lone \\ud800", "missing": [], "missing_count": 0}
+    tracker.fail(token, "no more", note={"missing": iter([255]), "missing_count": 1})
+    functions.deliver()
+    found = {"text": None, "missing": ["00000000000000ff"], "missing_count": 1}
+    assert functions.events()["t"]["note"] == found
+
+
 GOOD = {"v": 1, "unit": "00000000000000ff", "tags": ["t"], "kind": "traced"}
 
 
-def test_a_token_survives_json():
-    token = Token(255, ("t",))
-    assert token.to_json() == GOOD
-    for form in (token, GOOD, json.dumps(GOOD), str(token), str(token).encode()):
-        assert Token.from_json(form) == token
-    assert len(str(token)) < 80
-
-
-@pytest.mark.parametrize("cells", [16, 64, 256, 1024])
-def test_all_stamps_of_a_tracker_have_its_size(cells, monkeypatch):
-    sent = []
-    monkeypatch.setattr(Tracker, "_send", lambda self, *requests: sent.extend(requests))
-    token = Tracker("queue", cells=cells).start("t")
-    assert token.to_json().get("cells", 16) == cells
-    with Tracker("queue").step(json.loads(str(token))) as step:  # the token carries the size
+def test_a_token_carries_the_size_of_its_stamps():
+    token = Tracker("queue", FakeQueue(), cells=64).start("t")
+    with Tracker("queue", queue := FakeQueue()).step(json.loads(str(token))) as step:
         child = step.child()
-    assert [request.stamp for request in sent] == [
-        traced(token.unit, cells),
-        xor(traced(token.unit, cells), traced(child.unit, cells)),
-    ]
-    assert child.cells == cells
+    (request,) = map(Request.from_json, queue.requests)
+    assert request.stamp == xor(traced(token.unit, 64), traced(child.unit, 64))
+    assert child.cells == token.to_json()["cells"] == 64
 
 
 INVALID_TOKENS = [
@@ -554,29 +410,8 @@ INVALID_TOKENS = [
 
 @pytest.mark.parametrize(("invalid", "named"), INVALID_TOKENS)
 def test_the_error_names_what_is_invalid_in_a_token(invalid, named):
+    token = Token(255, ("t",))
+    for form in (token, GOOD, json.dumps(GOOD), str(token), str(token).encode()):
+        assert Token.from_json(form) == token
     with pytest.raises(ArgumentError, match=named):
         Token.from_json(invalid)
-
-
-def test_a_signed_unit_is_the_unit_of_the_same_bits(tracker, functions):
-    with tracker.step(tracker.start("t")) as step:
-        child = step.child(unit=-2)  # as Spark's xxhash64
-        with pytest.raises(ArgumentError, match="child"):
-            step.child(unit=2**64 - 2)
-    with tracker.step(str(child)):
-        pass
-    functions.deliver()
-    assert functions.item("t")["status"] == {"S": "acked"}
-
-
-def test_whoever_waits_is_named_in_the_create(tracker, functions, monkeypatch):
-    tracker.start("t", resume={"step_functions": "token"})
-    functions.deliver()
-    # The functions have no permission by default.
-    assert functions.item("t") is None
-    monkeypatch.setenv("RESUME", "step_functions")
-    tracker.start("t", resume={"step_functions": "token"})
-    functions.deliver()
-    assert functions.item("t")["resume"] == {"S": '{"step_functions":"token"}'}
-    with pytest.raises(ArgumentError, match="resume"):
-        tracker.start("u", resume={"email": "me"})

@@ -10,8 +10,8 @@ from infra.synth import ROOT
 
 MESSAGE = """
 import json, types
-def message(status):
-    detail = {"id": "e1", "tag": "order/1", "status": status, "reason": "timed out"}
+def message(status, tag="order/1", id="e1"):
+    detail = {"id": id, "tag": tag, "status": status, "reason": "timed out"}
     return {"Body": json.dumps({"detail": detail}), "ReceiptHandle": "r1"}
 """
 AIRFLOW = """
@@ -35,7 +35,8 @@ AIRFLOW_ROUTER = """
 from examples import airflow_router as example
 (watcher,) = example.ended.watchers
 assert watcher.trigger is example.trigger
-event = types.SimpleNamespace(extra={"payload": {"message_batch": [message("acked")]}})
+batch = [message("acked"), message("acked"), message("acked", "x/3", "e3")]
+event = types.SimpleNamespace(extra={"payload": {"message_batch": batch}})
 class Outlet(list):
     def add(self, asset, extra):
         self.append((asset.name, extra))

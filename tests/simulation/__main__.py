@@ -1,6 +1,6 @@
 """Run schedules: one by its seed, or many with ``--seeds N``.
 
-A failing schedule is printed, with the command that replays it: of many, a small one.
+The first failing schedule is printed, with the command that replays it.
 
     python -m tests.simulation 985 --steps            what happens in the schedule of seed 985
     python -m tests.simulation --seeds 1000           seeds 0 to 999
@@ -20,7 +20,6 @@ from tests.simulation.schedule import Schedule, run
 from tests.support.fault_kinds import FAULTS
 
 LARGEST = "chains in the largest schedule"
-_LOOKED_AT = 50
 
 
 @dataclass
@@ -74,14 +73,8 @@ def campaign(seeds: Iterable[int]) -> Campaign:
     return many
 
 
-def small(failing: Schedule) -> Schedule:
-    """Return the smallest of the schedules of the next seeds that fail for the same reason."""
-    others = map(run, range(failing.seed + 1, failing.seed + 1 + _LOOKED_AT))
-    same = [one for one in others if one.invariant == failing.invariant]
-    return min([failing, *same], key=lambda one: one.size)
-
-
-def _parser() -> argparse.ArgumentParser:
+def main(arguments: list[str] | None = None) -> int:
+    """Run the program; return 1 after a violation, else 0."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.simulation",
         description=__doc__,
@@ -92,12 +85,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="break the code first")
     parser.add_argument("--seeds", type=int, help="instead of a seed: number of schedules")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    return parser
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the program; return 1 after a violation, else 0."""
-    parser = _parser()
     options = parser.parse_args(arguments)
     if (options.seed is None) == (options.seeds is None):
         parser.error("either a seed, or --seeds")
@@ -109,14 +96,11 @@ def main(arguments: list[str] | None = None) -> int:
             print(many.table())
             if not many.failing:
                 return 0
-            result = run(small(many.failing[0]).seed, trace=True)
+            result = run(many.failing[0].seed, trace=True)
     print("\n".join([*(result.world.trace or []), result.violation or "no violation"]))
     if result.violation:
-        words = [
-            str(result.seed),
-            "--steps",
-            *(["--mutant", options.mutant] * bool(options.mutant)),
-        ]
+        mutant = ["--mutant", options.mutant] if options.mutant else []
+        words = [str(result.seed), "--steps", *mutant]
         print("replay: python -m tests.simulation " + shlex.join(words))
     return int(bool(result.violation))
 

@@ -41,6 +41,7 @@ from xorack.core.request import Request
 from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError
 
+_CONDITION = dynamodb_store._condition_expression
 ANY_STATE = "attribute_exists(#key) OR attribute_not_exists(#key)"
 
 
@@ -344,7 +345,7 @@ _FAST: tuple[_Row, ...] = (
         DynamoDBStore.write,
         _ignore_returned_state,
     ),
-    ("the write has no condition", dynamodb_store._condition_expression, lambda *_: ANY_STATE),
+    ("the write has no condition", _CONDITION, lambda *_: ANY_STATE),
     ("spilled marks are not looked up", ChainWriter._spilled_marks, lambda *_: {}),
     ("a message is deleted though its chain was not written", _Batch.fail, lambda *_: None),
     (
@@ -416,11 +417,7 @@ _SLOW: tuple[_Row, ...] = (
         transitions._is_overdue_at_zero,
         lambda at_zero, chain, now: at_zero(chain, now) and not chain.within_tolerance,
     ),
-    (
-        "a zero stamp with unequal counts is tolerated",
-        transitions._is_tolerated,
-        _tolerate_at_zero,
-    ),
+    ("a zero stamp with unequal counts is tolerated", transitions._is_tolerated, _tolerate_at_zero),
     ("the first unit of a group starts its children", Step.requests, _first_starts),
     ("a step of one unit finishes what one of several did", marks.unit_of_step, lambda *_: None),
     (
@@ -496,16 +493,8 @@ _SLOW: tuple[_Row, ...] = (
         lambda put, *call: {n: one for n, one in put(*call).items() if one.reason == NO_TIME},
     ),
     ("an expiry overwrites what came in between", ChainWriter.expire, _overwrite),
-    (
-        "the write's condition leaves the version out",
-        dynamodb_store._condition_expression,
-        _leave_out("version"),
-    ),
-    (
-        "the write's condition leaves the stamp out",
-        dynamodb_store._condition_expression,
-        _leave_out("stamp"),
-    ),
+    ("the write's condition leaves the version out", _CONDITION, _leave_out("version")),
+    ("the write's condition leaves the stamp out", _CONDITION, _leave_out("stamp")),
     (
         "reads are not consistent",
         Table.call,
@@ -548,7 +537,7 @@ _SLOW: tuple[_Row, ...] = (
     ),
     (
         "the write's condition leaves the generation out",
-        dynamodb_store._condition_expression,
+        _CONDITION,
         _leave_out("first_seen_at", "nonce"),
     ),
     (
@@ -566,11 +555,7 @@ _SLOW: tuple[_Row, ...] = (
         Consumer._count_late,
         _count_of_one_write,
     ),
-    (
-        "the write's condition leaves the nonce out",
-        dynamodb_store._condition_expression,
-        _leave_out("nonce"),
-    ),
+    ("the write's condition leaves the nonce out", _CONDITION, _leave_out("nonce")),
     ("the write's condition leaves the nonce out", transitions._fold, frozen_first_seen),
     (
         "a pending chain ends at its deadline",

@@ -60,11 +60,6 @@ class Schedule(Senders, Operator):
         """The number of requests, without their copies."""
         return sum(len(workload.submissions) for workload in self.workloads)
 
-    @property
-    def invariant(self) -> str:
-        """The violated invariant, without what violates it."""
-        return self.violation.partition(": ")[2].partition(" (")[0]
-
     def consume(self, machine: Machine) -> None:
         """Process batches, as the consumer's Lambda function does."""
         world, queue, function = self.world, self.queue, Function(machine, self.aws)

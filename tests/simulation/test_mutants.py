@@ -19,8 +19,7 @@ ORDER = sorted(range(SEEDS), key=lambda seed: seed > 15 and seed not in CATCHING
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in MUTANTS],
+    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in MUTANTS]
 )
 def test_a_mutant_is_caught(name):
     with mutated(name):

@@ -94,36 +94,6 @@ def test_the_cli_commands_are_valid_requests(service, operation):
     assert ParamValidator().validate(request, shape).generate_report() == ""
 
 
-def test_the_jobs_use_the_uploaded_files():
-    copies = [words[3:] for words in commands("aws s3")]
-    uploaded = {
-        place + name.rpartition("/")[2] if place.endswith("/") else place for name, place in copies
-    }
-    submit = api_request("emr-serverless", "start-job-run")[1]["jobDriver"]["sparkSubmit"]
-    _, glue = api_request("glue", "create-job")
-    assert {
-        submit["entryPoint"],
-        shlex.split(submit["sparkSubmitParameters"])[1],
-        glue["Command"]["ScriptLocation"],
-        glue["DefaultArguments"]["--extra-py-files"],
-    } == uploaded
-
-
-def test_the_table_of_versions():
-    rows = re.findall(r"^\| ((?:Glue|EMR) .*?) \| ([\d.]+) \| (.*?) \|$", DOC, re.MULTILINE)
-    assert len(rows) == 5
-    for platform, spark, pythons in rows:
-        assert tuple(map(int, spark.split("."))) >= (3, 5), platform
-        newest = max(tuple(map(int, found.split("."))) for found in re.findall(r"3\.\d+", pythons))
-        assert newest >= (3, 10), platform
-    assert "`make test-spark35`" in DOC
-    assert re.findall(r"PySpark\s(\d\.\d+\.\d+)", DOC) == re.findall(
-        r"pyspark==(3\.5\.\d+)", (ROOT / "pyproject.toml").read_text()
-    )
-    for version in re.findall(r"^pyspark==([\d.]+)", (ROOT / "requirements.txt").read_text(), re.M):
-        assert version in DOC
-
-
 def test_spark_3_5_leaves_out_test_files_that_exist():
     for name in OTHERS:
         assert Path(__file__).with_name(f"test_{name}.py").exists(), name

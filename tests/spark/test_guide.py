@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from pyspark.sql import functions as F
@@ -38,11 +39,7 @@ def run(session, queue, tmp_path):
         "queue_url": queue.queue_url,
         "orders": spark.createDataFrame(ROWS, ORDERS),
         "database_url": "jdbc:derby:memory:guide;create=true",
-        "event": {
-            "detail": {
-                "outstanding": [f"{unit_id('2026-01-31/lines', 18, 4):016x}", "0" * 15 + "1"]
-            }
-        },
+        "event": {"detail": {"outstanding": [f"{unit_id('2026-01-31/lines', 18, 4):016x}"]}},
         "files": spark.readStream.schema("file string, line int, sku string, amount long").json(
             str(tmp_path / "arriving")
         ),
@@ -63,17 +60,12 @@ def run(session, queue, tmp_path):
     spark.sql("DROP DATABASE guide CASCADE")
 
 
-FINISHES = (
-    "report = ",
-    "observed = ",
-    "[billed, rejected]",
-    "createOrReplaceTempView",
-)
+FINISHES = ("report = ", "observed = ", "[billed, rejected]", "createOrReplaceTempView")
 
 
 def test_every_snippet_has_a_test_here():
     texts = ("lines.start(path)", *FINISHES, "advance", "chains=known", "foreachBatch")
-    texts = (*texts, "missing_rows", "rows_of")
+    texts = (*texts, "missing_rows", "outstanding")
     assert [block_with(SNIPPETS, text) for text in texts] == SNIPPETS
 
 
@@ -102,10 +94,9 @@ def test_batch_jobs(run, tmp_path, capsys):
     assert json.loads(known.chains["2026-02-01/order/17"].detail) == {"customer": "Ahab"}
     run("missing_rows")
     assert "missing rows can be named" in capsys.readouterr().out
-    again = Acker(run("rows_of"))
+    again = Acker(run("outstanding"))
     assert totals(again.chains) == {"2026-01-31-again/order/18": ("open", 1, 0)}
-    assert capsys.readouterr().out.splitlines()[3] == "|   18|   4|"
-    assert run.names["found"].unknown == {1}
+    assert re.search(r"^\|   18\|   4\|", capsys.readouterr().out, re.MULTILINE)
 
 
 @EACH_SESSION

@@ -20,7 +20,7 @@ MASK = ["Email", "customer"]
 @pytest.fixture
 def run(spark, tmp_path):
     with QueueServer() as queue:
-        yield Run(spark, queue, tmp_path, {"mask": MASK, "keep_units": True})
+        yield Run(spark, queue, tmp_path, {"mask": MASK})
 
 
 def lines_of(spark):
@@ -49,7 +49,7 @@ def test_no_output_of_a_job_shows_a_masked_value(run, spark):
     bodies = run.sent()
     acker = Acker(bodies)
     chains = [*map(str, acker.chains.values())]
-    reasons = [row.asDict() for row in found.reasons().collect()]
+    reasons = found.explain().findings
     details = {chain.detail for chain in acker.chains.values()}
     assert {*map(tuple, (json.loads(one).items() for one in details))} == {
         (("customer", masked(SECRET)), ("n", 7))

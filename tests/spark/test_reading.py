@@ -125,7 +125,6 @@ def malformed(run, options, spoil):
 
 NULLS = {
     "CSV": {},
-    "JSON": {"json": ""},
     "a column of corrupt records": {"columnNameOfCorruptRecord": "bad"},
     "JSON, a column of corrupt records": {"json": "", "columnNameOfCorruptRecord": "bad"},
 }

@@ -10,9 +10,8 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,10 @@ JSON = {"Content-Type": "application/json"}
 _INVOCATION = "/2018-06-01/runtime/invocation/"
 
 
-def run_function(name, *events, service="xorack", level="INFO") -> list[dict[str, Any]]:
-    """Invoke a function of `lambda_src` with events in a process of its own; return its log.
-
-    Invocation n has the request id ``request-n``.
-    """
+def run_function(name, event, *, service="xorack", level="INFO") -> list[dict[str, Any]]:
+    """Invoke a function of `lambda_src` in a process of its own; return its log."""
     pytest.importorskip("awslambdaric", reason="AWS has built it for Linux only")
-    with _Server(events) as server:
+    with _Server(event) as server:
         endpoint = server.endpoint_url
         process = subprocess.Popen(
             [sys.executable, "-B", "-m", "awslambdaric", f"lambda_src.{name}.handler"],
@@ -60,41 +56,34 @@ def run_function(name, *events, service="xorack", level="INFO") -> list[dict[str
             stderr=subprocess.STDOUT,
             text=True,
         )
-        threading.Thread(target=_end, args=(process, server.done), daemon=True).start()
-        printed, _ = process.communicate(timeout=60)
-    assert server.responses == len(events), printed
+        server.kill = process.kill
+        try:
+            printed, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert server.responses == 1, printed
     return [json.loads(line) for line in printed.splitlines()]
 
 
-def _end(process: subprocess.Popen[str], done: threading.Event) -> None:
-    done.wait(60)
-    process.kill()
-
-
 class _Server(Server):
-    def __init__(self, events: Sequence[Any]) -> None:
-        super().__init__(_Handler)
-        self.events, self.responses = list(enumerate(events)), 0
-        self.done = threading.Event()
+    kill: Callable[[], None]
 
-    def __exit__(self, *_: object) -> None:
-        self.done.set()
-        super().__exit__()
+    def __init__(self, event: Any) -> None:
+        super().__init__(_Handler)
+        self.events, self.responses = [event], 0
 
 
 class _Handler(Handler):
     def do_GET(self) -> None:
         if not self.server.events:
-            self.server.done.set()  # the function waits for an invocation until it is killed
-            time.sleep(60)
+            self.server.kill()  # the function would wait for another invocation
             return
-        number, event = self.server.events.pop(0)
         headers = {
-            "Lambda-Runtime-Aws-Request-Id": f"request-{number}",
+            "Lambda-Runtime-Aws-Request-Id": "request-0",
             "Lambda-Runtime-Deadline-Ms": str(int(time.time() * 1000) + 30_000),
             "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:eu-west-1:1:function:f",
         }
-        self.respond(200, json.dumps(event).encode(), {**JSON, **headers})
+        self.respond(200, json.dumps(self.server.events.pop()).encode(), {**JSON, **headers})
 
     def do_POST(self) -> None:
         self.body()

@@ -41,12 +41,9 @@ class Clock:
 
 
 class SlowStore(MemoryStore):
-    """A store whose calls cost time; one of `healthy` writes succeeds, the others are throttled.
+    """A store whose calls cost time; it throttles the chains in `hot`, and is silent if `dead`."""
 
-    So are all of the chains in `hot`. It never answers if `dead`.
-    """
-
-    dead, healthy, write_seconds, budget = False, 1, 0.005, UNLIMITED
+    dead, write_seconds, budget = False, 0.005, UNLIMITED
     writes = written = 0
 
     def __init__(self, clock: Clock, time_out: float) -> None:
@@ -67,7 +64,7 @@ class SlowStore(MemoryStore):
         self._answer()
         self.clock.spend(self.write_seconds)
         self.writes += 1
-        if self.writes % self.healthy or after.tag in self.hot:
+        if after.tag in self.hot:
             raise UnavailableError(OSError("throttled"))
         super().write(before, after)
         self.written += 1

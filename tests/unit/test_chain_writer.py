@@ -10,11 +10,10 @@ from tests.support.services import apply_requests, writer
 from xorack.acker.chain_writer import Application, CachedChain
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
-from xorack.core.errors import StaleLocalData, TagNotFound
-from xorack.core.marks import INLINE_MARKS, MARK_BYTES, mark_key
+from xorack.core.errors import StaleLocalData
 from xorack.core.request import Request
 from xorack.core.transitions import apply
-from xorack.errors import ConflictError, UnavailableError
+from xorack.errors import UnavailableError
 
 NOW = 1_700_000_000_000
 GUESS = CachedChain(None, verified=False)
@@ -27,28 +26,20 @@ class LostResponse(Exception):
 class FaultyStore(MemoryStore):
     """A store whose calls fail by a script: one list of faults for each kind of call.
 
-    Faults of a write: ``drop`` (it does not arrive), ``lose`` (its response is lost), ``retried``
-    (the SDK retried it and met its own write), or a request that another writer applies first.
-    Any fault of another call drops it.
+    Faults of a write: ``drop`` (it does not arrive), ``lose`` (its response is lost), or a request
+    that another writer applies first. Any fault of a read drops it.
     """
 
     def __init__(self):
         super().__init__()
-        self.write_faults, self.read_faults, self.put_faults = [], [], []
-        self.reads, self.looked_up, self.kept = 0, [], []
+        self.write_faults, self.read_faults = [], []
+        self.reads, self.kept = 0, []
 
     def read(self, tags, on_invalid=None):
         self.reads += 1
-        self._fail(self.read_faults)
+        if self.read_faults and self.read_faults.pop(0):
+            raise UnavailableError(LostResponse())
         return super().read(tags, on_invalid)
-
-    def get_spilled_marks(self, chain, keys):
-        self.looked_up += keys
-        return super().get_spilled_marks(chain, keys)
-
-    def put_spilled_marks(self, chain, marks, until):
-        self._fail(self.put_faults)
-        super().put_spilled_marks(chain, marks, until)
 
     def keep_spilled_marks(self, chain, until):
         self.kept.append(until)
@@ -62,14 +53,6 @@ class FaultyStore(MemoryStore):
             super().write(stored, apply(stored, [fault], now=NOW).chain)
         super().write(before, after)
         if fault == "lose":
-            raise UnavailableError(LostResponse())
-        if fault == "retried":
-            raise ConflictError(self.chains[after.tag], maybe_ours=True)
-
-    @staticmethod
-    def _fail(faults):
-        if faults:
-            faults.pop(0)
             raise UnavailableError(LostResponse())
 
 
@@ -108,15 +91,6 @@ def verified(store):
     return CachedChain(store.chains["t"], verified=True)
 
 
-@pytest.mark.parametrize("fault", ["lose", "drop", "retried"])
-def test_a_lost_response_applies_once_and_counts_as_applied(store, fault):
-    store.write_faults = [fault] * 3
-    applied = run(store, stamp("s", b"\x03"), stamp("s", b"\x03"))
-    assert kinds(applied) == ["applied", "duplicate"]
-    assert store.chains["t"].stamp == b"\x13"
-    assert applied.chain == store.chains["t"]
-
-
 def test_a_conflict_returns_the_stored_state(store):
     store.write_faults = [stamp("x", b"\x04"), stamp("y", b"\x08")]
     chains = writer(store, now=lambda: NOW, policy=policy())
@@ -132,6 +106,10 @@ def test_the_chain_is_read_again_only_after_a_long_wait(store, verified, wait, r
     run(store, stamp("s"), policy=policy(wait), cached=verified)
     assert store.reads == reads
     assert store.chains["t"].stamp == b"\x11"
+    store.chains["t"] = replace(store.chains["t"], deadline=NOW)
+    store.write_faults = [stamp("z", b"\x04"), stamp("u", b"\x04")]
+    assert writer(store, now=lambda: NOW, policy=policy(wait)).expire(store.chains["t"]).final
+    assert store.reads == 2 * reads
 
 
 @pytest.mark.parametrize(("fault", "kind"), [(stamp("s"), "duplicate"), ("lose", "applied")])
@@ -151,12 +129,6 @@ def test_retries_are_used_up(store, attempts):
         run(store, stamp("s"), policy=policy(attempts=attempts))
 
 
-def test_a_write_that_meets_itself_at_the_last_attempt_is_applied(store, verified):
-    store.write_faults = ["retried"]
-    applied = run(store, stamp("s", b"\x03"), cached=verified, policy=policy(attempts=1))
-    assert (kinds(applied), store.chains["t"].stamp) == (["applied"], b"\x13")
-
-
 def test_a_wrong_guess_does_not_count_as_an_attempt(store):
     store.chains["t"] = Chain("t", b"\2", "pending", version=1)
     create = Request.create("t", "a", b"\1")
@@ -164,136 +136,13 @@ def test_a_wrong_guess_does_not_count_as_an_attempt(store):
     assert store.chains["t"].stamp == b"\3"
 
 
-def test_a_chain_that_must_exist_is_not_started(store):
-    missing = Request.stamp_("u", "s", b"\1")
-    with pytest.raises(TagNotFound, match="u"):
-        writer(store, policy=NO_WAIT).apply(Application("u", [missing], must_exist=True))
-    deleted = CachedChain(store.chains.pop("t"), verified=False)
-    with pytest.raises(TagNotFound):
-        run(store, stamp("s"), cached=deleted, must_exist=True)
-    assert store.chains == {}
-
-
 def test_a_guess_that_a_chain_does_not_exist_is_verified(store):
     assert kinds(run(store, stamp("s"), cached=GUESS, must_exist=True)) == ["applied"]
     assert store.reads == 1
 
 
-def test_an_unverified_chain_decides_nothing_without_a_write(store):
-    before = store.chains["t"]
-    run(store, stamp("s"), cached=CachedChain(before, verified=False))
-    assert store.reads == 0  # an unverified chain saves the read
-    remembered = store.chains["t"]
-    store.chains["t"] = before  # as if deleted and created again
-    applied = run(store, stamp("s"), cached=CachedChain(remembered, verified=False))
-    assert kinds(applied) == ["applied"]
-    assert store.chains["t"].stamp == b"\x11"
-
-
-def test_marks_of_fresh_ids_are_looked_up_only_after_a_lost_response(store):
-    store.chains.clear()
-    run(store, *stamps(96))
-    run(store, *stamps(1, "more"))
-    assert store.chains["t"].spilled == 96
-    store.looked_up.clear()
-    run(store, stamp("new", b"\1" * 8), fresh_ids=True)
-    assert store.looked_up == []
-
-    def spill_all(_):
-        """Let another writer spill the mark before the chain is read again."""
-        run(store, *stamps(100, "other"))
-        run(store, *stamps(1, "another"))
-
-    store.write_faults = ["lose"]
-    mine, spilling = stamp("mine", b"\1" * 8, finished=1), RetryPolicy(sleep=spill_all)
-    assert kinds(run(store, mine, policy=spilling, fresh_ids=True)) == ["applied"]
-    assert store.chains["t"].finished == 1
-    assert store.looked_up[-1] == mark_key("mine")
-
-
-@pytest.mark.parametrize("n", [1000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_single_requests_keep_the_item_small_and_duplicates_out(n):
-    store = MemoryStore()
-    requests = stamps(n)
-    largest = 0
-    for request in requests:
-        run(store, request)
-        largest = max(largest, len(store.chains["t"].marks))
-    assert largest == INLINE_MARKS * MARK_BYTES
-    chain = store.chains["t"]
-    assert chain.started == n
-    again = [run(store, request) for request in (*requests[:: n // 100], requests[-1])]
-    assert {kind for applied in again for kind in kinds(applied)} == {"duplicate"}
-    assert store.chains["t"] is chain
-
-
-def test_a_large_batch_is_written_in_parts():
-    store = MemoryStore()
-    requests = stamps(1000)
-    requests.insert(700, Request.create("t", "c", b"\1" * 8))
-    chains = writer(store, now=lambda: NOW, policy=NO_WAIT)
-    applied = chains.apply(Application("t", requests))
-    assert set(kinds(applied)) == {"applied"}
-    assert [outcome.request for outcome in applied.outcomes] == requests
-    assert (chains.stats.writes, chains.stats.spilled) == (8, 7 * 128)
-    assert store.chains["t"].status == "open"
-    assert set(kinds(run(store, *requests))) == {"duplicate"}
-
-
-def test_a_fail_comes_before_the_stamp_that_would_end_the_chain_across_parts():
-    """128 requests share a write; the 129th is a fail."""
-    create = Request.create("t", "c", b"\1" * 8)
-    rest = [stamp(f"s{n}", b"\2" * 8) for n in range(126)]
-    requests = [create, stamp("last", b"\1" * 8, finished=1), *rest, Request.fail("t", "f", "no")]
-    store = MemoryStore()
-    applied = run(store, *requests)
-    assert (kinds(applied)[-1], store.chains["t"].reason) == ("applied", "no")
-
-
-@pytest.mark.parametrize(("wait", "reads"), [(0.004, 0), (0.4, 1)])
-def test_an_expiry_reads_again_only_after_a_long_wait(store, wait, reads):
-    store.chains["t"] = replace(store.chains["t"], deadline=NOW)
-    store.write_faults, store.reads = [stamp("x", b"\x04")], 0
-    chains = writer(store, now=lambda: NOW, policy=policy(wait))
-    assert chains.expire(store.chains["t"]).final
-    assert store.reads == reads
-
-
-@pytest.mark.parametrize(
-    ("together", "spilled"), [(1, [0] * 8 + [8] * 4), (5, [0] * 12 + [56]), (100, [0, 96, 200])]
-)
-def test_the_mark_that_is_too_many_spills_those_before_it_by_eights(together, spilled):
-    store, requests = MemoryStore(), stamps(together * len(spilled))
-    for number, expected in enumerate(spilled):
-        chain = run(store, *requests[number * together : (number + 1) * together]).chain
-        inline = (number + 1) * together - expected
-        assert (chain.spilled, len(chain.marks)) == (expected, inline * MARK_BYTES)
-    kept = [len(marks) for marks in store.marks.values()]
-    assert kept == [spilled[-1]]
-
-
 DAY = 86_400_000
 RETENTION = 30 * DAY
-
-
-@pytest.mark.parametrize("daily", [0, 70])
-def test_spilled_marks_outlive_a_chain_that_is_extended(daily):
-    store = FaultyStore()
-    timeout = DAY // 1000
-    run(store, Request.create("t", "c", bytes(7) + b"\1", timeout=timeout), *stamps(70))
-    run(store, *stamps(70, "more"))
-    chain = store.chains["t"]
-    assert (chain.spilled, chain.marks_until) == (64, NOW + DAY + RETENTION + DAY)
-    for day in range(70):
-        now = NOW + day * DAY
-        extend = Request.extend("t", f"e{day}", timeout)
-        for requests in ([extend], stamps(daily, f"day {day}")):
-            apply_requests(store, "t", requests, now=lambda n=now: n, policy=NO_WAIT)
-        chain = store.chains["t"]
-        assert chain.deadline + RETENTION <= chain.marks_until
-    # Not at every extend.
-    assert store.kept == [NOW + (days + 60) * DAY for days in (3, 34, 65)]
-    assert chain.marks_until == store.kept[-1]
 
 
 def test_spilled_marks_of_a_chain_without_a_deadline_expire():

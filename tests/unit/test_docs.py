@@ -65,10 +65,10 @@ def test_the_page_of_logs_has_each_line_of_the_functions():
     ]
     given = [one.value for call in calls for one in call.args if isinstance(one, ast.Constant)]
     lines = re.findall(r"^\| (`.+`) \| [A-Z]+ \|", text_of("docs/operations.md"), re.MULTILINE)
-    told = set(re.findall("`(.+?)`", "".join(lines)))
-    assert set(given) <= told
+    documented = set(re.findall("`(.+?)`", "".join(lines)))
+    assert set(given) <= documented
     channels = ("step_functions: ", "lambda: ")
-    for line in told:
+    for line in documented:
         text = next((line.removeprefix(c) for c in channels if line.startswith(c)), line)
         assert any(text in source for source in sources), line
 

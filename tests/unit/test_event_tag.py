@@ -65,37 +65,30 @@ def sns(message, **attributes):
     ("message", "tag"),
     [
         (S3, S3_TAG),
-        (records(S3), S3_TAG),
-        (OBJECT, S3_TAG),
-        (sqs(records(S3)), S3_TAG),
         (sqs(OBJECT), S3_TAG),
-        (sns(records(S3)), S3_TAG),
         (records(sqs(envelope(records(S3)))), S3_TAG),
         # What a function of SNS could not handle, by its dead-letter queue.
         (records(sqs(records(sns(records(S3))))), S3_TAG),
         ({**OBJECT, "detail": {**OBJECT["detail"], "object": {"key": "k"}}}, "aws.s3/e-1"),
         *(
-            (form({**OBJECT, "detail": detail}), "aws.s3/e-1")
+            ({**OBJECT, "detail": detail}, "aws.s3/e-1")
             for detail in ({"eventName": "PutObject"}, {"object": 5}, {"object": {}}, {}, None)
-            for form in (dict, sqs)
         ),
-        (event(order=1), "my.shop/e-1"),
         (sqs(event(order=1)), "my.shop/e-1"),
-        (sns("text"), "sns/n-1"),
         (records(sns("text")), "sns/n-1"),
         (sqs(envelope("text")), "sns/n-1"),
-        (sqs("text"), "sqs/m-1"),
-        (sqs({"order": 1}), "sqs/m-1"),
         *(
             (sqs(one), "sqs/m-1")
-            for one in ({"detail-type": "gift"}, {"s3": {}}, {"s3": {"object": 5}})
+            for one in ("text", {"order": 1}, {"detail-type": "gift"}, {"s3": {}})
         ),
+        (sqs({"s3": {"object": 5}}), "sqs/m-1"),
         # Two messages with one tag would be one chain.
         *(
             (sqs({"detail-type": "gift", "source": "my.shop", "id": one}), "sqs/m-1")
             for one in (None, 5, ["e-1"])
         ),
         (sqs('{"detail-type": 1, "source": "\\ud800", "id": 1}'), "sqs/m-1"),
+        (sqs(records(S3, S3)), "sqs/m-1"),  # a chain for all of its records
         (received("text"), "sqs/m-1"),
         ({"eventSource": "aws:sqs", "messageId": "m-1", "body": "text"}, "sqs/m-1"),
     ],
@@ -116,17 +109,14 @@ def test_a_long_key_leaves_a_tag_of_its_own():
         assert len(validate_tag(one).encode()) in (1023, 1024)
 
 
-WITHOUT_ID = {"eventSource": "aws:sqs", "messageAttributes": {}}
-
-
 @pytest.mark.parametrize(
     "message",
-    [{}, {"order": 1}, records(), records(S3, S3), records(1), sqs(records(S3, S3)), WITHOUT_ID],
+    [
+        *({}, {"order": 1}, records(), records(S3, S3), records(1)),
+        {"eventSource": "aws:sqs", "messageAttributes": {}},
+    ],
 )
 def test_an_event_of_another_kind_or_of_several_records_has_no_tag(message):
-    if message.get("body"):
-        assert event_tag(message) == "sqs/m-1"  # a chain for all of its records
-        return
     with pytest.raises(ArgumentError, match="event: "):
         event_tag(message)
 
@@ -139,25 +129,17 @@ def token():
 
 
 ATTRIBUTES = [
-    lambda token: sqs("text", xorack=str(token)),
     lambda token: received("text", xorack=str(token)),
     lambda token: sqs({"xorack": "not looked at"}, xorack=str(token)),
-    lambda token: sns("text", xorack=str(token)),
     lambda token: records(sns("text", xorack=str(token))),
-    lambda token: {"Sns": sns("text", xorack=str(token))},
 ]
 BODIES = [
-    lambda token: sqs({"xorack": token.to_json()}),
-    lambda token: sqs({"xorack": str(token)}),
     lambda token: received(json.dumps({"xorack": str(token)})),
     lambda token: records(sns({"xorack": token.to_json()})),
     lambda token: sqs(envelope("text", xorack=str(token))),
-    lambda token: sqs(envelope({"xorack": token.to_json()})),
     lambda token: event(order=1, xorack=token.to_json()),
-    lambda token: sqs(event(order=1, xorack=str(token))),
     lambda token: sqs(envelope(event(xorack=str(token)))),
     lambda token: sqs(records(sns("text", xorack=str(token)))),
-    lambda token: sqs({"Sns": sns("text", xorack=str(token))}),
     lambda token: {"xorack": token.to_json()},
 ]
 

@@ -11,7 +11,7 @@ from xxhash import xxh64_intdigest
 
 from xorack import unit_id
 from xorack.core.errors import ArgumentError
-from xorack.core.hashing import _pure_xxh64, child_id, xxh64_long_inverse
+from xorack.core.hashing import _pure_xxh64, xxh64_long_inverse
 
 
 def test_the_pure_form_is_xxh64():
@@ -26,11 +26,6 @@ def test_the_inverse_leads_back_to_the_id():
     edges = [0, 1, 2**63, 2**64 - 1, *(1 << bit for bit in range(64))]
     for x in (*edges, *range(1000), *(rng.getrandbits(64) for _ in range(10_000))):
         assert xxh64_long_inverse(xxh64_intdigest(x.to_bytes(8, "little"), 42)) == x
-
-
-def test_a_childs_id_is_that_of_its_signed_parent_and_its_parts():
-    assert child_id(2**64 - 5, "a") == child_id(-5, "a") == unit_id(-5, "a")
-    assert child_id(5, "a", 1) == unit_id(5, "a", 1)
 
 
 @pytest.mark.parametrize(

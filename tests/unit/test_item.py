@@ -64,10 +64,6 @@ AN_OBJECT = "expected a JSON object"
 A_FIELD = f"{AN_OBJECT} as requests have it"
 
 
-def test_an_item_of_key_and_stamp_is_an_open_chain():
-    assert decode({"key": {"S": "t"}, "stamp": {"B": b"\1"}}, "key") == Chain("t", b"\1", "open")
-
-
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [

@@ -165,11 +165,11 @@ def test_chance_is_no_reason(missing, total, are_samples):
         ]
 
     named = 0
-    for _ in range(100):
+    for _ in range(50):
         of_all, scale = rows(total), 1_000 if are_samples else 1
         some, others = of_all[:missing], of_all[missing:]
         named += bool(explain(some, others, missing * scale, total * scale).findings)
-    assert named <= 4
+    assert named <= 3
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ from xorack.core.stamp import UnackedStamp, words_of
 def test_xor_takes_two_or_more_stamps_of_one_length():
     folded = xor(b"\0\0\1", b"\0\0\2")
     assert (folded, folded.acked, type(folded)) == (b"\0\0\3", False, Stamp)
+    # Of a chain at zero whose counts differ.
+    assert (UnackedStamp(bytes(8)), UnackedStamp(bytes(8)).acked) == (bytes(8), False)
     for stamps in ((b"a",), ()):
         with pytest.raises(errors.LessThanTwoBuffers) as caught:
             xor(*stamps)
@@ -23,47 +25,27 @@ def test_xor_takes_two_or_more_stamps_of_one_length():
             xor(*stamps)
 
 
-@pytest.mark.parametrize("value", ["text", 7, None, [1, 2, 3, 4]])
-def test_only_bytes_are_stamps(value):
-    with pytest.raises(errors.ArgumentError, match="stamp: "):
-        xor(b"four", value)
-    with pytest.raises(errors.ArgumentError, match="residual: "):
-        peel(value)
+ZERO = 0xFAEC1E2AC606499C
+INVALID = [
+    *((xor, (b"four", value), "stamp: ") for value in ("text", 7, None, [1, 2, 3, 4])),
+    *((peel, (value,), "residual: ") for value in ("text", 7, None, [1, 2, 3, 4])),
+    *(
+        (make, (unit,), "unit: ")
+        for make in (plain, traced)
+        for unit in (0, 2**64, -(2**63) - 1, True, "7", None)
+    ),
+    *(
+        (traced, (7, cells), "cells: .*expected 16, 64, 256 or 1024")
+        for cells in (0, 8, 17, 32, 2048, -16, 16.0, True, "16", None, [16])
+    ),
+    *((traced, (unit,), "faec1e2ac606499c, which hashes to 0") for unit in (ZERO, ZERO - 2**64)),
+]
 
 
-def test_an_unacked_stamp_may_be_zero():
-    assert not UnackedStamp(bytes(8)).acked
-    assert UnackedStamp(bytes(8)) == bytes(8)
-
-
-@pytest.mark.parametrize("cells", [16, 64, 256, 1024])
-@pytest.mark.parametrize("unit", [1, 2**64 - 1, 0x0123456789ABCDEF, 42 << 32])
-def test_a_traced_stamp_names_its_unit(unit, cells):
-    """docs/vectors.json has the bytes of some."""
-    assert len(traced(unit, cells)) == 8 * (1 + 5 * cells)
-    assert traced(unit - 2**64 if unit >> 63 else unit, cells) == traced(unit, cells)
-    assert peel(traced(unit, cells)) == ({unit}, True)
-
-
-@pytest.mark.parametrize("cells", [0, 8, 17, 32, 2048, -16, 16.0, True, "16", None, [16]])
-def test_the_error_names_an_invalid_number_of_cells(cells):
-    with pytest.raises(errors.ArgumentError, match=r"cells: .*expected 16, 64, 256 or 1024"):
-        traced(7, cells)
-
-
-def test_the_id_that_hashes_to_zero_has_no_traced_stamp():
-    assert xxh64_intdigest((0xFAEC1E2AC606499C).to_bytes(8, "little"), 42) == 0
-    for unit in (0xFAEC1E2AC606499C, 0xFAEC1E2AC606499C - 2**64):
-        with pytest.raises(errors.ArgumentError, match="faec1e2ac606499c, which hashes to 0"):
-            traced(unit)
-        assert plain(unit)
-
-
-@pytest.mark.parametrize("unit", [0, 2**64, -(2**63) - 1, True, "7", None])
-@pytest.mark.parametrize("make", [plain, traced])
-def test_the_error_names_an_invalid_id(make, unit):
-    with pytest.raises(errors.ArgumentError, match="unit: "):
-        make(unit)
+@pytest.mark.parametrize(("function", "arguments", "named"), INVALID)
+def test_the_error_names_what_is_invalid(function, arguments, named):
+    with pytest.raises(errors.ArgumentError, match=named):
+        function(*arguments)
 
 
 def fold(ids, cells=16):
@@ -94,7 +76,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("cells", "count", "runs", "least"),
-    [(16, 8, 50, 50), (16, 32, 50, 49), (64, 80, 12, 12), (256, 384, 2, 2), (1024, 1792, 1, 1)],
+    [(16, 8, 20, 20), (16, 32, 20, 19), (64, 80, 5, 5), (256, 384, 1, 1), (1024, 1792, 1, 1)],
 )
 def test_peel_names_outstanding_units(kind, cells, count, runs, least):
     rng = random.Random(f"{kind} {cells} {count}")
@@ -111,10 +93,10 @@ def test_peel_names_outstanding_units(kind, cells, count, runs, least):
 @pytest.mark.parametrize(
     ("cells", "fewest", "most", "runs"),
     [
-        (16, 33, 60, 30),
-        (16, 60, 200, 150),
-        (64, 150, 700, 20),
-        (256, 600, 3000, 4),
+        (16, 33, 60, 10),
+        (16, 60, 200, 50),
+        (64, 150, 700, 8),
+        (256, 600, 3000, 2),
         (1024, 2500, 6000, 1),
     ],
 )
@@ -162,18 +144,6 @@ def test_hashes_that_look_like_one_name_no_other_unit(trap, more):
         assert outstanding.complete == named
 
 
-@pytest.mark.slow
-def test_two_cells_vouch_for_no_unit_of_an_incomplete_result():
-    """Three hashes share two cells, alone, and too many others hide that they are three."""
-    for seed in range(20):
-        rng = random.Random(seed)
-        other = [cell for cell in range(16) if cell not in (1, 2)]
-        others = [[rng.choice(other) for _ in range(5)] for _ in range(70)]
-        three = [[1, 2, *(rng.choice(other) for _ in range(3))] for _ in range(3)]
-        ids = ids_of_hashes(hashes_at(rng, three + others))
-        assert peel(fold(ids)) == (frozenset(), False)
-
-
 def test_hashes_whose_xor_is_zero_are_not_all():
     """A larger set with the same sum consists of XORs of the true one: it is dependent."""
     rng = random.Random(4)
@@ -203,14 +173,10 @@ def test_peel_needs_no_compiled_package(monkeypatch):
     assert peel(stamp) == ({5, 6, 7}, True)
 
 
-@pytest.mark.parametrize("length", [0, 8, 64, 648, 2_568, 10_248, 40_968])
-def test_zeros_are_no_outstanding_units(length):
-    assert peel(bytes(length)) == (frozenset(), True)
-
-
 @pytest.mark.parametrize("length", [1, 8, 64, 647, 649, 2_560, 20_488, 65_536])
 def test_plain_and_opaque_stamps_name_nothing(length):
     assert peel(b"\1" * length) == peel(bytes(length - 1) + b"\1") == (frozenset(), False)
+    assert peel(bytes(length)) == (frozenset(), True)
 
 
 @pytest.mark.parametrize("cells", [16, 64, 256, 1024])

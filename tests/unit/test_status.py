@@ -102,12 +102,16 @@ def test_what_came_after_the_end_is_shown():
             {"resume": '{"lambda":"i"}', "resume_pending": True, "refused_at": 0},
             "pending, refused since 1970-01-01T00:00:00.000Z",
         ),
+        (
+            {"resume": '{"lambda":"i"}', "resume_sent_at": 5, "status": "open", "ended_at": None},
+            "waits, by the create sent 1970-01-01T00:00:00.005Z",
+        ),
         ({"resumed_at": 5, "refused_at": 0}, "done, 1970-01-01T00:00:00.005Z"),
         ({"resume_failed": "AccessDenied\x1b", "refused_at": 0}, "failed: AccessDenied\\x1b"),
     ],
 )
 def test_the_state_of_a_callback_is_shown(capsys, state, shown):
-    ended = ChainStatus(Chain("t", b"\0", "acked", ended_at=1, **state), 2)
+    ended = ChainStatus(Chain("t", b"\0", **{"status": "acked", "ended_at": 1, **state}), 2)
     screen.print_properties(screen.properties_of(ended, {}))
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
     assert dict(line for line in lines if len(line) == 2).get("resume") == shown

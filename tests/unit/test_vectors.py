@@ -95,6 +95,7 @@ def test_messages(case):
     requests, rejected = parse(case["body"])
     assert [request.id for request in requests] == case["accepted"]
     assert [entry.reason.split(":")[0] for entry in rejected] == case["rejected"]
+    assert all("expected" in entry.reason and entry.reason.isascii() for entry in rejected)
 
 
 def chain_after(chain, step):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from xorack.spark.evidence import Observed as Observed
     from xorack.spark.missing.auditing import Audit as Audit
     from xorack.spark.missing.found import MissingRows as MissingRows
-    from xorack.spark.rows import FoundRows as FoundRows
     from xorack.spark.rows import Report as Report
     from xorack.spark.rows import TrackedRows as TrackedRows
     from xorack.spark.shipping import ship as ship
@@ -35,7 +34,7 @@ __getattr__, __dir__, _NAMES = lazy_names(
         "spark.missing.auditing": "Audit",
         "spark.evidence": "Observed",
         "spark.missing.found": "MissingRows",
-        "spark.rows": "FoundRows Report TrackedRows",
+        "spark.rows": "Report TrackedRows",
         "spark.shipping": "ship",
         "spark.tracking": "Tracking",
         "spark.windows.windows": "Windows",

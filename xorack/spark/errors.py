@@ -15,7 +15,7 @@ class ColumnsError(XorAckError, ValueError):
 
 
 class OutputDiffersError(StateError):
-    """What was written is not what was started: the job lost rows, or has too many.
+    """What was written is not what was started.
 
     Attributes:
         started: Units that were started.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -13,38 +12,13 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.masking import masked_path
+from xorack.spark import folding, storage, units
 from xorack.spark.errors import ColumnsError
-from xorack.spark.folding import (
-    SUMS,
-    Totals,
-    fold_units,
-    metrics_of,
-    named,
-    of_units,
-    together,
-    totals_of,
-)
+from xorack.spark.folding import SUMS, Totals
 from xorack.spark.messages import one_line, readable
 from xorack.spark.reading import READ_ALL, check_reading
-from xorack.spark.storage import (
-    MAX_NAMED,
-    Stored,
-    files_of,
-    files_read,
-    folders,
-    hides_files,
-    lies_in,
-    reads_plainly,
-)
+from xorack.spark.storage import MAX_NAMED, Stored
 from xorack.spark.types import unmarked_files
-from xorack.spark.units import (
-    check_frame,
-    column_named,
-    field_named,
-    has_columns,
-    made_once,
-    unit_column,
-)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -56,48 +30,40 @@ if TYPE_CHECKING:
 Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
 
-_INEXACT = ("double", "float")
 _MAX_JOBS, _MAX_FRAMES = 1_000, 4
 _SECOND = 1_000  # in milliseconds
-
-
-@dataclass
-class _Job:
-    """The frames that `evidence` was given since the last output of unknown rows."""
-
-    frames: list[DataFrame] = field(default_factory=list)
-    has_ended: bool = False
-
-
-_JOBS: dict[tuple[str, str], _Job] = {}
-"""The last job by records and salt."""
+_FRAMES: dict[tuple[str, str], list[DataFrame]] = {}
+"""What `evidence` was given, the last frame first, by records and salt."""
+_ENDED: set[tuple[str, str]] = set()
+"""Where finish was called since: the next frame is of another job."""
 
 
 def remember(rows: RowNames, frame: DataFrame | None) -> None:
     """Keep a frame whose rows go into an output, until the job after this one."""
-    if len(_JOBS) >= _MAX_JOBS:
-        _JOBS.clear()
-    job = _JOBS.get(_key(rows))
-    before = [] if frame is None or job is None or job.has_ended else job.frames
+    if len(_FRAMES) >= _MAX_JOBS:
+        _FRAMES.clear()
+        _ENDED.clear()
+    key = _key(rows)
+    before = [] if key in _ENDED else remembered(rows)
     others = [one for one in before if one is not frame]
-    _JOBS[_key(rows)] = _Job([] if frame is None else [*others, frame][-_MAX_FRAMES:])
+    _FRAMES[key] = [] if frame is None else [frame, *others][:_MAX_FRAMES]
+    _ENDED.discard(key)
 
 
 def job_ends(rows: RowNames) -> None:
     """Note that a job calls finish: the next frame is of another one."""
-    if job := _JOBS.get(_key(rows)):
-        job.has_ended = True
+    if remembered(rows):
+        _ENDED.add(_key(rows))
 
 
 def forget(rows: RowNames) -> None:
     """Forget the frames of an output that agrees: what differs later is another output."""
-    _JOBS.pop(_key(rows), None)
+    _FRAMES.pop(_key(rows), None)
 
 
 def remembered(rows: RowNames) -> list[DataFrame]:
     """Return the frames of the last job, the last one first."""
-    job = _JOBS.get(_key(rows))
-    return job.frames[::-1] if job else []
+    return _FRAMES.get(_key(rows), [])
 
 
 def _key(rows: RowNames) -> tuple[str, str]:
@@ -109,7 +75,7 @@ class Observed(NamedTuple):
 
     Attributes:
         frame: The frame without the columns of the evidence.
-        observation: Spark's observation of the write that returned.
+        observation: Spark's observation of its first write.
         source: The frame with these columns.
     """
 
@@ -121,48 +87,42 @@ class Observed(NamedTuple):
     def of(cls, frame: DataFrame, names: Sequence[str]) -> Observed:
         """Observe the columns of the evidence and drop them."""
         for name in names:
-            field_named(frame, name)
+            units.field_named(frame, name)
         observation = Observation()
-        sums = made_once(frame.sparkSession, tuple(names), lambda: together(names, SUMS))
-        observed = frame.observe(observation, *sums)
-        return cls(observed.drop(*names), observation, frame)
+        sums = units.made_once(
+            frame.sparkSession, tuple(names), lambda: folding.together(names, SUMS)
+        )
+        return cls(frame.observe(observation, *sums).drop(*names), observation, frame)
 
     def write(self, write: Callable[[Any], object]) -> Observed:
-        """Let a function write the frame, once, or raise; observe the write that returned."""
-        written: list[Observed] = []
-        write(_ToWrite(self, written))
-        if not written:
+        """Let a function write the frame, once, or raise `ArgumentError`."""
+        write(given := _ToWrite(self.frame))
+        if not given.is_written:
             raise ArgumentError("write", problem="it did not write the frame that it was given")
-        return written[0]
+        return self
 
     def totals(self) -> Totals:
         """Return what the tasks received, or raise `ArgumentError` if the frame was not written."""
-        sums = metrics_of(self.observation)
+        sums = folding.metrics_of(self.observation)
         if sums is None:
             raise ArgumentError("observed", problem="its frame was not written")
         return Totals(*(sums[name] or 0 for name in SUMS))
 
 
 class _ToWrite:
-    """A frame that a function may write, once, and nothing else."""
+    """A frame that a function may write, once, and nothing else: Spark observes the first try."""
 
-    def __init__(self, given: Observed, written: list[Observed]) -> None:
-        self._given, self._written = given, written
-        self.columns, self.schema = given.frame.columns, given.frame.schema
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+        self.columns, self.schema = frame.columns, frame.schema
+        self.is_tried = self.is_written = False
 
     @property
     def write(self) -> _Writer:
-        observed = self._observed()
-        return _Writer(observed.frame.write, observed, self._written)
+        return _Writer(self._frame.write, self)
 
     def writeTo(self, table: str) -> _Writer:
-        observed = self._observed()
-        return _Writer(observed.frame.writeTo(table), observed, self._written)
-
-    def _observed(self) -> Observed:
-        # Each writer has an observation of its own: Spark observes the writes that fail, too.
-        source = self._given.source
-        return Observed.of(source, [name for name in source.columns if name not in self.columns])
+        return _Writer(self._frame.writeTo(table), self)
 
     def __getattr__(self, name: str) -> Any:
         raise ArgumentError("write", problem=f"the frame may only be written: .{name} is no write")
@@ -171,23 +131,18 @@ class _ToWrite:
 class _Writer:
     """A writer of Spark's: an option returns it, an action nothing, once it has written."""
 
-    def __init__(self, target: Any, observed: Observed, written: list[Observed]) -> None:
-        self._target, self._observed, self._written = target, observed, written
-        self._is_used = False
+    def __init__(self, target: Any, frame: _ToWrite) -> None:
+        self._target, self._frame = target, frame
 
     def __getattr__(self, name: str) -> Callable[..., _Writer | None]:
         def call(*given: Any, **options: Any) -> _Writer | None:
-            if self._written:
-                raise ArgumentError("write", problem="it wrote the frame before")
-            if self._is_used:
-                raise ArgumentError("write", problem="this writer failed before: take a new .write")
-            self._is_used = True  # and stays so, if this raises
-            result = getattr(self._target, name)(*given, **options)
-            if result is None:
-                self._written.append(self._observed)
-                return None
-            self._target, self._is_used = result, False
-            return self
+            if self._frame.is_tried:
+                problem = "it wrote the frame before, or failed: let another observe try again"
+                raise ArgumentError("write", problem=problem)
+            self._frame.is_tried = True  # and stays so, if this raises
+            self._target = getattr(self._target, name)(*given, **options)
+            self._frame.is_tried = self._frame.is_written = self._target is None
+            return None if self._target is None else self
 
         return call
 
@@ -195,7 +150,7 @@ class _Writer:
 def open_output(spark: SparkSession, output: Output, option: str = "written") -> DataFrame:
     """Read what was written, or raise `ArgumentError` if Spark cannot, or may leave rows out."""
     if not isinstance(output, str):
-        frame = check_frame(option, output, "a frame, path or table's name")
+        frame = units.check_frame(option, output, "a frame, path or table's name")
         check_reading(frame, option)
         return frame
     try:
@@ -218,15 +173,15 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
 
 def unit_in(rows: RowNames, frame: DataFrame) -> Column:
     """Return the unit of each row of an input: a column that has units may be of another run."""
-    return unit_column(frame, rows.salt, rows.unit)
+    return units.unit_column(frame, rows.salt, rows.unit)
 
 
 def unit_of(rows: RowNames, frame: DataFrame) -> Column:
     """Return the unit of each row of an output: its column of units, or one of the unit columns."""
     name = rows.unit_name
-    if not has_columns(frame, [name]):
+    if not units.has_columns(frame, [name]):
         return unit_in(rows, frame)
-    column, type_ = column_named(frame, name)
+    column, type_ = units.column_named(frame, name)
     if type_.simpleString() != "bigint":
         raise ColumnsError(f"column {name} is {type_.simpleString()}, expected bigint")
     wrong = F.raise_error(F.lit(f"xorack: column {name} is null or 0: the row has no unit"))
@@ -235,7 +190,7 @@ def unit_of(rows: RowNames, frame: DataFrame) -> Column:
 
 def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
     """Tell whether a frame has the columns of the evidence, complete and exact, or raise."""
-    there = [name for name in rows.evidence_names if has_columns(frame, [name])]
+    there = [name for name in rows.evidence_names if units.has_columns(frame, [name])]
     gone = ", ".join(name for name in rows.evidence_names if name not in there)
     if there and gone:
         raise ColumnsError(
@@ -243,12 +198,8 @@ def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
             "evidence, with .agg(…, *rows.evidence(frame))"
         )
     for name in there:
-        type_ = field_named(frame, name).dataType.simpleString()
-        if type_ in ("double", "float"):
-            raise ColumnsError(
-                f"column {name} is {type_}, expected bigint: it has lost digits, so write it as a "
-                "bigint or a string"
-            )
+        if (type_ := units.field_named(frame, name).dataType.simpleString()) in ("double", "float"):
+            raise ColumnsError(f"column {name} is {type_}, expected bigint: it has lost digits")
     return bool(there)
 
 
@@ -257,7 +208,7 @@ def evidence_of(rows: RowNames, frame: DataFrame) -> list[Column]:
     if has_evidence(rows, frame):
         return [F.col(name).cast("long") for name in rows.evidence_names]
     try:
-        return [*of_units(unit_of(rows, frame))]
+        return [*folding.of_units(unit_of(rows, frame))]
     except ColumnsError as error:
         raise ColumnsError(
             f"the output has neither the evidence of {rows.name!r} "
@@ -270,21 +221,17 @@ def total(rows: RowNames, outputs: Sequence[DataFrame]) -> Totals:
     """Sum up the evidence of all outputs."""
     totals = Totals()
     for frame in outputs:
-        sums = frame.select(*named(evidence_of(rows, frame)))
+        sums = frame.select(*folding.named(evidence_of(rows, frame)))
         with readable("written", "the output cannot be read, or its evidence is in other columns"):
-            totals += totals_of(sums)
+            totals += folding.totals_of(sums)
     return totals
 
 
 class Proof(NamedTuple):
     """What a call to finish rests on; see `Report` for its kind and what is stored.
 
-    Attributes:
-        totals: What the units in the output add up to.
-        outputs: The frames that read the output; none if it was observed.
-        given: The output as it was given.
-        files: The files that they read, with their bytes and times.
-        problem: Why nothing may be sent: the output is what was started. A difference goes first.
+    `outputs` are the frames that read the output; none if it was observed. `given` is as the user
+    gave it. A `problem` is why nothing may be sent; a difference goes first.
     """
 
     kind: str
@@ -293,7 +240,7 @@ class Proof(NamedTuple):
     given: Any = None
     files: Files | None = None
     stored: tuple[Stored, ...] = ()
-    problem: ArgumentError | None = None
+    problem: str = ""
 
 
 def proof_of(
@@ -320,20 +267,14 @@ def proof_of(
     if written is None:
         return Proof("read", total(rows, frames), frames, output)
     reads = [_read(rows, header, *one) for one in zip(outputs, frames, strict=True)]
-    since = None if all(one.is_marked for one in reads) else _since(rows, header)
-    problems = [_problem(rows, one, header, since) for one in reads]
-    may_be_older = since is None or header["hidden"]
-    is_proved = all(
-        one.stored and (one.is_marked or (one.files and not may_be_older)) for one in reads
-    )
     return Proof(
-        "written" if is_proved else "read",
+        "written" if all(one.is_proved for one in reads) else "read",
         total(rows, frames),
         frames,
         output,
         {name: facts for one in reads for name, facts in one.files.items()},
         tuple(one.stored for one in reads if one.stored),
-        next(filter(None, problems), None),
+        next((one.problem for one in reads if one.problem), ""),
     )
 
 
@@ -349,14 +290,14 @@ def source_of(rows: RowNames, given: Output, frame: DataFrame) -> Header:
     """Return where rows lie that were started, or that a micro-batch reads: see `_Read`."""
     return {
         "source": given if isinstance(given, str) else None,
-        "folders": folders(files_read(frame), given)[:MAX_NAMED],
-        "hidden": hides_files(frame),
+        "folders": storage.folders(storage.files_read(frame), given)[:MAX_NAMED],
+        "hidden": storage.hides_files(frame),
         "marked": _is_marked(rows, frame),
     }
 
 
 def _is_marked(rows: RowNames, frame: DataFrame) -> bool:
-    return any(has_columns(frame, [name]) for name in (rows.unit_name, *rows.evidence_names))
+    return any(units.has_columns(frame, [name]) for name in (rows.unit_name, *rows.evidence_names))
 
 
 def _since(rows: RowNames, header: Header) -> int | None:
@@ -364,82 +305,76 @@ def _since(rows: RowNames, header: Header) -> int | None:
     if "attempt" not in header:
         return None
     chains = rows.record.chains(header)
-    files = files_of(chains.sparkSession, files_read(chains))
+    files = storage.files_of(chains.sparkSession, storage.files_read(chains))
     return max((time for _, time in files.values()), default=None)
 
 
 class _Read(NamedTuple):
-    """What reads an output, its files, and what is stored, if it shows that.
+    """The files of an output, what is stored, whether it is of this run, and what is wrong."""
 
-    It is marked if its rows carry evidence or units, and what was started does not: then they are
-    of this run, and nothing else has to tell so.
-    """
-
-    frame: DataFrame
-    place: str
-    names: Sequence[str]
     files: Files
     stored: Stored | None
-    is_marked: bool
+    is_proved: bool
+    problem: str
 
 
 def _read(rows: RowNames, header: Header, output: Output, frame: DataFrame) -> _Read:
-    spark, names = frame.sparkSession, files_read(frame)
-    files = files_of(spark, names) if names else {}
-    place, stored = str((*folders(names, output), output)[0]), None
+    spark, names, mask = frame.sparkSession, storage.files_read(frame), rows.tracking.mask
+    files = storage.files_of(spark, names) if names else {}
+    place, stored, problem = str((*storage.folders(names, output), output)[0]), None, ""
     is_table = (
         isinstance(output, str)
         and "/" not in output
         and spark.catalog.getTable(output).tableType in ("MANAGED", "EXTERNAL")  # not a view
     )
-    if is_table or (names and reads_plainly(frame)):
+    if is_table or (names and storage.reads_plainly(frame)):
         times = sorted(time // _SECOND for _, time in files.values())
         ends = [datetime.fromtimestamp(time, timezone.utc) for time in times[:1] + times[-1:]]
         stored = Stored(place, len(names), sum(size for size, _ in files.values()), *ends)
+    # Evidence and units are of this run, unless what was started has them: else files tell it.
     is_marked = _is_marked(rows, frame) and not header["marked"]
-    return _Read(frame, place, names, files, stored, is_marked)
-
-
-def _problem(
-    rows: RowNames, read: _Read, header: Header, since: int | None
-) -> ArgumentError | None:
-    """Return an error if an output is what was started, or unmarked and older than the start."""
-    problem = ""
-    count = F.col(rows.evidence_names[1])
-    is_csv = any(".csv" in name.rpartition("/")[2] for name in read.names)
+    since = None if is_marked else _since(rows, header)
     # Some storage counts seconds: such a time may be any in its second.
     old = [
         name
-        for name, (_, time) in read.files.items()
+        for name, (_, time) in files.items()
         if since and time + (0 if time % _SECOND else _SECOND) <= since
     ]
-    if any(lies_in(name, place) for place in header["folders"] for name in read.names):
+    if any(storage.lies_in(name, folder) for folder in header["folders"] for name in names):
         problem = (
-            f"it reads what was started, {read.place}: give what this job wrote, or read= to prove "
+            f"it reads what was started, {place}: give what this job wrote, or read= to prove "
             "the reading alone"
         )
-    elif is_csv and has_evidence(rows, read.frame) and read.frame.where(count.isNull()).take(1):
+    elif _is_divided(rows, frame, names):
         problem = (
-            f"rows of {read.place} have no evidence: a line break in a value divides a row of CSV, "
+            f"rows of {place} have no evidence: a line break in a value divides a row of CSV, "
             "so read it with multiLine; or leave out what a join has added"
         )
-    elif old and not read.is_marked:
-        oldest = masked_path(min(old), rows.tracking.mask)
+    elif old:
         problem = (
-            f"{len(old):,} of {len(read.files):,} files are older than the start of this run, such "
-            f"as {oldest}, and nothing in them tells runs apart: give what this job wrote, and "
-            f"keep the column {rows.unit_name} of with_unit in it"
+            f"{len(old):,} of {len(files):,} files are older than the start of this run, such as "
+            f"{masked_path(min(old), mask)}, and nothing in them tells runs apart: give what this "
+            f"job wrote, and keep the column {rows.unit_name} of with_unit in it"
         )
-    return ArgumentError("written", problem=problem) if problem else None
+    tells_times = bool(files) and since is not None and not header["hidden"]
+    return _Read(files, stored, stored is not None and (is_marked or tells_times), problem)
+
+
+def _is_divided(rows: RowNames, frame: DataFrame, names: Sequence[str]) -> bool:
+    """Tell whether rows of CSV are without evidence."""
+    is_csv = any(".csv" in name.rpartition("/")[2] for name in names)
+    if not is_csv or not has_evidence(rows, frame):
+        return False
+    return bool(frame.where(F.col(rows.evidence_names[1]).isNull()).take(1))
 
 
 def check_unchanged(run: RunOptions, proof: Proof) -> None:
     """Check that an output is one and has the files that were read, or raise."""
-    if proof.problem is not None:
-        raise proof.problem
+    if proof.problem:
+        raise ArgumentError("written", problem=proof.problem)
     if not proof.files:
         return
-    now = files_of(run.spark, list(proof.files))
+    now = storage.files_of(run.spark, list(proof.files))
     changed = sorted(name for name, facts in proof.files.items() if now.get(name) != facts)
     if changed:
         raise StateError(
@@ -451,4 +386,6 @@ def check_unchanged(run: RunOptions, proof: Proof) -> None:
 
 def per_chain(rows: RowNames, outputs: Sequence[DataFrame]) -> list[DataFrame]:
     """Fold the evidence of each output by chain, where `tells_chains` says that it has chains."""
-    return [fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs]
+    return [
+        folding.fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs
+    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
@@ -19,13 +18,12 @@ from xorack.spark.missing.telling import hex_of, named_units, output_differs
 from xorack.spark.record import summary_in
 from xorack.spark.starting import NO_FACTS, keep_record, request_id
 from xorack.spark.types import other_keys
-from xorack.spark.units import chain_columns, has_columns, with_tag
+from xorack.spark.units import chain_columns, has_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output, Proof
-    from xorack.spark.folding import Summary
     from xorack.spark.record import Header
     from xorack.spark.run import RowNames
 
@@ -34,41 +32,23 @@ if TYPE_CHECKING:
 _MAX_EXAMPLES = 5
 
 
-class Complete(NamedTuple):
-    """All chains finish: ``tag`` and the columns `SUMS`, and how many chains and units."""
-
-    finished: DataFrame
-    chains: int
-    units: int
-
-
-class Partial(NamedTuple):
-    """Some chains finish, as in `Complete`; the others get a note.
+class Decision(NamedTuple):
+    """Which chains finish, and what is said of the others.
 
     Attributes:
-        missing: The units that the input lost.
+        finished: ``tag`` and the columns `SUMS` of chains that finish, with all their `units`.
+        missing: Units that the input of the job lost.
         notes: See `xorack.spark.missing.telling.notes`; how many are `noted`.
         error: Why chains do not finish, unless the input lost their units.
     """
 
-    finished: DataFrame
-    chains: int
-    units: int
-    missing: int
-    notes: DataFrame
-    noted: int
-    error: OutputDiffersError | None
-
-
-class Refused(NamedTuple):
-    """No chain finishes. Those of the rows that are named get a note."""
-
-    error: OutputDiffersError
+    finished: DataFrame | None = None
+    chains: int = 0
+    units: int = 0
+    missing: int = 0
     notes: DataFrame | None = None
     noted: int = 0
-
-
-Decision = Complete | Partial | Refused
+    error: OutputDiffersError | None = None
 
 
 def header_of(rows: RowNames, given: Output | None = None) -> Header:
@@ -116,36 +96,25 @@ def decide(
             raise
 
 
-def _of_batch(rows: RowNames, proof: Proof, given: Output, cache: Cache) -> Complete | Refused:
+def _of_batch(rows: RowNames, proof: Proof, given: Output, cache: Cache) -> Decision:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
     frame = open_output(rows.tracking.spark, given, "rows")
     finished = cache(_fold(rows, frame))
     summary = summarize(finished)
-    if not _agrees(rows, proof, summary, finished, given):
-        return Refused(output_differs(rows, proof, summary.count, (given, frame)))
+    has_all = proof.totals == summary.totals
+    if not has_all or not (_agrees(rows, proof, finished) or _has_units_apart(rows, frame)):
+        return Decision(error=output_differs(rows, proof, summary.count, (given, frame)))
     forget(rows)
-    return Complete(finished, summary.chains, summary.count)
+    return Decision(finished, summary.chains, summary.count)
 
 
-def _agrees(
-    rows: RowNames, proof: Proof, summary: Summary, chains: DataFrame, given: Output | None
-) -> bool:
-    """Tell whether an output has the units of chains: in their own, where units may be equal."""
-    agrees = proof.totals == summary.totals
-    may_swap = agrees and proof.outputs and not {*rows.chain} <= {*rows.unit}
-    if not may_swap or not tells_chains(rows, proof.outputs):
-        return agrees
+def _agrees(rows: RowNames, proof: Proof, chains: DataFrame) -> bool:
+    """Tell whether an output that has all units has them in their chains, as far as it tells."""
+    if {*rows.chain} <= {*rows.unit} or not tells_chains(rows, proof.outputs):
+        return True
     with plain_errors():
         compared = compare_chains(chains, per_chain(rows, proof.outputs))
-        if not compared.where("verdict <> 'agree'").take(1):
-            return True
-    if given is None:
-        return False
-    source = open_output(rows.tracking.spark, given, "rows")
-    if not _has_units_apart(rows, source):
-        return False
-    there = _fold(rows, source).join(chains, "tag", "left_semi")
-    return summarize(there) == summarize(chains)  # the job has changed the chain columns alone
+        return not compared.where("verdict <> 'agree'").take(1)
 
 
 def _has_units_apart(rows: RowNames, source: DataFrame) -> bool:
@@ -171,42 +140,51 @@ def _of_run(
     summary = summary_in(header)
     started = rows.record.chains(header).where("count > 0").select("tag", *SUMS)
     given = header["source"] if given is None else given
-    if _agrees(rows, proof, summary, started, given):
+    has_all = proof.totals == summary.totals
+    if has_all and _agrees(rows, proof, started):
         forget(rows)
-        return Complete(started, summary.chains, summary.count)
+        return Decision(started, summary.chains, summary.count)
     if given is None:
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given, "rows")
-    if problem := other_keys(rows, header, (proof.totals, proof.outputs), source):
-        raise OutputDiffersError(rows.name, summary.count, proof.totals.count, (), "", [problem])
+    if not has_all or not _has_units_apart(rows, source):
+        problem = other_keys(rows, header, (proof.totals, proof.outputs), source)
+        if problem:
+            numbers = summary.count, proof.totals.count
+            raise OutputDiffersError(rows.name, *numbers, report=[problem])
 
-    def differs(*of_chains: Any) -> tuple[OutputDiffersError, DataFrame | None]:
+    def differs(*of_chains: Any) -> OutputDiffersError:
         error = output_differs(rows, proof, summary.count, (given, source), *of_chains)
         if error.found is None:  # is the record to blame?
             rows.record.check(header)
-        return error, _named(error)
+        return error
 
     chains = _by_chain(rows, proof, source, started, cache)
     if chains is None:
-        error, units = differs()
+        error = differs()
+        units = _named(error)
         if units is None:
-            return Refused(error)
+            return Decision(error=error)
         facts = "false AS is_unread", "count AS started", "count AS found"
         known = started.selectExpr("tag", *facts)
-        return Refused(error, known.join(units, "tag"), error.found.missing)
-    counts = _count_by_state(cache(chains))
+        notes = known.join(units, "tag")
+        return Decision(notes=notes, noted=error.found.missing, error=error)
+    chains = cache(chains)
+    sums = map(F.expr, ("count(1)", "sum(started)", "sum(missing_count)"))
+    with folding(chains.sparkSession):
+        counts = {one[0]: one[1:] for one in chains.groupBy("state").agg(*sums).collect()}
     finish, unread, differ = (counts.get(one, (0, 0, 0)) for one in ("agrees", "unread", "differs"))
-    why, units = None, None
+    why = None
     if differ[0]:
         first = chains.where("state = 'differs'").orderBy(F.expr("started = 0"), "tag")
         some = first.limit(_MAX_EXAMPLES).collect()
         texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in some]
         number = f", and {differ[0]:,} of {summary.chains:,} chains differ"
-        why, units = differs((texts, number))
-    notes = _notes(rows, header, source, chains.where("state <> 'agrees' AND started > 0"), units)
+        why = differs((texts, number))
+    notes = _notes(chains.where("state <> 'agrees' AND started > 0"), _named(why))
     finished = started.join(chains.where("state = 'agrees'"), "tag", "left_semi")
-    return Partial(finished, finish[0], finish[1], unread[2], notes, unread[0] + differ[0], why)
+    return Decision(finished, finish[0], finish[1], unread[2], notes, unread[0] + differ[0], why)
 
 
 def _by_chain(
@@ -233,59 +211,30 @@ def _by_chain(
     return chains.join(there, "tag", "left").selectExpr(*chains.columns, state, due)
 
 
-def _count_by_state(chains: DataFrame) -> dict[str, tuple[int, int, int]]:
-    """Count by state: chains, the units that they started, and those that are missing."""
-    sums = map(F.expr, ("count(1)", "sum(started)", "sum(missing_count)"))
-    with folding(chains.sparkSession):
-        return {row[0]: tuple(row[1:]) for row in chains.groupBy("state").agg(*sums).collect()}
-
-
-def _named(error: OutputDiffersError) -> DataFrame | None:
+def _named(error: OutputDiffersError | None) -> DataFrame | None:
     """Return the units of the missing rows, by chain, if all are named."""
-    found = error.found
+    found = None if error is None else error.found
     if found is None or found.named < found.missing or not found.missing:
         return None
     return named_units(found.tagged)
 
 
-def _notes(
-    rows: RowNames, header: Header, source: DataFrame, chains: DataFrame, units: DataFrame | None
-) -> DataFrame:
+def _notes(chains: DataFrame, units: DataFrame | None) -> DataFrame:
     """Add what is known of the missing units of chains; see `telling.notes`."""
-    is_unread = F.expr("state = 'unread'")
     is_one = F.expr("missing_count = 1 AND xor <> 0 AND sum = shiftright(xor, 32)")
+    is_unread = F.expr("state = 'unread'").alias("is_unread")
     alone = F.when(is_unread & is_one, F.array(hex_of("xor"))).alias("alone")
-    known = chains.select("tag", "started", "found", is_unread.alias("is_unread"), alone)
-    parts = [] if units is None else [units.selectExpr("*", "false AS is_unread")]
-    if header["keeps_units"] and chains.where("state = 'unread'").take(1):
-        gone = named_units(_gone(rows, header, source))
-        parts.append(gone.selectExpr("*", "true AS is_unread"))
-    if not parts:
+    known = chains.select("tag", "started", "found", is_unread, alone)
+    if units is None:
         return known.selectExpr("*", "bigint(NULL) AS named", "alone AS ids")
-    both = reduce(lambda a, b: a.union(b), parts)
-    joined = known.join(both, ["tag", "is_unread"], "left")
-    return joined.withColumn("ids", F.coalesce("ids", "alone"))
-
-
-def _gone(rows: RowNames, header: Header, source: DataFrame) -> DataFrame:
-    """Return the units that the record keeps, and that are not in the input."""
-    names = ["xorack_unit_", "xorack_tag_"]
-    there = source.withColumn(names[0], unit_in(rows, source))
-    kept = rows.record.units(header).toDF(*rows.chain, names[0])
-    kept, there = (
-        with_tag(one, rows.prefix, rows.chain, names[1]).select(names) for one in (kept, there)
-    )
-    return kept.join(there, names, "left_anti")
+    return known.join(units, "tag", "left").withColumn("ids", F.coalesce("alone", "ids"))
 
 
 def finish(
-    rows: RowNames,
-    decision: Complete | Partial,
-    step: str = "finish",
-    started: DataFrame | None = None,
+    rows: RowNames, chains: DataFrame, step: str = "finish", started: DataFrame | None = None
 ) -> DataFrame:
     """Return the requests of a step that finish chains, and start other units in the same stamp."""
-    chains, others = decision.finished, ("xor", "bigint(NULL) AS started")
+    others: tuple[str, str] = ("xor", "bigint(NULL) AS started")
     if started is not None:
         starts = started.selectExpr("tag", "xor AS other", "count AS started")
         chains = chains.join(starts, "tag", "left")
@@ -295,14 +244,10 @@ def finish(
 
 
 def advance(
-    rows: RowNames,
-    header: Header,
-    following: RowNames,
-    decision: Complete | Partial,
-    written: Output,
+    rows: RowNames, header: Header, following: RowNames, finished: DataFrame, written: Output
 ) -> DataFrame:
     """Return the requests that finish units and start others; see `TrackedRows.advance`."""
-    known = decision.finished if rows.batch_id is not None else rows.record.chains(header)
+    known = finished if rows.batch_id is not None else rows.record.chains(header)
     known = known.select("tag", F.lit(True).alias("known"))
     text = f" of the output of {following.name!r} was not started by {rows.name!r}"
     unknown = F.raise_error(F.concat(F.lit("xorack: chain "), "tag", F.lit(text)))
@@ -316,4 +261,4 @@ def advance(
     given = {"starts": False, "follows": rows.name}
     kept = keep_record(following, written, before or given, of_known)
     started = following.record.chains(kept).select("tag", *SUMS)
-    return finish(rows, decision, "advance", started)
+    return finish(rows, finished, "advance", started)

@@ -50,12 +50,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Summary(Totals):
-    """What chains add up to.
-
-    Attributes:
-        chains: The number of chains with units.
-        fingerprint: The XOR of hashes of each chain's tag and sums.
-    """
+    """What chains with units add up to, and the XOR of hashes of each one's tag and sums."""
 
     chains: int = 0
     fingerprint: int = 0
@@ -153,9 +148,6 @@ def summarize(chains: DataFrame) -> Summary:
 
 def metrics_of(observation: Observation) -> dict[str, Any] | None:
     """Return what an observation saw; None if no action ran it."""
-    with suppress(Exception):  # Spark 4, where it came with the end of its action
-        if observation._jo.future().isCompleted():  # type: ignore[union-attr]
-            return dict(observation.get)
     got: list[dict[str, Any]] = []
 
     def get() -> None:

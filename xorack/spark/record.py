@@ -63,21 +63,13 @@ class Record:
         names = (each["name"] for each in headers if each.get("follows") == self._of["name"])
         return next(names, None)
 
-    @staticmethod
-    def headers(spark: SparkSession, records: str, name: str) -> list[Header]:
-        """Return the headers of the records of a name, of all runs in a folder of records."""
-        place = f"{records.rstrip('/').translate(GLOB)}/run=*/label=*/name={name}"
-        return [header for header in _headers(spark, place) if "summary" in header]
-
-    def write(self, chains: DataFrame, units: DataFrame | None, facts: Header) -> Header:
-        """Write the chains and the units; then a header: facts, attempt, and summary."""
+    def write(self, chains: DataFrame, facts: Header) -> Header:
+        """Write the chains; then a header: facts, attempt, and summary."""
         header = {**facts, "attempt": uuid4().hex[:12]}
         folder, observation = f"{self._label}/{self._place}/{header['attempt']}", Observation()
         observed = chains.observe(observation, *folding.summary_columns())
         with folding.folding(self._spark):
             observed.write.option("compression", "lz4").parquet(f"{folder}/chains")
-            if units is not None:
-                units.write.option("compression", "lz4").parquet(f"{folder}/units")
         row = folding.metrics_of(observation)
         summary = folding.summary_of(row) if row else folding.summarize(self.chains(header))
         header["summary"] = asdict(summary)
@@ -95,7 +87,8 @@ class Record:
         header = header or self.read()[1]
         assert header is not None
         # With a schema, Spark runs no job to find it.
-        return self._spark.read.schema(_CHAINS).parquet(f"{self._attempt(header)}/chains")
+        place = f"{self._pattern}/{self._place}/{header['attempt']}/chains"
+        return self._spark.read.schema(_CHAINS).parquet(place)
 
     def check(self, header: Header) -> None:
         """Compare the chains of the record with this header, or raise `StateError`."""
@@ -106,13 +99,6 @@ class Record:
             f"the record in {self._label}/{self._place} is damaged: call start again with the "
             "same rows, then repeat this call"
         )
-
-    def units(self, header: Header) -> DataFrame:
-        """Return the units of the record with this header: the chain's columns and ``unit``."""
-        return self._spark.read.parquet(f"{self._attempt(header)}/units")
-
-    def _attempt(self, header: Header) -> str:
-        return f"{self._pattern}/{self._place}/{header['attempt']}"
 
 
 def _headers(spark: SparkSession, place: str) -> list[Header]:

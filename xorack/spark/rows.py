@@ -1,20 +1,21 @@
 """Tracked rows: one job starts what it wrote, another finishes what it wrote.
 
-The order is always: output, then the record or the comparison, then the requests. So what was sent
-is durable, and a job that died is repeated under the same run: it sends the same requests again.
+The order is always output, record or comparison, requests: a job that died is repeated as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.core.message import SendReport
+from xorack.spark import finishing
 from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import (
     Observed,
@@ -24,19 +25,8 @@ from xorack.spark.evidence import (
     proof_of,
     remember,
 )
-from xorack.spark.finishing import (
-    Complete,
-    Partial,
-    Refused,
-    advance,
-    check_last,
-    decide,
-    finish,
-    header_of,
-)
 from xorack.spark.folding import together
 from xorack.spark.inputs import input_lost
-from xorack.spark.messages import plain_errors
 from xorack.spark.missing.auditing import Audit, audit
 from xorack.spark.missing.telling import notes
 from xorack.spark.record import summary_in
@@ -44,7 +34,7 @@ from xorack.spark.run import RowNames
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
-from xorack.spark.units import check_frame, field_named, made_once, parse_id, signed, unit_column
+from xorack.spark.units import check_frame, field_named, made_once, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -85,19 +75,6 @@ def check_batch(batch_id: int) -> int:
     return batch_id
 
 
-class FoundRows(NamedTuple):
-    """The rows that ids stand for.
-
-    Attributes:
-        rows: The rows, with their units in the column ``xorack_{name}``. They are cached: call
-            ``rows.unpersist()`` when they are no longer needed.
-        unknown: The ids that no row has, unsigned.
-    """
-
-    rows: DataFrame
-    unknown: frozenset[int]
-
-
 @dataclass(frozen=True)
 class Rows(RowNames):
     """The rows of one name in one run, of whose units an output can have evidence."""
@@ -117,9 +94,7 @@ class Rows(RowNames):
         return frame.withColumn(self.unit_name, unit_column(frame, self.salt, self.unit))
 
     def evidence(self, frame: DataFrame | None = None) -> tuple[Column, Column, Column]:
-        """Return three aggregates of the rows of a group, for ``agg``: XOR, count and sum.
-
-        They go into the output: what was written then says which units are in it.
+        """Return three aggregates of the units of a group, for the output: XOR, count and sum.
 
         Args:
             frame: The frame that is aggregated: it has the column that `with_unit` adds, or
@@ -147,10 +122,7 @@ class Rows(RowNames):
         return F.bit_xor(unit).alias(names[0]), F.count(unit).alias(names[1]), upper
 
     def observe(self, frame: DataFrame, write: Callable[[Any], object]) -> Observed:
-        """Write a frame, and observe its evidence in the tasks that write.
-
-        It proves what a write was handed that returned, and needs no columns in the output and no
-        reading back.
+        """Write a frame, and observe its evidence in the tasks: nothing has to be read back.
 
         Args:
             frame: A frame with the columns of `evidence`.
@@ -161,30 +133,9 @@ class Rows(RowNames):
             What to give to `finish`.
 
         Raises:
-            ArgumentError: The function did not write, or wrote twice, or tried again with a writer
-                that had failed: take ``.write`` of the frame once more.
+            ArgumentError: The function did not write, or wrote twice, or tried again.
         """
         return Observed.of(check_frame("frame", frame), self.evidence_names).write(write)
-
-    def rows_of(self, frame: DataFrame, ids: Iterable[int | str]) -> FoundRows:
-        """Find the rows that ids stand for, such as the outstanding ids of a failed chain.
-
-        Args:
-            frame: Any frame with the unit columns.
-            ids: Integers, or 16 hex digits each as in events.
-
-        Raises:
-            ArgumentError: An id is invalid.
-            ColumnsError: See `with_unit`.
-        """
-        wanted = frozenset(map(parse_id, ids))
-        rows = [(signed(one),) for one in sorted(wanted)]
-        units = self.with_unit(frame)
-        asked = frame.sparkSession.createDataFrame(rows, f"`{self.unit_name}` long")
-        matches = units.join(F.broadcast(asked), self.unit_name, "left_semi").persist()
-        with plain_errors():
-            found = matches.select(self.unit_name).distinct().collect()
-        return FoundRows(matches, wanted - {row[0] % (1 << 64) for row in found})
 
 
 @dataclass(frozen=True)
@@ -209,9 +160,6 @@ class TrackedRows(Rows):
                 JSON object that the chain's event gives back, and ``failed``, a reason. A chain
                 without rows is acked at once. A chain with a reason fails at once; its rows are
                 not started, so the next job must leave them out.
-
-        Returns:
-            What was started and sent.
 
         Raises:
             ColumnsError: Columns of the frames or their values are unsuitable, or the units of a
@@ -251,51 +199,46 @@ class TrackedRows(Rows):
             allow_missing: Return the report, too, if rows that were started are missing from the
                 input of this job: ``missing`` counts them.
 
-        Returns:
-            What was finished and sent.
-
         Raises:
             ArgumentError: Not exactly one of written, observed and read is given.
             StateError: This run and name has no record of a start, or a damaged one, or another
                 name follows.
-            OutputDiffersError: The job lost rows, or has too many. It names rows, and says why.
-                Chains that differ are not finished, but noted on; without columns that tell
-                chains apart, none is finished. Or rows were missing in the job's input: it names
-                the files that have changed since the start.
+            OutputDiffersError: The job lost rows, or has too many: chains that differ are not
+                finished, but noted on; without columns that tell chains apart, none is finished.
+                Or rows were missing in the job's input.
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
-        header = header_of(self, rows)
-        check_last(self)
+        header = finishing.header_of(self, rows)
+        finishing.check_last(self)
         proof = proof_of(self, header, written, observed, read)
-        with decide(self, header, proof, rows) as decision:
-            report = self._send(proof, decision, lambda chains: finish(self, chains))
+        with finishing.decide(self, header, proof, rows) as decision:
+            report = self._send(proof, decision, partial(finishing.finish, self))
         if report.missing and not allow_missing:
             raise input_lost(self, header, report.missing)
         return report
 
     def _send(
-        self, proof: Proof, decision: Decision, stamps: Callable[[Complete | Partial], DataFrame]
+        self, proof: Proof, decision: Decision, stamps: Callable[[DataFrame], DataFrame]
     ) -> Report:
         """Send the requests that finish chains, and the notes for those that do not."""
         queue, sent = self.tracking.queue, SendReport()
-        error = None if isinstance(decision, Complete) else decision.error
         try:
             check_unchanged(self.tracking, proof)
         except XorAckError as problem:
-            raise error or problem from None
-        if not isinstance(decision, Refused) and decision.chains:
-            sent = send(stamps(decision), queue, decision.chains)
+            raise decision.error or problem from None
+        if decision.finished is not None and decision.chains:
+            sent = send(stamps(decision.finished), queue, decision.chains)
             if sent.requests < decision.chains:
                 raise StateError(f"{decision.chains - sent.requests:,} chains are gone meanwhile")
-        if not isinstance(decision, Complete) and decision.notes is not None:
-            why = "" if error is None else error.why
+        if decision.notes is not None:
+            why = "" if decision.error is None else decision.error.why
             noted = send(notes(self, decision.notes, why), queue, decision.noted)
             sent = SendReport(*map(add, sent, noted))
-        if error is not None or isinstance(decision, Refused):
-            raise error or StateError("nothing is finished")
-        missing = decision.missing if isinstance(decision, Partial) else 0
-        return Report(proof.kind, decision.chains, decision.units, missing, *sent, proof.stored)
+        if decision.error is not None:
+            raise decision.error
+        counts = decision.chains, decision.units, decision.missing
+        return Report(proof.kind, *counts, *sent, proof.stored)
 
     def advance(
         self,
@@ -314,9 +257,6 @@ class TrackedRows(Rows):
             rows: The rows that this job read, as for `finish`.
             allow_missing: As for `finish`.
 
-        Returns:
-            What was finished and sent.
-
         Raises:
             XorAckError: As `start` and `finish` do; but where an output differs, nothing was kept
                 or sent for any chain.
@@ -327,39 +267,28 @@ class TrackedRows(Rows):
             raise ArgumentError(
                 "following", problem=f"label {following.label!r}, expected {self.label!r}"
             )
-        header = header_of(self, rows)
-        check_last(self, following.name)
+        header = finishing.header_of(self, rows)
+        finishing.check_last(self, following.name)
         proof = proof_of(self, header, written)
-        with decide(self, header, proof, rows) as decision:
-            if not isinstance(decision, Complete) and decision.error is not None:
+        with finishing.decide(self, header, proof, rows) as decision:
+            if decision.error is not None:
                 raise decision.error
-            if isinstance(decision, Partial) and decision.missing and not allow_missing:
+            if decision.missing and not allow_missing:
                 raise input_lost(self, header, decision.missing)
             check_unchanged(self.tracking, proof)  # before a record is kept
-            return self._send(
-                proof, decision, lambda chains: advance(self, header, following, chains, written)
-            )
+            starts = partial(finishing.advance, self, header, following, written=written)
+            return self._send(proof, decision, starts)
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:
-        """Compare what was started with what a table holds: a second opinion on an ack.
-
-        It reads the record and the table, and sends nothing.
+        """Compare what was started with what a table holds, and send nothing.
 
         Args:
             table: What was written, as for `finish`: with the columns of `evidence`, the one of
                 `with_unit`, or the unit columns; several outputs as a list.
 
-        Returns:
-            The verdicts on the chains, and the means to name the missing rows.
-
         Raises:
             ArgumentError: The table cannot be read.
             StateError: This run and name has no record of a start.
             ColumnsError: The table has neither evidence nor units.
-
-        Example:
-            >>> found = lines.audit("sales.bills")  # doctest: +SKIP
-            >>> print(found)  # doctest: +SKIP
-            >>> found.missing_rows(spark.table("sales.lines")).show()  # doctest: +SKIP
         """
         return audit(self, table)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xorack.core.errors import ArgumentError
 from xorack.core.masking import mask_of
@@ -45,8 +45,6 @@ class RunOptions:
         idle_timeout: The same, from the last stamp.
         tolerated_units: The most units outstanding with which a chain is acked at its deadline. A
             job that lost rows of a chain finishes none of its rows there. Windows tolerate none.
-        keep_units: Keep the id of each unit in the record, 8 bytes a row and the chain's columns.
-            Rows that vanish from storage between the jobs have names then.
         region: The queue's region; by default the one in its URL.
         endpoint_url: Another endpoint than that of AWS.
         mask: Columns whose values are shown as hashes in errors, notes and reasons, and fields of
@@ -62,7 +60,6 @@ class RunOptions:
     records: str
     timeout: float | timedelta | None = None
     idle_timeout: float | timedelta | None = None
-    keep_units: bool = False
     region: str | None = None
     endpoint_url: str | None = None
     tolerated_units: int = 0
@@ -75,15 +72,10 @@ class RunOptions:
                 check_text(option, value, pattern, expected)
         if len(self.run_id.encode(errors="replace")) > _MAX_RUN_BYTES:
             raise ArgumentError("run_id", self.run_id, _RUN)
-        if not isinstance(self.keep_units, bool):
-            raise ArgumentError("keep_units", self.keep_units, "True or False")
-        times = {
-            "timeout": self.timeout,
-            "idle_timeout": self.idle_timeout,
-            "tolerated_units": self.tolerated_units,
-        }
-        checked = Request("create", self.run_id, "id", stamp=plain(1), **times)  # type: ignore[arg-type]
-        for name in times:  # a timedelta becomes seconds
+        names = ("timeout", "idle_timeout", "tolerated_units")
+        times: dict[str, Any] = {name: getattr(self, name) for name in names}
+        checked = Request("create", self.run_id, "id", stamp=plain(1), **times)
+        for name in names:  # a timedelta becomes seconds
             object.__setattr__(self, name, getattr(checked, name))
         object.__setattr__(self, "mask", mask_of(self.mask))
 
@@ -99,23 +91,13 @@ class RunOptions:
 
 
 def check_text(option: str, value: object, pattern: str, expected: str) -> None:
-    """Raise `ArgumentError` unless a value is a string of a pattern."""
     if not isinstance(value, str) or not re.fullmatch(pattern, value, re.DOTALL):
         raise ArgumentError(option, value, expected)
 
 
 @dataclass(frozen=True)
 class RowNames:
-    """What the rows of one name in one run are called.
-
-    Attributes:
-        tracking: The run.
-        name: The name of the rows.
-        chain: The columns that tell chains apart.
-        unit: The columns that tell rows apart.
-        label: The part of the tags between the run and the values of the chain columns.
-        batch_id: The micro-batch of a stream, if any: see `batch`.
-    """
+    """What the rows of one name in one run are called; see `Tracking.rows`."""
 
     tracking: RunOptions
     name: str

@@ -78,19 +78,14 @@ def keep_record(
         with suppress(StateError):  # a record that is damaged is made anew
             rows.record.check(header)
             return header
-    units = None
-    if tracking.keep_units:
-        units = frame.select(*chain_columns(frame, rows.chain), unit.alias("unit"))
     source = {
         **source_of(rows, written, frame),
         "files": files_started(frame),
-        "run": tracking.run_id,
-        "keeps_units": tracking.keep_units,
         "unit": list(rows.unit),
         "types": [*types_of(frame, rows.unit).values()],
         "chain_types": types_of(frame, rows.chain),
     }
-    kept = rows.record.write(folded, units, {**header, **source})
+    kept = rows.record.write(folded, {**header, **source})
     _warn_of_units(rows, frame, unit)
     return kept
 
@@ -98,20 +93,21 @@ def keep_record(
 def _warn_of_units(rows: RowNames, frame: DataFrame, unit: Column) -> None:
     """Warn of units that are others when they are computed again, or that name no row."""
     computed: Any = frame
-    if hasattr(computed, "_jdf"):  # Connect does not tell
-        plan = computed._jdf.queryExecution().analyzed()
-        if not plan.deterministic():
-            problem = "is not deterministic, as with rand(): write it, and start what was written"
-            warnings.warn(f"{rows.name}: the frame that was started {problem}", stacklevel=4)
-    if not reads_plainly(frame):
-        return
-    some = [row[0] for row in frame.select(unit).head(_SAMPLE)]
-    if len(some) >= 2 * len({*some}) > 0:
-        warnings.warn(
-            f"{rows.name}: the unit columns {', '.join(rows.unit)} name no row: of {len(some):,} "
-            f"rows, {len({*some}):,} units are different; add columns that tell rows apart",
-            stacklevel=4,
+    problems = []
+    # Connect does not tell.
+    if hasattr(frame, "_jdf") and not computed._jdf.queryExecution().analyzed().deterministic():
+        problems.append(
+            "the frame that was started is not deterministic, as with rand(): write it, and start "
+            "what was written"
         )
+    some = [row[0] for row in frame.select(unit).head(_SAMPLE)] if reads_plainly(frame) else []
+    if len(some) >= 2 * len({*some}) > 0:
+        problems.append(
+            f"the unit columns {', '.join(rows.unit)} name no row: of {len(some):,} rows, "
+            f"{len({*some}):,} units are different; add columns that tell rows apart"
+        )
+    for problem in problems:
+        warnings.warn(f"{rows.name}: {problem}", stacklevel=4)
 
 
 def _facts(rows: RowNames, chains: DataFrame) -> DataFrame:

@@ -51,9 +51,6 @@ class Tracking(RunOptions):
                 names of the chain columns. Rows of two names are in the same chains if their
                 labels are equal: see `TrackedRows.advance`.
 
-        Returns:
-            The rows, to be started or finished.
-
         Raises:
             ArgumentError: An argument is invalid.
         """

@@ -13,16 +13,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from xorack.spark import units
 from xorack.spark.folding import Totals, of_units
 from xorack.spark.messages import plain_errors
-from xorack.spark.units import (
-    chain_columns,
-    column_named,
-    has_columns,
-    quoted,
-    unit_column,
-    with_tag,
-)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,6 +34,7 @@ _NUMBER, _DATE, _TIME = (
         ("timestamp", "'1970-01-01'", "a timestamp"),
     )
 )
+_SIDES = ("what was started", "the output")
 _SAME_TYPE = ("without", "in ")
 """How the words of forms begin that keep the type."""
 _ZONE = "in another time zone than that of the session"
@@ -69,7 +63,7 @@ _FORMS = {
 
 def types_of(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
     """Return the types of columns, as SQL writes them."""
-    return {name: column_named(frame, name)[1].simpleString() for name in names}
+    return {name: units.column_named(frame, name)[1].simpleString() for name in names}
 
 
 def other_keys(
@@ -77,11 +71,7 @@ def other_keys(
 ) -> str:
     """Say in one sentence why the keys of an output are others; empty if that is not known.
 
-    Args:
-        rows: The rows that finish.
-        header: The record's header, with what was started.
-        found: What the units of the output add up to, and the frames that read it.
-        source: What the job read.
+    `found` is what the units of the output add up to, and the frames that read it.
     """
     totals, outputs = found
     started = Totals(*(header["summary"][name] for name in ("xor", "count", "sum")))
@@ -90,108 +80,83 @@ def other_keys(
     plain = [
         frame
         for frame in outputs
-        if has_columns(frame, rows.unit) and not any(has_columns(frame, [one]) for one in marks)
+        if units.has_columns(frame, rows.unit)
+        and not any(units.has_columns(frame, [one]) for one in marks)
     ]
     for frame in plain:
         for name, type_ in types_of(frame, rows.unit).items():
-            if not _have_equal_units(type_, before[name]):
-                return _type_problem(name, before[name], type_, before[name])
+            kinds = {type_.partition("(")[0], before[name].partition("(")[0]}
+            if len(kinds) > 1 and not any(kinds <= same for same in _SAME):
+                return _type_problem(name, before[name], type_)
     for frame in outputs:
         if difference := _chain_difference(rows, header, frame, source):
             return difference
     problem = misplaced(rows, outputs, started)
     if totals.count != started.count:  # rows are lost or doubled, whatever their form
         return problem
-    if not problem and has_columns(source, rows.unit):
-        problem = _form(rows, source, totals, "what was started", "the output")
+    if not problem and units.has_columns(source, rows.unit):
+        problem = _form(rows, source, totals, _SIDES)
     if not problem and len(outputs) == len(plain) == 1:
-        problem = _form(rows, plain[0], started, "the output", "what was started")
+        problem = _form(rows, plain[0], started, _SIDES[::-1])
     return problem
-
-
-def _tags(rows: RowNames, frame: DataFrame) -> DataFrame:
-    chains = chain_columns(frame, rows.chain)
-    keys = [f"c{i}" for i in range(len(chains))]
-    return with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
-
-
-def _has_other_chains(rows: RowNames, frame: DataFrame, known: DataFrame) -> bool | None:
-    """Tell whether a frame has chains that another one has not; None if it is unknown."""
-    with suppress(Exception):  # nulls, or types that tell no chains apart
-        tags = known if known.columns == ["tag"] else _tags(rows, known)
-        return bool(_tags(rows, frame).join(tags, "tag", "left_anti").take(1))
-    return None
 
 
 def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: DataFrame) -> str:
     """Say which type or form of a chain column makes the chains of an output unknown ones."""
     started = rows.record.chains(header).select("tag")
-    if not has_columns(frame, rows.chain) or not _has_other_chains(rows, frame, started):
+    if not units.has_columns(frame, rows.chain) or _are_among(rows, frame, started) is not False:
         return ""
     types = types_of(frame, rows.chain)
     for name, type_ in types.items():
         due = header["chain_types"][name]
         kinds = {type_.partition("(")[0], due.partition("(")[0]}
         if len(kinds) > 1 and not kinds <= {"tinyint", "smallint", "int", "bigint"}:
-            return _type_problem(name, due, type_, due)
+            return _type_problem(name, due, type_)
     forms = [(changed, text) for changed, text in _forms(types) if text.startswith(_SAME_TYPE)]
-    for changed, text in forms if has_columns(source, rows.chain) else ():
-        if _has_other_chains(rows, frame, _with_form(source, changed)) is False:
-            return _equal_form(changed, types, text, "what was started", "the output")
-    for changed, text in forms:
-        if _has_other_chains(rows, _with_form(frame, changed), started) is False:
-            return _equal_form(changed, types, text, "the output", "what was started")
+    for given in (source, frame) if units.has_columns(source, rows.chain) else (frame,):
+        for changed, text in forms:
+            sqls = {name: F.expr(sql.format(c=units.quoted(name))) for name, sql in changed.items()}
+            other = given.withColumns(sqls)
+            sides = (frame, other) if given is source else (other, started)
+            if _are_among(rows, *sides):
+                return _equal_form(changed, types, text, _SIDES[:: 1 if given is source else -1])
     return ""
 
 
-def _with_form(frame: DataFrame, changed: Mapping[str, str]) -> DataFrame:
-    sqls = {name: F.expr(sql.format(c=quoted(name))) for name, sql in changed.items()}
-    return frame.withColumns(sqls)
+def _are_among(rows: RowNames, frame: DataFrame, known: DataFrame) -> bool | None:
+    """Tell whether all chains of a frame are among known ones; None if it is unknown."""
+
+    def tags(frame: DataFrame) -> DataFrame:
+        chains = units.chain_columns(frame, rows.chain)
+        keys = [f"c{i}" for i in range(len(chains))]
+        return units.with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
+
+    with suppress(Exception):  # nulls, or types that tell no chains apart
+        known = known if known.columns == ["tag"] else tags(known)
+        return not tags(frame).join(known, "tag", "left_anti").take(1)
+    return None
 
 
-def _equal_form(
-    changed: Mapping[str, str], types: Mapping[str, str], text: str, here: str, there: str
-) -> str:
-    name, sql = next(iter(changed.items()))
-    line = f".withColumn({name!r}, F.expr({sql.format(c=quoted(name))!r}))"
-    which = ", ".join(changed)
-    return f"{which} is {types[name]} in {here} and {text} in {there}: {line} makes both equal"
-
-
-def _have_equal_units(one: str, other: str) -> bool:
-    kinds = {one.partition("(")[0], other.partition("(")[0]}
-    return len(kinds) == 1 or any(kinds <= same for same in _SAME)
-
-
-def _type_problem(name: str, before: str, after: str, to: str) -> str:
-    line = f".withColumn({name!r}, F.col({name!r}).cast({to!r}))"
-    return (
-        f"{name} is {before} in what was started and {after} in the output: {line} before it is "
-        "written mends it, if no digit is lost"
-    )
-
-
-def _form(rows: RowNames, frame: DataFrame, totals: Totals, here: str, there: str) -> str:
+def _form(rows: RowNames, frame: DataFrame, totals: Totals, sides: Sequence[str]) -> str:
     """Say in which form the units of a frame add up to these totals."""
     types = types_of(frame, rows.unit)
-    some = [*_forms(types)]
-    names = {name: f"k{i}" for i, name in enumerate(types)}
-    keys = frame.select(*(column_named(frame, name)[0].alias(key) for name, key in names.items()))
-    columns = {
-        (number, name): F.expr(sql.format(c=names[name])).alias(f"v{number}{names[name]}")
-        for number, (changed, _) in enumerate(some)
-        for name, sql in changed.items()
-    }
-    wide, sums = keys.select("*", *columns.values()), []
-    for number, (changed, _) in enumerate(some):
-        parts = [f"v{number}{key}" if name in changed else key for name, key in names.items()]
-        xor, _, upper = of_units(unit_column(wide, rows.salt, parts))
+    forms, keys = [*_forms(types)], {name: f"k{i}" for i, name in enumerate(types)}
+    wide = frame.select(
+        *(units.column_named(frame, name)[0].alias(key) for name, key in keys.items())
+    )
+    sums = [F.count(F.lit(1))]
+    for number, (changed, _) in enumerate(forms):
+        made = {name: f"v{number}{keys[name]}" for name in changed}
+        sqls = {made[name]: F.expr(sql.format(c=keys[name])) for name, sql in changed.items()}
+        wide = wide.withColumns(sqls)
+        parts = [made.get(name, key) for name, key in keys.items()]
+        xor, _, upper = of_units(units.unit_column(wide, rows.salt, parts))
         sums += [F.bit_xor(xor), F.sum(upper)]
     with plain_errors():
-        count, *values = wide.agg(F.count(F.lit(1)), *sums).first() or (0,)
-    for number, (changed, text) in enumerate(some):
-        if Totals(values[2 * number] or 0, count, values[2 * number + 1] or 0) == totals:
-            return _equal_form(changed, types, text, here, there)
+        count, *values = wide.agg(*sums).first() or (0,)
+    for (changed, text), xor, upper in zip(forms, values[::2], values[1::2], strict=True):
+        if Totals(xor or 0, count, upper or 0) == totals:
+            return _equal_form(changed, types, text, sides)
     return ""
 
 
@@ -205,15 +170,32 @@ def _forms(types: Mapping[str, str]) -> Iterator[tuple[dict[str, str], str]]:
         yield texts, "a string"
 
 
+def _type_problem(name: str, before: str, after: str) -> str:
+    line = f".withColumn({name!r}, F.col({name!r}).cast({before!r}))"
+    return (
+        f"{name} is {before} in {_SIDES[0]} and {after} in {_SIDES[1]}: {line} before it is "
+        "written mends it, if no digit is lost"
+    )
+
+
+def _equal_form(
+    changed: Mapping[str, str], types: Mapping[str, str], text: str, sides: Sequence[str]
+) -> str:
+    name, sql = next(iter(changed.items()))
+    line = f".withColumn({name!r}, F.expr({sql.format(c=units.quoted(name))!r}))"
+    which, (here, there) = ", ".join(changed), sides
+    return f"{which} is {types[name]} in {here} and {text} in {there}: {line} makes both equal"
+
+
 def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> str:
     """Say whether evidence is in wrong columns, was added up wrongly, or is not in all rows."""
     names, problem = rows.evidence_names, ""
-    for frame in outputs if all(has_columns(frame, names) for frame in outputs) else ():
-        columns = {name: f"CAST({quoted(name)} AS bigint)" for name in names}
-        folded = [F.expr(f"bit_xor({sql})") for sql in columns.values()]
-        added = [F.expr(f"sum(CAST({sql} AS decimal(20)))") for sql in columns.values()]
-        rest = (F.expr(f"min({columns[names[1]]})"), F.expr(f"count_if({names[1]} IS NULL)"))
-        *found, least, without = frame.agg(*folded, *added, *rest).first() or (None,) * 8
+    for frame in outputs if all(units.has_columns(frame, names) for frame in outputs) else ():
+        longs = [f"CAST({units.quoted(name)} AS bigint)" for name in names]
+        sqls = [f"bit_xor({long})" for long in longs]
+        sqls += [f"sum(CAST({long} AS decimal(20)))" for long in longs]
+        sqls.append(f"count_if({names[1]} IS NULL)")
+        *found, without = frame.agg(*map(F.expr, sqls)).first() or (None,) * 7
         xors, sums = (dict(zip(names, some, strict=True)) for some in (found[:3], found[3:]))
         for x, n, s in permutations(names):
             if (x, n, s) != names and Totals(xors[x], sums[n], sums[s]) == started:
@@ -226,9 +208,7 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
             return (
                 f"{names[0]} was summed: an XOR is folded by bit_xor, as rows.evidence(frame) does"
             )
-        if least is not None and least < 0:
-            problem = f"{names[1]} has {least:,}, which is no count: are the columns swapped?"
-        elif without:
+        if without:
             problem = f"{without:,} rows of the output have no evidence: are they of another job?"
     return problem
 
@@ -237,6 +217,6 @@ def unmarked_files(rows: RowNames, frame: DataFrame) -> str:
     """Say that some Parquet files of an output have evidence, and others do not; else nothing."""
     with suppress(Exception):  # other formats, or other types
         merged = frame.sparkSession.read.option("mergeSchema", "true")
-        if has_columns(merged.parquet(*frame.inputFiles()), rows.evidence_names):
+        if units.has_columns(merged.parquet(*frame.inputFiles()), rows.evidence_names):
             return "; some of its files have the evidence: the others are older, or of another job"
     return ""

@@ -1,12 +1,10 @@
 """Columns of units and tags, and the checks of the columns that they are made of.
 
-They are Spark expressions, in classic sessions and Spark Connect, from Spark 3.5 on. Ids and tags
-are the same with ANSI mode on and off, and in every time zone of the session.
+Ids and tags are the same with ANSI mode on and off, and in every time zone of the session.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Sequence
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,7 +38,6 @@ WHEN octet_length({{tag}}) > {MAX_TAG_BYTES}
 ELSE {{tag}} END"""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 """For `str.translate`: it makes a path a pattern of Hadoop that matches this path alone."""
-_HEX_ID = re.compile("[0-9a-fA-F]{16}")
 _MADE: dict[Hashable, Any] = {}
 _MAX_MADE = 100
 _SUITABLE = "integers, boolean, string, binary, date, timestamp, timestamp_ntz and decimal"
@@ -143,32 +140,12 @@ def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
 
 
 def with_tag(frame: DataFrame, prefix: str, names: Sequence[str], to: str = "tag") -> DataFrame:
-    """Add the tag of each chain: the prefix and the columns' values, joined by ``/``.
-
-    In all values but the last, ``%`` and ``/`` are percent-encoded. A tag above 1,024 UTF-8 bytes
-    is cut: 240 characters, ``...``, and 16 hex digits of the hash of the full tag. The job fails
-    where a value holds NUL, or is no UTF-8.
-    """
+    """Add the tag of each chain, or fail the job: see "Unit columns" in docs/spark.md."""
     parts = _suitable(frame, names, "chain")
     texts = [text(column) for column, (_, text) in parts]
     texts[:-1] = encoded_columns(texts[:-1])
     tagged = frame.withColumn(to, F.concat(F.lit(prefix), F.concat_ws("/", *texts)))
     return tagged.withColumn(to, F.expr(_TAG.format(tag=to)))
-
-
-def parse_id(given: int | str) -> int:
-    """Return a unit's id, unsigned: of an integer of 64 bits but 0, or of 16 hex digits."""
-    number: object = given
-    if isinstance(given, str) and _HEX_ID.fullmatch(given):
-        number = int(given, 16)
-    if type(number) is not int or number == 0 or not -(1 << 63) <= number < 1 << 64:
-        raise ArgumentError("id", given, "a non-zero 64-bit integer or 16 hex digits")
-    return number % (1 << 64)
-
-
-def signed(id: int) -> int:
-    """Return an id, signed or unsigned, as the long that Spark has."""
-    return (id + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[Column, Forms]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import functions as F
 
@@ -24,16 +24,6 @@ if TYPE_CHECKING:
     from xorack.spark.evidence import Output
     from xorack.spark.run import RowNames
 
-_VERDICTS = {
-    "agree": "agree",
-    "missing": "missing: not in the table",
-    "short": "short: with fewer units",
-    "surplus": "surplus: with more units",
-    "other": "other: as many units, but others",
-    "unknown": "unknown: not started",
-    "undecided": "undecided: the table does not tell chains apart",
-}
-
 
 @dataclass(frozen=True, eq=False)
 class Audit:
@@ -43,10 +33,9 @@ class Audit:
         name: The name of the rows.
         started: The units that were started.
         found: The units that the table has.
-        chains: The number of chains by verdict: ``agree``; ``missing``, the table has nothing of
-            them; ``short``, it has fewer units; ``surplus``, more; ``other``, as many, but others;
-            ``unknown``, they were not started. Without the columns of the chain in the table, all
-            ``agree`` or all are ``undecided``.
+        chains: The number of chains by verdict: ``agree``; ``missing`` (no units are there),
+            ``short``, ``surplus``, ``other`` (as many, but others) and ``unknown`` (not started).
+            Without the columns of the chain in the table, all ``agree`` or are ``undecided``.
         differing: The chains that do not agree: ``tag``, ``verdict``, and the units ``started`` and
             ``found``. None if they are undecided. It is computed when it is read.
     """
@@ -66,45 +55,29 @@ class Audit:
 
     def __str__(self) -> str:
         head = f"{self.found:,} of {self.started:,} units of {self.name!r} are in the table"
-        width = max((len(f"{number:,}") for number in self.chains.values()), default=1)
-        numbers = [
-            (self.chains[one], text) for one, text in _VERDICTS.items() if one in self.chains
-        ]
-        lines = [f"  {number:>{width},} {text}" for number, text in numbers]
-        return "\n".join([f"{head}; chains:" if lines else head, *lines])
+        counts = [f"{number:,} {verdict}" for verdict, number in sorted(self.chains.items())]
+        return f"{head}; chains: {', '.join(counts)}" if counts else head
 
     def missing_rows(
-        self,
-        source: Output,
-        by: str | Sequence[str] | None = None,
-        rows: DataFrame | Sequence[DataFrame] | None = None,
+        self, source: Output, rows: DataFrame | Sequence[DataFrame] | None = None
     ) -> MissingRows:
-        """Name the rows that were started and that are not in the table.
-
-        The frame that was aggregated is computed once more: if its units add up to those of the
-        table, the rows that are not in it are missing. Without it, rows have names only if they
-        explain the sums of every group of the columns that both sides share.
+        """Name the rows that were started and that are not in the table, with a proof.
 
         Args:
             source: What was started, as `start` was given it, or another frame with its rows.
-            by: The columns that make groups, if not all that source and table share.
             rows: The frame that was aggregated, with the column of `with_unit`; of several outputs
                 a list. By default what `evidence` was last given in this process.
 
-        Returns:
-            The missing rows: a frame, with their numbers. Rows that cannot be named are counted,
-            and have candidates. `explain` says what the rows have in common.
-
         Raises:
             ArgumentError: The source cannot be read.
-            ColumnsError: A column of the unit, or of `by`, is missing from the source.
+            ColumnsError: A column of the unit is missing from the source.
         """
         frame = open_output(self._rows.tracking.spark, source, "source")
-        given = (
-            None if rows is None else [check_frame("rows", one) for one in as_list(rows, "rows")]
-        )
+        given = None
+        if rows is not None:
+            given = [check_frame("rows", cast("DataFrame", one)) for one in as_list(rows, "rows")]
         proof = Proof("read", total(self._rows, self._outputs), self._outputs)
-        return resolve(self._rows, frame, proof, self.started, by, given)  # type: ignore[arg-type]
+        return resolve(self._rows, frame, proof, self.started, given)
 
 
 def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:

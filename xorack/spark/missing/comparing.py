@@ -13,7 +13,7 @@ from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import evidence_of
 from xorack.spark.folding import named, of_units
 from xorack.spark.messages import plain_errors
-from xorack.spark.missing.naming import MAX_SOLVED, Group, name_missing
+from xorack.spark.missing.naming import MAX_SOLVED, name_missing
 from xorack.spark.units import chain_columns, column_named, has_columns
 
 if TYPE_CHECKING:
@@ -27,20 +27,15 @@ if TYPE_CHECKING:
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _KEYS = (*INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
-_MAX_DROPPED = 4
-"""Columns that are left out, one at a time, where no rows explain all groups by all of them."""
 _DIFFER = "missing_count <> 0 OR xor <> 0 OR sum <> 0"
 
 
 class Differing(NamedTuple):
-    """How an output differs from a source.
+    """How an output differs from a source: in units, if there is a proof, and in groups `by`.
 
-    Attributes:
-        units: ``xorack_unit_``, ``missing_count``, negative if the output has too many of it, and
-            ``is_known``; of groups ``xorack_tag_`` as well. None without a proof.
-        by: The columns that make groups; empty if units are compared.
-        groups: The groups that differ: ``xorack_key_`` and what `differences` returns.
-        replaced: The units of groups that have as many, but others, if no other groups differ.
+    Units have ``xorack_unit_``, ``missing_count`` (negative if the output has too many of it) and
+    ``is_known``; of groups ``xorack_tag_`` as well. Groups have ``xorack_key_`` and `differences`;
+    `replaced` are the units of those that have as many, but others, if no other groups differ.
     """
 
     units: DataFrame | None = None
@@ -100,39 +95,10 @@ def compare_units(source: DataFrame, held: DataFrame, keep: Keep) -> DataFrame:
 
 
 def compare_groups(
-    rows: RowNames,
-    source: DataFrame,
-    outputs: Sequence[DataFrame],
-    by: Sequence[str] | None,
-    keep: Keep,
+    rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame], keep: Keep
 ) -> Differing:
-    """Compare by columns, by default those that outputs and source share; name units by that."""
-    first, *others = _groupings(rows, source, outputs) if by is None else [tuple(by)]
-    found = _by_groups(rows, source, outputs, first, keep)
-    for names in others if found.units is None else ():
-        other = _by_groups(rows, source, outputs, names, keep)
-        if other.units is not None:
-            return other
-    return found
-
-
-def _groupings(
-    rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame]
-) -> list[tuple[str, ...]]:
-    """Return which columns may make groups, the most likely first.
-
-    The job may change the chain columns, or name a sum or maximum as a column of the source.
-    """
-    shared, chain = _shared(rows, source, outputs), {*map(str.lower, rows.chain)}
-    without_chain = [name for name in shared if name.lower() not in chain]
-    fewer = [[name for name in shared if name != one] for one in shared[:_MAX_DROPPED]]
-    tried = dict.fromkeys(map(tuple, (shared, without_chain, *fewer)))
-    return [names for names in tried if names or not shared]
-
-
-def _by_groups(
-    rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame], by: Sequence[str], keep: Keep
-) -> Differing:
+    """Compare by the columns that outputs and source share; name units, or none."""
+    by = _shared(rows, source, outputs)
     keyed = source.withColumn("xorack_key_", key_of(source, by))
     held = [
         frame.select(key_of(frame, by).alias("xorack_key_"), *named(evidence_of(rows, frame)))
@@ -154,11 +120,11 @@ def _by_groups(
         return result
     columns = ("xorack_key_", "xorack_unit_", "xorack_tag_")
     members = keyed.select(*columns).join(groups.drop("started", "found"), "xorack_key_")
-    asked = members.where("NOT is_entire AND (abs(missing_count) > 1 OR xorack_unit_ = xor)")
-    lists = asked.groupBy("xorack_key_").agg(F.collect_list("xorack_unit_").alias("members"))
-    parts = groups.where("NOT is_entire").join(lists, "xorack_key_", "left")
-    given = parts.select("xorack_key_", "missing_count", "xor", "sum", "members")
-    solved = keep(given.mapInArrow(_solve, "xorack_key_ long, xorack_unit_ long"))
+    firsts = [F.first(name).alias(name) for name in ("missing_count", "xor", "sum")]
+    may_be = "if(abs(missing_count) > 1 OR xorack_unit_ = xor, xorack_unit_, NULL)"
+    lists = F.expr(f"collect_list({may_be}) AS members")
+    parts = members.where("NOT is_entire").groupBy("xorack_key_").agg(*firsts, lists)
+    solved = keep(parts.mapInArrow(_solve, "xorack_key_ long, xorack_unit_ long"))
     if solved.where("xorack_unit_ = 0").take(1):
         return result
     found = members.join(solved, ["xorack_key_", "xorack_unit_"], "left_semi")
@@ -168,17 +134,17 @@ def _by_groups(
 
 
 def _solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the units that groups lost or have twice; 0 if some group stays unexplained."""
+    """Yield the units that groups lost or have twice; 0 for a group that stays unexplained."""
     import pyarrow as pa
 
+    schema = pa.schema([("xorack_key_", pa.int64()), ("xorack_unit_", pa.int64())])
     for batch in batches:
-        rows = {row["xorack_key_"]: row for row in batch.to_pylist()}
-        groups = {k: Group(row["missing_count"], row["xor"], row["sum"]) for k, row in rows.items()}
-        named = name_missing(groups, {key: row["members"] or () for key, row in rows.items()})
-        named = {0: frozenset([0])} if named is None else named
-        pairs = [{"xorack_key_": key, "xorack_unit_": one} for key in named for one in named[key]]
-        types = [("xorack_key_", pa.int64()), ("xorack_unit_", pa.int64())]
-        yield pa.RecordBatch.from_pylist(pairs, pa.schema(types))
+        pairs = [
+            {"xorack_key_": key, "xorack_unit_": unit}
+            for key, count, xor, sum_, members in zip(*batch.to_pydict().values(), strict=True)
+            for unit in name_missing(count, xor, sum_, members) or [0]
+        ]
+        yield pa.RecordBatch.from_pylist(pairs, schema)
 
 
 def sums_of(frame: DataFrame, *sums: str) -> list[int]:
@@ -198,9 +164,8 @@ def _shared(rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame]) -> 
         if name.lower() in own or not all(has_columns(frame, [name]) for frame in frames):
             return False
         types = {column_named(frame, name)[1].simpleString() for frame in frames}
-        if name.lower() in keys and types <= {*INTEGERS}:
-            return True
-        return len(types) == 1 and types.pop().split("(")[0] in _KEYS
+        are_integers = name.lower() in keys and types <= {*INTEGERS}
+        return are_integers or (len(types) == 1 and types.pop().split("(")[0] in _KEYS)
 
     return [name for name in outputs[0].columns if is_shared(name)]
 

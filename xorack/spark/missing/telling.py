@@ -13,7 +13,6 @@ from xorack.ops.text import cut
 from xorack.spark.errors import ColumnsError, OutputDiffersError
 from xorack.spark.messages import one_line
 from xorack.spark.missing.found import MissingRows, resolve
-from xorack.spark.record import Record, summary_in
 from xorack.spark.starting import request_id
 from xorack.spark.units import column_named
 
@@ -46,25 +45,20 @@ def output_differs(
         names = _first(rows, found.tagged) if found.named else []
         doubled = _first(rows, found.doubled) if found.surplus else []
         why = found.explain().sentence
-        report = [*filter(None, [*_causes(rows, proof, found), why]), str(found), found.proof]
+        report = [*filter(None, [*_causes(rows, found), why]), str(found), found.proof]
     except ColumnsError:
         raise
     except Exception as problem:  # noqa: BLE001 - that it differs is known, and is said
         text = f"which rows differ could not be found: {one_line(problem)}"
         return OutputDiffersError(*counts, [text])
-    for some, count, word in (
-        (names, found.named, "missing"),
-        (doubled, len(doubled), "doubled"),
-    ):
+    for some, count, word in (names, found.named, "missing"), (doubled, len(doubled), "doubled"):
         if some:
             texts = cut([*map(str, some)], _MAX_SAID, count)
             report.append(f"{word}, by ({', '.join(rows.unit)}): {', '.join(texts)}")
     if rows.batch_id is None:
-        more, how = "", "as a frame"
-        if found.named < found.missing:
-            how = "names: give evidence the frame that it adds up, or"
-        if found.named < found.missing or found.from_job:
-            more = ", rows=frame"
+        unnamed = found.named < found.missing
+        how = "names: give evidence the frame that it adds up, or" if unnamed else "as a frame"
+        more = ", rows=frame" if unnamed or found.jobs else ""
         output, input_ = _text(proof.given, "written"), _text(given, "rows")
         report.append(f"{how}: {rows.name}.audit({output}).missing_rows({input_}{more})")
     error = OutputDiffersError(*counts, report)
@@ -72,22 +66,17 @@ def output_differs(
     return error
 
 
-def _causes(rows: RowNames, proof: Proof, found: MissingRows) -> Iterable[str]:
-    """Say what was added to the input, or whose units an output has that is as large as that."""
+def _causes(rows: RowNames, found: MissingRows) -> Iterable[str]:
+    """Say what was added to the input, or how all units of an output may be others."""
     if found.added:
         yield f"the input has {found.added:,} rows more than at the start"
-    if rows.batch_id is not None or found.replaced < max(found.total, 1):
-        return
-    for other in Record.headers(rows.tracking.spark, rows.tracking.records, rows.name):
-        if summary_in(other).totals == proof.totals and other["run"] != rows.tracking.run_id:
-            yield f"they are those of the run {other['run']!r}: the output is of that run"
-            return
-    header = rows.record.read()[1] or {}
-    types = ", ".join(map(" ".join, zip(header["unit"], header["types"], strict=True)))
-    yield (
-        "with_unit saw a unit column of another type or value than start, or another name or run: "
-        f"at the start they were {types}; int and bigint are equal, a string is not"
-    )
+    if rows.batch_id is None and found.replaced >= max(found.total, 1):
+        header = rows.record.read()[1] or {}
+        types = ", ".join(map(" ".join, zip(header["unit"], header["types"], strict=True)))
+        yield (
+            "with_unit saw another run or name, or a unit column of another type or value than "
+            f"start: there they were {types}; int and bigint are equal, a string is not"
+        )
 
 
 def _first(rows: RowNames, frame: DataFrame) -> list[tuple[Any, ...]]:
@@ -100,7 +89,6 @@ def _first(rows: RowNames, frame: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def _text(given: Any, otherwise: str) -> str:
-    """Return what was given as Python has it, if it is a path or a list of paths."""
     several = given if isinstance(given, (list, tuple)) else [given]
     return repr(given) if all(isinstance(output, str) for output in several) else otherwise
 
@@ -124,18 +112,14 @@ def hex_of(name: str | Column) -> Column:
 
 def notes(rows: RowNames, chains: DataFrame, why: str = "") -> DataFrame:
     """Return the requests that note on chains what is missing, and why."""
-    text = f"""
-        CASE WHEN is_unread THEN format_string('%,d of %,d units of {rows.name} were not in %s',
-            started - found, started, 'what the job read')
-        WHEN named > 0 THEN format_string('%,d of %,d units of {rows.name} are not in %s', named,
-            started, 'the output')
-        WHEN found > started THEN format_string('the output has too many units: %,d',
-            found - started)
-        WHEN found < started THEN format_string('the output has %,d of %,d units of {rows.name} %s',
-            found, started, 'in this chain')
-        ELSE 'the output has as many units as were started, but others' END"""
+    where = """
+        CASE WHEN is_unread THEN 'not in what the job read' WHEN named > 0 THEN 'not in the output'
+        WHEN found = started THEN 'in the output, but others' ELSE 'in the output' END"""
+    number = "CASE WHEN is_unread THEN started - found WHEN named > 0 THEN named ELSE found END"
+    text = f"format_string('%,d of %,d units of {rows.name} are %s', {number}, started, {where})"
     because = F.when(F.expr("named > 0 AND NOT is_unread"), f"; {why[:_MAX_REASON]}" if why else "")
-    noted = chains.withColumn("text", F.concat(F.expr(text), F.coalesce(because, F.lit(""))))
+    said = F.concat(F.expr(text), F.coalesce(because, F.lit("")))
+    noted = chains.withColumn("text", said)
     digest = hex_of(F.xxhash64("text", "ids"))
     id = F.concat(F.lit(f"{request_id(rows, 'finish')}/note/"), digest).alias("id")
     count = "if(is_unread, started - found, if(named > 0, named, NULL)) AS missing_count"

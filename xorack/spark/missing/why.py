@@ -14,7 +14,7 @@ from xorack.spark.messages import plain_errors
 from xorack.spark.units import comparable, has_columns, quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 _SAMPLE = 10_000
 """Missing rows, and others, that are compared."""
@@ -37,10 +37,14 @@ def compare(
     if count >= total:
         return explain((), (), count, total, word)
     shown = dict([*comparable(frame).items()][:_MAX_COLUMNS])
-    types = {name: type_ for name, type_ in frame.dtypes if name in shown}
-    for name, type_ in types.items():
-        if type_ == "string":
+    for name, type_ in frame.dtypes:
+        if name in shown and type_ == "string":
             shown[name] = F.left(shown[name], F.lit(CHARACTERS))
+        elif name in shown and type_.startswith(("date", "timestamp")):  # Python's years
+            least, most = (F.lit(f"{year}-01-01").cast(type_) for year in ("0002", "9999"))
+            shown[name] = F.when(
+                shown[name].isNotNull(), F.least(F.greatest(shown[name], least), most)
+            )
     late = {_FILE: 10.0}
     if has_columns(every, ["xorack_file_"]):
         shown[_FILE] = F.col("xorack_file_")
@@ -49,13 +53,16 @@ def compare(
         task = f"shuffle partition by {', '.join(keys)}"
         shown[task] = F.pmod(F.hash(*map(F.col, map(quoted, keys))), F.lit(tasks))
         late[task] = 0.5
-    sides = lost, (without(every, some), total - count)
-    try:
-        missing, others = (_sample(*side, shown, mask) for side in sides)
-    except (OverflowError, ValueError):  # Python has no such time
-        times = [name for name, type_ in types.items() if type_.startswith(("date", "timestamp"))]
-        shown |= {name: shown[name].cast("string") for name in times}
-        missing, others = (_sample(*side, shown, mask) for side in sides)
+    columns = F.struct(*(column.alias(name) for name, column in shown.items()))
+    samples: list[list[dict[str, Any]]] = []
+    for rows, number in (lost, (without(every, some), total - count)):
+        chosen = rows.where(F.rand(1) < _SAMPLE / number) if number > _SAMPLE else rows
+        with plain_errors():
+            samples.append([row[0].asDict() for row in chosen.select(columns).collect()])
+        for row in samples[-1] if mask else ():
+            row.update({name: masked(value) for name, value in row.items() if name.lower() in mask})
+            row.update({_FILE: masked_path(row[_FILE], mask)} if row.get(_FILE) else {})
+    missing, others = samples
     return explain(missing, others, count, total, word, late)
 
 
@@ -64,39 +71,22 @@ def without(source: DataFrame, some: DataFrame) -> DataFrame:
     return source.join(some.select("xorack_unit_"), "xorack_unit_", "left_anti")
 
 
-def _sample(
-    frame: DataFrame, count: int, shown: dict[str, Column], mask: Collection[str]
-) -> list[dict[str, Any]]:
-    columns = F.struct(*(column.alias(name) for name, column in shown.items()))
-    chosen = frame.where(F.rand(1) < _SAMPLE / count) if count > _SAMPLE else frame
-    with plain_errors():
-        found = [row[0].asDict() for row in chosen.select(columns).collect()]
-    for row in found if mask else ():
-        row.update({name: masked(value) for name, value in row.items() if name.lower() in mask})
-        row.update({_FILE: masked_path(row[_FILE], mask)} if row.get(_FILE) else {})
-    return found
-
-
 def deduplicated(frames: Sequence[Any], source: DataFrame, lost: DataFrame) -> list[str]:
-    """Return the columns of which a job keeps one row each, if that explains each missing row.
-
-    The plans of its frames have these columns. Of the rows that are not missing, one must have the
-    values of each missing row, and no two the same.
-    """
-    for frame in frames:
-        if hasattr(frame, "_jdf"):
-            plan = str(frame._jdf.queryExecution().analyzed().toString())
-        else:
-            plan = frame._explain_string("extended").partition("== Optimized")[0]
-        for columns in dict.fromkeys(_DEDUPED.findall(plan)):
-            names = [re.sub(r"#\d+L?$", "", name) for name in columns.split(", ") if name]
-            if not names or not has_columns(source, names):
-                continue
-            key = [F.col(quoted(name)) for name in names]
-            sides = lost.select(*key, F.lit(0).alias("_kept")).union(
-                without(source, lost).select(*key, F.lit(1))
-            )
-            kept = sides.groupBy(*map(quoted, names)).agg(F.sum("_kept").alias("kept"))
-            if not kept.where("kept <> 1").take(1):
-                return names
+    """Return columns of which a job keeps one row each, by its plans: if that explains all rows."""
+    plans = [
+        str(one._jdf.queryExecution().analyzed().toString())
+        if hasattr(one, "_jdf")
+        else one._explain_string("extended").partition("== Optimized")[0]
+        for one in frames
+    ]
+    for columns in dict.fromkeys(found for plan in plans for found in _DEDUPED.findall(plan)):
+        names = [re.sub(r"#\d+L?$", "", name) for name in columns.split(", ") if name]
+        if not names or not has_columns(source, names):
+            continue
+        key = [F.col(quoted(name)) for name in names]
+        rest = without(source, lost).select(*key, F.lit(1))
+        sides = lost.select(*key, F.lit(0).alias("_kept")).union(rest)
+        kept = sides.groupBy(*map(quoted, names)).agg(F.sum("_kept").alias("kept"))
+        if not kept.where("kept <> 1").take(1):
+            return names
     return []
