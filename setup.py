@@ -1,7 +1,4 @@
-"""Packs what is outside the package into the wheel, for `xorack.cdk` and `xorack.local`.
-
-A top-level package `lambda_src` or `infra` would hide a folder of that name in the user's project.
-"""
+"""Packs the stack's assembly, which has the functions' code, into the wheel."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ SETTINGS = ("resume=all", "removal_policy=destroy", "deletion_protection=false")
 
 
 class BuildWithHandlers(build_py):
-    """The usual build, plus the app and its assembly, which has the functions' code."""
+    """The usual build, plus the assembly."""
 
     def run(self) -> None:
-        """Build the package, copy the app, and synthesise."""
+        """Build the package, and synthesise."""
         if getattr(self, "editable_mode", False):
             super().run()
             return  # all of it is beside the package
@@ -33,11 +30,7 @@ class BuildWithHandlers(build_py):
                 "build-system.requires in pyproject.toml lists"
             )
         super().run()
-        library = Path(self.build_lib, "xorack")
-        app = library / "local" / "app"
-        self.copy("infra", app / "infra")
-        self.copy_file(str(ROOT / "cdk.json"), str(app / "cdk.json"))
-        assembly = (app / "assembly").absolute()
+        assembly = Path(self.build_lib, "xorack", "local", "app", "assembly").absolute()
         subprocess.run(
             [sys.executable, "-m", "infra.synth", "--out", str(assembly)]
             + [word for setting in SETTINGS for word in ("-c", setting)],
@@ -53,12 +46,6 @@ class BuildWithHandlers(build_py):
         for path in assembly.iterdir():  # the rest is for the CDK's CLI
             if path.is_file() and not path.name.endswith((".template.json", ".assets.json")):
                 path.unlink()
-
-    def copy(self, name: str, target: Path) -> None:
-        """Copy the modules of a folder of the checkout."""
-        self.mkpath(str(target))
-        for path in sorted((ROOT / name).glob("*.py")):
-            self.copy_file(str(path), str(target / path.name))
 
 
 setup(cmdclass={"build_py": BuildWithHandlers})

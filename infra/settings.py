@@ -28,7 +28,6 @@ class StackSettings(Settings):
             numbers of accounts, ARNs of roles and users, services, separated by commas.
         event_bus_arn: ARN of the bus for events; by default the stack creates one.
         encryption_key_arn: ARN of the key for the table, the queues, the logs and environments.
-        parameter_prefix: SSM parameters below it have the outputs, as ``/xorack/QueueUrl``.
     """
 
     stack_name: str = text(
@@ -42,9 +41,6 @@ class StackSettings(Settings):
     )
     event_bus_arn: str | None = text(None, _BUS, "the ARN of an event bus")
     encryption_key_arn: str | None = text(None, _KEY, "the ARN of a KMS key, not of an alias")
-    parameter_prefix: str | None = text(
-        None, r"(/[A-Za-z0-9_.-]+){1,10}/?", "a path such as /xorack"
-    )
 
     @property
     def sender_list(self) -> list[str]:

@@ -6,7 +6,7 @@ from aws_cdk import Stack, aws_events, aws_iam, aws_kms
 from constructs import Construct
 
 from infra.settings import StackSettings
-from xorack.cdk.acker import Acker, AckerProps
+from xorack.cdk.acker import Acker
 
 
 class XorackStack(Stack):
@@ -18,18 +18,18 @@ class XorackStack(Stack):
             settings.stack_name,
             description="xorack: reports when a piece of work and all that came out of it is done",
         )
-        acker = Acker(self, "Acker", **self._props(settings))
+        buses, bus, key = aws_events.EventBus, settings.event_bus_arn, settings.encryption_key_arn
+        acker = Acker(
+            self,
+            "Acker",
+            settings=settings,
+            service=settings.stack_name,
+            bus=buses.from_event_bus_arn(self, "Bus", bus) if bus else None,
+            encryption_key=aws_kms.Key.from_key_arn(self, "Key", key) if key else None,
+        )
         for sender in settings.sender_list:
             acker.grant_send(_principal(sender))
-        acker.add_outputs(parameters=settings.parameter_prefix)
-
-    def _props(self, settings: StackSettings) -> AckerProps:
-        props: AckerProps = {"settings": settings, "service": settings.stack_name}
-        if arn := settings.event_bus_arn:
-            props["bus"] = aws_events.EventBus.from_event_bus_arn(self, "Bus", arn)
-        if arn := settings.encryption_key_arn:
-            props["encryption_key"] = aws_kms.Key.from_key_arn(self, "Key", arn)
-        return props
+        acker.add_outputs()
 
 
 def _principal(sender: str) -> aws_iam.IPrincipal:

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from infra.settings import StackSettings
 from infra.synth import main, synth
-from xorack.cdk.settings import DEAD_LETTER_DAYS
 from xorack.core.errors import ArgumentError
 from xorack.local.deploy import zip_folder
 
@@ -54,9 +53,6 @@ class Parameter:
     def declared(self, settings: StackSettings) -> dict[str, Any]:
         (found,) = (field for field in fields(settings) if field.name == self.setting)
         limits = {name: limit * self.factor for name, limit in found.metadata["limits"].items()}
-        if self.setting == "retention_days":
-            longest = settings.queue_retention_days + DEAD_LETTER_DAYS  # of a message
-            limits["MinValue"] = (longest + 1) * self.factor
         default = getattr(settings, self.setting) * self.factor
         return {"Type": "Number", "Default": default, "Description": self.description, **limits}
 

@@ -17,7 +17,6 @@ from measure.options import TAG
 from xorack.aws.client import error_code
 from xorack.core.errors import XorAckError
 from xorack.core.event import SOURCE
-from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.redrive import Redrive
 
 _RECEIVERS = 4
@@ -185,12 +184,13 @@ def _receive(events: Events, stop: threading.Event, sqs: Any, url: str) -> None:
 
 def take_dead_letters(run: str, queue_url: str, sqs: Any) -> list[tuple[str, str]]:
     """Remove the dead-lettered messages of a run; return the tag and the reason of each."""
-    queue, taken = Redrive(queue_url, "", sqs), list[DeadMessage]()
+    queue = Redrive(queue_url, "", sqs)
     survey = queue.survey(limit=_MAX_DEAD_LETTERS, keep=_MAX_DEAD_LETTERS)
     # Not by a prefix of tags: a body that is not JSON has none.
-    survey.ids = {message.id for message in survey.messages if f'"tag":"{run}/' in message.body}
-    if survey.ids:
-        queue.delete(survey, taken.extend)
+    taken = [message for message in survey.messages if f'"tag":"{run}/' in message.body]
+    survey.ids = {message.id for message in taken}
+    if taken:
+        queue.delete(survey)
     return [
         (tag, message.error or message.reason)
         for message in taken

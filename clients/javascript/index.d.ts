@@ -34,7 +34,7 @@ export class Tracker {
   batch<Result>(work: () => Result | Promise<Result>): Promise<Result>;
 }
 
-export interface Reading { name?: string; bodies?: boolean; tags?: string | ((tag: string) => boolean); required?: boolean }
+export interface Reading { bodies?: boolean; tags?: string; required?: boolean }
 export function tokenOf(tracker: Tracker, record: object, options?: Reading): Token | undefined;
 export function fanIn<Record = any>(
   tracker: Tracker,
@@ -43,7 +43,7 @@ export function fanIn<Record = any>(
 ): (event: object, context?: unknown) => Promise<{ batchItemFailures: { itemIdentifier: string | { partition: string; offset: number } }[] }>;
 export function fanOut(
   step: Step | undefined, messages: Iterable<[Part | Part[], unknown]>, queueUrl: string,
-  options?: { send?: Send; client?: unknown; name?: string; group?: string },
+  options?: { send?: Send; client?: unknown; group?: string },
 ): Promise<number>;
 
 export function parseToken(value: AnyToken): Token;

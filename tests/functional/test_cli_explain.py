@@ -5,7 +5,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.cli import TAG, apply, assert_error, deliver, finish, named_lines, start
+from tests.support.cli import TAG, apply, assert_error, deliver, named_lines, start
 from tests.support.dead_letters import put
 from tests.support.functions import message
 from tests.support.services import Message
@@ -110,6 +110,7 @@ def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack,
     assert shown["why"] == ["All 11 outstanding names are line … oil"]
     shown = lines_of(xorack("explain", "--run", RUN))
     assert shown["why"][0].endswith("the outstanding units have no names: give --among")
+    assert shown["outstanding"] == ["11  units without a name"]
     names.write_text('["line", 2, "oil"]')
     shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
     assert shown["why"][0].endswith(
@@ -169,18 +170,6 @@ def test_a_step_that_ran_twice_is_shown_on_its_chain(stack, xorack, sqs, monkeyp
     status, out, (line, *_) = xorack(command, TAG)
     assert (status, "dead letters" in named_lines(out)) == (0, False)
     assert line.startswith("the dead letters cannot be read: AWS rejected ReceiveMessage")
-
-
-def test_a_chain(stack, xorack):
-    outstanding = start(stack, timeout=3600)
-    apply(stack, Request("note", TAG, "n", text="All 2 missing rows have line = 7"))
-    shown = lines_of(xorack("explain", TAG))
-    assert shown["progress"] == ["66.6 %, 4 of 6 units"]
-    assert shown["note"] == ["All 2 missing rows have line = 7"]
-    assert sorted(shown["outstanding"]) == sorted(outstanding)
-    assert " ago, 20" in shown["last stamp"][0]
-    finish(stack, TAG)
-    assert lines_of(xorack("explain", TAG))["status"] == ["acked"]
 
 
 def test_what_came_too_late_and_when_is_shown(stack, xorack):

@@ -1,7 +1,6 @@
-"""`xorack wait`, and `--run` of `watch` and `list`, over moto in process."""
+"""`xorack wait`, over moto in process."""
 
 import json
-import re
 
 import pytest
 
@@ -12,7 +11,6 @@ from xorack.cli import wait as waiting
 from xorack.core.request import Request
 from xorack.errors import UnavailableError
 from xorack.ops.run_chains import RunChains
-from xorack.ops.watch import ChainWatcher
 
 pytestmark = pytest.mark.thorough
 
@@ -63,10 +61,9 @@ def test_chains_that_are_still_in_the_queue_are_awaited(yesterday, xorack, sleep
     assert sleeps == []
 
 
-@pytest.mark.parametrize("command", ["wait", "watch"])
-def test_more_chains_than_expected_are_an_error(stack, xorack, sleeps, command):
+def test_more_chains_than_expected_are_an_error(stack, xorack, sleeps):
     end(stack, f"{RUN}/a", f"{RUN}/b")
-    status, _, err = xorack(command, "--run", RUN, "--chains", "1")
+    status, _, err = xorack("wait", "--run", RUN, "--chains", "1")
     expected = f"error: chains: 1, expected the number of chains of run {RUN}: it has 2"
     assert (status, err[-1]) == (1, expected)
 
@@ -138,17 +135,16 @@ def test_named_chains_are_waited_for(stack, xorack, sleeps):
     assert xorack("wait", "a", "c") == (1, ["2 chains: 1 acked, 1 failed"], ["c: bad"])
 
 
-@pytest.mark.parametrize("command", ["wait", "watch"])
-def test_an_interrupt_and_a_failed_poll(stack, xorack, sleeps, monkeypatch, command):
-    poll = ChainWatcher.poll
+def test_an_interrupt_and_a_failed_poll(stack, xorack, sleeps, monkeypatch):
+    scan = dynamodb_store.DynamoDBStore.scan
 
     def fail_once(*_, **__):
-        monkeypatch.setattr(ChainWatcher, "poll", poll)
+        monkeypatch.setattr(dynamodb_store.DynamoDBStore, "scan", scan)
         raise UnavailableError(OSError("cut off"))
 
-    sleeps.append(lambda: monkeypatch.setattr(ChainWatcher, "poll", fail_once))
+    sleeps.append(lambda: monkeypatch.setattr(dynamodb_store.DynamoDBStore, "scan", fail_once))
     sleeps.append(nothing)
-    status, out, err = xorack(command, "--run", RUN)
+    status, out, err = xorack("wait", "--run", RUN)
     assert (status, out, err[-3:]) == (130, [], ["retrying: cut off", "", "interrupted"])
 
 
@@ -180,24 +176,3 @@ def test_the_index_is_searched_page_by_page(stack, monkeypatch):
     assert (sorted(tags), more) == (sorted(request.tag for request in mine), False)
     assert store(stack).first_due(8, prefix)[1]
     assert store(stack).first_due(1, "none/") == ([], False)
-
-
-def test_watch_prints_the_changes_of_a_run_and_its_counts(yesterday, xorack, sleeps):
-    stack, tag = yesterday, f"{RUN}/order/1"
-    failed = [
-        Request("create", f"{RUN}/order/2", "c", traced(1), 1),
-        Request("fail", f"{RUN}/order/2", "f", reason="bad"),
-    ]
-    sleeps += [
-        lambda: start(stack, tag, timeout=3600),
-        lambda: (finish(stack, tag), apply(stack, *failed)),
-    ]
-    status, out, err = xorack("watch", "--run", RUN)
-    assert (status, err) == (1, [f"{RUN}: has no chains yet", f"{RUN}/order/2: bad"])
-    assert [re.sub(r"^\d\d:\d\d:\d\dZ  ", "", line) for line in out] == [
-        f"open     66.6 %  4/6  {tag}",
-        f"acked     100 %  6/6  {tag}",
-        f"{RUN}: 2 chains: 1 acked, 1 failed",
-    ]
-    *_, last = map(json.loads, xorack("watch", "--run", RUN, "--json")[1])
-    assert (last["run"], last["ended"], last["chains"]) == (RUN, True, 2)

@@ -7,7 +7,6 @@ import pytest
 from tests.support.cli import start
 from tests.support.dead_letters import put_messages
 from tests.support.web import request
-from xorack.cli import web as web_command
 from xorack.web.page.server import WebServer
 
 
@@ -43,17 +42,12 @@ def test_it_prints_its_address_and_serves_the_stack(stack, sqs, xorack, visit):
     assert "1 dead-lettered message." in pages[1]
 
 
-def test_a_table_has_dead_letters_if_its_queues_are_named(stack, sqs, xorack, visit):
+def test_a_table_has_no_dead_letters(stack, sqs, xorack, visit):
     start(stack, "order/17")
-    put_messages(stack, failed=(1,))
-    table = ("web", "--table", stack.table_name)
-    queues = ("--dead-letters", stack.dead_letter_queue_url, "--queue", stack.queue_url)
     pages = visit("", "dead-letters")
-    assert xorack(*table)[0] == 0
+    assert xorack("web", "--table", stack.table_name)[0] == 0
     assert "order/17" in pages[0]
-    assert "--dead-letters" in pages[1]
-    assert xorack(*table, *queues)[0] == 0
-    assert "1 dead-lettered message." in pages[3]
+    assert "give --stack" in pages[1]
 
 
 def test_a_port_that_is_taken(stack, xorack):
@@ -61,12 +55,3 @@ def test_a_port_that_is_taken(stack, xorack):
         status, _, (line,) = xorack("web", "--port", str(other.server_port))
     assert status == 1
     assert line == f"error: port {other.server_port}: Address already in use"
-
-
-@pytest.mark.parametrize(("options", "opened"), [(["--open"], 1), (["--no-open"], 0), ([], 0)])
-def test_it_opens_a_browser_if_asked(stack, xorack, visit, monkeypatch, options, opened):
-    urls = []
-    monkeypatch.setattr(web_command.webbrowser, "open", urls.append)
-    visit()
-    _, out, _ = xorack("web", *options)
-    assert urls == out * opened

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from tests.support.events import record_of
@@ -147,18 +146,17 @@ def test_messages_whose_steps_cannot_be_sent_fail(work, functions):
     work.start("a", "b")
     event = work.receive()
     untracked = {**event["Records"][0], "messageId": "untracked", "messageAttributes": {}}
-    batch = {"Records": [*event["Records"], untracked]}
-    processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
-    handler, lenient = handler_of(work, nothing), handler_of(work, nothing, processor=processor)
+    mixed = {"Records": [*event["Records"], untracked]}
+    handler = handler_of(work, nothing)
     with failing("SendMessageBatch", "AccessDenied", status=403):
-        for response in (handler(batch, Context()), lenient(event, Context())):
-            assert failures(response) == [one["messageId"] for one in event["Records"]]
+        response = handler(mixed, Context())
+        assert failures(response) == [one["messageId"] for one in event["Records"]]
         # Lambda counts an error of a batch that fails as a whole, and an alarm can see it.
         with pytest.raises(BatchProcessingError) as raised:
             handler(event, Context())
     assert {kind for kind, *_ in raised.value.child_exceptions} == {SendError}
     assert not acked(functions)
-    handler(redelivered(batch, response), Context())
+    handler(redelivered(mixed, response), Context())
     assert acked(functions) == 3
 
 
@@ -228,8 +226,6 @@ def test_a_handler_that_runs_later_is_refused_when_it_is_decorated(work):
             handler_of(work, function)
     for function in (nothing, functools.partial(nothing), Mock(), wrapped(nothing)):
         assert callable(handler_of(work, function))
-    with pytest.raises(ArgumentError, match="processor"):
-        fan_in(work.tracker, processor=BatchProcessor(EventType.SQS, model=object))
 
 
 @pytest.mark.parametrize("function", [coroutine, generator, asynchronous_generator])
@@ -247,7 +243,7 @@ def test_a_result_that_runs_later_fails_its_record_and_finishes_no_unit(work, fu
     assert acked(functions) == 3
 
 
-@pytest.mark.parametrize("messages", [["a"], "ab", None, [("a", 1, 2)], {"a"}])
+@pytest.mark.parametrize("messages", [["a"], "ab", [("a", 1, 2)], {"a"}])
 def test_messages_without_names_are_refused_in_words(work, messages):
     with pytest.raises(ArgumentError, match=r"messages: .*expected .*pairs"):
         fan_out(None, messages, work.url, work.sqs)
@@ -292,11 +288,8 @@ def test_a_message_without_a_valid_token_fails_alone(work, functions, token, inv
     attributes = {"xorack": {"stringValue": token, "dataType": "String"}} if invalid else {}
     changed = {"messageId": "m", "messageAttributes": attributes}
     event["Records"].append({**event["Records"][0], **changed})
-    processor = BatchProcessor(EventType.SQS)
-    options = {"processor": processor, "required": not invalid}
-    handler = handler_of(work, lambda *_: handled.append(1), **options)
+    handler = handler_of(work, lambda *_: handled.append(1), required=not invalid)
     assert failures(handler(event, Context())) == ["m"]
-    assert [kind for kind, *_ in processor.exceptions] == [ArgumentError]
     assert (len(handled), acked(functions)) == (1, 2)
 
 
@@ -384,4 +377,3 @@ def test_without_powertools_the_decorator_says_what_to_install(work, monkeypatch
     monkeypatch.setitem(sys.modules, "aws_lambda_powertools.utilities.batch", None)
     with pytest.raises(ModuleNotFoundError, match="with the extra fan-in"):
         fan_in(work.tracker)
-    assert fan_in(work.tracker, processor=object())(nothing)

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 
 from tests.functional.test_fan_in import acked, failures, nothing
 from tests.support.faults import failing
@@ -189,10 +188,3 @@ def test_a_removed_item_finishes_nothing(tracker):
     change = records_in(event)[0]["dynamodb"]
     change["OldImage"] = change.pop("NewImage")
     assert token_of(records_in(event)[0]) is None
-
-
-@pytest.mark.parametrize("kind", [EventType.SQS, EventType.Kafka])
-def test_a_processor_of_another_source_is_refused(tracker, kind):
-    handler = fan_in(tracker, processor=BatchProcessor(kind), bodies=True)(nothing)
-    with pytest.raises(ArgumentError, match=r"processor: .*expected one of KinesisDataStreams"):
-        handler(started(tracker, "kinesis"), Context())

@@ -66,13 +66,13 @@ def test_a_fan_out_sends_text_as_it_is_other_bodies_as_json_and_all_in_one_group
     client = SimpleNamespace(send_message_batch=lambda **call: calls.append(call) or {})
     with tracker.step(tracker.start("t")) as step:
         messages = [("a", "text"), (("b", 1), {"n": 1}), *((n, "") for n in range(10))]
-        assert fan_out(step, messages, "https://work", client, name="trace", group="t 1") == 12
+        assert fan_out(step, messages, "https://work", client, group="t 1") == 12
         again = [step.tokens[0].unit, "b", 1]
     entries = [entry for call in calls for entry in call["Entries"]]
     assert [len(call["Entries"]) for call in calls] == [10, 2]
     assert [entry["MessageBody"] for entry in entries[:3]] == ["text", '{"n": 1}', ""]
     assert {entry["MessageGroupId"] for entry in entries} == {group_id("t 1")}
-    token = json.loads(entries[1]["MessageAttributes"]["trace"]["StringValue"])
+    token = json.loads(entries[1]["MessageAttributes"]["xorack"]["StringValue"])
     assert int(token["unit"], 16) == child_id(*again)
 
 

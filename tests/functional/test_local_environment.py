@@ -67,7 +67,9 @@ def test_one_of_many_callers_makes_it(broken, requirements, installer):
 )
 def test_a_change_makes_it_again(directory, requirements, installer, tmp_path, changed):
     python = environment.ensure(directory, requirements)
+    Path(f"{directory}.lock").unlink()
     assert environment.ensure(directory, requirements) == python
+    assert not Path(f"{directory}.lock").exists()  # the folder may be read-only
     assert len(installer) == 2
     if changed == "requirements.txt":
         requirements.write_text("# still nothing\n")
@@ -91,13 +93,6 @@ def test_a_link_to_another_environment_is_replaced_and_that_one_kept(
     assert installer[2][-2:] == ["--clear", str(link)]
     assert not link.is_symlink()
     (others / "made-of").unlink()  # is there still
-
-
-def test_a_complete_environment_needs_no_lock(directory, requirements, installer):
-    environment.ensure(directory, requirements)
-    Path(f"{directory}.lock").unlink()
-    environment.ensure(directory, requirements)
-    assert not Path(f"{directory}.lock").exists()
 
 
 def test_a_failed_installation_is_explained_in_one_line_and_repeated(

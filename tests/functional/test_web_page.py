@@ -10,15 +10,14 @@ from playwright.sync_api import expect
 from tests.functional.test_cli_windows import HOURS, open_windows
 from tests.functional.test_widget_page import CUT, WIDER, colours_with_contrast
 from tests.support.cli import TAG, apply, finish, start
-from tests.support.dead_letters import bodies, put, put_messages, request
+from tests.support.dead_letters import bodies, put_messages
 from tests.support.in_process import create_resources, locked_aws
 from tests.support.web import running, serving
 from xorack import traced
-from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import xor
 from xorack.ops import redrive
-from xorack.spark.windows.requests import finish as finish_window
+from xorack.spark.windows.ledger import finish_request as finish_window
 
 expect.set_options(timeout=30_000)
 
@@ -117,18 +116,6 @@ def test_a_refresh_keeps_what_is_open_typed_focused_and_scrolled(aws, visit):
     expect(page.locator("tr[data-key]")).to_have_count(3)
 
 
-def test_a_chain_leads_to_its_dead_letter_and_back(aws, visit):
-    start(aws)
-    put(aws, next(pack([request(5, TAG)])), error="id: 'id-5', expected a unique id")
-    put_messages(aws, failed=(1,))
-    page = visit(f"chain?tag={TAG}")
-    page.click("ul.letters a")
-    opened = page.locator("details[open]")
-    expect(opened).to_have_count(1)
-    opened.locator("dd a").click()
-    expect(page.locator("h1")).to_have_text(TAG)
-
-
 def test_a_narrow_page_names_outstanding_units(aws, visit):
     ids = start(aws)
     page = visit()
@@ -167,15 +154,10 @@ def test_delete_asks_first_and_works_by_keyboard(aws, visit):
     assert left["Body"] in bodies(1)
 
 
-def test_a_chain_is_extended_named_and_failed(aws, visit):
+def test_a_chain_is_failed_after_a_question(aws, visit):
     start(aws)
     page = visit(f"chain?tag={TAG}")
-    dialog, notice = page.locator("dialog"), page.locator("#main .notice")
-    page.fill("#minutes", "9000")
-    page.click("text=Extend")
-    expect(dialog.locator("p")).to_have_text(f"Change the deadline of {TAG}?")
-    dialog.get_by_text("Extend").click()
-    expect(notice).to_have_text("The deadline is changed.")
+    dialog = page.locator("dialog")
     page.fill("#reason", "withdrawn")
     page.click("text=Fail")
     dialog.get_by_text("Cancel").click()
@@ -183,10 +165,6 @@ def test_a_chain_is_extended_named_and_failed(aws, visit):
     page.click("text=Fail")
     dialog.get_by_text("Fail", exact=True).click()
     expect(page.locator(".state")).to_have_text("failed: withdrawn")
-    page.fill("#among", "rope")
-    page.click("text=Find names")
-    expect(notice).to_have_text("1 name tried, and kept until the end.")
-    expect(page.locator("#among")).to_have_count(1)
 
 
 def test_a_lost_connection_is_shown_and_ends(aws, browser):

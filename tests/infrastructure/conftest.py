@@ -29,7 +29,6 @@ VARIED = {
     "batch_window_seconds": "5",
     "max_concurrency": "30",
     "max_receive_count": "3",
-    "queue_retention_days": "13",
     "retention_days": "40",
     "deletion_protection": "false",
     "removal_policy": "destroy",
@@ -37,6 +36,7 @@ VARIED = {
     "log_retention_days": "90",
     "alarm_topic_arn": "arn:aws:sns:eu-west-1:123456789012:alarms",
     "failed_chains_threshold": "25",
+    "contributor_insights": "true",
     "resume": "all",
 }
 

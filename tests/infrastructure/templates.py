@@ -74,10 +74,6 @@ class Template:
         """The function `consumer`, `sweeper` or `widget`."""
         return self.one("AWS::Lambda::Function", Handler=f"lambda_src.{name}.handler")
 
-    def alias(self, name: str) -> str:
-        """The logical id of a function's only alias."""
-        return self.one("AWS::Lambda::Alias", FunctionName={"Ref": self.function(name)[0]})[0]
-
     def environment(self, name: str) -> dict[str, Any]:
         return self.function(name)[1]["Environment"]["Variables"]
 

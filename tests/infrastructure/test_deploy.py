@@ -117,7 +117,6 @@ def test_settings_name_what_the_stack_shares_with_others(synthesise):
         senders="222222222222,events.amazonaws.com,arn:aws:iam::333333333333:role/loader",
         event_bus_arn=bus,
         encryption_key_arn=key,
-        parameter_prefix="/acker/",
         policies_ready="true",
     )
     queue = [{"Ref": made.queue()[0]}]
@@ -130,12 +129,8 @@ def test_settings_name_what_the_stack_shares_with_others(synthesise):
     _, consumer = made.function("consumer")
     assert consumer["KmsKeyArn"] == key
     outputs = made.body["Outputs"]
-    names = {"TableArn", "QueueArn", "DeadLetterQueueArn", "EventBusArn", "ConsumerArn"}
-    assert names < outputs.keys()
     exports = {name: one["Export"]["Name"] for name, one in outputs.items()}
     assert exports == {name: f"xorack-{name}" for name in outputs}
-    parameters = {one["Name"]: one["Value"] for one in made.of("AWS::SSM::Parameter").values()}
-    assert parameters == {f"/acker/{name}": one["Value"] for name, one in outputs.items()}
     assert outputs["EventBusName"]["Value"] == bus
 
 

@@ -12,7 +12,6 @@ from aws_cdk import aws_cloudwatch_actions as actions
 
 from infra.synth import ROOT
 from lambda_src import sweeper
-from lambda_src.widget import handler as widget
 from xorack.cdk.acker import Acker
 from xorack.cdk.alarms import PAGE, TICKET, queue_age_threshold_seconds
 from xorack.cdk.settings import Settings
@@ -114,53 +113,6 @@ def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template, min
     assert set(alarms(minimal)) == minimum
 
 
-THRESHOLDS = [
-    # alarm, of the defaults, with the settings of `varied`
-    ("ConsumerFailing", 50, 50),
-    ("QueueBehind", 572, 960),
-    ("SweeperSilent", 1, 1),
-    ("EventsPending", 600, 600),
-    ("DeliveriesRefused", 0, 0),
-    ("SweepProblems", 0, 0),
-    ("SweeperNearTimeout", 41_000, 81_000),
-    ("DeadLettersNew", 0, 0),
-    ("DeadLettersOld", 432_000, 43_200),
-    ("ChainsFailed", 0, 25),
-    ("ConsumerErrors", 0, 0),
-    ("ConsumerNearTimeout", 41_000, 81_000),
-    ("TableThrottled", 0, 0),
-    ("ConcurrencyThrottled", 0, 0),
-]
-
-
-@pytest.mark.parametrize(("name", "default", "with_settings"), THRESHOLDS)
-def test_the_thresholds_follow_from_the_settings(template, varied, name, default, with_settings):
-    of = alarms(template)[name]
-    assert (of["Threshold"], alarms(varied)[name]["Threshold"]) == (default, with_settings)
-    low_is_bad = name == "SweeperSilent"
-    assert of["ComparisonOperator"].startswith("LessThan" if low_is_bad else "GreaterThan")
-    assert of["TreatMissingData"] == "notBreaching"  # a first deployment sends no message
-
-
-def test_the_composite_alarms_and_single_events_notify_and_nothing_else(varied):
-    made = alarms(varied)
-    notifying = {name for name, one in made.items() if "AlarmActions" in one}
-    assert notifying == {PAGE, TICKET, *ALONE}
-    # A page suppresses the ticket of its outage until the outage's alarms have ended.
-    ticket = made[TICKET]
-    assert short(target(ticket["ActionsSuppressor"])) == PAGE
-    assert ticket["ActionsSuppressorWaitPeriod"] == 15 * 60
-    assert ticket["ActionsSuppressorExtensionPeriod"] == 35 * 60
-
-
-def test_what_an_alarm_tells_to_look_for_exists(template):
-    for alarm in alarms(template).values():
-        for name in re.findall("`(.+?)`", alarm["AlarmDescription"]):
-            is_setting = name in Settings.__dataclass_fields__
-            is_command = name.startswith("xorack ")  # test_docs.py tries those of the handbook
-            assert is_setting or is_command or name in HANDBOOK, name
-
-
 def test_the_handbook_has_the_values_of_each_alarm(template):
     row = r"^\| \[`(\w+)`\]\(#\w+\) \| (\w+)(?:, single)? \| .+ \| (\d+)(?: of (\d+))? .+ \|$"
     rows = {
@@ -252,46 +204,6 @@ def drawn(template: Template) -> set[tuple[str, ...]]:
     }
 
 
-def test_the_dashboard_begins_with_the_status_of_every_alarm(template):
-    first = widgets(template)[0]
-    assert (first["type"], first["x"], first["y"]) == ("alarm", 0, 0)
-    kinds = ("AWS::CloudWatch::CompositeAlarm", "AWS::CloudWatch::Alarm")
-    shown = first["properties"]["alarms"]
-    assert shown == [name for kind in kinds for name in template.of(kind)]
-
-
-def test_the_custom_widget_is_the_function_that_shows_chains(template):
-    (custom,) = (widget for widget in widgets(template) if widget["type"] == "custom")
-    assert custom["properties"]["endpoint"] == template.alias("widget")
-    assert custom["width"] == 24
-    assert custom["properties"]["updateOn"]["refresh"] is True
-    assert "limit" in widget({"describe": True}, None)
-    assert set(custom["properties"]["params"]) == {"limit"}
-
-
-def test_the_dashboard_shows_the_services_metrics(template):
-    table, queue, dead = template.table()[0], template.queue()[0], template.dead_letters()[0]
-    runs = [template.function(name)[0] for name in ("consumer", "sweeper")]
-    dimensions = ("TableName", table), ("GlobalSecondaryIndexName", "due", "TableName", table)
-    of_table = (
-        "ConsumedReadCapacityUnits",
-        "ConsumedWriteCapacityUnits",
-        "ReadThrottleEvents",
-        "WriteThrottleEvents",
-    )
-    of_function = ("Errors", "Throttles", "Duration", "ConcurrentExecutions")
-    (latency,) = (w for w in widgets(template) if "AckLatency" in json.dumps(w))
-    statistics = [metric[-1]["stat"] for metric in latency["properties"]["metrics"]]
-    assert statistics == ["p50", "p90", "p99"]
-    expected = {
-        ("AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", queue),
-        ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", dead),
-        *(("AWS/DynamoDB", name, *which) for name in of_table for which in dimensions),
-        *(("AWS/Lambda", name, "FunctionName", run) for name in of_function for run in runs),
-    }
-    assert {metric for metric in drawn(template) if metric[0] != "xorack"} == expected
-
-
 def test_alarms_and_dashboard_use_the_metrics_that_the_functions_emit(template, emitted):
     by_consumer, by_sweeper = emitted
     known = by_consumer | by_sweeper
@@ -309,23 +221,3 @@ def test_alarms_and_dashboard_use_the_metrics_that_the_functions_emit(template, 
     # The alarms take the maximum of these gauges: only the sweeper may emit them.
     gauges = {"EventsPendingAfterSweep", "EventsPendingSeconds", "SweepProblems"}
     assert not gauges & set(by_consumer)
-
-
-def test_widgets_fill_rows_and_do_not_overlap(template):
-    cells = [
-        (x, y)
-        for widget in widgets(template)
-        for x in range(widget["x"], widget["x"] + widget["width"])
-        for y in range(widget["y"], widget["y"] + widget["height"])
-    ]
-    height = max(y for _, y in cells) + 1
-    assert sorted(cells) == [(x, y) for x in range(24) for y in range(height)]
-
-
-def test_limits_follow_the_settings(varied):
-    lines = {
-        line["value"]
-        for widget in widgets(varied)
-        for line in widget["properties"].get("annotations", {}).get("horizontal", [])
-    }
-    assert lines == {30, 100_000, alarms(varied)["QueueBehind"]["Threshold"]}

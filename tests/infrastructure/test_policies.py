@@ -7,7 +7,6 @@ import pytest
 from aws_cdk import (
     App,
     Stack,
-    assertions,
     aws_ec2,
     aws_iam,
     aws_kms,
@@ -20,7 +19,6 @@ from xorack.aws.resume import SERVICES
 from xorack.cdk.acker import Acker
 from xorack.cdk.network import Network
 from xorack.cdk.resume import ACTIONS
-from xorack.cdk.settings import Settings
 from xorack.core.event import SOURCE
 
 from .templates import FUNCTIONS, HERE, Template, target
@@ -46,7 +44,10 @@ def guarded():
     acker.grant_send(aws_iam.Role.from_role_arn(stack, "Loader", THERE))
     boundary = aws_iam.ManagedPolicy.from_managed_policy_arn(stack, "Boundary", BOUNDARY)
     aws_iam.PermissionsBoundary.of(stack).apply(boundary)
-    return Template.of_stack(stack)
+    template = Template.of_stack(stack)
+    roles = template.of("AWS::IAM::Role").values()
+    assert {role["PermissionsBoundary"] for role in roles} == {BOUNDARY}
+    return template
 
 
 def of_service(policy: dict[str, Any], service: str) -> dict[str, Any]:
@@ -103,27 +104,12 @@ def test_the_code_of_a_function_sends_https_and_cannot_change_the_network(guarde
     assert (egress["IpProtocol"], egress["FromPort"], egress["ToPort"]) == ("tcp", 443, 443)
 
 
-def test_a_boundary_of_permissions_reaches_all_roles(guarded):
-    roles = guarded.of("AWS::IAM::Role").values()
-    assert {role["PermissionsBoundary"] for role in roles} == {BOUNDARY}
-
-
 def test_alarms_of_this_account_may_notify_the_topic_and_use_its_key(guarded):
     _, policy = guarded.one("AWS::SNS::TopicPolicy")
     publish = of_service(policy["PolicyDocument"], "cloudwatch")
     assert (publish["Action"], publish["Condition"]) == ("sns:Publish", ALARMS)
     use = of_service(guarded.one("AWS::KMS::Key")[1]["KeyPolicy"], "cloudwatch")
     assert (use["Action"], use["Condition"]) == (["kms:Decrypt", "kms:GenerateDataKey*"], ALARMS)
-
-
-def test_the_policy_of_an_imported_topic_is_its_owners():
-    stack = Stack(App(), "Mine", env=HERE)
-    arn = "arn:aws:sns:eu-west-1:111111111111:alarms"
-    Acker(stack, "Acker", alarm_topic=aws_sns.Topic.from_topic_arn(stack, "Topic", arn))
-    template = Template.of_stack(stack)
-    assert not template.of("AWS::SNS::TopicPolicy")
-    alarms = template.of("AWS::CloudWatch::CompositeAlarm").values()
-    assert [alarm["AlarmActions"] for alarm in alarms] == [[arn], [arn]]
 
 
 def test_a_service_sends_for_this_account_only(guarded):
@@ -163,14 +149,11 @@ def waiting(stack, arn):
     return aws_lambda.Function.from_function_arn(stack, "Bills", arn)
 
 
-@pytest.mark.parametrize("by", ["grant", "setting"])
-def test_the_functions_resume_executions_of_whom_they_may_only(by):
+def test_the_functions_resume_executions_of_whom_they_may_only():
     stack = Stack(App(), "Mine", env=HERE)
-    settings = Settings(resume=f"{ORDERS},{BILLS}" if by == "setting" else "none")
-    acker = Acker(stack, "Acker", settings=settings)
-    if by == "grant":
-        for arn in (ORDERS, BILLS):
-            assert acker.grant_resume(waiting(stack, arn)).success
+    acker = Acker(stack, "Acker")
+    for arn in (ORDERS, BILLS):
+        assert acker.grant_resume(waiting(stack, arn)).success
     template = Template.of_stack(stack)
     for name in ("consumer", "sweeper"):
         assert template.environment(name)["RESUME"] == "step_functions,lambda"
@@ -191,18 +174,6 @@ def test_the_permission_to_resume_is_for_the_calls_that_are_made(kind):
     assert sorted(one.partition(":")[2] for one in ACTIONS[kind]) == sorted(names)
 
 
-def test_all_who_may_wait_are_of_this_account_and_region_and_a_network_leads_to_them():
-    stack = Stack(App(), "Mine", env=HERE)
-    network = Network(vpc=aws_ec2.Vpc(stack, "Vpc", max_azs=1))
-    Acker(stack, "Acker", settings=Settings(resume="step_functions"), network=network)
-    (one,) = (s for s in Template.of_stack(stack).statements("sweeper") if "Task" in str(s))
-    assert ":states:eu-west-1:111111111111:stateMachine:*" in str(one["Resource"])
-    warnings = assertions.Annotations.from_stack(stack).find_warning(
-        "*", assertions.Match.string_like_regexp("services that resume executions: states")
-    )
-    assert len(warnings) == 1
-
-
 @pytest.mark.parametrize(
     ("arn", "message"),
     [
@@ -217,9 +188,3 @@ def test_tokens_of_others_are_not_resumed(arn, message):
         acker.grant_resume(waiting(stack, arn))
     with pytest.raises(TypeError, match="expected an IStateMachine or an IFunction"):
         acker.grant_resume(stack)
-    # By the setting too; of two ARNs also where the stack's place is known at deployment only.
-    with pytest.raises(ValueError, match=message):
-        Acker(stack, "Other", settings=Settings(resume=arn))
-    here = BILLS if arn.startswith(ORDERS[:14]) else ORDERS
-    with pytest.raises(ValueError, match=message):
-        Acker(Stack(App(), "Mine"), "Acker", settings=Settings(resume=f"{here},{arn}"))

@@ -13,8 +13,8 @@ from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 from infra.settings import StackSettings
 from infra.synth import ROOT
 from xorack.cdk import settings as module
-from xorack.cdk.alarms import last_write_seconds
 from xorack.cdk.settings import Settings
+from xorack.core.budget import Budget, TimeOuts
 from xorack.errors import ArgumentError
 
 NAMES = [field.name for field in dataclasses.fields(StackSettings)]
@@ -31,26 +31,20 @@ INVALID = [
     ({"function_timeout_seconds": "3"}, "a whole number from 10 to 900 (seconds)"),
     ({"batch_size": 11, "batch_window_seconds": 0}, "1 to 300 seconds, since batch_size is 11"),
     ({"profile": "fast"}, "one of low-cost, low-latency"),
-    ({"queue_retention_days": 4, "retention_days": 18}, "more than 18 days (queue_retention_days"),
     ({"log_retention_days": 31}, "one of 1, 3, 5, 7, 14, 30,"),
-    ({"architecture": "arm"}, "one of arm64, x86_64"),
-    ({"removal_policy": "keep"}, "one of retain, destroy"),
     ({"removal_policy": "destroy"}, "deletion_protection=false as well"),
     ({"deletion_protection": "maybe"}, "true or false"),
     ({"deletion_protection": 1}, "true or false"),
-    ({"tracing": "yes"}, "true or false"),
-    ({"monitoring": "none"}, "one of full, minimal"),
     *(({"partition_key": value}, "text of 1 to 255 bytes") for value in ("", " tag", "ä" * 128, 7)),
     ({"partition_key": "stamp"}, "not the name of another attribute"),
     ({"table_name": "my chains"}, "the name of a table: 3 to 255 letters, digits, _, - and ."),
     ({"table_name": "arn:aws:dynamodb:eu-west-1:123456789012:table/chains"}, "the name of a table"),
-    ({"alarm_topic_arn": "alarms"}, TOPIC),
     ({"alarm_topic_arn": "arn:aws:sqs:eu-west-1:123456789012:alarms"}, TOPIC),
     *(({"mask": names}, "names of fields, such as") for names in ("a,,b", "a, ")),
     ({"senders": "somebody"}, "accounts (12 digits), ARNs of roles or users, services such as"),
     ({"event_bus_arn": "company"}, "the ARN of an event bus"),
     ({"encryption_key_arn": "arn:aws:kms:eu-west-1:123456789012:alias/mine"}, "not of an alias"),
-    ({"parameter_prefix": "xorack"}, "a path such as /xorack"),
+    ({"resume": "step_functions,lambda"}, "one of none, step_functions, lambda, all"),
     ({"max_concurency": "5"}, "did you mean `max_concurrency`?"),
     ({"batch-size": "5"}, "did you mean `batch_size`?"),
     *(({"stack_name": name}, "1 to 128 letters, digits and hyphens") for name in ("9l", "a b", "")),
@@ -74,7 +68,7 @@ def test_an_invalid_setting_is_named(settings, expected):
 def test_a_whole_number_has_the_range_that_the_error_names(name):
     low, high = map(int, re.findall(r"\d+", EXPECTED[name]))
     besides = {"batch_size": 10} if name == "batch_window_seconds" else {}
-    for value in (high, 19 if name == "retention_days" else low):  # 18 are the queues'
+    for value in (high, low):
         assert getattr(Settings(**{name: value, **besides}), name) == value
     for value in (low - 1, high + 1):
         with pytest.raises(ArgumentError, match=re.escape(f"{name}: {value}, expected a whole")):
@@ -84,7 +78,8 @@ def test_a_whole_number_has_the_range_that_the_error_names(name):
 def test_the_shortest_timeout_leaves_the_consumer_time_to_write():
     # With less than what it reserves, it writes nothing, and every message comes back for ever.
     shortest = int(re.findall(r"\d+", EXPECTED["function_timeout_seconds"])[0])
-    assert last_write_seconds(shortest) >= 4
+    budget = Budget(lambda: shortest, TimeOuts.within(shortest), later_steps=2)
+    assert budget.left() >= 4
 
 
 def test_log_retention_has_the_choices_of_cloudwatch():
@@ -98,7 +93,7 @@ def test_log_retention_has_the_choices_of_cloudwatch():
 def test_values_of_the_cdk_are_the_numbers_and_the_text_of_the_command_line():
     given = Settings(
         function_timeout_seconds=Duration.minutes(2),
-        queue_retention_days=Duration.hours(48),
+        retention_days=Duration.hours(480),
         log_retention_days=RetentionDays.ONE_WEEK,
         removal_policy=RemovalPolicy.RETAIN,
         architecture=Architecture.X86_64,
@@ -106,7 +101,7 @@ def test_values_of_the_cdk_are_the_numbers_and_the_text_of_the_command_line():
     )
     plain = {
         "function_timeout_seconds": "120",
-        "queue_retention_days": "2",
+        "retention_days": "20",
         "log_retention_days": "7",
         "removal_policy": "retain",
         "architecture": "x86_64",
@@ -115,7 +110,7 @@ def test_values_of_the_cdk_are_the_numbers_and_the_text_of_the_command_line():
     assert given == Settings.from_context(plain)
     assert dataclasses.replace(given, tracing=True).log_retention_days == 7
     for wrong, line in (
-        ({"queue_retention_days": Duration.hours(36)}, "days: 1.5, expected a whole number from 1"),
+        ({"retention_days": Duration.hours(492)}, "days: 20.5, expected a whole number from 19"),
         ({"default_timeout_seconds": Duration.days(4000)}, "345600000, expected a whole number"),
         ({"removal_policy": RemovalPolicy.SNAPSHOT}, "'snapshot', expected one of retain, destroy"),
         ({"log_retention_days": RetentionDays.INFINITE}, "'INFINITE', expected one of 1, 3, 5"),
@@ -133,7 +128,7 @@ def test_a_profile_sets_the_batches_and_settings_replace_it():
 
 
 def test_there_are_few_settings():
-    assert len(NAMES) <= 29
+    assert len(NAMES) <= 28
 
 
 def test_the_context_is_text_and_the_settings_are_typed():

@@ -112,19 +112,6 @@ def test_an_environment_is_updated_if_it_is_outdated_or_has_too_little(checkout)
     assert {"--require-hashes", "--group", "dev", "requirements.txt"} <= {*checkout.arguments}
     # There is more than the demo needs.
     assert [checkout.set_up(name, same_python=True) for name in ("dev", "demo")] == [[], []]
-
-
-def test_after_a_failure_it_starts_from_scratch(checkout, monkeypatch):
-    checkout.set_up("demo")
-    monkeypatch.setattr(venv, "uv", fail)
-    with pytest.raises(subprocess.CalledProcessError):
-        checkout.set_up("dev")
-    monkeypatch.setattr(venv, "uv", checkout.uv)
-    assert checkout.set_up("dev") == NEW
-
-
-def test_an_environment_without_its_python_is_made_again(checkout):
-    checkout.set_up("demo")
     (checkout.venv / "bin" / "python").unlink()
     assert checkout.set_up("demo") == NEW
 
@@ -219,15 +206,6 @@ def test_an_unsuitable_python_is_named(tmp_path, target):
         assert f"error: {problem}" in ran.stderr
 
 
-def test_a_newer_python_is_found_where_python3_is_too_old(tmp_path):
-    script(tmp_path / "python3", "exit 1\n")
-    script(tmp_path / "python3.13", "exit 127\n")  # as pyenv has it: named, but not there
-    script(tmp_path / "python3.11", f'exec {sys.executable} "$@"\n')
-    commands = made("-n", "venv", PATH=str(tmp_path))
-    assert '"python3.11" tools/venv.py dev' in commands
-    assert "--same-python" not in commands
-
-
 def test_make_passes_arguments_on(tmp_path):
     # In place of both Pythons: `.venv` itself is left alone.
     log = tmp_path / "log"
@@ -249,23 +227,8 @@ def test_make_passes_arguments_on(tmp_path):
         assert log.read_text().splitlines() == ["-m", target, *expected]
 
 
-@pytest.mark.parametrize("target", ["demo", "measure", "check", "test-all", "format", "deploy"])
-def test_every_target_that_runs_something_sets_up_first(target):
-    commands = made("-n", target, f"PYTHON={sys.executable}")
-    assert commands.index("tools/venv.py") < commands.rindex(".venv/bin")
-
-
 def test_help_is_the_default_and_names_every_target():
     printed = made()
     lines = (ROOT / "Makefile").read_text().splitlines()
     targets = next(line.split()[1:] for line in lines if line.startswith(".PHONY:"))
     assert {line.split()[1] for line in printed.splitlines()} == set(targets)
-
-
-def test_the_build_server_runs_make_test_and_returns_its_status(tmp_path):
-    log = tmp_path / "log"
-    script(tmp_path / "make", f'echo "$@" "$(pwd)" > {log}\nexit 7\n')
-    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    ran = run(str(ROOT / ".ci" / "run"), cwd=tmp_path, **{**os.environ, "PATH": path})
-    assert ran.returncode == 7
-    assert log.read_text().split() == ["test", str(ROOT)]

@@ -121,11 +121,11 @@ def test_what_the_deployment_decides_is_no_setting(setting, tmp_path, capsys):
 
 
 def test_the_parameters_follow_from_the_settings(tmp_path):
-    context = {"profile": "low-latency", "max_concurrency": "20", "queue_retention_days": "10"}
+    context = {"profile": "low-latency", "max_concurrency": "20"}
     template, _ = write(tmp_path, context)
     parameters = json.loads(template.read_text())["Parameters"]
     assert "BatchSize" not in parameters  # more than ten need a window
     assert parameters["MaxConcurrency"]["Default"] == 20
-    assert parameters["RetentionSeconds"]["MinValue"] == 25 * 86_400
+    assert parameters["RetentionSeconds"]["MinValue"] == 19 * 86_400
     with pytest.raises(ArgumentError):
         write(tmp_path, {"batch_size": "0"})

@@ -1,4 +1,4 @@
-"""`ship`, on workers that do not have the package."""
+"""`addArtifacts` gives the package to workers that do not have it: docs/spark-deploy.md."""
 
 from __future__ import annotations
 
@@ -11,34 +11,29 @@ from pathlib import Path
 import pyspark
 import pytest
 
-import xorack
 from tests.spark.conftest import CONNECT
 from tests.spark.helpers import ROOT, run_process
-from xorack.errors import ArgumentError, StateError
 from xorack.spark.java import java_home
-from xorack.spark.shipping import ship
 
 JOB = """
 import sys
 from pyspark.sql import SparkSession
-from xorack.spark.shipping import ship
 
 def where(batches):
     import pyarrow
     for _ in batches:
         try:
-            import xorack.core.stamp, shipped_as_a_wheel
-            found = f"{xorack.core.stamp.__file__} {shipped_as_a_wheel.CHANGED}"
+            import xorack.core.stamp
+            found = xorack.core.stamp.__file__
         except ImportError as error:
             found = str(error)
         yield pyarrow.RecordBatch.from_pylist([{"found": found}])
 
-place, before, after = sys.argv[1:]
 builder = SparkSession.builder.config("spark.ui.enabled", "false")
-spark = getattr(builder, place)("local[1]").getOrCreate()
-for wheel in ("", None, None, before, after):
-    if wheel != "":
-        ship(spark, wheel)
+spark = getattr(builder, sys.argv[1])("local[1]").getOrCreate()
+for number in range(2):
+    if number:
+        spark.addArtifacts("xorack.zip", pyfile=True)
     tasks = spark.range(1, numPartitions=1).mapInArrow(where, "found string")
     print("found", tasks.first()["found"])
 """
@@ -61,15 +56,6 @@ def without_xorack(tmp_path):
     return python
 
 
-def wheel_of(folder, **modules):
-    folder.mkdir()
-    path = folder / "some-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in modules.items():
-            archive.writestr(f"{name}.py", text)
-    return path
-
-
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.skipif(not CONNECT, reason="Spark 3.5 takes no Python files")
@@ -77,10 +63,9 @@ def wheel_of(folder, **modules):
 def test_tasks_import_what_is_shipped(place, without_xorack, tmp_path):
     """In the classic session of a process of its own, and in one of Spark Connect."""
     (tmp_path / "job.py").write_text(JOB)
-    wheels = [
-        wheel_of(tmp_path / name, shipped_as_a_wheel=f"CHANGED = {name!r}\n")
-        for name in ("before", "after")
-    ]
+    with zipfile.ZipFile(tmp_path / "xorack.zip", "w") as archive:
+        for path in ROOT.glob("xorack/**/*.py"):
+            archive.write(path, path.relative_to(ROOT))
     environment = {
         "JAVA_HOME": str(java_home()),
         "PYSPARK_PYTHON": str(without_xorack),
@@ -89,39 +74,8 @@ def test_tasks_import_what_is_shipped(place, without_xorack, tmp_path):
         "SPARK_TESTING": "1",  # the Connect server takes any free port
     }
     out = run_process(
-        [sys.executable, "job.py", place, *wheels], cwd=tmp_path, env={**os.environ, **environment}
+        [sys.executable, "job.py", place], cwd=tmp_path, env={**os.environ, **environment}
     ).stdout
-    first, *others = [line.removeprefix("found ") for line in out.splitlines() if "found " in line]
-    assert first == "No module named 'xorack'"
-    assert others[:2] == ["No module named 'shipped_as_a_wheel'"] * 2
-    # The later one comes first.
-    for line, name in zip(others[2:], ("before", "after"), strict=True):
-        assert re.search(rf"/xorack-\w{{16}}\.zip/xorack/core/stamp\.py {name}$", line)
-
-
-def test_a_package_imported_from_a_wheel_is_shipped_as_it_is(monkeypatch, tmp_path):
-    wheel = wheel_of(tmp_path / "some", **{"xorack/__init__": ""})
-    monkeypatch.setattr(xorack, "__file__", str(wheel / "xorack" / "__init__.py"))
-    taken = []
-
-    class Session:
-        def addArtifacts(self, path, *, pyfile):
-            taken.append((Path(path).suffix, Path(path).read_bytes(), pyfile))
-
-    ship(Session())
-    assert taken == [(".zip", wheel.read_bytes(), True)]
-
-
-@pytest.mark.parametrize("content", [None, b"no zip"])
-def test_a_wheel_that_is_none_is_named(tmp_path, content):
-    wheel = tmp_path / "a.whl"
-    if content:
-        wheel.write_bytes(content)
-    with pytest.raises(ArgumentError, match=rf"wheel: {wheel} is not the path of a wheel"):
-        ship(None, wheel)
-
-
-@pytest.mark.skipif(CONNECT, reason="Spark 4 takes Python files")
-def test_a_session_that_takes_no_files_says_what_to_do(spark):
-    with pytest.raises(StateError, match=r"xorack\.zip, in --py-files or spark\.submit\.pyFiles"):
-        ship(spark)
+    before, after = [line for line in out.splitlines() if "found " in line]
+    assert before == "found No module named 'xorack'"
+    assert re.search(r"/xorack\.zip/xorack/core/stamp\.py$", after)

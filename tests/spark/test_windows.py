@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
 from shutil import rmtree
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from tests.spark.acker import Acker
 from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import as_set
-from tests.support.threads import in_threads
 from xorack.acker.partition_names import partition_names
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 from xorack.spark import Tracking, storage
@@ -19,11 +17,7 @@ from xorack.spark.storage import Texts
 
 pytestmark = pytest.mark.spark
 
-SCHEMA = "topic string, partition int, offset long, timestamp timestamp, amount long"
-
-
-def at(hour):
-    return datetime(2026, 9, 14, hour, 30, tzinfo=timezone.utc)
+SCHEMA = "topic string, partition int, offset long, amount long"
 
 
 class Log:
@@ -37,13 +31,13 @@ class Log:
         return Tracking(self.run.spark, self.run.queue.queue_url, "r", f"{self.run.root}/records")
 
     def windows(self, name="orders", **options):
-        columns = {"partition": ["topic", "partition"], "position": "offset", "time": "timestamp"}
+        columns = {"partition": ["topic", "partition"], "position": "offset"}
         return self.tracking.windows(name, **columns, **options)
 
-    def frame(self, *ranges, hour=14):
+    def frame(self, *ranges):
         """Return rows of partitions at ranges of offsets, or at listed ones."""
         rows = [
-            ("t", p, n, at(hour), n)
+            ("t", p, n, n)
             for p, *ends in ranges
             for n in (range(*ends) if len(ends) == 2 else ends[0])
         ]
@@ -102,31 +96,10 @@ def test_a_day(log):
     log.batch(1, (0, 4, 8), (1, 3, 4), (3, 0, 2))
     assert as_set(log.sent) == sent
     # After its rows: they have passed, but for one.
-    ends = {("t", 0): 8, ("t", 1): 4, ("t", 2): 0, ("t", 3): 3}
-    assert log.open("h15", ends).lagging == {"t/3": (2, 3)}
+    assert log.open("h15", {"t": {0: 8, 1: 4, 2: 0, 3: 3}}).lagging == {"t/3": (2, 3)}
     log.batch(2, (3, 2, 3))
     assert log.statuses == dict.fromkeys(["r/orders/h14", "r/orders/h15"], "acked")
     assert len(log.acker.bus.events) == 2
-
-
-@pytest.mark.slow
-def test_positions_without_rows(log, tmp_path):
-    """Within, between and at the edges of batches, where the checkpoint's offsets say so."""
-    offsets = tmp_path / "checkpoint/offsets"
-    offsets.mkdir(parents=True)
-    for batch, ends in enumerate(['{"t":{"0":4}}', '{"t":{"0":9,"1":5}}']):
-        (offsets / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{ends}')
-    log.open("h14", {"t": {"0": 9, "1": 5}})
-    log.batch(0, (0, [0, 2]), checkpoint=offsets.parent)
-    log.batch(1, (0, 5, 7), (1, 2, 4), checkpoint=offsets.parent)
-    assert log.statuses == {"r/orders/h14": "acked"}
-    assert log.windows().status("h14").gaps == {"t/0": 5, "t/1": 3}
-    text = "8 positions without a row: 5 of t/0, 3 of t/1"
-    assert text in log.acker.chains["r/orders/h14"].note
-    strict = log.windows("strict", gaps="error")
-    log.batch(0, (0, 0, 3), windows=strict)
-    with pytest.raises(StateError, match="1 of the positions 3 to 4 of t/0 have no row in this"):
-        log.batch(1, (0, 4, 5), windows=strict)
 
 
 def test_rows_that_are_lost_are_noted_and_not_proved(log):
@@ -143,26 +116,16 @@ def test_rows_that_are_lost_are_noted_and_not_proved(log):
     note = json.loads(log.acker.chains["r/orders/h15"].note)
     assert note["text"] == "batch 0 of stream lost rows, and was repeated with all"
     assert note["missing_count"] is None
-    # The next batch begins where it ended: position 6 has no row.
+    # Nothing shows that a batch without offsets has read position 6.
     log.batch(1, (0, [7, 8]))
-    assert log.statuses["r/orders/h15"] == "acked"
-
-
-def test_a_batch_does_not_begin_where_a_refused_one_was_to_end(log):
-    """The checkpoint went back, and the error of the batch that came again was swallowed."""
-    log.open("h14", {"t": {"0": 6}})
-    log.batch(0, (0, 0, 2))
-    with pytest.raises(StateError, match="has proved batch 0, and this is batch 0 with other rows"):
-        log.batch(0, (0, 0, 4))
-    log.batch(1, (0, 4, 6))
-    assert log.windows().status("h14").lagging == {"t/0": (2, 6)}
+    assert log.windows().status("h15").lagging == {"t/0": (6, 9)}
 
 
 @pytest.mark.slow
-def test_a_batch_job_two_streams_and_late_rows(log):
+def test_a_batch_job_and_two_streams(log):
     orders = log.windows()
     log.open("2026-09-14T14", {"t": {"0": 4}}, starts={"t": {"0": 2}})
-    rows = log.frame((0, 2, 4), hour=13)
+    rows = log.frame((0, 2, 4))
     out = log.bill(orders, rows, "job")
     job = orders.job("2026-09-14T14")
     for ranges, problem in [
@@ -180,7 +143,6 @@ def test_a_batch_job_two_streams_and_late_rows(log):
     job.finish(out, rows=rows)
     log.hear()
     assert log.statuses == {"r/orders/2026-09-14T14": "acked"}
-    assert orders.late("2026-09-14T14", rows.union(log.frame((0, 0, 9)))).count() == 2
     with pytest.raises(StateError, match="positions 3 to 3 of t/0 are proved twice: another str"):
         log.batch(0, (0, 3, 6))
     log.batch(0, (0, 4, 6), (1, 0, 1))
@@ -192,7 +154,6 @@ def test_a_batch_job_two_streams_and_late_rows(log):
 
 REFUSED = [
     (lambda log: log.open("a/b", {"t": {"0": 1}}), ArgumentError, "name: 'a/b', expected the"),
-    (lambda log: log.open("a\0", {"t": {"0": 9, "1": 9}}), ArgumentError, "name: 'a"),
     (lambda log: log.open("a\ud800", {"t": {"0": 9, "1": 9}}), ArgumentError, "name: 'a"),
     (lambda log: log.open("a" * 1024, {"t": {"0": 9, "1": 9}}), ArgumentError, "tag: 'r/orders/a"),
     (lambda log: log.windows().batch(0, stream=""), ArgumentError, "stream: '', expected the na"),
@@ -207,8 +168,9 @@ REFUSED = [
     (lambda log: log.windows().finish("/", rows="/"), ArgumentError, "batch_id: None, expect"),
     (lambda log: log.windows(gaps="no"), ArgumentError, "gaps: 'no', expected count, error"),
     (lambda log: log.batch(0, (0, 0, 4)), StateError, "has proved batch 0, and this is batch 0"),
+    (lambda log: log.batch(1, (0, [5, 7]), windows=log.windows(gaps="error")), StateError, "1 of "),
     (lambda log: log.batch(1, (0, [7, 7])), StateError, "t/0 has 2 rows at the positions 7 to 7"),
-    (lambda log: log.windows().late("h14", log.frame()), ArgumentError, "time: 'h14', expected"),
+    (lambda log: log.open("w", {"t": {0: 5, "0": 3}}), ArgumentError, "ends: t/0 is there twice"),
 ]
 
 
@@ -223,58 +185,11 @@ def test_what_is_refused(log):
     assert log.open("w", {"t": {"0": 5, "1": 3}}).window.starts == {"t/0": 5, "t/1": 3}
 
 
-POSITIONS = [
-    ("7.0BD", r"column position is decimal\(2,1\), expected an integer, or a string"),
-    ("'7 '", "position is no number, expected an integer, or a string of 1 to 64 digits"),
-    ("repeat('1', 65)", "position is no number"),
-]
-
-
-@pytest.mark.parametrize(
-    ("position", "text"),
-    [POSITIONS[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in POSITIONS[1:])],
-)
-def test_a_position_that_is_no_number_is_refused(log, position, text):
+def test_a_position_that_is_no_integer_is_refused(log):
     windows = log.tracking.windows("orders", partition="shard", position="position")
-    rows = log.run.spark.sql(f"SELECT 's' AS shard, {position} AS position, 1 AS amount")
-    with pytest.raises(ColumnsError, match=text):
+    rows = log.run.spark.sql("SELECT 's' AS shard, '7' AS position, 1 AS amount")
+    with pytest.raises(ColumnsError, match="column position is string, expected an integer"):
         windows.batch(0).finish(log.bill(windows, rows, "no"), rows=rows)
-
-
-LATE = {
-    "true AS shard, timestamp'2026-09-14' AS time": "column shard is boolean, expected tinyint, ",
-    "X'01' AS shard, timestamp'2026-09-14' AS time": "column shard is binary, expected tinyint, ",
-    "1 AS shard, '2026-09-14T13:30:00Z' AS time": "column time is string, expected date, timest",
-    "1 AS shard, 1789392600L AS time": "column time is bigint, expected date, timestamp, .*: cast",
-}
-
-
-@pytest.mark.slow
-def test_types_that_tell_no_late_rows(log):
-    windows = log.tracking.windows("orders", partition="shard", position="position", time="time")
-    log.open("2026-09-14T14", {"1": 5}, windows=windows)
-    for columns, text in LATE.items():
-        with pytest.raises(ColumnsError, match=f"^{text}"):
-            windows.late("2026-09-14T14", log.run.spark.sql(f"SELECT {columns}, 1 AS position"))
-
-
-@pytest.mark.slow
-def test_positions_of_56_digits_and_a_partition_of_any_name(log):
-    """As Kinesis has them."""
-    windows = log.tracking.windows(
-        "orders", partition="shard", position="position", time="time", gaps="ignore"
-    )
-    first = 10**55
-    rows = log.run.spark.createDataFrame(
-        [("a/%", str(first + n), at(13)) for n in (0, 7, 99)],
-        "shard string, position string, time timestamp",
-    )
-    status = log.open("2026-09-14T14", {"a/%": first + 99}, {"a/%": first}, windows=windows)
-    assert status.lagging == {"a%2F%25": (first, first + 99)}
-    windows.batch(0).finish(log.bill(windows, rows, "kinesis"), rows=rows)
-    log.hear()
-    assert log.statuses == {"r/orders/2026-09-14T14": "acked"}
-    assert windows.late("2026-09-14T14", rows).count() == 2
 
 
 def test_a_record_that_is_damaged_is_an_error(log):
@@ -284,20 +199,6 @@ def test_a_record_that_is_damaged_is_an_error(log):
     text.with_name("part-other").write_text('{"name": "h14"}\n')
     with pytest.raises(StateError, match=r"window=\*: a record is damaged"):
         log.windows().status("h14")
-
-
-def test_streams_read_records_while_one_writes_its_own(spark, tmp_path):
-    """What is being replaced is there, or it is not."""
-    texts, pattern = Texts(spark), f"{tmp_path}/slot=*"
-    texts.write(f"{tmp_path}/slot=0", "proof")
-
-    def work(slot):
-        if slot:
-            return [texts.write(f"{tmp_path}/slot=1", "new") for _ in range(30)]
-        return [texts.read(pattern) for _ in range(30)]
-
-    *read, _ = in_threads(work, [0, 0, 0, 1])
-    assert all(some in (["proof"], ["proof", "new"]) for reads in read for some in reads)
 
 
 @pytest.mark.parametrize("is_local", [True, False])

@@ -1,4 +1,4 @@
-"""Windows over the log of a broker: late records, killed processes, and a broker that forgets."""
+"""Windows over the log of a broker: late records and killed processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tests.spark.acker import Acker
 from tests.spark.helpers import ROOT, run_process
 from tests.support.broker import Broker, records, sizes
 from tests.support.threads import in_threads
-from xorack.errors import ArgumentError
 from xorack.spark import Tracking
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -30,7 +29,7 @@ from tests.spark.test_windows_stream import snippets
 from tests.support.cluster_job import once
 from tests.support.log_source import BrokerSource
 from xorack.spark.windows import windows
-root, queue_url, servers, lossy = sys.argv[1:]
+root, queue_url, servers = sys.argv[1:]
 passed = Counter()
 def dying(owner, name, step):
     real = getattr(owner, name)
@@ -48,7 +47,7 @@ def stumble(batches):
         if once(Path(root), "worker-killed"):
             os.kill(os.getpid(), signal.SIGKILL)
         yield batch
-options = {"servers": servers, "topic": "orders", "most": "7", "lossy": lossy}
+options = {"servers": servers, "topic": "orders", "most": "7"}
 names, stream = snippets(session("windows"), root, queue_url, BrokerSource, options)
 before = -1
 while passed["written"] > before:  # a run of this source has one batch
@@ -113,12 +112,12 @@ class World:
     def end(hour):
         return HOUR + 3600 * (hour - 13)
 
-    def run(self, die="", lossy="", status=0):
+    def run(self, die="", status=0):
         command = [sys.executable, "-c", RUN, self.root, self.queue.queue_url]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "DIE": die}
         environment["SPARK_MASTER"] = "local[2,2]"
-        words = [*map(str, command), self.broker.servers, lossy]
-        return run_process(words, env=environment, status=status).stderr
+        words = [*map(str, command), self.broker.servers]
+        run_process(words, env=environment, status=status)
 
     def written(self):
         return {row["sku"] for row in self.spark.read.parquet(f"{self.root}/bills").collect()}
@@ -161,14 +160,3 @@ def test_windows_of_a_broker_whose_readers_are_killed(spark, queue, tmp_path):
         ends = {"orders": dict(enumerate(sizes(world.client, "orders")))}
         assert world.orders.open("h16", ends).whole
         assert world.check() == ["h14", "h15", "h16"]
-        before = list(queue.bodies)
-    with broker:  # it has forgotten all
-        broker.create_topic("orders", 4)
-        broker.send("orders", [(n, "anew", world.end(16)) for n in range(4)])
-        assert "was read up to" in world.run(status=1)
-        assert "expected one each at" in world.run(lossy="yes", status=1)
-        anew = {"orders": dict(enumerate(sizes(broker.consumer(), "orders")))}
-        assert anew == {"orders": dict.fromkeys(range(4), 1)}
-        with pytest.raises(ArgumentError, match="'2026-09-14T17' ends before window"):
-            world.orders.open("2026-09-14T17", anew)
-        assert queue.bodies == before

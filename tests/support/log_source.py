@@ -39,7 +39,7 @@ class BrokerSource(LogSource):
 
 class Reader(SimpleDataSourceStreamReader):
     def __init__(self, options):
-        self.most, self.lossy = int(options["most"]), options.get("lossy")
+        self.most = int(options["most"])
 
     def initialOffset(self):
         return {}
@@ -48,7 +48,7 @@ class Reader(SimpleDataSourceStreamReader):
         end = {}
         for topic, partition, size in self.sizes():
             at = start.get(topic, {}).get(partition, 0)
-            if size < at and not self.lossy:  # as failOnDataLoss of Spark's source
+            if size < at:  # as failOnDataLoss of Spark's source
                 raise ValueError(f"{topic}-{partition} ends at {size}, and was read up to {at}")
             end.setdefault(topic, {})[partition] = min(size, at + self.most)
         return self.readBetweenOffsets(start, end), end

@@ -109,8 +109,7 @@ def test_the_modules_of_a_folder_import_each_other_in_no_circle(folder):
 
 def test_the_ledger_of_windows_is_pure():
     """It lies in the room of windows on Spark, and knows nothing of Spark."""
-    folder = ROOT / "xorack/spark/windows"
-    taken = set.union(*(imports(folder / f"{name}.py") for name in ("ledger", "requests")))
+    taken = imports(ROOT / "xorack/spark/windows/ledger.py")
     tops = {one.split(".")[0] for one in taken} - {*sys.stdlib_module_names}
     assert tops == {"xorack"}
     assert {folder_of(one) for one in taken} <= {None, "xorack/acker", "xorack/core"}

@@ -1,10 +1,9 @@
-"""An acker is found by its stack, its SSM parameters or its queue."""
+"""An acker is found by its stack or its queue."""
 
 from unittest.mock import MagicMock
 
 import pytest
 
-from xorack import Tracker
 from xorack.aws.stack import find_stack
 from xorack.errors import StateError
 
@@ -19,19 +18,16 @@ OUTPUTS = {
 
 
 def aws(values, tags):
-    """The clients of an account with a stack `shop`, parameters below /xorack, and a queue."""
+    """The clients of an account with a stack `shop` and a queue."""
     client = MagicMock()
     client.list_queue_tags = lambda QueueUrl: {"Tags": tags}
     outputs = [{"OutputKey": name, "OutputValue": value} for name, value in values.items()]
     stack = {"StackStatus": "CREATE_COMPLETE", "Outputs": outputs}
     client.describe_stacks = lambda StackName: {"shop": {"Stacks": [stack]}}[StackName]
-    found = [{"Name": f"/xorack/{name}", "Value": value} for name, value in values.items()]
-    pages = {"/xorack": [{"Parameters": found[:2]}, {"Parameters": found[2:]}]}
-    client.get_paginator("get_parameters_by_path").paginate = lambda Path: pages[Path]
     return lambda service: client
 
 
-@pytest.mark.parametrize("where", ["shop", "/xorack", "/xorack/", QUEUE])
+@pytest.mark.parametrize("where", ["shop", QUEUE])
 def test_it_is_found_by(where):
     found = find_stack(where, aws(OUTPUTS, {"aws:cloudformation:stack-name": "shop"}))
     assert (found.table_name, found.queue_url, found.retention_ms) == ("chains", QUEUE, 60_000)
@@ -41,9 +37,9 @@ def test_it_is_found_by(where):
     ("where", "values", "line"),
     [
         (
-            "/xorack",
+            "shop",
             {"TableName": "chains"},
-            "SSM below /xorack has no output QueueUrl, DeadLetterQueueUrl, EventBusName",
+            "stack shop is CREATE_COMPLETE and has no output QueueUrl, DeadLetterQueueUrl",
         ),
         (QUEUE, {}, f"the queue {QUEUE} is not CloudFormation's"),
         (
@@ -57,9 +53,3 @@ def test_an_error_says_what_was_read(where, values, line):
     with pytest.raises(StateError) as caught:
         find_stack(where, aws(values, {}))
     assert str(caught.value).startswith(line)
-
-
-def test_a_tracker_finds_its_queue_and_asks_nobody_for_a_url(monkeypatch):
-    monkeypatch.setattr("xorack.client.tracker.make_client", aws(OUTPUTS, {}))
-    assert Tracker.find("shop", stamps="plain").queue_url == QUEUE
-    assert Tracker.find(QUEUE, group="a").group == "a"

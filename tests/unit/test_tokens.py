@@ -155,10 +155,9 @@ def test_a_key_that_is_lost_or_weak_does_not_turn_verification_off(key, monkeypa
 OTHERS = ["shipment/1", "orders/17", "Order/17", "order"]
 
 
-@pytest.mark.parametrize("tags", ["order/", lambda tag: tag.startswith("order/")])
 @pytest.mark.parametrize("other", OTHERS)
-def test_tokens_of_other_chains_are_refused_and_logged(tags, other, caplog):
-    ours = tracker()
+def test_tokens_of_other_chains_are_refused_and_logged(other, caplog):
+    ours, tags = tracker(), "order/"
     for token in (Token(255, (other,)), Token(255, ("order/17", other))):
         for use in (
             lambda token: finish(ours, token, tags=tags),
@@ -173,13 +172,13 @@ def test_tokens_of_other_chains_are_refused_and_logged(tags, other, caplog):
 
 
 @pytest.mark.parametrize("tags", ["", 5, ["order/"]])
-def test_tags_are_a_prefix_or_a_function(tags):
+def test_tags_are_a_prefix(tags):
     for use in (
         lambda: token_of({}, tags=tags),
         lambda: step_of(tracker(), {}, tags=tags),
         lambda: fan_in(tracker(), tags=tags),
     ):
-        with pytest.raises(ArgumentError, match="a prefix of tags, or a function"):
+        with pytest.raises(ArgumentError, match="a prefix of tags"):
             use()
 
 

@@ -224,16 +224,13 @@ class DynamoDBStore(MarkBuckets):
         *,
         prefix: str = "",
         attributes: Sequence[str] = (),
-        after: str = "",
     ) -> Iterator[Chain]:
         """Yield all chains of the table, eventually consistent and in no order.
 
-        Without ``on_invalid``, an item that is not a chain ends the scan. A scan goes on ``after``
-        the tag with which an earlier one ended.
+        Without ``on_invalid``, an item that is not a chain ends the scan.
         """
-        start = self.table.key(after) if after else None
         arguments = self._scan_arguments(prefix, attributes or self.table.attributes)
-        for page in self.table.pages("scan", start=start, **arguments):
+        for page in self.table.pages("scan", **arguments):
             yield from self._valid(page["Items"], on_invalid)
 
     def scan_part(

@@ -1,9 +1,9 @@
-"""The resources of a deployed acker, found by its stack, its SSM parameters or its queue."""
+"""The resources of a deployed acker, found by its stack or its queue."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -26,13 +26,7 @@ class StackOutputs(NamedTuple):
 
 
 def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:
-    """Find the resources of a deployed acker; raise StateError if they are not there.
-
-    By the name of its CloudFormation stack, the prefix of its SSM parameters, which begins with
-    ``/``, or its queue's URL.
-    """
-    if where.startswith("/"):
-        return _outputs(_parameters(where, client("ssm")), f"SSM below {where}")
+    """Find a deployed acker by its stack's name or its queue's URL; raise StateError if none."""
     if "://" in where:
         queue, tags = where, client("sqs").list_queue_tags(QueueUrl=where).get("Tags", {})
         if not (where := tags.get("aws:cloudformation:stack-name", "")):
@@ -47,23 +41,14 @@ def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:
             raise StateError(f"there is no stack {where} in {region}") from error
         raise
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
-    return _outputs(outputs, f"stack {where}", f" is {stack['StackStatus']} and")
-
-
-def _parameters(prefix: str, client: Any) -> dict[str, str]:
-    pages = client.get_paginator("get_parameters_by_path").paginate(Path=prefix.rstrip("/"))
-    found = (one for page in pages for one in page["Parameters"])
-    return {one["Name"].rpartition("/")[2]: one["Value"] for one in found}
-
-
-def _outputs(outputs: Mapping[str, str], source: str, state: str = "") -> StackOutputs:
     keys = ("TableName", "QueueUrl", "DeadLetterQueueUrl", "EventBusName")
     if absent := [key for key in keys if key not in outputs]:
-        raise StateError(f"{source}{state} has no output {', '.join(absent)}")
+        state = stack["StackStatus"]
+        raise StateError(f"stack {where} is {state} and has no output {', '.join(absent)}")
     seconds = outputs.get("RetentionSeconds", str(DEFAULT_RETENTION_MS // 1000))
     if not re.fullmatch("[0-9]{1,10}", seconds):
         problem = f"{shown(seconds)}, expected whole seconds"
-        raise StateError(f"output RetentionSeconds of {source}: {problem}")
+        raise StateError(f"output RetentionSeconds of stack {where}: {problem}")
     table, queue, dead_letters, bus = (outputs[key] for key in keys)
     return StackOutputs(table, queue, dead_letters, bus, int(seconds) * 1000)
 

@@ -116,20 +116,16 @@ class Table:
                     raise UnavailableError(ClientError({"Error": error}, "BatchGetItem"))
                 wanted = left
 
-    def pages(
-        self, operation: str, *, start: Item | None = None, **arguments: Any
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the pages of a query or scan, without empty ones; `start` is an exclusive key."""
+    def pages(self, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a query or scan, without empty ones."""
         while True:
-            if start:
-                arguments["ExclusiveStartKey"] = start
             retry = self._policy.start(self._budget)  # a sweep's queries must not start over
             page = retry.call(partial(self.call, operation, **arguments))
             if page["Items"]:
                 yield page
-            start = page.get("LastEvaluatedKey")
-            if not start:
+            if not (last := page.get("LastEvaluatedKey")):
                 return
+            arguments["ExclusiveStartKey"] = last
 
 
 def projection(partition_key: str, attributes: Sequence[str]) -> dict[str, Any]:

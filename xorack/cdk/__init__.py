@@ -21,19 +21,19 @@ from typing import TYPE_CHECKING
 from xorack._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from xorack.cdk.acker import Acker, AckerProps
-    from xorack.cdk.grants import AckerAttributes, IAcker
+    from xorack.cdk.acker import Acker
+    from xorack.cdk.grants import IAcker
     from xorack.cdk.network import Network
     from xorack.cdk.settings import Settings
 
-__all__ = ["Acker", "AckerAttributes", "AckerProps", "IAcker", "Network", "Settings"]
+__all__ = ["Acker", "IAcker", "Network", "Settings"]
 
 # The first import of aws_cdk starts a node: only when something is used.
 __getattr__, __dir__, _ = lazy_names(
     __name__,
     {
-        "cdk.acker": "Acker AckerProps",
-        "cdk.grants": "AckerAttributes IAcker",
+        "cdk.acker": "Acker",
+        "cdk.grants": "IAcker",
         "cdk.network": "Network",
         "cdk.settings": "Settings",
     },

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Any, TypeAlias
 
 import aws_cdk as cdk
 from constructs import Construct
-from typing_extensions import TypedDict, Unpack
 
+from xorack.aws.schema import TAG
 from xorack.cdk.alarms import create_alarms
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents, name_for
 from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
-from xorack.cdk.grants import AckerAttributes, AckerParts, IAcker, ImportedAcker
+from xorack.cdk.grants import AckerParts, IAcker
 from xorack.cdk.network import Network
 from xorack.cdk.permissions import (
     allow_alarms_to_use,
@@ -30,13 +29,21 @@ from xorack.cdk.table import adopt_table, create_table
 from xorack.cdk.validation import check_arguments, has_own_policy, is_known_to_differ
 
 _Topic: TypeAlias = "cdk.aws_sns.ITopic | None"
-_MAX_NAME = 200  # a dashboard's name has the region, too, and at most 255 characters
 
 
-class AckerProps(TypedDict, total=False):
-    """Arguments of `Acker`; without one, the acker takes a default or creates the resource.
+def name_of(acker: Construct) -> str:
+    """Return the name of an acker: its stack's, so that two stacks share none, and its path."""
+    stack = next(filter(cdk.Stack.is_stack, acker.node.scopes))  # not a nested one
+    path = acker.node.path.removeprefix(stack.node.path)
+    return re.sub("[^A-Za-z0-9_-]", "-", cdk.Stack.of(stack).stack_name + path)
 
-    Attributes:
+
+class Acker(AckerParts):
+    """Everything between a queue of requests and a bus of events.
+
+    Args:
+        scope: Where to create it, such as a stack.
+        construct_id: Its id in the scope.
         settings: Settings of the acker.
         table: Your table of chains, for nothing else, with its key, its index of deadlines and its
             TTL attribute complete; or an imported one, which the functions check.
@@ -51,37 +58,6 @@ class AckerProps(TypedDict, total=False):
         network: Your VPC for the functions.
         service: Name of the metrics' dimension, the bus and the dashboard; by default the stack's
             name and the construct's path in it.
-    """
-
-    settings: Settings | None
-    table: cdk.aws_dynamodb.ITable | None
-    queue: cdk.aws_sqs.IQueue | None
-    dead_letters: cdk.aws_sqs.IQueue | None
-    bus: cdk.aws_events.IEventBus | None
-    encryption_key: cdk.aws_kms.IKey | None
-    alarm_topic: cdk.aws_sns.ITopic | None
-    network: Network | None
-    service: str | None
-
-
-def name_of(acker: Construct) -> str:
-    """Return the name of an acker: its stack's name and its path in the stack.
-
-    The metrics, the bus and the dashboard have it, so two stacks of one app share none of them.
-    """
-    stack = next(filter(cdk.Stack.is_stack, acker.node.scopes))  # not a nested one
-    path = acker.node.path.removeprefix(stack.node.path)
-    name = re.sub("[^A-Za-z0-9_-]", "-", cdk.Stack.of(stack).stack_name + path)
-    if len(name) <= _MAX_NAME:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    return f"{name[: _MAX_NAME - 17]}-{digest}"
-
-
-class Acker(AckerParts):
-    """Everything between a queue of requests and a bus of events.
-
-    `AckerProps` describes its keyword arguments.
 
     Examples:
         In a stack of your own:
@@ -113,22 +89,36 @@ class Acker(AckerParts):
         ValueError: A supplied resource is of the right kind, but cannot work.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, **props: Unpack[AckerProps]) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Settings | None = None,
+        table: cdk.aws_dynamodb.ITable | None = None,
+        queue: cdk.aws_sqs.IQueue | None = None,
+        dead_letters: cdk.aws_sqs.IQueue | None = None,
+        bus: cdk.aws_events.IEventBus | None = None,
+        encryption_key: cdk.aws_kms.IKey | None = None,
+        alarm_topic: _Topic = None,
+        network: Network | None = None,
+        service: str | None = None,
+    ) -> None:
         super().__init__(scope, construct_id)
-        check_arguments(self, props)
-        self.settings = settings = props.get("settings") or Settings()
-        self.encryption_key = key = props.get("encryption_key")
-        self.network, bus = props.get("network"), props.get("bus")
-        self.name = name = props.get("service") or name_of(self)
+        self.settings = settings = settings or Settings()
+        given = {"table": table, "queue": queue, "dead_letters": dead_letters, "bus": bus}
+        others = {"encryption_key": encryption_key, "alarm_topic": alarm_topic, "network": network}
+        check_arguments(self, {"settings": settings, **given, **others})
+        self.encryption_key = key = encryption_key
+        self.network = network
+        self.name = name = service or name_of(self)
         self.service = None if settings.monitoring == "minimal" else name
         self._partition_key = settings.partition_key
         self._policies_ready = settings.policies_ready
-        chains = Construct(self, "Chains")
-        adopted = adopt_table(chains, settings, props.get("table"))
+        chains, queues = Construct(self, "Chains"), Construct(self, "Stamps")
+        adopted = adopt_table(chains, settings, table)
         self.table = adopted or create_table(chains, settings, key)
-        queues = Construct(self, "Stamps")
-        supplied = props.get("queue"), props.get("dead_letters")
-        self.queue, self.dead_letters = create_queues(queues, settings, key, *supplied)
+        self.queue, self.dead_letters = create_queues(queues, settings, key, queue, dead_letters)
         account = cdk.Stack.of(self).account
         self.events = AckEvents(self, "Events", self.table, bus or name, account)
         if key is not None:
@@ -136,10 +126,9 @@ class Acker(AckerParts):
         self.consumer = create_consumer(Construct(self, "Consumer"), self)
         self.messages: Any = self.node.find_child("Consumer").node.find_child("Messages")
         self.sweeper = create_sweeper(Construct(self, "Sweeper"), self)
-        writers = [self.consumer, self.sweeper]
-        self._resume = ResumeAccess(self, writers, settings, self.network is not None)
+        self._resume = ResumeAccess(self, [self.consumer, self.sweeper], settings)
         monitoring = Construct(self, "Monitoring")
-        topic = self._topic(monitoring, props.get("alarm_topic"))
+        topic = self._topic(monitoring, alarm_topic)
         if not settings.policies_ready:
             self._check_imported(key, topic)
         self.alarms = create_alarms(monitoring, self, topic)
@@ -165,21 +154,49 @@ class Acker(AckerParts):
 
     @staticmethod
     def from_attributes(
-        scope: Construct, construct_id: str, **attributes: Unpack[AckerAttributes]
+        scope: Construct,
+        construct_id: str,
+        *,
+        table_arn: str,
+        queue_arn: str,
+        event_bus_arn: str,
+        service: str | None = None,
+        encryption_key_arn: str | None = None,
+        partition_key: str = TAG,
+        policies_ready: bool = False,
     ) -> IAcker:
         """Return an acker of another stack or app, for grants, rules and metrics.
 
         Args:
             scope: Where to import it.
             construct_id: Id of the import.
-            attributes: ARNs of its table, queue and bus, and more: `AckerAttributes`.
+            table_arn: ARN of its table.
+            queue_arn: ARN of its queue.
+            event_bus_arn: ARN of its bus.
+            service: Its name, the stack's output `Service`; its metrics need it.
+            encryption_key_arn: ARN of the key of its table and queue, if it has one of yours.
+            partition_key: Name of the table's partition key.
+            policies_ready: As `Settings.policies_ready`.
 
         Examples:
             Acker.from_attributes(
                 self, "Acker", table_arn=…, queue_arn=…, event_bus_arn=…, service="xorack"
             ).grant_send(loader)
         """
-        return ImportedAcker(scope, construct_id, **attributes)
+        acker = IAcker(scope, construct_id, partition_key, policies_ready)
+        acker.service, arn = service, encryption_key_arn
+        key = cdk.aws_kms.Key.from_key_arn(acker, "Key", arn) if arn else None
+        acker.table = cdk.aws_dynamodb.Table.from_table_attributes(
+            acker, "Table", table_arn=table_arn, encryption_key=key
+        )
+        acker.queue = cdk.aws_sqs.Queue.from_queue_attributes(
+            acker, "Queue", queue_arn=queue_arn, key_arn=arn
+        )
+        bus = cdk.aws_events.EventBus.from_event_bus_arn(acker, "Bus", event_bus_arn)
+        stack, slash = cdk.Stack.of(acker), cdk.ArnFormat.SLASH_RESOURCE_NAME
+        account = stack.split_arn(table_arn, slash).account or stack.account
+        acker.events = AckEvents(acker, "Events", acker.table, bus, account)
+        return acker
 
     @classmethod
     def from_stack_outputs(
@@ -208,44 +225,34 @@ class Acker(AckerParts):
         }
         return cls.from_attributes(scope, construct_id, **{**exported, **attributes})
 
-    def add_outputs(self, *, exports: bool = True, parameters: str | None = None) -> None:
+    def add_outputs(self) -> None:
         """Add outputs to the stack: names and ARNs, by which `xorack --stack` finds the acker.
 
-        Args:
-            exports: Export them for `from_stack_outputs`, as the stack's name, a hyphen and theirs.
-            parameters: Prefix of SSM parameters with the same values, such as ``/xorack``.
+        They are exported as the stack's name, a hyphen and theirs, for `from_stack_outputs`.
 
         Examples:
-            acker.add_outputs(parameters="/xorack")
+            acker.add_outputs()
         """
-        dead_letters, bus = self.dead_letters, self.events.bus
+        bus = self.events.bus
         outputs = {
             "TableName": (self.table.table_name, "Table of chains"),
             "TableArn": (self.table.table_arn, "Its ARN, also the resource of events"),
             "QueueUrl": (self.queue.queue_url, "Queue of requests"),
             "QueueArn": (self.queue.queue_arn, "Its ARN"),
-            "DeadLetterQueueUrl": (dead_letters.queue_url, "Rejected and dead-lettered messages"),
-            "DeadLetterQueueArn": (dead_letters.queue_arn, "Its ARN"),
+            "DeadLetterQueueUrl": (self.dead_letters.queue_url, "Rejected and failed messages"),
             "EventBusName": (name_for(bus, self), "Bus of the chains' events"),
             "EventBusArn": (bus.event_bus_arn, "Its ARN"),
             "ConsumerName": (self.consumer.function_name, "Applies requests"),
-            "ConsumerArn": (self.consumer.function_arn, "Its ARN; its alias is live"),
             "RetentionSeconds": (str(self.settings.retention_seconds), "Life of finished chains"),
             "Service": (self.name, "Dimension of the metrics, name of a created bus"),
             "SweeperName": (self.sweeper.function_name, "Times chains out"),
-            "SweeperArn": (self.sweeper.function_arn, "Its ARN; its alias is live"),
         }
         if self.dashboard is not None:
             outputs["DashboardName"] = (self.dashboard.dashboard_name, "Dashboard")
-        stack, scope = cdk.Stack.of(self), Construct(self, "Parameters")
+        stack = cdk.Stack.of(self)
         for name, (value, description) in outputs.items():
-            export = f"{stack.stack_name}-{name}" if exports else None
+            export = f"{stack.stack_name}-{name}"
             cdk.CfnOutput(stack, name, value=value, description=description, export_name=export)
-            if parameters is not None:
-                path = f"{parameters.rstrip('/')}/{name}"
-                cdk.aws_ssm.StringParameter(
-                    scope, name, parameter_name=path, string_value=value, description=description
-                )
 
     def grant_resume(
         self, waiting: cdk.aws_stepfunctions.IStateMachine | cdk.aws_lambda.IFunction
@@ -271,16 +278,14 @@ class Acker(AckerParts):
 
         Where it is known that one is of another account, the calls would be denied: an error.
         """
-        stack, bus = cdk.Stack.of(self), self.events.bus
-        functions = cdk.aws_iam.AccountPrincipal(stack.account)
-        alarms = cdk.aws_iam.ServicePrincipal("cloudwatch.amazonaws.com")
-        for argument, resource, arn, grantee, action in (
-            ("bus", bus, bus.event_bus_arn, functions, "events:PutEvents"),
-            ("alarm_topic", topic, topic and topic.topic_arn, alarms, "sns:Publish"),
-        ):
-            owner = arn and stack.split_arn(arn, cdk.ArnFormat.COLON_RESOURCE_NAME).account
-            if arn and owner and is_known_to_differ(owner, stack.account):
-                check_policy(argument, resource, for_account(grantee, stack.account), arn, action)
+        account, bus = cdk.Stack.of(self).account, self.events.bus
+        if is_known_to_differ(bus.env.account, account):
+            functions = cdk.aws_iam.AccountPrincipal(account)
+            check_policy("bus", bus, functions, bus.event_bus_arn, "events:PutEvents")
+        if topic is not None and is_known_to_differ(topic.env.account, account):
+            alarms: Any = cdk.aws_iam.ServicePrincipal("cloudwatch.amazonaws.com")
+            grantee = for_account(alarms, account)
+            check_policy("alarm_topic", topic, grantee, topic.topic_arn, "sns:Publish")
         if key is not None and not has_own_policy(key):
             needed = as_json(self, logs_statement(self))
             cdk.Annotations.of(self).add_warning_v2(

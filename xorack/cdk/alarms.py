@@ -16,8 +16,7 @@ from constructs import Construct
 from xorack.aws.schema import DUE_INDEX, Metric
 from xorack.cdk.grants import AckerParts
 from xorack.cdk.queue import visibility_timeout_seconds
-from xorack.cdk.settings import DEAD_LETTER_DAYS, Settings
-from xorack.core.budget import Budget, TimeOuts
+from xorack.cdk.settings import DEAD_LETTER_DAYS, QUEUE_DAYS, Settings
 
 PAGE: Final = "PageWorkIsStuck"
 TICKET: Final = "TicketForTomorrow"
@@ -86,11 +85,6 @@ def queue_age_threshold_seconds(acker: AckerParts) -> int:
     visibility = visibility_timeout_seconds(settings, acker.queue)
     attempt = settings.batch_window_seconds + settings.function_timeout_seconds
     return (3 * visibility + attempt) // 2
-
-
-def last_write_seconds(timeout_seconds: int) -> float:
-    """Return the seconds after which an invocation starts no write: it leaves work undone."""
-    return Budget(lambda: timeout_seconds, TimeOuts.within(timeout_seconds), later_steps=2).left()
 
 
 def create_alarms(scope: Construct, acker: AckerParts, topic: cdk.aws_sns.ITopic | None) -> _Alarms:
@@ -173,10 +167,6 @@ def _received_and_deleted(settings: Settings) -> tuple[int, int, int]:
     return datapoints, datapoints + 2, 5
 
 
-def _last_write_ms(acker: AckerParts) -> float:
-    return 1000 * last_write_seconds(acker.settings.function_timeout_seconds)
-
-
 _ROWS: Final[Sequence[_Row]] = (
     _Row(
         name="ConsumerFailing",
@@ -244,18 +234,14 @@ _ROWS: Final[Sequence[_Row]] = (
     ),
     _Row(
         name="SweepProblems",
-        metric=lambda w: w.metric(Metric.SWEEP_PROBLEMS, statistic="Maximum"),
+        metric=lambda w: _sum(
+            problems=w.metric(Metric.SWEEP_PROBLEMS, statistic="Maximum"),
+            incomplete=w.metric(Metric.SWEEPS_INCOMPLETE, statistic="Maximum"),
+        ),
         out_of=(10, 12, 1),
-        text="The sweeper could not end some chains for ten minutes. First: read `chains not "
-        "ended` and `chains not read` in the sweeper's log.",
-    ),
-    _Row(
-        name="SweeperNearTimeout",
-        metric=lambda w: w.sweeper.metric_duration(statistic="Maximum"),
-        threshold=_last_write_ms,
-        out_of=(10, 12, 1),
-        text="Sweeps run out of time: chains end later than their deadlines. First: raise "
-        "`function_timeout_seconds`, and see whether the table is throttled.",
+        text="For ten minutes, the sweeper could not end some chains, or ran out of time. First: "
+        "read `chains not ended` and `chains not read` in the sweeper's log; without them, raise "
+        "`function_timeout_seconds`.",
     ),
     _Row(
         name="DeadLettersNew",
@@ -269,16 +255,16 @@ _ROWS: Final[Sequence[_Row]] = (
         ),
         out_of=(1, _EVENT_MINUTES, 1),
         text="Messages came to the dead-letter queue within the last hour. First: run `xorack "
-        "redrive --look` for the reasons.",
+        "dead-letters list` for the reasons.",
     ),
     _Row(
         name="DeadLettersOld",
         metric=lambda w: w.dead_letters.metric_approximate_age_of_oldest_message(),
         # Half of the shortest life there: the age counts from the arrival, the end from the send.
-        threshold=lambda w: (DEAD_LETTER_DAYS - w.settings.queue_retention_days) * 86_400 // 2,
+        threshold=(DEAD_LETTER_DAYS - QUEUE_DAYS) * 86_400 // 2,
         out_of=(1, 1, 60),
         text="Dead letters wait to be handled, and SQS deletes them when their retention ends. "
-        "First: run `xorack redrive --look`, then redrive or delete them.",
+        "First: run `xorack dead-letters list`, then redrive or delete them.",
     ),
     _Row(
         name="ChainsFailed",
@@ -290,34 +276,10 @@ _ROWS: Final[Sequence[_Row]] = (
         "--status failed` for the reasons.",
     ),
     _Row(
-        name="ConsumerErrors",
-        metric=lambda w: w.consumer.metric_errors(),
-        out_of=(3, 6, 5),
-        text="Invocations of the consumer keep failing. First: read the consumer's log for the "
-        "first error.",
-    ),
-    _Row(
-        name="ConsumerNearTimeout",
-        metric=lambda w: w.consumer.metric_duration(statistic="Maximum"),
-        threshold=_last_write_ms,
-        out_of=(3, 6, 5),
-        text="The consumer runs out of time, and leaves messages for another attempt. First: "
-        "lower `batch_size` or raise `function_timeout_seconds`.",
-    ),
-    _Row(
         name="TableThrottled",
         metric=lambda w: _sum(**table_metrics(w.table, "{}ThrottleEvents")),
         out_of=(10, 15, 1),
         text="DynamoDB keeps throttling the table or its index. First: see on the dashboard which "
         "of them, and whether one chain is hot.",
-    ),
-    _Row(
-        name="ConcurrencyThrottled",
-        metric=lambda w: _sum(
-            consumer=w.consumer.metric_throttles(), sweeper=w.sweeper.metric_throttles()
-        ),
-        out_of=(10, 15, 1),
-        text="Lambda keeps throttling the functions: the concurrency is used up. First: see which "
-        "functions of the account use it, and raise the quota.",
     ),
 )

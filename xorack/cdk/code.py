@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import atexit
-import hashlib
 import os
 import shutil
 import subprocess
@@ -27,14 +26,7 @@ _IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # of setup.py
 LAMBDA_PYTHON: Final = (3, 13)
 """The version of the functions' runtime."""
 _HANDLERS: Final = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
-_PACKAGES: Final = {
-    "aws-lambda-powertools==3.37.0": (
-        "52f22860a5df3a9244495cbb58b27a6eb45ed06fa19fdd6deb99cd76637cf642"
-    ),
-    "jmespath==1.1.0": "49574ef7208b76ee829e256924dbb01dd819c5baf52deb03ce39784c5095a837",
-    "typing_extensions==4.16.0": "e194639b5f3a24dc8176f5c2ac4269dc6c69b7c5929f0f20f43cb3a57cb7f3f6",
-}
-"""Releases and the SHA-256 of the copied files of each, all of them pure Python."""
+_PACKAGES: Final = ("aws-lambda-powertools==3.37.0", "jmespath==1.1.0", "typing_extensions==4.16.0")
 _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 MB of JavaScript
 
 
@@ -113,23 +105,18 @@ def _imports(node: ast.AST) -> Iterator[str]:
 
 
 def _copy_package(release: str, folder: Path) -> None:
-    """Copy an installed package with its licence, and check that it is the release."""
+    """Copy an installed package with its licence; raise StateError if it is another release."""
     name, _, version = release.partition("==")
     installed = next(iter(metadata.distributions(name=name)), None)
-    digest = hashlib.sha256()
-    for path in sorted((installed and installed.files) or (), key=str):
-        if _is_copied(path) and Path(path.locate()).is_file():
-            content = path.read_binary()
-            digest.update(f"{path} {len(content)} ".encode() + content)
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(content)
-    found, expected = digest.hexdigest(), _PACKAGES[release]
-    if installed is None or (installed.version, found) != (version, expected):
-        problem = f"{installed.version}, SHA-256 {found}, is" if installed else "is not"
+    if installed is None or installed.version != version:
+        problem = f"{installed.version} is" if installed else "is not"
         raise StateError(
-            f"{name} {problem} installed: the functions' code needs {release}, SHA-256 {expected}: "
-            f"pip install --force-reinstall --no-deps '{release}'"
+            f"{name} {problem} installed: the functions' code needs {release}: "
+            f"pip install --no-deps '{release}'"
         )
+    for path in filter(_is_copied, installed.files or ()):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path.locate(), folder / path)
 
 
 def _is_copied(path: metadata.PackagePath) -> bool:

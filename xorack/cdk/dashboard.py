@@ -37,9 +37,6 @@ def create_dashboard(
         params={"limit": 20},
         width=_WIDTH,
         height=10,
-        update_on_refresh=True,
-        update_on_resize=False,
-        update_on_time_range_change=False,
     )
     row = [
         aws_cloudwatch.AlarmStatusWidget(

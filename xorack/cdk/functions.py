@@ -26,10 +26,6 @@ from xorack.cdk.queue import pending_timeout_seconds
 from xorack.cdk.table import index_arn, is_imported, removal_policy
 
 _RUNTIME: Final = getattr(cdk.aws_lambda.Runtime, "PYTHON_{}_{}".format(*code.LAMBDA_PYTHON))
-_ARCHITECTURES: Final = {
-    "arm64": cdk.aws_lambda.Architecture.ARM_64,
-    "x86_64": cdk.aws_lambda.Architecture.X86_64,
-}
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
 _RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
 _ALIAS: Final = "live"
@@ -115,7 +111,7 @@ def _create_function(
         "Function",
         description=description,
         runtime=_RUNTIME,
-        architecture=_ARCHITECTURES[settings.architecture],
+        architecture=cdk.aws_lambda.Architecture.custom(settings.architecture),
         code=cdk.aws_lambda.Code.from_asset(str(code.assemble_code())),
         handler=handler,
         memory_size=settings.memory_mb,

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import aws_cdk as cdk
 from constructs import Construct
-from typing_extensions import Required, TypedDict, Unpack
 
 from xorack.aws.schema import METRIC_NAMESPACE, SHOWN, TAG, Metric
 from xorack.cdk.events import AckEvents
@@ -36,8 +35,16 @@ class IAcker(Construct):
     queue: cdk.aws_sqs.IQueue
     events: AckEvents
     service: str | None
-    _partition_key: str
-    _policies_ready: bool
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        partition_key: str = TAG,
+        policies_ready: bool = False,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._partition_key, self._policies_ready = partition_key, policies_ready
 
     def grant_send(self, grantee: cdk.aws_iam.IGrantable) -> cdk.aws_iam.Grant:
         """Allow a producer, such as a Spark job, to send requests.
@@ -177,51 +184,3 @@ class AckerParts(IAcker):
     consumer: cdk.aws_lambda.Function
     sweeper: cdk.aws_lambda.Function
     alarms: dict[str, cdk.aws_cloudwatch.AlarmBase]
-
-
-class AckerAttributes(TypedDict, total=False):
-    """Arguments of `Acker.from_attributes`.
-
-    Attributes:
-        table_arn: ARN of its table.
-        queue_arn: ARN of its queue.
-        event_bus_arn: ARN of its bus.
-        service: Its name, the stack's output `Service`; its metrics need it.
-        encryption_key_arn: ARN of the key of its table and queue, if it has one of yours.
-        partition_key: Name of the table's partition key.
-        policies_ready: As `Settings.policies_ready`.
-    """
-
-    table_arn: Required[str]
-    queue_arn: Required[str]
-    event_bus_arn: Required[str]
-    service: str | None
-    encryption_key_arn: str | None
-    partition_key: str
-    policies_ready: bool
-
-
-class ImportedAcker(IAcker):
-    """An acker that exists already: of another stack or app."""
-
-    def __init__(
-        self, scope: Construct, construct_id: str, **attributes: Unpack[AckerAttributes]
-    ) -> None:
-        super().__init__(scope, construct_id)
-        self.service = attributes.get("service")
-        self._partition_key = attributes.get("partition_key", TAG)
-        self._policies_ready = attributes.get("policies_ready", False)
-        table_arn, key_arn = attributes["table_arn"], attributes.get("encryption_key_arn")
-        self.table = cdk.aws_dynamodb.Table.from_table_attributes(
-            self,
-            "Table",
-            table_arn=table_arn,
-            encryption_key=cdk.aws_kms.Key.from_key_arn(self, "Key", key_arn) if key_arn else None,
-        )
-        self.queue = cdk.aws_sqs.Queue.from_queue_attributes(
-            self, "Queue", queue_arn=attributes["queue_arn"], key_arn=key_arn
-        )
-        bus = cdk.aws_events.EventBus.from_event_bus_arn(self, "Bus", attributes["event_bus_arn"])
-        arn = cdk.Stack.of(self).split_arn(table_arn, cdk.ArnFormat.SLASH_RESOURCE_NAME)
-        account = arn.account or cdk.Stack.of(self).account
-        self.events = AckEvents(self, "Events", self.table, bus, account)

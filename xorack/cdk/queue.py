@@ -7,14 +7,12 @@ from typing import Any, Final
 from aws_cdk import Annotations, Duration, aws_kms, aws_sqs
 from constructs import Construct
 
-from xorack.cdk.settings import DEAD_LETTER_DAYS, Settings
+from xorack.cdk.settings import DEAD_LETTER_DAYS, QUEUE_DAYS, Settings
 from xorack.cdk.table import removal_policy
-from xorack.cdk.validation import check_key
 
-# Defaults of SQS, and the longest time for which it keeps a message.
+# Defaults of SQS.
 _VISIBILITY_SECONDS: Final = 30
 _RETENTION_SECONDS: Final = 4 * 86_400
-_MAX_RETENTION_SECONDS: Final = 14 * 86_400
 
 
 def create_queues(
@@ -27,10 +25,6 @@ def create_queues(
     """Create the queues that the user does not supply, encrypted and open to TLS only."""
     if queue is not None:
         dead_letters = _dead_letters_of(queue, dead_letters)
-        key = queue.encryption_master_key
-        # AWS's own key allows everybody who may use the queue.
-        if key is not None and ":alias/aws/" not in key.key_arn:
-            check_key("queue", key)
     encryption = aws_sqs.QueueEncryption
     common: dict[str, Any] = {
         "encryption": encryption.KMS if encryption_key else encryption.SQS_MANAGED,
@@ -38,14 +32,14 @@ def create_queues(
         "enforce_ssl": True,
         "removal_policy": removal_policy(settings),
     }
-    days, attempts = Duration.days(DEAD_LETTER_DAYS), settings.max_receive_count
+    days, attempts = Duration.days, settings.max_receive_count
     dead_letters = dead_letters or aws_sqs.Queue(
-        scope, "DeadLetters", retention_period=days, **common
+        scope, "DeadLetters", retention_period=days(DEAD_LETTER_DAYS), **common
     )
     queue = queue or aws_sqs.Queue(
         scope,
         "Queue",
-        retention_period=Duration.days(settings.queue_retention_days),
+        retention_period=days(QUEUE_DAYS),
         visibility_timeout=Duration.seconds(settings.visibility_timeout_seconds),
         dead_letter_queue=aws_sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=attempts),
         # The dead letters of other queues would be requests, sent without a permission.
@@ -68,7 +62,7 @@ def create_queues(
 def pending_timeout_seconds(queue: aws_sqs.IQueue) -> int:
     """Return how long a chain waits for its create: as long as the queue keeps a message."""
     kept = _seconds(queue, "message_retention_period", _RETENTION_SECONDS)
-    return kept or _MAX_RETENTION_SECONDS
+    return kept or DEAD_LETTER_DAYS * 86_400  # no queue keeps one for longer
 
 
 def visibility_timeout_seconds(settings: Settings, queue: aws_sqs.IQueue) -> int:
@@ -95,37 +89,36 @@ def _dead_letters_of(
 def _check(settings: Settings, queue: aws_sqs.IQueue, dead_letters: aws_sqs.IQueue) -> None:
     """Reject queues that cannot work; the attributes of imported queues are unknown."""
     needed = settings.visibility_timeout_seconds
-    visibility = _seconds(queue, "visibility_timeout", _VISIBILITY_SECONDS) or needed
+    visibility = visibility_timeout_seconds(settings, queue)
     kept = _seconds(queue, "message_retention_period", _RETENTION_SECONDS) or 0
     dead_kept = _seconds(dead_letters, "message_retention_period", _RETENTION_SECONDS) or 0
     path, dead_path = queue.node.path, dead_letters.node.path
-    if queue.fifo:
-        problem = f"queue: {path} is a FIFO queue, expected a standard one"
-    elif dead_letters.fifo:
-        problem = f"dead_letters: {dead_path} is a FIFO queue, expected a standard one"
-    elif dead_letters.queue_arn == queue.queue_arn:
-        problem = (
+    for is_wrong, problem in (
+        (queue.fifo, f"queue: {path} is a FIFO queue, expected a standard one"),
+        (dead_letters.fifo, f"dead_letters: {dead_path} is a FIFO queue, expected a standard one"),
+        (
+            dead_letters.queue_arn == queue.queue_arn,
             f"dead_letters: {dead_path} is the queue itself, expected another one: rejected "
-            "requests would come back for ever"
-        )
-    elif visibility < needed:
-        problem = (
+            "requests would come back for ever",
+        ),
+        (
+            visibility < needed,
             f"queue: the visibility timeout of {path} is {visibility} seconds, expected at least "
-            f"{needed}, six times the function's timeout and the batch window"
-        )
-    elif 0 < dead_kept <= kept:
-        problem = (
+            f"{needed}, six times the function's timeout and the batch window",
+        ),
+        (
+            0 < dead_kept <= kept,
             f"dead_letters: {dead_path} keeps messages for {dead_kept} seconds, expected more than "
-            f"the queue ({kept}), since a message's age counts from when it was first sent"
-        )
-    elif kept + dead_kept >= settings.retention_seconds:
-        problem = (
+            f"the queue ({kept}), since a message's age counts from when it was first sent",
+        ),
+        (
+            kept + dead_kept >= settings.retention_seconds,
             f"queue: messages may come back for {kept + dead_kept} seconds, expected less than "
-            f"retention_days, {settings.retention_days} days"
-        )
-    else:
-        return
-    raise ValueError(problem)
+            f"retention_days, {settings.retention_days} days",
+        ),
+    ):
+        if is_wrong:
+            raise ValueError(problem)
 
 
 def _seconds(queue: aws_sqs.IQueue, attribute: str, default: int) -> int | None:

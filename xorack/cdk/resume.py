@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aws_cdk import Annotations, Stack, aws_iam, aws_lambda
+from aws_cdk import Stack, aws_iam, aws_lambda
 from constructs import Construct
 
 from xorack.aws.schema import RESUME_KINDS
@@ -32,23 +32,13 @@ class ResumeAccess:
     """The permission of an acker's functions to resume executions; it may grow."""
 
     def __init__(
-        self,
-        scope: Construct,
-        functions: Sequence[aws_lambda.Function],
-        settings: Settings,
-        in_network: bool,
+        self, scope: Construct, functions: Sequence[aws_lambda.Function], settings: Settings
     ) -> None:
-        self._scope, self._functions, self._in_network = scope, functions, in_network
+        self._scope, self._functions = scope, functions
         self._kinds = dict.fromkeys(RESUME_KINDS, False)
-        stack, first = Stack.of(scope), None
-        for kind, arns in settings.resume_targets.items():
-            for arn in arns:
-                region, account = arn.split(":")[3:5]
-                first = first or (account, region)  # a stack may know its own at deployment only
-                for here in (first, (stack.account, stack.region)):
-                    _check_place("setting resume", arn, (account, region), here)
-            for arn in arns or [self._all(kind)]:
-                self._allow(kind, arn)
+        for kind in RESUME_KINDS:
+            if settings.resume in (kind, "all"):
+                self._allow(kind, self._all(kind))
         self._name_kinds()
 
     def allow(self, waiting: Any) -> aws_iam.Grant:
@@ -57,8 +47,16 @@ class ResumeAccess:
         arn = getattr(waiting, _ANY[kind][2], None)
         if arn is None:
             raise TypeError(f"waiting is {waiting!r}: expected an IStateMachine or an IFunction")
-        stack, there = Stack.of(self._scope), (waiting.env.account, waiting.env.region)
-        _check_place("grant_resume", waiting.node.path, there, (stack.account, stack.region))
+        stack, env = Stack.of(self._scope), waiting.env
+        for what, other, own in (
+            ("account", env.account, stack.account),
+            ("region", env.region, stack.region),
+        ):
+            if is_known_to_differ(own, other):
+                raise ValueError(
+                    f"grant_resume: {waiting.node.path} is in the {what} {other}, expected {own}: "
+                    "its tokens are valid there only"
+                )
         grant = self._allow(kind, arn)
         self._name_kinds()
         return grant
@@ -75,12 +73,6 @@ class ResumeAccess:
         kinds = [kind for kind, is_allowed in self._kinds.items() if is_allowed]
         for function in self._functions:
             function.add_environment("RESUME", ",".join(kinds))
-        if kinds and self._in_network:
-            services = ", ".join(sorted(_ANY[kind][0] for kind in kinds))
-            Annotations.of(self._scope).add_warning_v2(
-                "xorack:resume-network",
-                f"the network must lead to the services that resume executions: {services}",
-            )
 
     def _all(self, kind: str) -> str:
         service, resource, _ = _ANY[kind]
@@ -90,13 +82,3 @@ class ResumeAccess:
         reason = f"The setting resume asks for each {resource} of the account"
         acknowledge(self._scope, f"AwsSolutions-IAM5[Resource::{printed}]", reason)
         return arn
-
-
-def _check_place(source: str, name: str, there: tuple[str, str], here: tuple[str, str]) -> None:
-    """Raise ValueError if somebody waits in another account or region, as far as known."""
-    for what, other, own in zip(("account", "region"), there, here, strict=True):
-        if is_known_to_differ(own, other):
-            raise ValueError(
-                f"{source}: {name} is in the {what} {other}, expected {own}: its tokens are valid "
-                "there only"
-            )

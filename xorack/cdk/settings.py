@@ -19,8 +19,9 @@ from xorack.core.errors import ArgumentError
 
 _DAY: Final = 86_400  # seconds
 _TEN_YEARS: Final = 3650  # days
+# Lives of a message in the two queues; SQS has no longer one than that of a dead letter.
+QUEUE_DAYS: Final = 4
 DEAD_LETTER_DAYS: Final = 14
-"""Life of a message in the dead-letter queue: SQS's longest."""
 _LOG_RETENTION: Final = {
     name: int(days)
     for name, days in re.findall(
@@ -39,11 +40,6 @@ Time: TypeAlias = int | Any
 """A number in the unit of the setting's name, or a `Duration`; as an attribute it is a number."""
 Choice: TypeAlias = str | Any
 """Text, or the CDK's value of that name, such as `RemovalPolicy.DESTROY`; then it is text."""
-_ARNS: Final = {
-    "step_functions": r"arn:aws[a-z-]*:states:[a-z0-9-]+:\d{12}:stateMachine:[A-Za-z0-9_-]{1,80}",
-    "lambda": r"arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:function:[A-Za-z0-9_-]{1,64}",
-}
-_WAITING: Final = "|".join((*RESUME_KINDS, *_ARNS.values()))
 _TOPIC: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}"
 
 
@@ -91,25 +87,21 @@ class Settings:
             Lambda may wait up to 20 seconds on a quiet queue; or `low-latency`, batches of up to
             10 and no window: more invocations and writes (docs/capacity.md).
         function_timeout_seconds: Timeout of the consumer and of the sweeper. The queue's visibility
-            timeout follows. No write starts in its last 19 seconds (of 10 seconds, in the last 6):
-            they are for events, dead letters and the response.
+            timeout follows. No write starts in its last 19 seconds (of 10 seconds, in the last 6).
         memory_mb: Memory of each function, at least 512: a batch of 6 MB takes 399. Lambda gives
             processor time in proportion.
         batch_size: Maximum number of messages in one invocation of the consumer; by default the
-            profile's. One write applies all messages of a chain in a batch, so large batches cost
-            less.
+            profile's. Large batches cost less: one write applies all messages of a chain.
         batch_window_seconds: Time for which Lambda gathers messages before it invokes the consumer;
             by default the profile's. Batches of more than ten messages need at least one second.
         max_concurrency: Maximum number of concurrent invocations of the consumer. Five leave room
             for the sweeper in an account of ten.
         max_receive_count: Attempts before SQS moves a message to the dead-letter queue: by default
             those of ten hours. Requests that are rejected go there at once.
-        queue_retention_days: Time for which the queue keeps a message. A chain waits as long for
-            its `create`. The dead-letter queue keeps messages for 14 days.
-        resume: Who may wait for a chain's end: `none`; ARNs of state machines (tasks with a task
-            token) and of durable functions (callbacks), separated by commas; or each of the account
-            and region: `step_functions`, `lambda` or `all`. It gives the functions the permission;
-            a request with another kind is rejected. See also `Acker.grant_resume`.
+        resume: Who of the account and region may wait for a chain's end: `none`, `step_functions`
+            (tasks with a task token), `lambda` (callbacks of durable functions) or `all`. It gives
+            the functions the permission; a request with another kind is rejected.
+            `Acker.grant_resume` names single ones.
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
         mask: Fields of details, a list or separated by commas, that are kept as hashes: no event,
             page or dead-lettered request of the functions shows their values (docs/security.md).
@@ -155,20 +147,15 @@ class Settings:
     # A new account may have ten executions for all functions: half of them for the consumer.
     max_concurrency: int = _number(5, 2, 1_000, "concurrent invocations")
     max_receive_count: int = _number(100, 1, 1_000, "receives")
-    queue_retention_days: Time = _number(4, 1, 13, "days")
-    resume: str = text(
-        "none",
-        rf"none|all|({_WAITING})(,({_WAITING}))*",
-        f"none, all, or some of {', '.join(RESUME_KINDS)} and ARNs of state machines and functions "
-        "of this account and region, separated by commas",
-    )
+    resume: str = _choice("none", "none", *RESUME_KINDS, "all")
     default_timeout_seconds: Time = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
     mask: Choice | None = text(
         None,
         r"\s*[^,\s\0][^,\0]*(,\s*[^,\s\0][^,\0]*)*",
         "names of fields, such as customer,email",
     )
-    retention_days: Time = _number(30, 1, _TEN_YEARS, "days")
+    # A finished chain has to outlive every message that may still come back.
+    retention_days: Time = _number(30, QUEUE_DAYS + DEAD_LETTER_DAYS + 1, _TEN_YEARS, "days")
     deletion_protection: bool = flag(True)
     removal_policy: Choice = _choice("retain", "retain", "destroy")
     log_retention_days: Time = _choice(30, *_LOG_RETENTION.values())
@@ -194,21 +181,11 @@ class Settings:
         for name, default in zip(_PROFILED, PROFILES[self.profile], strict=True):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
-        self._check_combinations()
-
-    def _check_combinations(self) -> None:
-        longest = self.queue_retention_days + DEAD_LETTER_DAYS
         if self.batch_size > 10 and self.batch_window_seconds == 0:
             name = "batch_window_seconds"
             expected = (
                 f"1 to 300 seconds, since batch_size is {self.batch_size} and Lambda gathers more "
                 "than 10 messages only within a window"
-            )
-        elif self.retention_days <= longest:
-            name = "retention_days"
-            expected = (
-                f"more than {longest} days (queue_retention_days + {DEAD_LETTER_DAYS}): a finished "
-                "chain has to outlive every message that may still come back"
             )
         elif self.deletion_protection and self.removal_policy == "destroy":
             name = "removal_policy"
@@ -224,16 +201,6 @@ class Settings:
         Lambda advises it: otherwise SQS delivers a batch again while Lambda retries it.
         """
         return int(6 * self.function_timeout_seconds + self.batch_window_seconds)
-
-    @property
-    def resume_targets(self) -> dict[str, list[str]]:
-        """The kinds of waiting executions, each with the ARNs of who waits; none for all."""
-        targets: dict[str, list[str]] = {}
-        for target in RESUME_KINDS if self.resume == "all" else self.resume.split(","):
-            for kind, pattern in _ARNS.items():
-                if target == kind or re.fullmatch(pattern, target):
-                    targets.setdefault(kind, []).extend([] if target == kind else [target])
-        return targets
 
     @property
     def retention_seconds(self) -> int:

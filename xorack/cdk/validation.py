@@ -37,9 +37,7 @@ def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
     """Check the kinds and regions of an acker's arguments; None stands for the default."""
     here = Stack.of(scope).region
     for name, value in arguments.items():
-        if name not in (*_KINDS, "service") or name in ("vpc", "grantee"):
-            raise TypeError(f"Acker has no argument {name!r}")
-        if value is None or name == "service":
+        if value is None:
             continue
         check_kind(name, value)
         if hasattr(value, "env") and is_known_to_differ(here, value.env.region):

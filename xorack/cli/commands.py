@@ -14,7 +14,6 @@ from xorack.cli import changes, dead_letters, listing, screen, show
 from xorack.cli.error_messages import EXPECTED, error_text
 from xorack.cli.local import local, local_environ, local_option
 from xorack.cli.wait import wait
-from xorack.cli.watch import watch
 from xorack.cli.web import web
 from xorack.core.errors import ArgumentError
 
@@ -98,7 +97,7 @@ def _print_error(message: str) -> None:
   xorack list --stack orders --status failed
   xorack show --stack orders order/17
   xorack explain --stack orders --run 2026-01-31
-  xorack watch --stack orders order/17 order/18 && echo all done
+  xorack wait --stack orders order/17 order/18 && echo all done
   xorack wait --stack orders --run 2026-01-31 --chains 5000 --timeout 3600
   xorack dead-letters list --stack orders
 
@@ -121,7 +120,6 @@ for _command in (
     listing.windows,
     show.show,
     show.explain,
-    watch,
     wait,
     changes.fail,
     changes.extend,

@@ -1,23 +1,14 @@
-"""The output of the commands of dead-lettered messages: tables, questions, progress, results."""
+"""The output of the commands of dead-lettered messages: tables, questions, results."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-import click
-
 from xorack.cli import screen
-from xorack.core.event import rfc3339
 from xorack.ops.body import body_lines
-from xorack.ops.dead_letters import KINDS, DeadMessage, Kind
+from xorack.ops.dead_letters import KINDS, Kind
 from xorack.ops.redrive import Redrive, Survey
 from xorack.ops.text import listed, plural
 
@@ -91,38 +82,24 @@ def print_messages(survey: Survey, *, as_json: bool) -> None:
 
 
 def run_redrive(
-    redrive: Redrive,
-    survey: Survey,
-    kinds: Sequence[Kind],
-    *,
-    yes: bool,
-    look: bool,
-    as_json: bool,
+    redrive: Redrive, survey: Survey, kinds: Sequence[Kind], *, yes: bool, as_json: bool
 ) -> int:
-    """Show the dead-lettered messages, ask, send messages back; return the exit status.
-
-    With `look`, only show. With `yes`, do not ask.
-    """
+    """Show the dead-lettered messages, ask, send messages back; return the exit status."""
     count = survey.count(*kinds)
     nothing_to_move = survey.complete and not count
-    if as_json and look:
-        print_messages(survey, as_json=True)
-    elif as_json:
+    if as_json:
         moved = redrive.move(kinds, survey).moved if yes and not nothing_to_move else 0
         value = to_dict(survey, redrive.retention_ms) | {"moved": moved}
         for group in value["groups"]:
             group["chosen"] = group["kind"] in kinds
         screen.print_json(value)
-    else:
-        print_groups(survey, kinds)
-        for kind in KINDS:
-            if kind not in kinds and (stay := survey.count(kind)):
-                why = _STAY[kind].format(days=redrive.retention_ms / _DAY_MS)
-                screen.say(f"{plural(stay, 'message')} {'is' if stay == 1 else 'are'} {why}")
-        if look and survey.seen:
-            screen.say()
-            print_messages(survey, as_json=False)
-    if as_json or look or not survey.seen:
+        return int(survey.selects_nothing)
+    print_groups(survey, kinds)
+    for kind in KINDS:
+        if kind not in kinds and (stay := survey.count(kind)):
+            why = _STAY[kind].format(days=redrive.retention_ms / _DAY_MS)
+            screen.say(f"{plural(stay, 'message')} {'is' if stay == 1 else 'are'} {why}")
+    if not survey.seen:
         return int(survey.selects_nothing)
     if nothing_to_move:
         screen.say("nothing to send back")
@@ -131,86 +108,28 @@ def run_redrive(
     if not yes and not screen.ask(f"Send {messages} back to the queue?"):
         screen.say("nothing was sent back")
         return 1
-    with _progress("sent back", count if survey.complete else survey.total) as progress:
-        result = redrive.move(kinds, survey, progress)
+    result = redrive.move(kinds, survey)
     stay_too = f"; {result.left:,} stay" if result.left else ""
     screen.say(f"{plural(result.moved, 'message')} sent back{stay_too}")
     return 0
 
 
-def run_delete(
-    redrive: Redrive, survey: Survey, *, save: Path | None, yes: bool, as_json: bool
-) -> int:
-    """Show the messages, ask, save and delete them; return the exit status."""
+def run_delete(redrive: Redrive, survey: Survey, *, yes: bool, as_json: bool) -> int:
+    """Show the messages, ask, delete them; return the exit status."""
     count, deleted = len(survey.ids), 0
     if not as_json:
-        _print_selected(survey)
+        print_groups(survey)
         if count and not yes and not screen.ask(f"Delete {plural(count, 'message')}?"):
             screen.say("nothing was deleted")
             return 1
     if wanted := 0 if as_json and not yes else count:
-        with _copy_to(save) as copy, _progress("deleted", 0 if as_json else count) as progress:
-            result = redrive.delete(survey, copy, progress)
+        result = redrive.delete(survey)
         deleted = result.moved - result.undeleted
     if as_json:
         screen.print_json({"selected": sorted(survey.ids), "deleted": deleted})
     elif count:
-        copies = f"; copies in {save}" if save else ""
         of = f"{deleted:,} of " if deleted < count else ""
-        screen.say(f"{of}{plural(count, 'message')} deleted{copies}")
+        screen.say(f"{of}{plural(count, 'message')} deleted")
         if deleted < count:
             screen.say("the others are gone, or another reader has them: try again", error=True)
     return int(deleted < wanted or survey.selects_nothing)
-
-
-def _print_selected(survey: Survey) -> None:
-    """Print what a deletion deletes: few messages one by one, many by reason."""
-    if not 0 < survey.seen <= len(survey.messages):
-        print_groups(survey)
-        return
-    heads = ("ID", "KIND", "SENT", "TAG", "REASON")
-    cells = (
-        (one.id, one.kind, str(rfc3339(one.sent_at)), one.tag, one.error or one.reason)
-        for one in survey.messages
-    )
-    rows = [dict(zip(heads, row, strict=True)) for row in cells]
-    screen.print_rows(rows, right=set(), fold={"TAG", "REASON"})
-
-
-@contextmanager
-def _copy_to(path: Path | None) -> Iterator[Callable[[Sequence[DeadMessage]], None]]:
-    """Open a new file, and return a function that writes messages to it, safe against a crash."""
-    if path is None:
-        yield lambda messages: None
-        return
-    try:
-        # Bodies may be confidential: only the user reads the file.
-        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
-    except OSError as error:
-        raise click.BadParameter(
-            f"{path}: {error.strerror}: nothing was deleted", param_hint="--save"
-        ) from error
-    lock = threading.Lock()
-
-    def write(messages: Sequence[DeadMessage]) -> None:
-        try:
-            with lock:
-                file.writelines(f"{json.dumps(message.to_dict())}\n" for message in messages)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise click.ClickException(f"{path}: {error.strerror}") from error
-
-    try:
-        yield write
-    finally:
-        with suppress(OSError):  # all that was deleted is on the disk
-            file.close()
-
-
-@contextmanager
-def _progress(verb: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Draw a progress bar on a terminal, unless the total is 0."""
-    hidden = not total or not sys.stdout.isatty()
-    with click.progressbar(length=total, label=verb, hidden=hidden) as bar:
-        yield lambda done: bar.update(done - bar.pos)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TextIO
 
 import click
@@ -16,7 +15,7 @@ from xorack.cli.options import (
     Target,
     gathered,
     json_option,
-    letters_options,
+    letters_option,
     lines_of,
     queue_option,
     run_option,
@@ -71,7 +70,7 @@ def dead_letters() -> None:
 @dead_letters.command("list", epilog="Example: xorack dead-letters list --run 2026-01-31")
 @_with_selector(*KINDS)
 @json_option
-@with_target(*letters_options)
+@with_target(letters_option)
 def list_(selector: Selector, as_json: bool, target: Target) -> int:
     """Count the messages by reason.
 
@@ -96,7 +95,7 @@ def list_(selector: Selector, as_json: bool, target: Target) -> int:
     help="Maximum number of messages.",
 )
 @json_option
-@with_target(*letters_options)
+@with_target(letters_option)
 def show(selector: Selector, limit: int, as_json: bool, target: Target) -> int:
     """Show messages with body, invalid value, reason, sender and times.
 
@@ -110,18 +109,12 @@ def show(selector: Selector, limit: int, as_json: bool, target: Target) -> int:
     return int(survey.selects_nothing)
 
 
-@dead_letters.command(epilog="Example: xorack dead-letters delete --kind expired --save gone.json")
+@dead_letters.command(epilog="Example: xorack dead-letters delete --kind expired")
 @_with_selector(*KINDS)
 @click.option("--all", "all_", is_flag=True, help="Delete all messages.")
-@click.option(
-    "--save",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write each message to this new file before it is deleted: one JSON object a line.",
-)
 @yes_option
 @json_option
-@with_target(*letters_options)
+@with_target(letters_option)
 def delete(selector: Selector, target: Target, **flags: Any) -> int:
     """Delete messages: these IDs, or those that meet all conditions.
 
@@ -138,43 +131,38 @@ def delete(selector: Selector, target: Target, **flags: Any) -> int:
             else "Missing ID, --reason, --kind, --tag or --run; --all deletes all messages"
         )
     queues = target.open_dead_letters()
-    return output.run_delete(queues, queues.survey(selector, limit=MAX_READ, keep=_SHOWN), **flags)
+    return output.run_delete(queues, queues.survey(selector, limit=MAX_READ), **flags)
 
 
 @click.command(epilog="Example: xorack redrive --stack orders --yes")
 @_with_selector("failed", "rejected", "malformed")
 @click.option("--all", "all_", is_flag=True, help="Send rejected messages, too.")
-@click.option("--force", is_flag=True, help="Send all messages, malformed ones too.")
 @yes_option
-@click.option("--look", is_flag=True, help="Only show: the counts, then the first messages.")
 @json_option
-@with_target(queue_option, *letters_options)
+@with_target(queue_option, letters_option)
 def redrive(selector: Selector, target: Target, **flags: Any) -> int:
     """Send dead-lettered messages back to the queue.
 
     Run it once the cause is fixed. It shows the reasons first, and asks. Messages that failed at
     every attempt go back. Rejected ones stay, since their chains would reject them again: use
-    --all once you have fixed the chains. With ID or --kind, the selected messages go back.
+    --all once you have fixed the chains. With ID or --kind, the selected messages go back, even
+    malformed ones.
 
     A request takes effect once, so it is harmless to send too many messages back. Messages older
     than the retention of finished chains always stay, since this does not hold for them.
 
     Exit status: 0 if all selected messages are back; 1 if not, or if you answer no.
     """
-    every, force = flags.pop("all_"), flags.pop("force")
-    named = bool(selector.ids or selector.kinds)
-    if named and (every or force):
-        raise click.UsageError("--all and --force cannot be used with ID or --kind")
-    kinds = KINDS[: 3 if force or named else 2 if every else 1]
-    target.check_queues()
+    every, named = flags.pop("all_"), bool(selector.ids or selector.kinds)
+    if named and every:
+        raise click.UsageError("--all cannot be used with ID or --kind")
+    if bool(target.dead_letters) != bool(target.queue):
+        raise click.UsageError("--dead-letters and --queue must be used together")
     queues = target.open_dead_letters()
-    if target.queue and queues.swapped():
-        problem = "--queue is the dead-letter queue of --dead-letters: are they swapped?"
-        raise click.UsageError(problem)
     if queues.dead_letters_url == queues.queue_url:
         raise click.UsageError("--queue and --dead-letters are the same queue")
-    survey = queues.survey(selector, keep=_SHOWN if flags["look"] else 0)
-    return output.run_redrive(queues, survey, kinds, **flags)
+    kinds = KINDS[: 3 if named else 2 if every else 1]
+    return output.run_redrive(queues, queues.survey(selector), kinds, **flags)
 
 
 @dead_letters.command(epilog="Example: xorack dead-letters send corrected.json")

@@ -78,38 +78,17 @@ def local() -> None:
     """
 
 
-def _settings(_: object, __: object, pairs: tuple[str, ...]) -> dict[str, str] | None:
-    for pair in pairs:
-        if "=" not in pair:
-            raise click.BadParameter(f"{pair!r}, expected NAME=VALUE")
-    return dict(pair.split("=", 1) for pair in pairs) or None
-
-
-@local.command(epilog="Example: xorack local start -c default_timeout_seconds=60")
-@click.option(
-    "-c",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=_settings,
-    help="A setting of the stack, as for cdk deploy; may be given several times.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65_535),
-    show_default=False,
-    help="The port to listen on.  [default: a free one]",
-)
+@local.command(epilog="Example: xorack local start")
 @_name_option
 @json_option
-def start(settings: dict[str, str] | None, port: int | None, instance: str, as_json: bool) -> None:
+def start(instance: str, as_json: bool) -> None:
     """Start it, deploy the stack, and wait until it is ready.
 
     Does nothing if it runs already. The first start installs some 20 packages, whose hashes are
     checked, into an environment of its own.
     """
     begun = time.monotonic()
-    running, started = background.start(settings, port, _notify, instance)
+    running, started = background.start(_notify, instance)
     seconds = time.monotonic() - begun
     if as_json:
         screen.print_json({**running.to_dict(), "started": started, "seconds": round(seconds, 1)})
@@ -123,8 +102,7 @@ def start(settings: dict[str, str] | None, port: int | None, instance: str, as_j
 
 
 def _show(running: Background) -> None:
-    settings = " ".join(f"-c {shlex.quote(f'{n}={v}')}" for n, v in running.settings.items())
-    for name, value in {**running.to_dict(), "settings": settings}.items():
+    for name, value in running.to_dict().items():
         screen.say(f"{name.replace('_', ' '):<22}{value}")
 
 
@@ -132,7 +110,7 @@ def _show(running: Background) -> None:
 @_name_option
 @json_option
 def status(instance: str, as_json: bool) -> int:
-    """Show its addresses, settings and log.
+    """Show its addresses and log.
 
     Exit status: 0 if it runs and responds, 1 if not.
     """

@@ -18,7 +18,6 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.stack import StackOutputs, find_stack, open_table
 from xorack.core.errors import ArgumentError, StateError, shown
-from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.ops.backlog import Backlog, read_backlog
 from xorack.ops.redrive import Redrive
 from xorack.ops.run_chains import RunChains
@@ -62,7 +61,6 @@ class Target:
     table: str | None = None
     dead_letters: str | None = None
     queue: str | None = None
-    retention_days: int | None = None
 
     def client(self, service: str) -> Any:
         try:
@@ -76,13 +74,10 @@ class Target:
 
     def queues(self) -> Callable[[], Backlog | None]:
         """Return a function that asks what is in the queues: None if none is known."""
-        if self.table is None:
-            outputs = self.find_stack()
-            urls = outputs.queue_url, outputs.dead_letter_queue_url
-        elif self.queue and self.dead_letters:
-            urls = self.queue, self.dead_letters
-        else:
+        if self.table is not None:
             return lambda: None
+        outputs = self.find_stack()
+        urls = outputs.queue_url, outputs.dead_letter_queue_url
         return functools.partial(read_backlog, self.client("sqs"), *urls)
 
     def find_stack(self, alternative: str = "") -> StackOutputs:
@@ -105,22 +100,13 @@ class Target:
         bus, events = self.find_stack().bus_name, self.client("events")
         return EventBus(bus, events, find_table=store.table.find_arn)
 
-    def check_queues(self) -> None:
-        """Check that both queues are named, or neither: messages move between them."""
-        if bool(self.dead_letters) != bool(self.queue):
-            raise click.UsageError("--dead-letters and --queue must be used together")
-
     def open_dead_letters(self) -> Redrive:
         """Open the dead-letter queue, and the queue that its messages go back to."""
         if self.dead_letters:
-            urls, retention_ms = (self.dead_letters, self.queue or ""), DEFAULT_RETENTION_MS
-        else:
-            outputs = self.find_stack()
-            urls = outputs.dead_letter_queue_url, self.queue or outputs.queue_url
-            retention_ms = outputs.retention_ms
-        if self.retention_days is not None:
-            retention_ms = self.retention_days * 86_400_000
-        return Redrive(*urls, self.client("sqs"), retention_ms)
+            return Redrive(self.dead_letters, self.queue or "", self.client("sqs"))
+        outputs = self.find_stack()
+        urls = outputs.dead_letter_queue_url, outputs.queue_url
+        return Redrive(*urls, self.client("sqs"), outputs.retention_ms)
 
 
 class Chains(NamedTuple):
@@ -191,24 +177,8 @@ queue_option = text_option(
 table_option = text_option(
     "--table", envvar="XORACK_TABLE", help="The name of the table; replaces --stack."
 )
-letters_options = (
-    text_option(
-        "--dead-letters", metavar="URL", help="The dead-letter queue, instead of the stack's."
-    ),
-    click.option(
-        "--retention-days",
-        type=click.IntRange(1, 3650),
-        help="Messages that were first sent longer ago are expired.  [default: the stack's "
-        "retention of chains, or 30]",
-    ),
-)
-interval_option = click.option(
-    "--interval",
-    "interval_seconds",
-    type=Duration(min=0.1, max=3600),
-    default=2.0,
-    metavar="TIME",
-    help="Seconds between polls, or more if a poll takes long.",
+letters_option = text_option(
+    "--dead-letters", metavar="URL", help="The dead-letter queue, instead of the stack's."
 )
 
 
@@ -218,7 +188,7 @@ def with_target(*options: _Decorator) -> _Decorator:
         "--stack",
         envvar="XORACK_STACK",
         default="xorack",
-        help="The CloudFormation stack; or the prefix of its SSM parameters, or its queue's URL.",
+        help="The CloudFormation stack, or its queue's URL.",
     )
     region = text_option("--region", help="The AWS region.  [default: from your AWS configuration]")
     return gathered("target", Target, *options, stack, region)
@@ -231,11 +201,3 @@ def with_chains(run_help: str, *options: _Decorator) -> _Decorator:
 
 
 with_table = with_target(table_option)
-with_run = with_chains(
-    "The chains whose tags begin with RUN/, instead of TAGs.",
-    click.option(
-        "--chains",
-        type=click.IntRange(min=0),
-        help="The number of the run's chains.  [default: those that exist]",
-    ),
-)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -20,24 +19,17 @@ from xorack.ops.status import ChainStatus
 from xorack.ops.text import listed, printable, span
 
 STATUS_COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
-"""The colours of a chain's statuses."""
 _GAP = 2
 """Blanks between columns, as rich has them."""
 _MIN_FOLDED = 12
 """Least width of a column whose cells may continue in further lines."""
 _MAX_PADDED = 80
 """A tag of 1,024 bytes must not push the columns of all other lines out of sight."""
-_BAR = 24
 
 
 def console() -> Console:
     """Create a console for stdout; a pipe gets no colour, no padding and no line breaks."""
     return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
-
-
-def can_redraw(out: Console) -> bool:
-    """Tell whether the output can be drawn over: not on a pipe or a dumb terminal."""
-    return out.is_terminal and not out.is_dumb_terminal
 
 
 def say(text: str = "", *, error: bool = False) -> None:
@@ -70,17 +62,6 @@ def print_invalid(errors: Collection[NotAChainError]) -> int:
     return len(errors)
 
 
-def shell_quoted(text: str) -> str:
-    """Quote a text for a shell; with unprintable characters, as ``$'...'`` of bash and zsh."""
-    if text.isprintable():
-        return shlex.quote(text)
-    plain = (
-        chr(byte) if 32 < byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}"
-        for byte in text.encode()
-    )
-    return f"$'{''.join(plain)}'"
-
-
 def print_json(value: Any) -> None:
     """Print a value as one line of JSON, on a terminal with escapes for what it would obey."""
     text = json.dumps(value, ensure_ascii=not sys.stdout.encoding.lower().startswith("utf"))
@@ -107,20 +88,13 @@ def cells(status: ChainStatus) -> dict[str, str]:
     }
 
 
-def print_properties(properties: Iterable[tuple[str, str]], percent: float | None = None) -> None:
-    """Print names and values, a line each; further lines of a value have no name.
-
-    On a terminal, a status has its colour, and a progress a bar up to `percent`.
-    """
+def print_properties(properties: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, a line each; further lines of a value have no name."""
     out = console()
     for name, value in properties:
         line = Text(f"{name:<12} ")
         colour = STATUS_COLOURS.get(value, "") if name == "status" else ""
         line.append(printable(value), style=colour)
-        if name == "progress" and percent is not None and out.is_terminal:
-            full = int(percent / 100 * _BAR)
-            line.append("  " + "━" * full, style="green" if percent == 100 else "cyan")
-            line.append("━" * (_BAR - full), style="bright_black")
         line.rstrip()
         out.print(line)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -20,7 +21,14 @@ from xorack.cli.options import (
 from xorack.client.names import Candidate
 from xorack.core.errors import TagNotFound
 from xorack.ops.dead_letters import DeadMessage, Selector
-from xorack.ops.explain import candidates_in, explain_run, name_text, names_in, run_facts
+from xorack.ops.explain import (
+    candidates_in,
+    explain_run,
+    name_hint,
+    name_text,
+    names_in,
+    run_facts,
+)
 from xorack.ops.run_chains import RunChains
 from xorack.ops.status import read_status
 from xorack.ops.text import cut
@@ -41,8 +49,8 @@ def show(tag: str, among: TextIO | None, as_json: bool, target: Target) -> None:
     to their children. In the file, a line is a name. A JSON list is a path, the name at each level
     below the root: ["page 2", "line 7"].
 
-    If the stack is known and has dead letters, reads these, which hides them from other readers for
-    a short time.
+    If the stack is known and has dead letters, reads these. That hides them from other readers for
+    a short time, and SQS counts it as a receive.
     """
     _show(target, tag, list(candidates_in(lines_of(among))), as_json)
 
@@ -90,12 +98,17 @@ def explain(
 def _show(target: Target, tag: str, candidates: Sequence[Candidate], as_json: bool) -> None:
     try:
         status = read_status(target.open(), tag)
-    except TagNotFound:
+    except TagNotFound as error:
         screen.say_backlog(target.queues()())
-        raise
+        if "/" in tag:
+            raise
+        run = f"if it is a run: xorack explain --run {shlex.quote(tag)}"
+        raise click.ClickException(f"{error}; {run}") from error
     letters = _dead_letters(target, Selector(tag=tag))
     units, partitions = status.outstanding, status.partitions
     found = names_in(units, candidates, tag)
+    if candidates and units and not found:
+        screen.say(f"outstanding units without a name: {name_hint(candidates)}", error=True)
     if as_json:
         names = partitions | found
         shown = ("id", "kind", "error")
@@ -109,9 +122,8 @@ def _show(target: Target, tag: str, candidates: Sequence[Candidate], as_json: bo
     else:
         texts = partitions | {unit: name_text(name) for unit, name in found.items()}
         lines = cut([f"{one.kind}: {one.error or one.reason}" for one in letters], _SHOWN)
-        link = [f"xorack dead-letters show --tag {screen.shell_quoted(tag)}"] if letters else []
-        properties = screen.properties_of(status, texts, [*lines, *link])
-        screen.print_properties(properties, status.percent)
+        link = [f"xorack dead-letters show --tag {shlex.quote(tag)}"] if letters else []
+        screen.print_properties(screen.properties_of(status, texts, [*lines, *link]))
     if not status.chain.final:
         screen.say_backlog(target.queues()())
 

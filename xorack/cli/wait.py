@@ -1,4 +1,4 @@
-"""The command `xorack wait`, and polls until the end for `xorack watch`."""
+"""The command `xorack wait`."""
 
 from __future__ import annotations
 
@@ -15,28 +15,45 @@ from xorack.cli.options import (
     Chains,
     Duration,
     Target,
-    interval_option,
     json_option,
     text_option,
-    with_run,
+    with_chains,
     with_table,
 )
-from xorack.core.errors import StateError, UnavailableError
+from xorack.core.errors import ArgumentError, TagNotFound, UnavailableError
+from xorack.ops.backlog import Backlog
 from xorack.ops.log_windows import LogWindow
-from xorack.ops.run_chains import ChainCounts, RunChains
+from xorack.ops.run_chains import ChainCounts, RunChains, count_named
+from xorack.ops.snapshot import read_snapshot
+from xorack.ops.status import read_status
 from xorack.ops.text import plural
-from xorack.ops.watch import ChainWatcher, WatchUpdate
 
 _TIMED_OUT = 3
 _NAMED = 10
 """Names in a line: --json has all."""
 _PAUSE = 9
 """Least length of a pause, in lengths of the poll before: reads take a tenth of the time."""
+_Poll = Callable[[bool], ChainCounts | None]
+"""Counts the chains, or returns None if some are unfinished for sure; True: counts in any case."""
 
 
 @click.command(epilog="Example: xorack wait --run 2026-01-31 --chains 5000 --timeout 3600")
-@with_run
-@interval_option
+@with_chains(
+    "The chains whose tags begin with RUN/, instead of TAGs.",
+    click.option(
+        "--chains",
+        type=click.IntRange(min=0),
+        help="The number of the run's chains.  [default: those that exist]",
+    ),
+)
+@click.option(
+    "--interval",
+    "interval_seconds",
+    type=Duration(min=0.1, max=3600),
+    default=2.0,
+    metavar="TIME",
+    help="Seconds between polls, or more if a poll takes long.",
+)
 @click.option(
     "--timeout",
     "timeout_seconds",
@@ -68,147 +85,117 @@ def wait(
     error. Without --chains: until the run has a chain and none is unfinished. This is not exact,
     since messages that are still in the queue may create more chains.
 
-    With --window: until the window is whole. Names the partitions that lag. LOG/WINDOW without
-    the run is searched for in the entire table.
+    With --window: until the window is whole. Names the partitions that lag.
 
     Exit status: 0 if all are acked; 1 if one failed, for missing rows, or for an error; 3 after the
     time-out.
     """
-    if bool(chains.tags) + (chains.run is not None) + (window is not None) != 1:
+    tags, run = chains
+    if bool(tags) + (run is not None) + (window is not None) != 1:
         raise click.UsageError("expected one of TAG, --run and --window")
-    store = target.open()
+    if window is not None and window.count("/") < 2:
+        raise ArgumentError("window", window, "a run, a log and a window: RUN/LOG/WINDOW")
+    store, queues = target.open(), target.queues()
+    named = tags if window is None else (window,)
+    poll = _poll_run(store, run) if run else _poll_named(store, named, queues)
+    counts, ended = _poll_to_end(poll, run, interval_seconds, timeout_seconds)
     if window is not None:
-        return _wait_for_window(store, window, interval_seconds, timeout_seconds, as_json)
-    said: set[str] = set()
-    queues = target.queues()
-
-    def show(update: WatchUpdate, error: str) -> None:
-        say_retrying(error)
-        new = [tag for tag in update.not_found if tag not in said]
-        for tag in new:
-            screen.say(f"{tag} does not exist yet: waiting for it", error=True)
-        if new:
-            screen.say_backlog(queues())
-        said.update(new)
-
-    watcher = ChainWatcher(store, chains.tags, limit=1, run=chains.run)
-    update = poll_to_end(watcher, interval_seconds, show, timeout_seconds)
-    print_summary(update, as_json=as_json)
-    if not update.done:
+        rows_are_missing = _print_window(store, window, as_json=as_json)
+    else:
+        rows_are_missing = False
+        _print_counts(counts, run, ended, as_json=as_json)
+    if not ended:
         screen.say("timed out", error=True)
         screen.say_backlog(queues())
-    return exit_status(update)
+        return 1 if rows_are_missing else _TIMED_OUT
+    return int(counts.failed > 0)
 
 
-def _wait_for_window(
-    store: DynamoDBStore,
-    window: str,
-    interval_seconds: float,
-    timeout_seconds: float,
-    as_json: bool,
-) -> int:
-    """Wait until a window is whole, say which partitions lag, and return the exit status."""
-    give_up = time.monotonic() + timeout_seconds
-    tag = _find_window(store, window, interval_seconds, give_up)
-    watcher, left = ChainWatcher(store, [tag], 1), give_up - time.monotonic()
-    update = poll_to_end(watcher, interval_seconds, lambda _, error: say_retrying(error), left)
-    found = [LogWindow(one) for one in (*update.ended, *update.snapshot.chains)]
-    if found:
-        _print_window(found[0], as_json=as_json)
-    else:
-        screen.say(f"{window} is not open", error=True)
-    misses_rows = any(one.missing_count and not one.status.chain.final for one in found)
-    return 1 if misses_rows else exit_status(update)
+def _poll_named(
+    store: DynamoDBStore, tags: tuple[str, ...], queues: Callable[[], Backlog | None]
+) -> _Poll:
+    absent: set[str] = set()
+
+    def poll(_: bool) -> ChainCounts:
+        counts, not_found = count_named(store, tags)
+        if new := [tag for tag in not_found if tag not in absent]:
+            for tag in new:
+                screen.say(f"{tag} does not exist yet: waiting for it", error=True)
+            screen.say_backlog(queues())
+        absent.update(new)
+        return counts
+
+    return poll
 
 
-def _find_window(store: DynamoDBStore, window: str, interval_seconds: float, give_up: float) -> str:
-    """Return the tag of a window: without its run, search the table for it until `give_up`."""
-    while window.count("/") < 2:
-        found = (chain.tag for chain in store.scan(lambda _: None))
-        tags = sorted(tag for tag in found if tag.partition("/")[2] == window)
-        if len(tags) > 1:
-            some = ", ".join(tags[:_NAMED])
-            raise StateError(f"window: {window!r}, expected one with its run, such as {some}")
-        if tags:
-            return tags[0]
-        if time.monotonic() >= give_up:
-            break
-        time.sleep(max(0.0, min(interval_seconds * _PAUSE, give_up - time.monotonic())))
-    return window
+def _poll_run(store: DynamoDBStore, run: RunChains) -> _Poll:
+    def poll(in_any_case: bool) -> ChainCounts | None:
+        # The index lags, and has no chains without a deadline: it says only who has not ended.
+        unfinished = not in_any_case and read_snapshot(store, 1, run.prefix).chains
+        return None if unfinished else run.count(store)
+
+    return poll
 
 
-def _print_window(window: LogWindow, *, as_json: bool) -> None:
-    status = window.status
-    if as_json:
-        screen.print_json({**status.to_dict(), "lagging": window.lagging})
-        return
-    failed, lag = status.reason if status.chain.status == "failed" else "", window.lag(_NAMED)
-    text = ", ".join(filter(None, (failed, lag and f"{lag} lag")))
-    screen.say(f"{status.chain.tag}: {'whole' if window.state == 'whole' else text}")
-    if status.note_text:
-        screen.say(status.note_text, error=True)
+def _poll_to_end(
+    poll: _Poll, run: RunChains | None, interval_seconds: float, timeout_seconds: float
+) -> tuple[ChainCounts, bool]:
+    """Poll until the end or the time-out; return the last counts, and whether all have ended.
 
-
-def poll_to_end(
-    watcher: ChainWatcher,
-    interval_seconds: float,
-    show: Callable[[WatchUpdate, str], None],
-    timeout_seconds: float = math.inf,
-) -> WatchUpdate:
-    """Poll and show until the end or the time-out, and return the last update, with its counts.
-
-    After a failed poll, show the previous update with the error. The first and the last poll raise
-    it instead. Times are in seconds.
+    Goes on after a failed poll, but the first or the last one.
     """
-    update: WatchUpdate | None = None
-    error = ""
-    give_up = time.monotonic() + timeout_seconds
+    polled, give_up = False, time.monotonic() + timeout_seconds
     while True:
         began = time.monotonic()
         last = began >= give_up
         try:
-            update, error = watcher.poll(count=last), ""
-        except UnavailableError as unavailable:
-            if update is None or last:
+            counts, polled = poll(last), True
+            if counts is not None:
+                ended = run.has_ended(counts) if run else not counts.unfinished
+                if ended or last:
+                    return counts, ended
+        except UnavailableError as error:
+            if not polled or last:
                 raise
-            error = error_text(unavailable)
-        show(update, error)
-        if update.done or last:
-            return update
+            screen.say(f"retrying: {error_text(error)}", error=True)
         now = time.monotonic()
         pause = max(interval_seconds, _PAUSE * (now - began))
         time.sleep(max(0.0, min(pause, give_up - now)))
 
 
-def say_retrying(error: str) -> None:
-    if error:
-        screen.say(f"retrying: {error}", error=True)
-
-
-def exit_status(update: WatchUpdate) -> int:
-    """Return 0 if all chains are acked, 1 if some failed, 3 if not all have ended."""
-    if not update.done:
-        return _TIMED_OUT
-    return int(update.counts is not None and update.counts.failed > 0)
-
-
-def print_summary(update: WatchUpdate, *, as_json: bool) -> None:
-    """Print the counts in one line, and the first failed chains on stderr, or all as JSON."""
-    run, counts = update.run, update.counts
-    if counts is None:
-        return
+def _print_window(store: DynamoDBStore, tag: str, *, as_json: bool) -> bool:
+    """Print the state of a window; return whether it is open and rows are missing."""
+    try:
+        window = LogWindow(read_status(store, tag))
+    except TagNotFound:
+        return False
+    status = window.status
     if as_json:
-        head = {"run": run and run.name, "ended": update.done}
-        screen.print_json({**head, **counts.to_dict()})
+        screen.print_json({**status.to_dict(), "lagging": window.lagging})
+    else:
+        failed, lag = status.reason if status.chain.status == "failed" else "", window.lag(_NAMED)
+        text = ", ".join(filter(None, (failed, lag and f"{lag} lag")))
+        screen.say(f"{status.chain.tag}: {'whole' if window.state == 'whole' else text}")
+        if status.note_text:
+            screen.say(status.note_text, error=True)
+    return not status.chain.final and window.missing_count > 0
+
+
+def _print_counts(
+    counts: ChainCounts, run: RunChains | None, ended: bool, *, as_json: bool
+) -> None:
+    """Print the counts in one line, and the first failed chains on stderr, or all as JSON."""
+    if as_json:
+        screen.print_json({"run": run and run.name, "ended": ended, **counts.to_dict()})
         return
-    screen.say(summary(counts, run))
+    screen.say(_summary(counts, run))
     for tag, reason in counts.failures:
         screen.say(f"{tag}: {reason}", error=True)
     if more := counts.failed - len(counts.failures):
         screen.say(f"and {more:,} more", error=True)
 
 
-def summary(counts: ChainCounts, run: RunChains | None) -> str:
+def _summary(counts: ChainCounts, run: RunChains | None) -> str:
     """Format the counts as one line, for example ``2026-01-31: 2 of 3 chains: 2 acked``."""
     text = plural(counts.chains, "chain")
     if run and run.chains not in (None, counts.chains):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
-import webbrowser
 from contextlib import suppress
 from typing import TextIO
 
@@ -13,14 +11,7 @@ import click
 
 from xorack.cli import screen
 from xorack.cli.error_messages import error_text
-from xorack.cli.options import (
-    Target,
-    among_option,
-    lines_of,
-    table_option,
-    text_option,
-    with_target,
-)
+from xorack.cli.options import Target, among_option, lines_of, with_table
 from xorack.ops.explain import candidates_in
 from xorack.web.page.server import WebServer
 from xorack.web.page.site import DeadLetters, Site
@@ -34,30 +25,17 @@ from xorack.web.page.site import DeadLetters, Site
     show_default=False,
     help="The port to listen on.  [default: a free one]",
 )
-@click.option(
-    "--open/--no-open",
-    "opens",
-    default=None,
-    help="Open the page in a browser.  [default: on a desktop]",
-)
 @among_option(help="Name outstanding units: a file of names, one a line, as for `xorack show`.")
-@with_target(
-    text_option("--dead-letters", metavar="URL", help="The dead-letter queue, with --table."),
-    text_option("--queue", metavar="URL", help="The queue that messages go back to, with --table."),
-    table_option,
-)
-def web(port: int, opens: bool | None, among: TextIO | None, target: Target) -> None:
+@with_table
+def web(port: int, among: TextIO | None, target: Target) -> None:
     """Show chains and dead letters in a browser, live.
 
     Runs until Ctrl-C. Prints the page's address. It is a secret: whoever of this machine has it can
     read and delete dead-lettered messages with your permissions. The page listens on 127.0.0.1
     only.
     """
-    target.check_queues()
-    if target.dead_letters and target.table is None:
-        raise click.UsageError("--dead-letters requires --table: a stack has its own")
     store, letters = target.open(), None
-    if target.table is None or target.dead_letters:
+    if target.table is None:
         letters = DeadLetters(target.open_dead_letters(), target.queues())
     title = f"table {target.table}" if target.table else f"stack {target.stack}"
     names, bus = candidates_in(lines_of(among)), target.open_bus(store)
@@ -72,14 +50,5 @@ def web(port: int, opens: bool | None, among: TextIO | None, target: Target) -> 
         screen.say(server.url)
         sys.stdout.flush()
         screen.say("Ctrl-C stops it", error=True)
-        if opens or (opens is None and _on_desktop()):
-            webbrowser.open(server.url)
         with suppress(KeyboardInterrupt):
             server.serve_forever()
-
-
-def _on_desktop() -> bool:
-    """Return True if a browser opens a window: elsewhere Python runs one in the terminal."""
-    return sys.stdout.isatty() and bool(
-        sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    )

@@ -1,8 +1,4 @@
-"""Fan-in for Lambda functions and workers: the tokens in messages, and steps around their handlers.
-
-A handler that ends well finishes the message's unit. One that raises leaves the unit outstanding,
-and the message is delivered again.
-"""
+"""Fan-in for Lambda functions and workers: tokens in messages, and steps around their handlers."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from xorack.aws.log import LOG, log_chain
 from xorack.client.event_tag import layers
@@ -25,8 +21,6 @@ from xorack.client.tracker import Step, Tracker, collected
 from xorack.core.errors import ArgumentError, StateError, UnavailableError, XorAckError
 
 Handler = Callable[[dict[str, Any], Any], Any]
-Tags: TypeAlias = str | Callable[[str], bool] | None
-"""The tags that a token may have: a prefix, a predicate, or None for all."""
 
 
 @dataclass(frozen=True)
@@ -34,42 +28,34 @@ class _Reader:
     """Reads the tokens of messages."""
 
     keys: Keys
-    name: str = NAME
-    bodies: bool = False
-    tags: Tags = None
+    bodies: bool
+    tags: str | None
 
     def __post_init__(self) -> None:
-        if self.tags == "" or not (isinstance(self.tags, (str, NoneType)) or callable(self.tags)):
-            raise ArgumentError("tags", self.tags, "a prefix of tags, or a function of a tag")
+        if self.tags == "" or not isinstance(self.tags, (str, NoneType)):
+            raise ArgumentError("tags", self.tags, "a prefix of tags")
 
     def read(self, message: Mapping[str, Any], required: bool = False) -> Token | None:
         for layer in layers(message, bodies=self.bodies):
-            field = layer.get(self.name) if self.bodies else None
-            for value in (attribute_of(layer, self.name), field):
+            for value in (attribute_of(layer), layer.get(NAME) if self.bodies else None):
                 if value is not None:
                     return self._checked(value)
         if required:
-            raise ArgumentError("token place", None, self._place)
+            raise ArgumentError("token place", None, self.place)
         return None
 
-    def log_untracked(self, count: int) -> None:
-        """Log that messages had no token: one that is lost on the way must not pass silently."""
-        _log_messages("messages not tracked", count, f"no token in {self._place}")
-
     @property
-    def _place(self) -> str:
-        field = f", or the field {self.name!r} of a JSON body" if self.bodies else ""
-        return f"the attribute or header {self.name!r}{field}"
+    def place(self) -> str:
+        field = f", or the field {NAME!r} of a JSON body" if self.bodies else ""
+        return f"the attribute or header {NAME!r}{field}"
 
     def _checked(self, value: Any) -> Token:
-        tag, tags = "", self.tags
+        tag = ""
         try:
             token = Token.from_json(value)
             for tag in token.tags:
-                if isinstance(tags, str) and not tag.startswith(tags):
-                    raise ArgumentError("token tags", tag, f"a tag that begins with {tags!r}")
-                if callable(tags) and not tags(tag):
-                    raise ArgumentError("token tags", tag, "a tag that the function `tags` accepts")
+                if not tag.startswith(self.tags or ""):
+                    raise ArgumentError("token tags", tag, f"a tag that begins with {self.tags!r}")
             return self.keys.verified(token)
         except ArgumentError as error:
             # The fields stand in the text, too: a logger of text prints nothing else.
@@ -86,46 +72,41 @@ def _log_messages(what: str, count: int, why: str) -> None:
 
 def token_of(
     message: Mapping[str, Any],
-    name: str = NAME,
     *,
     bodies: bool = False,
-    tags: Tags = None,
+    tags: str | None = None,
     token_key: TokenKey | None = None,
 ) -> Token | None:
     """Return the token that a message carries; None without one.
 
     Args:
         message: A message of SQS, as Lambda or ``receive_message`` gives it; an event of SNS or
-            EventBridge, also in the body of one; or any JSON object.
-        name: The attribute or header that holds the token, or the field of the JSON body. Where
-            both exist, the attribute counts.
+            EventBridge, also in the body of one; or any JSON object. The token is in the attribute
+            or header ``xorack``, or else in this field of the JSON body.
         bodies: Look into bodies, too, of messages and what they wrap, and the ``detail`` of events:
             only where nobody but your own code decides what they have as this field.
-        tags: The chains that the token may name: a prefix of their tags, or a function of a tag. By
-            default all.
+        tags: A prefix of the tags that the token may name; by default all.
         token_key: As in `Tracker`.
 
     Raises:
         ArgumentError: The token is invalid, or refused. A line of the log says why.
     """
-    return _Reader(Keys(token_key), name, bodies, tags).read(message)
+    return _Reader(Keys(token_key), bodies, tags).read(message)
 
 
 def step_of(
     tracker: Tracker,
     message: Mapping[str, Any],
     *,
-    name: str = NAME,
     bodies: bool = False,
-    tags: Tags = None,
+    tags: str | None = None,
     required: bool = False,
 ) -> AbstractContextManager[Step | None]:
     """Make the step that finishes a message's unit, for use with ``with``; see `Tracker.step`.
 
     Args:
         tracker: The tracker, whose keys verify the token.
-        message: As in `token_of`, as are `name`, `bodies` and `tags`.
-        name: See `token_of`.
+        message: See `token_of`.
         bodies: See `token_of`.
         tags: See `token_of`.
         required: Reject a message without a token. By default a line of the log counts it, and the
@@ -134,20 +115,18 @@ def step_of(
     Raises:
         ArgumentError: The token is invalid or refused, or there is none and it is required.
     """
-    reader = _Reader(tracker.keys, name, bodies, tags)
+    reader = _Reader(tracker.keys, bodies, tags)
     if token := reader.read(message, required):
         return tracker.step(token)
-    reader.log_untracked(1)
+    _log_messages("messages not tracked", 1, f"no token in {reader.place}")
     return nullcontext()
 
 
 def fan_in(
     tracker: Tracker,
     *,
-    processor: Any = None,
-    name: str = NAME,
     bodies: bool = False,
-    tags: Tags = None,
+    tags: str | None = None,
     required: bool = False,
     skip_ended: bool = False,
 ) -> Callable[[Callable[[Any, Step | None], Any]], Handler]:
@@ -168,9 +147,6 @@ def fan_in(
 
     Args:
         tracker: The tracker.
-        processor: A batch processor of Powertools, without a model; by default a
-            ``BatchProcessor``.
-        name: See `token_of`.
         bodies: See `token_of`. Kinesis has no other place for a token.
         tags: See `token_of`.
         required: See `step_of`.
@@ -187,12 +163,8 @@ def fan_in(
         ... def handler(record, step):
         ...     process(record.json_body)
     """
-    reader = _Reader(tracker.keys, name, bodies, tags)
-    ended = _Ended(tracker) if skip_ended else None
-    if processor is None:
-        processor_for = _processors()
-    elif getattr(processor, "model", None) is not None:
-        raise ArgumentError("processor", processor, "a batch processor without a model")
+    reader = _Reader(tracker.keys, bodies, tags)
+    ended, processor_of = _Ended(tracker) if skip_ended else None, _processors()
 
     def decorate(function: Callable[[Any, Step | None], Any]) -> Handler:
         _refuse_deferred(function)
@@ -203,20 +175,19 @@ def fan_in(
             if kind == "KinesisDataStreams" and not bodies:
                 expected = "True: a record of Kinesis has a token in its data alone"
                 raise ArgumentError("bodies", bodies, expected)
-            powertools = processor_for(kind) if processor is None else processor
-            if powertools.event_type.name != kind:
-                raise ArgumentError("processor", powertools, f"one of {kind}")
+            processor = processor_of(kind)
             batch = _Batch(tracker, reader, required, function, ended)
-            with powertools(records, batch.handle, context):
+            with processor(records, batch.handle, context):
                 try:
                     with tracker.batch():
-                        powertools.process()
+                        processor.process()
                 except XorAckError:
                     for record in batch.unsent():
-                        powertools.failure_handler(record, sys.exc_info())
-            reader.log_untracked(batch.untracked)
+                        processor.failure_handler(record, sys.exc_info())
+            why = f"no token in {reader.place}"
+            _log_messages("messages not tracked", batch.untracked, why)
             _log_messages("messages skipped", batch.skipped, "chains that have ended")
-            return powertools.response()
+            return processor.response()
 
         return handler
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from xorack.aws.kinesis import put_records
 from xorack.aws.sqs import make_message, send_messages
@@ -15,6 +15,7 @@ from xorack.client.tracker import Step
 from xorack.core.errors import ArgumentError, SendError
 
 _FLUSH_SECONDS = 60
+_Made: TypeAlias = Iterable[tuple[Any, "Token | None"]]
 
 
 def fan_out(
@@ -25,7 +26,6 @@ def fan_out(
     *,
     stream: str | None = None,
     topic: str | None = None,
-    name: str = NAME,
     group: str | None = None,
 ) -> int:
     """Start a child of a step for each message, and send the messages with their tokens.
@@ -42,7 +42,6 @@ def fan_out(
             a ``Producer`` of confluent-kafka.
         stream: The name or the ARN of a stream of Kinesis.
         topic: A topic of Kafka.
-        name: The message attribute, the field of Kinesis' JSON or Kafka's header for the token.
         group: SQS's message group, Kinesis' partition key, by default the number of the message, or
             Kafka's key, by default none.
 
@@ -59,21 +58,19 @@ def fan_out(
         raise ArgumentError("queue_url", places, "one of queue_url, stream and topic")
     made = _messages(step, messages)
     if stream is not None:
-        return put_records(stream, _fields(made, name, group), client)
+        return put_records(stream, _fields(made, group), client)
     if topic is not None:
-        return _produce(topic, made, client, name, group)
+        return _produce(topic, made, client, group)
     entries = (
-        make_message(_text(body), group, {name: None if token is None else str(token)})
+        make_message(_text(body), group, {NAME: None if token is None else str(token)})
         for body, token in made
     )
     return send_messages(queue_url or "", entries, client).messages
 
 
-def _messages(step: Step | None, messages: Any) -> Iterator[tuple[Any, Token | None]]:
+def _messages(step: Step | None, messages: Any) -> _Made:
     """Yield the body and the token of each message."""
     expected = "a mapping of names to bodies, or pairs of a name and a body"
-    if isinstance(messages, (str, bytes)) or not isinstance(messages, Iterable):
-        raise ArgumentError("messages", messages, expected)
     for pair in messages.items() if isinstance(messages, Mapping) else messages:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ArgumentError("messages", step.shown(pair) if step else pair, expected)
@@ -86,24 +83,16 @@ def _text(body: Any) -> str:
     return body if isinstance(body, str) else json.dumps(body)
 
 
-def _fields(
-    made: Iterable[tuple[Any, Token | None]], name: str, group: str | None
-) -> Iterator[dict[str, Any]]:
+def _fields(made: _Made, group: str | None) -> Iterator[dict[str, Any]]:
     """Yield entries of PutRecords, with tokens as a field of the JSON."""
     for number, (body, token) in enumerate(made):
         if not isinstance(body, Mapping):
             raise ArgumentError("messages", body, "a mapping: the token is a field of its JSON")
-        data = json.dumps({**body, **({} if token is None else {name: token.to_json()})})
+        data = json.dumps({**body, **({} if token is None else {NAME: token.to_json()})})
         yield {"Data": data.encode(), "PartitionKey": group or str(number)}
 
 
-def _produce(
-    topic: str,
-    made: Iterable[tuple[Any, Token | None]],
-    producer: Any,
-    name: str,
-    key: str | None,
-) -> int:
+def _produce(topic: str, made: _Made, producer: Any, key: str | None) -> int:
     """Send messages by a producer of confluent-kafka, and wait until the broker has them."""
     if not hasattr(producer, "produce"):
         raise ArgumentError("client", producer, "a Producer of confluent-kafka, for a topic")
@@ -117,7 +106,7 @@ def _produce(
 
     for body, token in made:
         sent += 1
-        headers = None if token is None else {name: str(token).encode()}
+        headers = None if token is None else {NAME: str(token).encode()}
         value = _text(body).encode()
         while True:
             try:

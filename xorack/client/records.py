@@ -58,25 +58,25 @@ def lane_of(record: Mapping[str, Any]) -> Hashable | None:
     return None
 
 
-def attribute_of(layer: Mapping[str, Any], name: str) -> Any:
-    """Return a message attribute, an attribute of an item, or a header of Kafka."""
+def attribute_of(layer: Mapping[str, Any]) -> Any:
+    """Return the token's message attribute, an attribute of an item, or a header of Kafka."""
     change = layer.get("dynamodb")
     item = change.get("NewImage") if isinstance(change, Mapping) else None
     # As Lambda gives messages, as the API does, as SNS does.
     for attributes in (layer.get("messageAttributes"), layer.get("MessageAttributes"), item):
-        attribute = attributes.get(name) if isinstance(attributes, Mapping) else None
+        attribute = attributes.get(NAME) if isinstance(attributes, Mapping) else None
         if isinstance(attribute, Mapping):
             texts = (attribute.get(key) for key in ("stringValue", "StringValue", "Value", "S"))
             return next(filter(None, texts), attribute)
-    return _header(layer.get("headers"), name) if "topic" in layer else None
+    return _header(layer.get("headers")) if "topic" in layer else None
 
 
-def _header(headers: Any, name: str) -> Any:
-    """Return a header of Kafka: as in its clients, the last of its name counts."""
+def _header(headers: Any) -> Any:
+    """Return the header of Kafka: as in its clients, the last of its name counts."""
     found = None
     for header in headers if isinstance(headers, list) else ():
         if isinstance(header, Mapping):
-            found = header.get(name, found)
+            found = header.get(NAME, found)
     with suppress(TypeError):  # not the numbers of bytes, of which Java's have a sign
         return found and bytes(number & 0xFF for number in found)
     return found

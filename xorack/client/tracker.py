@@ -25,17 +25,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from xorack.aws.client import PerProcess, config_of, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send
-from xorack.client.token import (
-    MAX_TAGS,
-    AnyToken,
-    Keys,
-    StampKind,
-    Token,
-    TokenKey,
-    group_id,
-)
+from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey, group_id
 from xorack.core.budget import TimeOuts
-from xorack.core.checks import MAX_REASON_BYTES, MAX_STEP_UNITS, unknown_field
+from xorack.core.checks import MAX_REASON_BYTES, MAX_STEP_UNITS
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.marks import step_id
@@ -49,13 +41,6 @@ if TYPE_CHECKING:
 
 _MAX_IDS = 40
 """Most ids of a request: a few more take as many bytes as the smallest traced stamp."""
-_NOTE = ("missing", "missing_count", "text")
-_NOTE_HAS = f"a note has {', '.join(_NOTE)}"
-
-
-def _make_reader() -> Any:
-    """Make a client whose calls do not hold up the work: it can go on without their answer."""
-    return make_client("dynamodb", config=config_of(TimeOuts(connect=1, read=1), attempts=2))
 
 
 def _group_of(request: Request) -> str | None:
@@ -137,8 +122,7 @@ class Tracker:
         token_key: A secret of at least 16 bytes that signs and verifies tokens; by default that of
             the environment variable ``XORACK_TOKEN_KEY``, or none. Of two keys, the first signs.
         mask: Fields of details whose values are sent as hashes, at any depth and in any case; see
-            docs/security.md. If there are any, errors show names of units as hashes, too, and
-            `fail_on_error` gives the class of the exception alone.
+            docs/security.md. If there are any, errors show names of units as hashes, too.
         table_name: The acker's table (the stack's output ``TableName``), which `state` reads.
 
     Examples:
@@ -180,31 +164,10 @@ class Tracker:
         self.keys = Keys(token_key)
         self._store: DynamoDBStore | None = None
 
-    @classmethod
-    def find(cls, acker: str, **options: Any) -> Tracker:
-        """Make a tracker for a deployed acker, whose queue and table one call of AWS finds.
-
-        Args:
-            acker: The name of its stack (needs `cloudformation:DescribeStacks`); the prefix of its
-                SSM parameters, with a ``/`` first (`ssm:GetParametersByPath`); or the queue's URL,
-                which takes no call and finds no table.
-            **options: The attributes of a tracker.
-
-        Raises:
-            StateError: There is no such acker.
-        """
-        from xorack.aws.stack import find_stack
-
-        if "://" in acker:
-            return cls(acker, **options)
-        stack = find_stack(acker, make_client)
-        return cls(stack.queue_url, **{"table_name": stack.table_name, **options})
-
     def state(self, tag: str) -> Status | None:
-        """Read the status of a chain: is it still worth working for it?
+        """Read the status of a chain by one eventually consistent read: is it still worth working?
 
-        It takes one eventually consistent read; the first call also describes the table.
-        `Acker.grant_read` permits both.
+        The first call also describes the table. `Acker.grant_read` permits both.
 
         Returns:
             ``pending`` before the create, ``open``, ``acked`` or ``failed``. None if nothing of the
@@ -218,11 +181,14 @@ class Tracker:
         validate_tag(tag)
         if self._store is None:
             if not self.table_name:
-                expected = "the name of the acker's table; `Tracker.find` finds it"
+                expected = "the name of the acker's table: the stack's output TableName"
                 raise ArgumentError("table_name", self.table_name, expected)
             from xorack.aws.stack import open_table  # few producers read
 
-            self._store = open_table(self.table_name, PerProcess(_make_reader))
+            # The work can go on without an answer: no call holds it up.
+            config = config_of(TimeOuts(connect=1, read=1), attempts=2)
+            client = PerProcess(lambda: make_client("dynamodb", config=config))
+            self._store = open_table(self.table_name, client)
         return self._store.status(tag)
 
     def start(
@@ -237,8 +203,7 @@ class Tracker:
     ) -> Token:
         """Create a chain with its root unit, and return the unit's token.
 
-        A second start of the tag has no effect, and is rejected if it differs: a new run of the
-        work has a new tag.
+        A second start of the tag has no effect, and is rejected if it differs.
 
         Args:
             tag: The chain's name.
@@ -270,12 +235,11 @@ class Tracker:
         self._send(Request.create(tag, f"create-{unit:016x}", **fields))
         return token
 
-    def step(self, *tokens: AnyToken, fail_on_error: bool = False) -> Step:
+    def step(self, *tokens: AnyToken) -> Step:
         """Make a step, for use with ``with``: it finishes its units and starts their children.
 
-        At the block's end one request a chain is sent: it finishes the units and starts the
-        children. If the block raises, nothing is sent: the units stay outstanding until the event
-        is delivered again.
+        One request a chain is sent at the block's end. If the block raises, nothing is sent: the
+        units stay outstanding until the event is delivered again.
 
         Units may come again in other groups: each is finished once, and each group starts children
         of its own. The same units with other children are rejected and dead-lettered.
@@ -283,37 +247,21 @@ class Tracker:
         Args:
             *tokens: The units that the step finishes, 1 to 10,000, of one or several chains, in any
                 order. Children belong to all of these chains (Storm's multi-anchoring).
-            fail_on_error: Fail the chains when the block raises, with the exception as the reason.
 
         Raises:
             ArgumentError: There is no token or more than 10,000, one is invalid or occurs twice, or
                 the kinds of stamps differ.
         """
-        return Step(self, tuple(map(self.keys.verified, tokens)), fail_on_error)
+        return Step(self, tuple(map(self.keys.verified, tokens)))
 
-    def fail(
-        self,
-        token: AnyToken,
-        reason: str,
-        *,
-        note: Mapping[str, Any] | None = None,
-        request_id: str | None = None,
-    ) -> None:
+    def fail(self, token: AnyToken, reason: str) -> None:
         """Fail the chains of a token, for a reason that is cut off after 1,024 bytes.
-
-        ``note`` has the arguments of `note`. The request's id is by default a hash of the unit and
-        the other arguments.
 
         Raises:
             ArgumentError: An argument is invalid.
             SendError: The queue did not accept the request.
         """
-        note = note or {}
-        if not isinstance(note, Mapping):
-            raise ArgumentError("note", note, f"a mapping: {_NOTE_HAS}")
-        for name in note.keys() - _NOTE:
-            raise unknown_field(str(name), note[name], _NOTE_HAS)
-        self._tell("fail", token, {"reason": reason, **note}, request_id)
+        self._tell("fail", token, {"reason": reason})
 
     def note(
         self,
@@ -322,7 +270,6 @@ class Tracker:
         *,
         missing: Iterable[int] = (),
         missing_count: int | None = None,
-        request_id: str | None = None,
     ) -> None:
         """Tell what was found out of a token's chains: their events have it if they fail.
 
@@ -333,38 +280,34 @@ class Tracker:
             text: What was found out, cut off after 1,024 bytes.
             missing: The ids of at most 100 units that are missing.
             missing_count: How many units are missing.
-            request_id: As for `fail`.
 
         Raises:
             ArgumentError: An argument is invalid, or there is neither a text nor a missing unit.
             SendError: The queue did not accept the request.
         """
         found = {"text": text, "missing": missing, "missing_count": missing_count}
-        self._tell("note", token, found, request_id)
+        self._tell("note", token, found)
 
-    def _tell(
-        self, op: Op, token: AnyToken, fields: dict[str, Any], request_id: str | None
-    ) -> None:
+    def _tell(self, op: Op, token: AnyToken, fields: dict[str, Any]) -> None:
+        """Send a request to each chain; its id is a hash of the unit and the fields."""
         token = self.keys.verified(token)
         content = {name: _cleaned(name, value) for name, value in fields.items()}
         text = "\0".join(str(value) for value in content.values() if value not in (None, ()))
         digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
-        id = request_id or f"{op}-{token.unit:016x}-{digest}"
+        id = f"{op}-{token.unit:016x}-{digest}"
         self._send(*(Request(op, tag, id, **content) for tag in token.tags))
 
-    def extend(
-        self, token: AnyToken, timeout: float | timedelta, *, request_id: str | None = None
-    ) -> None:
+    def extend(self, token: AnyToken, timeout: float | timedelta) -> None:
         """Move the deadline of a token's chains to ``timeout`` from now: seconds, or a timedelta.
 
-        The request's id is random by default: each call is a separate request.
+        The request's id is random: each call is a separate request.
 
         Raises:
             ArgumentError: The token is invalid, or the time-out is not above 0.
             SendError: The queue did not accept the request.
         """
         token = self.keys.verified(token)
-        id = request_id or f"extend-{uuid.uuid4().hex}"
+        id = f"extend-{uuid.uuid4().hex}"
         self._send(*(Request.extend(tag, id, timeout) for tag in token.tags))
 
     @contextmanager
@@ -408,7 +351,7 @@ class Tracker:
 class Step:
     """A step of the work; made by `Tracker.step`."""
 
-    def __init__(self, tracker: Tracker, tokens: tuple[Token, ...], fail_on_error: bool) -> None:
+    def __init__(self, tracker: Tracker, tokens: tuple[Token, ...]) -> None:
         if not 1 <= len(tokens) <= MAX_STEP_UNITS:
             raise ArgumentError("tokens", f"{len(tokens)} tokens", f"1 to {MAX_STEP_UNITS} tokens")
         if len({(token.kind, token.cells) for token in tokens}) > 1:
@@ -419,7 +362,6 @@ class Step:
         self.tokens = tokens
         self.tags = tuple(dict.fromkeys(tag for token in tokens for tag in token.tags))
         self._tracker = tracker
-        self._fail_on_error = fail_on_error
         self._children: dict[int, Token] = {}
         self._ended = False
 
@@ -477,8 +419,3 @@ class Step:
         self._ended = True
         if error is None:
             self._tracker._send(*self.requests())  # noqa: SLF001 - no user needs it
-        elif self._fail_on_error and isinstance(error, Exception):
-            kind = type(error).__name__  # its text may hold what is masked
-            reason = kind if self._tracker.mask else f"{kind}: {error}"
-            for token in self.tokens:
-                self._tracker.fail(token, reason)

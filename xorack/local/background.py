@@ -13,7 +13,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,17 +36,12 @@ Notify = Callable[[str], object]
 class Background:
     """The embedded AWS that runs in the background, and the stack in it; see `Stack`.
 
-    Attributes:
-        pid: Id of its process and process group.
-        started_at: Seconds since the epoch.
-        settings: The stack's settings, as requested.
-        instance: Its name among those of the user; empty for the one without a name.
+    `instance` is its name among those of the user; `pid` is also its process group.
     """
 
     pid: int
     port: int
     started_at: float
-    settings: dict[str, str]
     name: str
     outputs: dict[str, str]
     functions: dict[str, str]
@@ -71,7 +66,6 @@ class Background:
             "dead_letter_queue_url": stack.dead_letter_queue_url,
             "table_name": stack.table_name,
             "event_bus_name": stack.bus_name,
-            "settings": self.settings,
             "pid": self.pid,
             "started_at": iso_time(self.started_at),
             "log": str(self.log),
@@ -145,28 +139,25 @@ def find(instance: str = "") -> Background:
 
 
 @_os_errors_named()
-def start(
-    settings: Mapping[str, str] | None = None,
-    port: int | None = None,
-    notify: Notify = lambda _: None,
-    instance: str = "",
-) -> tuple[Background, bool]:
+def start(notify: Notify = lambda _: None, instance: str = "") -> tuple[Background, bool]:
     """Start an embedded AWS in the background, deploy the stack and wait until it is ready.
 
     An interrupted or failed start leaves nothing running. `notify` gets one line before each step
-    that may take long. Returns what runs, and False if it ran already; it is an error if that has
-    other settings or another port.
+    that may take long. Returns what runs, and False if it ran already.
     """
     with _lock(instance, notify):
         with suppress(NotRunningError):
             running = find(instance)
-            _check_same(running, settings, port)
-            return running, False
+            if running.stack.aws.answers():
+                return running, False
+            problem = f"process {running.pid} and does not respond (log: {running.log})"
+            advice = f"run `{_command('stop', instance)}` first"
+            raise LocalError(f"xorack local runs as {problem}: {advice}")
         home = _home(instance)
         _remove(home)
         python = environment.ensure(notify=notify)
-        template = assembly.find_template(settings or {}, notify)
-        with EmbeddedAWS(port, python=python, folder=home) as aws:
+        template = assembly.find_template(notify)
+        with EmbeddedAWS(python=python, folder=home) as aws:
             notify(f"deploying the stack into {aws.endpoint_url}")
             stack = deploy(aws, template)
             assert aws.port is not None
@@ -174,7 +165,6 @@ def start(
                 pid=_pid(home),
                 port=aws.port,
                 started_at=time.time(),
-                settings={**assembly.SETTINGS, **(settings or {})},
                 name=stack.name,
                 outputs=dict(stack.outputs),
                 functions=dict(stack.functions),
@@ -207,19 +197,6 @@ def purge() -> list[Path]:
     found = [*environment.cache_folder().glob("*"), environment.default_directory()]
     paths = dict.fromkeys(path for path in found if path.suffix != ".lock")
     return [path for path in paths if environment.remove(path)]
-
-
-def _check_same(running: Background, settings: Mapping[str, str] | None, port: int | None) -> None:
-    stop_first = f"run `{_command('stop', running.instance)}` first"
-    if not running.stack.aws.answers():
-        problem = f"as process {running.pid} and does not respond (log: {running.log})"
-    elif settings and {**assembly.SETTINGS, **settings} != running.settings:
-        problem = "with other settings"
-    elif port not in (None, running.port):
-        problem = f"on port {running.port}"
-    else:
-        return
-    raise LocalError(f"xorack local runs {problem}: {stop_first}")
 
 
 def _remove(home: Path) -> bool:

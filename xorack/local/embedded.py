@@ -24,7 +24,6 @@ Client: TypeAlias = Any  # boto3 makes its clients at run time and has no types 
 
 HOST = "127.0.0.1"
 LOG_NAME = "ministack.log"
-"""Name of the log in the folder of its files."""
 _READY_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _TAIL_LINES = 15

@@ -1,1 +1,1 @@
-"""Tools for operators: the status of chains, watching and changing them, dead letters."""
+"""Tools for operators: reading and changing chains, dead letters."""

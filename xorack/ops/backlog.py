@@ -12,12 +12,7 @@ _STATES = ("", "NotVisible", "Delayed")
 
 
 class Backlog(NamedTuple):
-    """Numbers of messages, as SQS approximates them.
-
-    Attributes:
-        waiting: Messages in the acker's queue, those that the consumer works on among them.
-        dead_letters: Messages in the dead-letter queue.
-    """
+    """Numbers of messages in the acker's queue and of dead letters, as SQS approximates them."""
 
     waiting: int
     dead_letters: int

@@ -22,7 +22,6 @@ from xorack.ops.status import ChainStatus
 GROUPS = {"unfinished": ("open", "pending"), "failed": ("failed",), "acked": ("acked",)}
 """The statuses that a page can be limited to."""
 MAX_SHOWN = 50
-"""Most chains of a page."""
 SEARCHED = 5_000
 """Most items that are read for a page; chains of 2 KB make 10 MB, or 1,250 read units."""
 _HOUR_MS = 3_600_000
@@ -32,11 +31,8 @@ _HOUR_MS = 3_600_000
 class Query:
     """The chains of a page, of one of `GROUPS` or all, in one of `ORDERS`.
 
-    Attributes:
-        prefix: The beginning of their tags.
-        detail: What their detail has: a part of its JSON, or ``name=value``.
-        after: The key at which the part of the table begins; empty for the first part.
-        skip: Number of chains of the part that earlier pages have shown.
+    `detail` is a part of the JSON of their detail, or ``name=value``. The part of the table begins
+    after the key `after`; earlier pages have shown `skip` chains of it.
     """
 
     group: str = ""
@@ -56,22 +52,15 @@ class Hour(NamedTuple):
 
     @property
     def most(self) -> int:
-        """The most chains that ended in a minute."""
         return max(map(sum, zip(self.acked, self.failed, strict=True)))
 
 
 @dataclass(frozen=True)
 class ChainPage:
-    """Chains of a part of the table.
+    """Chains of a part of the table, of which `searched` items were read.
 
-    Attributes:
-        counts: Numbers of the chains found, by `GROUPS`.
-        searched: Number of items that were read.
-        more: The next page; None if this is the last one.
-        complete: True if the entire table was read.
-        event_pending: Number of finished chains with a pending event, of those found.
-        causes: The failed chains that were found, by run and reason.
-        hour: What the chains found did in the last hour; None if nothing.
+    The numbers, `causes` and `hour` are of all chains that were found; `chains` are those of this
+    page, and `more` leads to the next one.
     """
 
     query: Query

@@ -55,17 +55,10 @@ _MAX_TAGS = 5
 class DeadMessage:
     """A message of the dead-letter queue. Times are milliseconds since the epoch.
 
-    Attributes:
-        queued_at: SQS's time of sending. It is that of the first send if SQS moved the message to
-            the dead-letter queue.
-        sent_at: Time when it was first sent to the acker.
-        error: The consumer's reason, or that of the parser; None if the consumer gave none.
-        reason: The reason, without the values that differ between messages.
-        body: The body, decompressed.
-        bodies: The bodies to send back; several if the unpacked one is too large for a message.
-        message_id: The id of the message that the consumer got.
-        sender: The id of the principal that sent that message, if known.
-        rejected_at: Time when the consumer sent it to the dead-letter queue; None if SQS moved it.
+    `queued_at` is SQS's time of sending: that of the first send if SQS moved the message, which has
+    no `rejected_at` then. `error` is the reason of the consumer or the parser; `reason` is without
+    the values that differ between messages. `bodies` are to be sent back: several if the unpacked
+    `body` is too large for a message. `message_id` and `sender` are of what the consumer got.
     """
 
     id: str

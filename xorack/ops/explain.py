@@ -46,16 +46,11 @@ def explain_run(
     candidates: Sequence[Candidate] = (),
     letters: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Read the chains of a run, and find out what those that failed have in common.
+    """Read the entire table; return what `xorack explain --run --json` prints of a run's chains.
 
-    Reads the entire table. The candidates are names that the steps may have given to units: see
-    `xorack.names_of`. The letters are reasons of dead-lettered messages, by the tag of their chain.
-
-    Returns:
-        What `xorack explain --run --json` prints. ``state`` says what is explained: ``failed`` or,
-        if none has failed, ``unfinished`` chains; ``count`` is their number. ``unnamed`` is the
-        number of their outstanding units without a name. Texts that differ in numbers alone are
-        counted together.
+    The candidates are names that the steps may have given to units: see `xorack.names_of`. The
+    letters are reasons of dead-lettered messages, by the tag of their chain. ``state`` says what is
+    explained: ``failed`` or, if none has failed, ``unfinished`` chains; ``count`` is their number.
     """
     now = milliseconds()
     chains = [ChainStatus(one, now) for one in store.scan(lambda _: None, prefix=run.prefix)]
@@ -85,7 +80,7 @@ def explain_run(
     if bad and not why.findings and dead.total() == len(bad):
         sentences.append(f"each chain has a dead letter: {next(iter(dead))}")
     if unnamed and not any(named):
-        sentences.append(f"the outstanding units have no names: {_hint(candidates)}")
+        sentences.append(f"the outstanding units have no names: {name_hint(candidates)}")
     after_end = {
         "repeated creates": sum(one.chain.repeated for one in chains),
         "late requests": sum(one.chain.late for one in chains),
@@ -108,7 +103,7 @@ def explain_run(
         "notes": _counted(filter(None, (one.note_text for one in bad))),
         "outstanding": dict(Counter(t for names in named for t in {*names.values()}).most_common()),
         "unnamed": unnamed,
-        "name_hint": _hint(candidates) if unnamed else "",
+        "name_hint": name_hint(candidates) if unnamed and any(named) else "",
         "dead_letters": dead,
         "after_end": {what: count for what, count in after_end.items() if count},
         "tags": tags[:_SHOWN],
@@ -140,12 +135,14 @@ def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         lines = cut([f"{n:>6,}  {text_of(text)}" for text, n in found[name].items()], _SHOWN)
         if name == "outstanding" and (unnamed := found["unnamed"]):
             unit = "unit" if unnamed == 1 else "units"
-            lines.append(f"{unnamed:>6,}  {unit} without a name: {found['name_hint']}")
+            hint = ": ".join(filter(None, (f"{unit} without a name", found["name_hint"])))
+            lines.append(f"{unnamed:>6,}  {hint}")
         facts += listed(name.replace("_", " "), lines)
     return facts + listed("tags", cut(found["tags"], _SHOWN, count))
 
 
-def _hint(candidates: Sequence[Candidate]) -> str:
+def name_hint(candidates: Sequence[Candidate]) -> str:
+    """Say what to do about outstanding units without a name among the candidates."""
     if not candidates:
         return "give --among"
     flat = any(isinstance(one, list) and len(one) > 1 for one in candidates)

@@ -42,13 +42,10 @@ is; whether it is a range."""
 
 @dataclass(frozen=True)
 class Finding:
-    """A condition that stands out among the missing rows.
+    """A condition, such as ``l_linenumber = 7``, that stands out among the missing rows.
 
-    Attributes:
-        what: The condition, such as ``l_linenumber = 7``.
-        missing: Share of the missing rows that meet it, 0 to 1.
-        all: Share of all rows that meet it.
-        only: Whether all that meet it are missing; a sample may miss it by a little.
+    `missing` and `all` are the shares of the missing rows and of all rows that meet it, 0 to 1;
+    `only` says that all that meet it are missing; a sample may miss it by a little.
     """
 
     what: str
@@ -67,12 +64,10 @@ class Finding:
 
     @property
     def lift(self) -> float:
-        """The first share by the second."""
         return self.missing / self.all
 
     @property
     def is_common(self) -> bool:
-        """Whether nearly all missing rows meet it."""
         return self.missing >= _NEARLY
 
     def to_dict(self) -> dict[str, Any]:

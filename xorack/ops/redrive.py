@@ -7,7 +7,6 @@ older than that stay. SQS's own StartMessageMoveTask is not used: it loses the f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,18 +17,14 @@ from typing import Any, NamedTuple, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from xorack.acker.parallel import Workers
-from xorack.aws.client import error_code
 from xorack.aws.clock import milliseconds
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import Entry, make_message, send_messages, size_of
-from xorack.core.errors import StateError
 from xorack.core.message import MAX_BODY_BYTES
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.ops.dead_letters import KINDS, DeadMessage, Group, Kind, Selector, add_to_groups
 
 _Item = TypeVar("_Item")
-Progress = Callable[[int], None]
-"""A callback that gets the number of messages that were moved or deleted so far."""
 _Forward = Callable[[Sequence[DeadMessage]], None]
 
 MAX_READ = 100_000
@@ -46,14 +41,10 @@ _POLICY = RetryPolicy(attempts=8)
 
 @dataclass
 class Survey:
-    """The selected messages of a dead-letter queue.
+    """The selected messages of a dead-letter queue, by reason, the most frequent first.
 
-    Attributes:
-        groups: The messages by reason, the most frequent first.
-        total: Messages in the queue; SQS's approximate count if not all were read.
-        complete: True if all selected messages were read.
-        read: Number of messages that were read, selected or not.
-        messages: The first selected ones, as many as the caller asked for.
+    `total` is the number in the queue, by SQS's approximate count if not all were read. `messages`
+    are the first selected ones, as many as the caller asked for.
     """
 
     groups: list[Group] = field(default_factory=list)
@@ -70,7 +61,6 @@ class Survey:
 
     @property
     def seen(self) -> int:
-        """The number of selected messages."""
         return self.count(*KINDS)
 
     @property
@@ -103,29 +93,11 @@ class Redrive:
     client: Any
     retention_ms: int = DEFAULT_RETENTION_MS
 
-    def swapped(self) -> bool:
-        """Return True if the queue is the dead-letter queue of the dead-letter queue.
-
-        Raises:
-            StateError: One of the queues does not exist.
-        """
-        targets = []
-        for url in (self.queue_url, self.dead_letters_url):
-            try:
-                policy = json.loads(self._attribute(url, "RedrivePolicy") or "{}")
-            except ClientError as error:
-                # The code's name depends on the protocol that boto3 speaks.
-                if not error_code(error).endswith(("NonExistentQueue", "QueueDoesNotExist")):
-                    raise
-                region = self.client.meta.region_name
-                raise StateError(f"queue {url} does not exist in {region}") from error
-            targets.append(policy.get("deadLetterTargetArn", "").split(":"))
-        # An ARN and a URL both end in account and name.
-        return bool(targets[1][-2:] == self.queue_url.split("/")[-2:])
-
     def count(self) -> int:
         """Return SQS's approximate number of dead-lettered messages, without a receive."""
-        return int(self._attribute(self.dead_letters_url, "ApproximateNumberOfMessages"))
+        name = "ApproximateNumberOfMessages"
+        of = {"QueueUrl": self.dead_letters_url, "AttributeNames": [name]}
+        return int(self.client.get_queue_attributes(**of)["Attributes"][name])
 
     def survey(
         self,
@@ -135,14 +107,11 @@ class Redrive:
         keep: int = 0,
         hide: bool = True,
     ) -> Survey:
-        """Read the selected messages, and leave them in the queue.
+        """Read the selected messages, by default all, and leave them in the queue.
 
-        Args:
-            selector: The messages to report; by default all.
-            limit: Stop after about this number of messages, selected or not; by default 1,000,
-                or `MAX_READ` for a selection.
-            keep: Most messages to return, with their bodies.
-            hide: Hide messages from other readers meanwhile. Else only a sample is read.
+        Reads about `limit` messages, selected or not, by default 1,000, or `MAX_READ` for a
+        selection; returns at most `keep` of them. Without `hide`, other readers see the messages
+        meanwhile, and only a sample is read.
         """
         survey = Survey(selector=selector or Selector())
         most = limit or (1000 if survey.selector == Selector() else MAX_READ)
@@ -171,15 +140,11 @@ class Redrive:
             survey.total = max(survey.total, self.count())
         return survey
 
-    def move(
-        self, kinds: Collection[Kind], survey: Survey, progress: Progress = lambda moved: None
-    ) -> MoveResult:
+    def move(self, kinds: Collection[Kind], survey: Survey) -> MoveResult:
         """Send selected messages back to the queue, with the time of their first send.
 
         Expired messages stay, whatever the kinds. So do messages that arrive meanwhile: what is
         rejected again must not go round in circles. After a SendError, those not moved stay.
-
-        Calls `progress` after each page of messages.
         """
         kinds = set(kinds) - {"expired"}
         until = self._server_time()
@@ -190,27 +155,17 @@ class Redrive:
             fits = max(size_of(entry) for entry in _again(message)) <= MAX_BODY_BYTES
             return in_time and fits and survey.selector.matches(message)
 
-        return self._pass(chosen, self._send, progress)
+        return self._pass(chosen, self._send)
 
-    def delete(
-        self,
-        survey: Survey,
-        save: _Forward = lambda messages: None,
-        progress: Progress = lambda deleted: None,
-    ) -> MoveResult:
-        """Delete the messages of a survey, and no others.
-
-        Calls `save` with at most ten messages before they are deleted, from several threads, and
-        `progress` after each page of messages.
-        """
-        most = len(survey.ids)
-        return self._pass(lambda message: message.id in survey.ids, save, progress, most)
+    def delete(self, survey: Survey) -> MoveResult:
+        """Delete the messages of a survey, and no others."""
+        ids = survey.ids
+        return self._pass(lambda one: one.id in ids, lambda _: None, len(ids))
 
     def _pass(
         self,
         chosen: Callable[[DeadMessage], bool],
         forward: _Forward,
-        progress: Progress,
         most: int | None = None,
     ) -> MoveResult:
         """Forward and delete the chosen messages of the queue, at most `most` of them."""
@@ -235,7 +190,6 @@ class Redrive:
                     break
                 held.update((message.id, message.handle) for message in messages)
                 _by_tens(pass_ten, part)
-                progress(len(done))
                 if len(done) == most:
                     break
         finally:
@@ -282,10 +236,6 @@ class Redrive:
         ]
         response = call(QueueUrl=self.dead_letters_url, Entries=entries)
         return [int(entry["Id"]) for entry in (response or {}).get("Failed", [])]
-
-    def _attribute(self, queue_url: str, name: str) -> str:
-        response = self.client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name])
-        return str(response.get("Attributes", {}).get(name, ""))
 
     def _server_time(self) -> int:
         """Return the time of SQS's clock, milliseconds since 1970, rounded up to a second."""

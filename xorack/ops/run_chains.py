@@ -7,12 +7,14 @@ deadlines is cheaper, but it does not have the chains that have ended.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from xorack.aws import schema
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import ArgumentError, NotAChainError, StateError
+from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.ops.status import STATUSES
 
@@ -23,12 +25,9 @@ _ATTRIBUTES = (schema.STATUS, schema.FORMAT_NAME, "reason")
 
 @dataclass
 class ChainCounts:
-    """Numbers of chains by status.
+    """Numbers of chains by `STATUSES`, of other items (``invalid``), of tags without a chain.
 
-    Attributes:
-        by_status: Numbers by `STATUSES`, and of items that are not chains (``invalid``) and of
-            named tags without a chain (``not_found``).
-        failures: Tags and reasons of the first failed chains and invalid items, at most ten.
+    `failures` are tags and reasons of the first failed chains and invalid items, at most ten.
     """
 
     by_status: Counter[str] = field(default_factory=Counter)
@@ -65,14 +64,25 @@ class ChainCounts:
         }
 
 
+def count_named(store: ChainStore, tags: Iterable[str]) -> tuple[ChainCounts, list[str]]:
+    """Count the chains of these tags, by consistent reads; return also the tags without one."""
+    tags, counts = [*dict.fromkeys(validate_tag(tag) for tag in tags)], ChainCounts()
+    invalid: list[NotAChainError] = []
+    chains = store.read(tags, invalid.append)
+    for chain in chains.values():
+        counts.add(chain.status, chain.tag, chain.reason)
+    for error in invalid:
+        counts.add_invalid(error)
+    found = chains.keys() | {str(error.tag) for error in invalid}
+    not_found = [tag for tag in tags if tag not in found]
+    for tag in not_found:
+        counts.add("not_found", tag)
+    return counts, not_found
+
+
 @dataclass(frozen=True)
 class RunChains:
-    """A run of a job.
-
-    Attributes:
-        name: The first part of its chains' tags, a valid tag without a slash.
-        chains: The number of its chains; None if it is not known.
-    """
+    """A run of a job: the first part of its chains' tags, and their number if it is known."""
 
     name: str
     chains: int | None = None

@@ -14,20 +14,15 @@ from xorack.core.errors import NotAChainError
 from xorack.ops.status import ChainStatus
 
 MAX_CHAINS = 100
-"""Most chains in a snapshot of the widget or of `xorack watch`."""
 _READS_PER_CHAIN = 4
 """Index entries read per requested chain: some belong to chains with only an event pending."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Unfinished chains at one moment, `at`, in milliseconds since 1970.
+    """Unfinished chains by deadline at one moment, in milliseconds since 1970; perhaps not all.
 
-    Attributes:
-        chains: The chains, by deadline or as the caller named them.
-        event_pending: Number of finished chains, of those read, with a pending event.
-        invalid: One error for each item that is not a chain.
-        more: True if there are more unfinished chains.
+    `event_pending` is the number of finished chains, of those read, with a pending event.
     """
 
     at: int

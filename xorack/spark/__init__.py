@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from xorack.spark.missing.found import MissingRows as MissingRows
     from xorack.spark.rows import Report as Report
     from xorack.spark.rows import TrackedRows as TrackedRows
-    from xorack.spark.shipping import ship as ship
     from xorack.spark.tracking import Tracking as Tracking
-    from xorack.spark.windows.ends import kafka_ends as kafka_ends
     from xorack.spark.windows.ledger import Window as Window
     from xorack.spark.windows.ledger import WindowStatus as WindowStatus
     from xorack.spark.windows.windows import Windows as Windows
@@ -35,10 +33,8 @@ __getattr__, __dir__, _NAMES = lazy_names(
         "spark.evidence": "Observed",
         "spark.missing.found": "MissingRows",
         "spark.rows": "Report TrackedRows",
-        "spark.shipping": "ship",
         "spark.tracking": "Tracking",
         "spark.windows.windows": "Windows",
-        "spark.windows.ends": "kafka_ends",
     },
     extra="spark",
 )

@@ -40,7 +40,8 @@ class OutputDiffersError(StateError):
         if written == started:
             count = f"the output has {written:,} units of {name!r}, but not those that were started"
         which = f"; chains: {', '.join(chains)}" if chains else ""
-        first = f"{count}{differing}: the chains that differ stay open{which}"
+        stay = "the chains that differ" if differing else "all chains"
+        first = f"{count}{differing}: {stay} stay open{which}"
         super().__init__("\n".join([first, *report]))
         self.started = started
         self.written = written

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xorack.core.masking import masked_path
+from xorack.ops.text import cut
 from xorack.spark.errors import OutputDiffersError
 from xorack.spark.record import summary_in
 from xorack.spark.storage import MAX_NAMED, files_of, files_read
@@ -34,14 +35,11 @@ def input_lost(rows: RowNames, header: Header, missing: int) -> OutputDiffersErr
         "gone": sorted(before.keys() - now.keys()),
         "written again": sorted(name for name in now if now[name] != before[name]),
     }
-    mask = rows.tracking.mask
-    changes = {what: [masked_path(one, mask) for one in names] for what, names in changes.items()}
-    texts = [
-        f"{len(names):,} of {len(before):,} files are {what} since: "
-        f"{', '.join(names[:_EXAMPLES])}{', ...' * (len(names) > _EXAMPLES)}"
-        for what, names in changes.items()
-        if names
-    ]
+    texts = []
+    for what, names in changes.items():
+        some = ", ".join(cut([masked_path(name, rows.tracking.mask) for name in names], _EXAMPLES))
+        if names:
+            texts.append(f"{len(names):,} of {len(before):,} files are {what} since: {some}")
     why = f"the job's input lost {missing:,} rows that were started"
     why += f": {'; '.join(texts)}" if texts else ""
     report = [why, "bring them back and repeat the job; allow_missing=True returns the report"]

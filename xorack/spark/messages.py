@@ -29,15 +29,10 @@ def one_line(error: BaseException) -> str:
     thrown: list[str] = _THROWN.findall(text)
     if not thrown or not text.startswith("An error occurred while calling"):  # py4j's, no message
         thrown.insert(0, text.partition("\n")[0])
-    first, last = _plain(thrown[0]), _plain(thrown[-1])
+    first, last = (_FRAME.sub("", _TASK.sub("", thrown[n].strip())) for n in (0, -1))
     line = first if last in first else f"{first.rstrip('.')}: {last}"
     line = line or type(error).__name__
     return line if len(line) <= _MAX else line[:_MAX] + "..."
-
-
-def _plain(message: str) -> str:
-    """Remove an error's class and its SQL state."""
-    return _FRAME.sub("", _TASK.sub("", message.strip()))
 
 
 @contextmanager

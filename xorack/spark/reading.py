@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from xorack.core.errors import ArgumentError
 
-__all__ = ["READ_ALL", "SKIPPING", "check_reading"]
-
-
-class _Skip(NamedTuple):
-    """A reader's option, or a setting of the session, that lets Spark leave rows out.
-
-    Its `harmless` values, in lower case, leave nothing out; if `skipping` are given, all but these.
-    """
-
-    option: str
-    setting: str = ""
-    harmless: tuple[str, ...] = ("false",)
-    skipping: tuple[str, ...] = ()
-
-
+_HARMLESS = "false"
 SKIPPING = (
-    _Skip("ignoreCorruptFiles", "spark.sql.files.ignoreCorruptFiles"),
-    _Skip("ignoreMissingFiles", "spark.sql.files.ignoreMissingFiles"),
-    _Skip("ignoreInvalidPartitionPaths", "spark.sql.files.ignoreInvalidPartitionPaths"),
-    _Skip("", "spark.files.ignoreCorruptFiles"),  # of Hive's tables
-    _Skip("", "spark.files.ignoreMissingFiles"),
-    _Skip("", "spark.sql.hive.verifyPartitionPath"),
-    _Skip("", "spark.sql.files.ignoredPathSegmentRegex", ("^[._]",)),
-    _Skip("mode", skipping=("dropmalformed",)),  # CSV, JSON, XML
-    _Skip("badRecordsPath", harmless=()),  # Databricks
-    _Skip("failOnDataLoss", harmless=("true",)),  # Kafka
+    ("ignoreCorruptFiles", "spark.sql.files.ignoreCorruptFiles", _HARMLESS),
+    ("ignoreMissingFiles", "spark.sql.files.ignoreMissingFiles", _HARMLESS),
+    ("ignoreInvalidPartitionPaths", "spark.sql.files.ignoreInvalidPartitionPaths", _HARMLESS),
+    ("", "spark.files.ignoreCorruptFiles", _HARMLESS),  # of Hive's tables
+    ("", "spark.files.ignoreMissingFiles", _HARMLESS),
+    ("", "spark.sql.hive.verifyPartitionPath", _HARMLESS),
+    ("", "spark.sql.files.ignoredPathSegmentRegex", r"\^\[\._\]"),
+    ("mode", "", "(?!dropmalformed$).*"),  # CSV, JSON, XML
+    ("badRecordsPath", "", ""),  # Databricks
+    ("failOnDataLoss", "", "true"),  # Kafka
 )
-READ_ALL = {skip.option: "false" for skip in SKIPPING if skip.option.startswith("ignore")}
+"""Readers' options and settings of the session that let Spark leave rows out, unless their value,
+in lower case, is of this pattern."""
+READ_ALL = {option: "false" for option, _, _ in SKIPPING if option.startswith("ignore")}
 """Options of what is read by a path or a table's name: they overrule the session's settings."""
 
 
@@ -44,14 +33,13 @@ def check_reading(frame: Any, argument: str) -> None:
     What hides its source, as a micro-batch or a cache does, is judged by the settings alone.
     """
     conf = frame.sparkSession.conf
-    settings = {skip.setting: conf.get(skip.setting, None) for skip in SKIPPING if skip.setting}
+    settings = {setting: conf.get(setting, None) for _, setting, _ in SKIPPING if setting}
     for options in _options(frame):
         given = {name.lower(): value for name, value in options.items()}
-        for skip in SKIPPING:
-            value = given.get(skip.option.lower(), settings.get(skip.setting))
-            text = (value or "").lower()
-            if value and (text in skip.skipping if skip.skipping else text not in skip.harmless):
-                name = skip.option if skip.option.lower() in given else skip.setting
+        for option, setting, harmless in SKIPPING:
+            value = given.get(option.lower(), settings.get(setting))
+            if value and not re.fullmatch(harmless, value.lower()):
+                name = option if option.lower() in given else setting
                 problem = f"{name} is {value}: Spark may leave rows out of what is read, in silence"
                 raise ArgumentError(argument, problem=f"{problem}; read it without")
 

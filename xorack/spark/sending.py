@@ -24,7 +24,7 @@ _MAX_CHAINS = 2_000
 
 
 class Queue(NamedTuple):
-    """The queue of stamp requests; it travels to the tasks. See `xorack.aws.sqs.queue_client`.
+    """The queue of stamp requests; it travels to the tasks.
 
     The messages of a run are a group: its backlog does not delay other runs.
     """
@@ -34,16 +34,19 @@ class Queue(NamedTuple):
     endpoint_url: str | None = None
     run_id: str | None = None
 
-    def client(self) -> Any:
-        """Return a boto3 client for the queue, one for all tasks of a worker."""
-        return _client(self.url, self.region, self.endpoint_url)
+    def send(self, texts: Iterable[str]) -> SendReport:
+        """Send requests, each in JSON."""
+        from xorack.aws import sqs
+
+        return sqs.send(self.url, texts, _client(self), group=self.run_id)
 
 
 @lru_cache(maxsize=4)
-def _client(*queue: str | None) -> Any:
+def _client(queue: Queue) -> Any:
+    """Return a boto3 client, one for all tasks of a worker."""
     from xorack.aws.sqs import queue_client
 
-    return queue_client(*queue)  # type: ignore[arg-type]
+    return queue_client(queue.url, queue.region, queue.endpoint_url)
 
 
 def check_queue(spark: SparkSession, queue: Queue) -> None:
@@ -55,7 +58,7 @@ def check_queue(spark: SparkSession, queue: Queue) -> None:
         from xorack.aws.sqs import why_unreachable
 
         for _ in batches:
-            problem = why_unreachable(queue.url, queue.client())
+            problem = why_unreachable(queue.url, _client(queue))
             yield pa.RecordBatch.from_pydict({"problem": pa.array([problem], pa.string())})
 
     with plain_errors():
@@ -78,9 +81,7 @@ def send_few(spark: SparkSession, requests: Iterable[Request], queue: Queue) -> 
     if not texts:
         return SendReport()
     if hasattr(spark, "_jvm"):
-        from xorack.aws import sqs
-
-        return sqs.send(queue.url, texts, queue.client(), group=queue.run_id)
+        return queue.send(texts)
     return _send(spark.createDataFrame(zip(texts), "request string"), queue, len(texts))
 
 
@@ -90,11 +91,8 @@ def _send(requests: DataFrame, queue: Queue, number: int) -> SendReport:
     def send_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from xorack.aws import sqs
-
         texts = (_ascii(text) for batch in batches for text in batch.column(0).to_pylist())
-        sent = sqs.send(queue.url, texts, queue.client(), group=queue.run_id)
-        yield pa.RecordBatch.from_pylist([sent._asdict()])
+        yield pa.RecordBatch.from_pylist([queue.send(texts)._asdict()])
 
     texts = requests.coalesce(1 + number // _MAX_CHAINS)
     with plain_errors(SendError):

@@ -39,14 +39,9 @@ MAX_NAMED = 1_000
 
 
 class Stored(NamedTuple):
-    """What was read of an output.
+    """What was read of an output: its first folder, the number of its files and their bytes.
 
-    Attributes:
-        folder: The folder of its files; the first one, if they lie in several.
-        files: The number of its files.
-        bytes: Their size.
-        first: When the first of them was written; None if it is not known.
-        last: When the last of them was written.
+    The `first` and the `last` of them were written at these times, if they are known.
     """
 
     folder: str

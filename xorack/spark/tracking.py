@@ -66,7 +66,6 @@ class Tracking(RunOptions):
         *,
         partition: str | Sequence[str],
         position: str,
-        time: str | None = None,
         gaps: Literal["count", "error", "ignore"] = "count",
     ) -> Windows:
         """Name a log that gets windows: see docs/windows.md.
@@ -74,10 +73,9 @@ class Tracking(RunOptions):
         Args:
             name: The name of the log, as for `rows`.
             partition: The columns that tell partitions apart: ``["topic", "partition"]``.
-            position: The column of the position in the partition, an integer or its digits.
-            time: The column of a row's time, for `Windows.late`.
+            position: The column of the position in the partition, an integer.
             gaps: What to do with positions without rows: ``count`` tells them in a note,
-                ``error`` refuses them, ``ignore`` is for sparse positions, as Kinesis has.
+                ``error`` refuses them, ``ignore`` takes batches without any row, too.
 
         Raises:
             ArgumentError: An argument is invalid.
@@ -86,7 +84,7 @@ class Tracking(RunOptions):
         if gaps not in ("count", "error", "ignore"):
             raise ArgumentError("gaps", gaps, "count, error or ignore")
         chain, (place,) = self._chain_names("partition", partition), _names("position", position)
-        return Windows(self, name, chain, (*chain, place), encoded(name), None, place, time, gaps)
+        return Windows(self, name, chain, (*chain, place), encoded(name), None, place, gaps)
 
     def _chain_names(self, option: str, value: str | Sequence[str]) -> tuple[str, ...]:
         names = _names(option, value)

@@ -9,27 +9,22 @@ stream: the rows of these ranges lie in the output. The window's chain starts a 
 partitions. The unit finishes when proved ranges reach from the window's start to its end without
 a hole (`prefix`). So the chain is acked if and only if all partitions are covered.
 
-What is durable. A `Store` keeps windows, each written once, and the last two proofs of each stream.
-A proof has all that its stream proved so far. There is no other state: what is to be sent follows
-from windows and proofs alone. Two rules make every interleaving safe:
+A `_Store` keeps windows, each written once, and the last two proofs of each stream, of which each
+has all that its stream proved so far. It must show at once what it has taken. What is to be sent
+follows from windows and proofs alone. Two rules make every interleaving safe:
 
 1. *Keep, then look.* `prove` keeps its proof, then reads the windows. `open_window` keeps its
    window, then reads the proofs. Of any two calls, the one that looks last sees what both kept, so
-   at least one of them finishes a unit: whether the window or the rows came first, and where two
-   streams cover a window only together. The store must show at once what it has taken.
+   at least one of them finishes a unit.
 2. *A request follows from its window and partition alone.* Whoever sends it, and however often, it
    has the same id and content, and counts once.
 
-Crashes. Spark repeats a batch whose call did not return. If its proof was kept, what it proves now
-must equal that, and the same requests go out. A proof goes to the slot that the last one is not in,
-so a slot that a crash emptied was not needed. Stamps that precede the `create` wait for it.
+Spark repeats a batch whose call did not return. If its proof was kept, what it proves now must
+equal that. A proof goes to the slot that the last one is not in: a crash empties no other.
 
-What a batch covers. Its rows show where it lies in each partition. Positions without a row (markers
-of transactions, aborted or compacted records) may lie at its edges. Two things show that they were
-read: the source's own offsets (``since``, ``until``); and the order of batches, as a stream reads a
-partition on from where it was. The latter counts only since the last batch that nobody proved,
-which leaves a hole. A partition's first rows begin at themselves. A batch without any row is
-believed only if its offsets begin where the proved batch before it ended.
+A batch covers a partition from its first row there to its last. Positions without a row (markers of
+transactions, aborted or compacted records) at the edges are covered if the source's offsets
+(``since``, ``until``) say so. A batch without any row is believed only where its offsets follow on.
 
 Two calls that open a window with other ends at once do not see each other. Units depend on the
 ends: if the chain is that of one call and the record that of the other, it is never acked.
@@ -39,22 +34,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
+from xorack.acker.partition_names import shortened
+from xorack.core.checks import MAX_DETAIL_BYTES
 from xorack.core.errors import ArgumentError, StateError
+from xorack.core.hashing import unit_id
+from xorack.core.request import Request
 
-__all__ = ["UNKNOWN", "Range", "StreamProof", "Window", "WindowStatus"]
-__all__ += ["find_window", "moment", "open_window", "overlaps", "prove", "proved_of"]
-
+_CELLS = 16
+_DATED = re.compile(r"\d{4}-\d\d-\d\d")
 _MAX_SEPARATE = 8
 """Ranges with gaps that a partition keeps apart, to know which windows have them."""
 Ends = Mapping[str, int]
-UNKNOWN: tuple[Ends, Ends] = ({}, {})
+Bounds = tuple[Ends, Ends]
 
 
 class Range(NamedTuple):
@@ -71,6 +68,7 @@ class Range(NamedTuple):
 
 
 Proved = dict[str, list[Range]]
+Seen = Mapping[str, Range]
 
 
 class Window(NamedTuple):
@@ -88,12 +86,11 @@ class Window(NamedTuple):
 
 
 class StreamProof(NamedTuple):
-    """What a stream proved up to a batch; the next batch begins ``at`` these positions."""
+    """What a stream proved up to a batch."""
 
     stream: str
     batch: int
     slot: int
-    at: Ends
     ranges: Proved
 
     @classmethod
@@ -118,8 +115,7 @@ class WindowStatus:
         window: The window, with its ``name``, ``starts`` and ``ends`` by partition.
         proved: How far each partition is proved, from its start on.
         gaps: Positions without a row, by partition, in the batches that have rows of the window.
-        others: Partitions with proved rows that the window has no end of: they appeared after it
-            was opened. Their rows are of a later window.
+        others: Partitions that have proved rows but no end, as they appeared after it was opened.
     """
 
     window: Window
@@ -130,12 +126,12 @@ class WindowStatus:
     @classmethod
     def of(cls, window: Window, proved: Proved) -> WindowStatus:
         """Return the status by what is proved."""
-        far, gaps = {}, {}
-        for key, start in window.starts.items():
-            near = [found for found in proved.get(key, ()) if overlaps(window, key, found)]
-            far[key] = prefix(near, start)
-            if count := sum(found.gaps for found in near):
-                gaps[key] = count
+        near = {
+            key: [found for found in proved.get(key, ()) if overlaps(window, key, found)]
+            for key in window.starts
+        }
+        far = {key: prefix(near[key], start) for key, start in window.starts.items()}
+        gaps = {key: n for key, some in near.items() if (n := sum(found.gaps for found in some))}
         return cls(window, far, gaps, tuple(sorted(proved.keys() - window.ends.keys())))
 
     @property
@@ -204,37 +200,33 @@ def _proved(store: _Store) -> Proved:
 def prove(
     store: _Store,
     batch: tuple[str, int],
-    seen: Mapping[str, Range],
-    bounds: tuple[Ends, Ends] = UNKNOWN,
+    seen: Seen,
+    bounds: Bounds = ({}, {}),
     *,
     gaps: str = "count",
-    lost: bool = False,
 ) -> list[tuple[WindowStatus, list[str]]]:
     """Keep the proof of a batch, a stream and its number, once its output was compared.
 
     Its rows were `seen` at these positions. The source says its `bounds`, as far as it knows them.
-    `lost` says that the batch before was refused, or lost rows, since it was last proved.
 
     Returns:
-        The windows that it has positions of, each with the partitions whose requests are to be
-        sent.
+        The windows that it has positions of, each with the partitions that have passed its end.
 
     Raises:
         StateError: The batch contradicts what was proved before. Nothing was kept.
     """
     stream, number = batch
-    proofs, none = store.proofs(), StreamProof(stream, -1, 1, {}, {})
+    proofs, none = store.proofs(), StreamProof(stream, -1, 1, {})
     mine = sorted((proof for proof in proofs if proof.stream == stream), key=attrgetter("batch"))
     *_, earlier, last = none, none, *mine
     before = earlier if last.batch == number else last
-    # Where a stream is after a batch that nobody proved is not known, nor where it went back.
-    at = before.at if before.batch == number - 1 and not lost else {}
-    own = _own(seen, bounds, at)
+    own = _own(seen, bounds)
     if gaps != "ignore":
-        _check_gaps(own, gaps, follows=bool(at) and at.items() <= bounds[0].items())
+        at = {key: ranges[-1].end for key, ranges in before.ranges.items()}
+        follows = before.batch == number - 1 and bool(at) and at.items() <= bounds[0].items()
+        _check_gaps(own, gaps, follows=follows)
     ranges = _united([before.ranges, {key: [covered] for key, covered in own.items()}])
-    at = {**at, **{key: covered.end for key, covered in own.items()}}
-    proof = StreamProof(stream, number, 1 - before.slot, at, ranges)
+    proof = StreamProof(stream, number, 1 - before.slot, ranges)
     if last != proof:
         if last.batch >= number:
             raise StateError(
@@ -244,17 +236,15 @@ def prove(
         proved_of([*(other for other in proofs if other.stream != stream), proof])
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
-    touched = [
-        (window, keys)
-        for window in store.windows()
-        if (keys := {key for key, covered in own.items() if overlaps(window, key, covered)})
-    ]
-    proved = _proved(store) if touched else {}
-    statuses = [(WindowStatus.of(window, proved), keys) for window, keys in touched]
-    return [(status, sorted(keys - status.lagging.keys())) for status, keys in statuses]
+    found = []
+    for window in store.windows():
+        if keys := {key for key, covered in own.items() if overlaps(window, key, covered)}:
+            status = WindowStatus.of(window, _proved(store))
+            found.append((status, sorted(keys - status.lagging.keys())))
+    return found
 
 
-def _own(seen: Mapping[str, Range], bounds: tuple[Ends, Ends], at: Ends) -> dict[str, Range]:
+def _own(seen: Seen, bounds: Bounds) -> dict[str, Range]:
     """Return what a batch covers of each partition; see the theory of operation."""
     since, until = bounds
     if until and (unknown := sorted(seen.keys() - until.keys())):
@@ -265,13 +255,12 @@ def _own(seen: Mapping[str, Range], bounds: tuple[Ends, Ends], at: Ends) -> dict
     own = {}
     for key in sorted({*seen, *(since.keys() & until.keys())}):
         rows = seen.get(key) or Range(until[key], until[key], 0)
-        begin = since.get(key, at.get(key, rows.begin))
-        own[key] = found = Range(begin, until.get(key, rows.end), rows.rows)
+        own[key] = found = Range(since.get(key, rows.begin), until.get(key, rows.end), rows.rows)
         if not found.begin <= rows.begin <= rows.end <= found.end or rows.gaps < 0:
             raise StateError(
                 f"{key} has {rows.rows} rows at the positions {rows.begin} to {rows.end - 1} in "
-                f"this batch, expected one each at {found.begin} to {found.end - 1}: some were "
-                "proved before, are not of this batch, or are there twice"
+                f"this batch, expected at most one each at {found.begin} to {found.end - 1}: some "
+                "are of another batch, or are there twice"
             )
     return {key: found for key, found in own.items() if found.begin < found.end}
 
@@ -292,28 +281,23 @@ def _check_gaps(own: Mapping[str, Range], gaps: str, *, follows: bool) -> None:
             )
 
 
-def moment(when: datetime | str) -> float:
-    """Return seconds since 1970 of a time, or of its text in ISO 8601; UTC if it has no zone."""
-    if isinstance(when, str):
-        try:
-            when = datetime.fromisoformat(when.replace("Z", "+00:00"))
-        except ValueError:
-            raise ArgumentError("time", when, "ISO 8601, such as 2026-09-14T15") from None
-    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
-
-
 def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
     """Return the open window of a name, or a new one, which `open_window` keeps.
 
     Windows may be opened in any order. Of two, one ends in no partition before the other. A new one
     begins where `starts` say, or else where the one before it ends, or at 0.
     """
-    windows, last = store.windows(), dict[str, int]()
-    known = {key for window in windows for key in window.ends}
-    known |= {key for proof in store.proofs() for key in proof.ranges}
+    windows, before = store.windows(), dict[str, int]()
     for window in windows:
         if window.name == name:
-            return _same(window, ends, starts)
+            others = (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
+            for key, _ in sorted(others)[:1]:
+                raise StateError(
+                    f"window {name!r} is open with {key} at {window.starts.get(key)} to "
+                    f"{window.ends.get(key)}, not {starts.get(key, '')} to {ends.get(key)}"
+                )
+            return window
+    known = proved_of(store.proofs()).keys() | {key for window in windows for key in window.ends}
     if missing := sorted(known - ends.keys()):
         problem = (
             f"no end of {', '.join(missing[:5])}, a partition of this log: give its end, 0 if "
@@ -323,38 +307,21 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
     for window in windows:
         earlier = next((key for key, end in window.ends.items() if ends[key] < end), None)
         later = next((key for key, end in window.ends.items() if ends[key] > end), None)
-        if earlier and (later or _is_later(name, window.name)):
+        is_later = name > window.name and _DATED.match(name) and _DATED.match(window.name)
+        if earlier and (later or is_later):
             problem = (
                 f"{name!r} ends before window {window.name!r} in {earlier}, but its name or its "
                 f"end in {later or 'no partition'} is later: a topic made anew needs another run_id"
             )
             raise ArgumentError("ends", problem=problem)
         # Ends grow together, so of the windows before, the last has the greatest sum.
-        if not earlier and sum(window.ends.values()) >= sum(last.values()):
-            last = dict(window.ends)
-    begins = {key: starts.get(key, last.get(key, 0)) for key in ends}
+        if not earlier and sum(window.ends.values()) >= sum(before.values()):
+            before = dict(window.ends)
+    begins = {key: starts.get(key, before.get(key, 0)) for key in ends}
     for key, end in ends.items():
         if not 0 <= begins[key] <= end:
             raise ArgumentError("ends", problem=f"{key} ends at {end}, and starts at {begins[key]}")
     return Window(name, begins, dict(ends))
-
-
-def _same(window: Window, ends: Ends, starts: Ends) -> Window:
-    """Return a window that is open, or refuse other ends or starts."""
-    others = (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
-    for key, _ in sorted(others)[:1]:
-        raise StateError(
-            f"window {window.name!r} is open with {key} at {window.starts.get(key)} to "
-            f"{window.ends.get(key)}, and now {starts.get(key, '')} to {ends.get(key)} are given"
-        )
-    return window
-
-
-def _is_later(name: str, other: str) -> bool:
-    """Tell whether two names are times, and the first one is later."""
-    with suppress(ArgumentError):
-        return moment(name) > moment(other)
-    return False
 
 
 def open_window(store: _Store, window: Window) -> WindowStatus:
@@ -363,3 +330,22 @@ def open_window(store: _Store, window: Window) -> WindowStatus:
         store.keep_window(window)
     # Only now, as in `prove`.
     return WindowStatus.of(window, _proved(store))
+
+
+def create_request(
+    tag: str, detail: Mapping[str, Any], keys: Iterable[str], **times: Any
+) -> Request:
+    """Return the request that creates a window's chain, with a unit for each partition.
+
+    The detail has ``ranges``, the window's digest, and the names of partitions if they fit.
+    """
+    units = [unit_id(tag, detail["ranges"], key) for key in keys]
+    named = {**detail, "partitions": shortened(keys)}
+    detail = named if len(json.dumps(named)) <= MAX_DETAIL_BYTES else detail
+    return Request.create(tag, "open", starts=units, cells=_CELLS, detail=detail, **times)
+
+
+def finish_request(tag: str, digest: str, key: str) -> Request:
+    """Return the request that finishes a partition of a window: the same from every sender."""
+    unit = unit_id(tag, digest, key)
+    return Request.stamp_(tag, f"pass/{unit:016x}", finishes=[unit], cells=_CELLS)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType
@@ -16,35 +16,28 @@ from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
-from xorack.spark.folding import SUMS, Totals, folding, named, of_units, together
-from xorack.spark.missing.comparing import INTEGERS
+from xorack.spark.folding import SUMS, Totals, folding, named, of_units, together, totals_of
 from xorack.spark.missing.telling import output_differs
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
 from xorack.spark.storage import Texts
-from xorack.spark.units import GLOB, column_named, encoded_columns
-from xorack.spark.windows import ledger, requests
-from xorack.spark.windows.ends import key_of, of_all_positions, offsets_of, positions_of
-from xorack.spark.windows.ledger import Range, Window, WindowStatus, moment
+from xorack.spark.units import GLOB, column_named, encoded, field_named
+from xorack.spark.windows import ledger
+from xorack.spark.windows.ledger import Range, Window, WindowStatus
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from xorack.core.message import SendReport
     from xorack.spark.evidence import Observed, Output, Proof
     from xorack.spark.run import RunOptions
-
-    Ends = Mapping[Any, Any] | DataFrame
-
-__all__ = ["Windows"]
+    from xorack.spark.windows.ledger import Bounds, Ends, Seen
 
 _TEXT = r"[^\0\ud800-\udfff]+"
-_MAX_DIGITS = 64
-"""Of positions that are strings: those of Kinesis have 56."""
-_MAX_LOSSES = 1_000
-"""Lost batches that a stream remembers, the last ones."""
+_MAX_PIECE = 1 << 20
+"""Positions of a row that Spark expands: they take 8 MB."""
 
 
 @dataclass(frozen=True)
@@ -53,26 +46,24 @@ class Windows(Rows):
 
     Attributes:
         position: The column of a row's position in its partition.
-        time: The column of a row's time, for `late`.
         gaps: ``count``, ``error`` or ``ignore``: what to do with positions without rows.
         stream: Whose batches these are: see `batch`.
         of: The window that a batch job reads: see `job`.
     """
 
     position: str = ""
-    time: str | None = None
     gaps: str = "count"
     stream: str = "stream"
-    of: str | None = None
+    of: Window | None = None
 
-    def open(self, name: str, ends: Ends, starts: Ends | None = None) -> WindowStatus:
+    def open(
+        self, name: str, ends: Mapping[Any, Any], starts: Mapping[Any, Any] | None = None
+    ) -> WindowStatus:
         """Open a window: fix its ends and create its chain. A repetition changes nothing.
 
         Args:
             name: Its name, such as ``2026-09-14T14``. The chain's tag is ``RUN/LOG/NAME``.
-            ends: The first position after it in each partition: what `kafka_ends` returns, another
-                dict such as ``{("orders", 0): 17}``, or a frame with the columns of the partition
-                and the position.
+            ends: The first position after it in each partition: ``{"orders": {0: 17}}``.
             starts: Its first positions; by default where the window before it ends, or 0.
 
         Raises:
@@ -81,32 +72,27 @@ class Windows(Rows):
             SendError: The queue did not accept all. Repeat the call.
         """
         check_text("name", name, rf"(?!.*/){_TEXT}", "the name of a window, without '/'")
-        fixed = positions_of(ends, self.unit, "ends")
-        first = positions_of(starts or {}, self.unit, "starts")
+        fixed = _positions_of(ends, self.unit, "ends")
+        first = _positions_of(starts or {}, self.unit, "starts")
         if not fixed:
             raise ArgumentError("ends", problem="none, expected one of each partition")
         window = ledger.find_window(self._store, name, fixed, first)
-        detail: dict[str, Any] = {"log": self.name, "window": name, "ranges": window.digest}
-        if self.gaps != "ignore":
-            detail["positions"] = sum(window.ends.values()) - sum(window.starts.values())
+        detail = {"log": self.name, "window": name, "ranges": window.digest}
         times = {"timeout": self.tracking.timeout, "idle_timeout": self.tracking.idle_timeout}
         # Before the window is kept: it refuses a name that makes the tag too long.
-        create = requests.create(self.prefix + name, detail, window.ends, **times)
+        create = ledger.create_request(self.prefix + name, detail, window.ends, **times)
         status = ledger.open_window(self._store, window)
         self._send([create, *self._finishes(status, window.ends.keys() - status.lagging.keys())])
         return status
 
     def batch(self, batch_id: int, stream: str = "stream") -> Windows:
-        """Return the windows for a micro-batch, inside ``foreachBatch``.
-
-        Where several streams read parts of one log, each has a name.
-        """
+        """Return the windows for a batch in ``foreachBatch``; name streams that share the log."""
         check_text("stream", stream, _TEXT, "the name of a stream")
         return replace(self, batch_id=check_batch(batch_id), stream=stream)
 
     def job(self, name: str) -> Windows:
         """Return the windows for a batch job that reads the range of one window, which is open."""
-        return replace(self, batch_id=0, stream=f"window {name}", of=name)
+        return replace(self, batch_id=0, stream=f"window {name}", of=self._window(name))
 
     def finish(
         self,
@@ -123,85 +109,48 @@ class Windows(Rows):
             rows: The rows of the batch, all that the source gave.
             observed: What `observe` returned, once its frame is written.
             checkpoint: The folder of the query's checkpoint. Its offsets show positions without
-                rows at the edges of a batch; else a window that ends there waits for later rows.
+                rows at the edges of a batch, which else stay unproved.
 
         Returns:
             What was proved and sent; ``chains`` are windows of which partitions finished.
 
         Raises:
             OutputDiffersError: The output has too few or too many rows. The windows get a note.
-            StateError: The rows contradict what was proved before, or there are none and nothing
-                shows that this is right. Nothing was proved.
+            StateError: The rows contradict what was proved before, or there are none.
             SendError: The queue did not accept all. Repeat the call.
         """
         if self.batch_id is None:
             raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
-        store, number, stream = self._store, self.batch_id, self.stream
-        try:
-            frame = open_output(self.tracking.spark, rows, "rows")
-            header = {} if written is None else source_of(self, rows, frame)
-            proof = proof_of(self, header, written, observed)
-            if observed is not None:  # which rows are missing is known if it is computed again
-                proof = proof._replace(outputs=[observed.source])
-            bounds = ledger.UNKNOWN
-            if self.of is not None:
-                bounds = self._window(self.of)[1:]
-            elif checkpoint is not None:
-                bounds = offsets_of(store.texts, checkpoint, number, self.unit)
-            seen = self._seen(proof, frame, rows, bounds)
-            check_unchanged(self.tracking, proof)
-            losses = store.losses(stream)
-            lost = number - 1 in losses
-            found = ledger.prove(store, (stream, number), seen, bounds, gaps=self.gaps, lost=lost)
-            sent = [request for status, keys in found for request in self._finishes(status, keys)]
-            if number in losses:
-                sent = [*self._notes(seen, "lost rows, and was repeated with all"), *sent]
-            report = self._send(sent)
-            if number in losses:
-                store.keep_losses(stream, losses - {number})
-        except Exception:
-            # If the error is swallowed, the next batch does not begin where this one should end.
-            with suppress(Exception):
-                store.keep_losses(stream, store.losses(stream) | {number})
-            raise
+        store = self._store
+        frame = open_output(self.tracking.spark, rows, "rows")
+        header = {} if written is None else source_of(self, rows, frame)
+        proof = proof_of(self, header, written, observed)
+        if observed is not None:  # which rows are missing is known if it is computed again
+            proof = proof._replace(outputs=[observed.source])
+        bounds: Bounds = {}, {}
+        if self.of is not None:
+            bounds = self.of.starts, self.of.ends
+        elif checkpoint is not None:
+            bounds = _offsets_of(store.texts, checkpoint, self.batch_id, self.unit)
+        seen = self._seen(proof, frame, rows, bounds)
+        check_unchanged(self.tracking, proof)
+        found = ledger.prove(store, (self.stream, self.batch_id), seen, bounds, gaps=self.gaps)
+        sent = [request for status, keys in found for request in self._finishes(status, keys)]
+        if store.lossy(self.stream) == [self.batch_id]:
+            sent = [*self._notes(seen, "lost rows, and was repeated with all"), *sent]
         chains = sum(1 for _, keys in found if keys)
-        return Report(proof.kind, chains, proof.totals.count, 0, *report, proof.stored)
+        return Report(proof.kind, chains, proof.totals.count, 0, *self._send(sent), proof.stored)
 
     def status(self, name: str) -> WindowStatus:
         """Return how far a window is proved, by what is in the records."""
         return WindowStatus.of(self._window(name), ledger.proved_of(self._store.proofs()))
 
-    def late(self, name: str, frame: DataFrame) -> DataFrame:
-        """Return the rows of a window that came late: those of a time before it.
-
-        Args:
-            name: The window. Its name is the time when it starts: ISO 8601, UTC.
-            frame: Rows with the columns of the partition, the position and the time.
-        """
-        if self.time is None:
-            raise ArgumentError("time", None, "the column of a row's time, in Tracking.windows")
-        window, position = self._window(name), self._position(frame)
-        time = _typed(frame, self.time, "date", "timestamp", "timestamp_ntz")
-        kinds = (*INTEGERS, "string", "date", "decimal")
-        texts = [_typed(frame, column, *kinds).cast("string") for column in self.chain]
-        key = F.concat_ws("/", *encoded_columns(texts))  # as `key_of`
-
-        def edge(ends: Mapping[str, int]) -> Column:
-            texts = [text for k, n in ends.items() for text in (k, str(n).zfill(_MAX_DIGITS))]
-            return F.create_map(*map(F.lit, texts))[key]
-
-        place = F.lpad(position.cast("string"), _MAX_DIGITS, "0")
-        is_late = F.unix_timestamp(time) < moment(name)
-        return frame.where((place >= edge(window.starts)) & (place < edge(window.ends)) & is_late)
-
-    def _seen(
-        self, proof: Proof, frame: DataFrame, rows: Output, bounds: tuple[ledger.Ends, ledger.Ends]
-    ) -> dict[str, Range]:
+    def _seen(self, proof: Proof, frame: DataFrame, rows: Output, bounds: Bounds) -> Seen:
         """Return where the rows of a batch lie; raise, and note it, if the output differs."""
         if proof.kind == "read":
             text = "what was written, or what observe returned: a window is not proved by reading"
             raise ArgumentError("written", problem=f"it was only read, expected {text}")
-        expected, ranges = of_all_positions(self, frame, bounds, proof.totals.count)
+        expected, ranges = self._complete(frame, bounds, proof.totals.count)
         if proof.totals == expected:
             return ranges
         totals, seen = self._folded(frame)
@@ -215,6 +164,7 @@ class Windows(Rows):
         error = output_differs(self, proof, totals.count, (rows, frame))
         count = max(0, error.started - error.written)
         some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
+        self._store.keep_lossy(self.stream, self.batch_id)
         self._send(self._notes(seen, f"lost {count} rows: {some}. {error.why}", count))
         raise error
 
@@ -228,30 +178,53 @@ class Windows(Rows):
                 return window
         raise StateError(f"window {name!r} of {self.name!r} is not open")
 
-    def _position(self, frame: DataFrame) -> Column:
-        column, type_ = column_named(frame, self.position)
-        expected = f"expected an integer, or a string of 1 to {_MAX_DIGITS} digits"
-        if isinstance(type_, StringType):
-            wrong = F.raise_error(F.lit(f"xorack: column {self.position} is no number, {expected}"))
-            digits = column.rlike(rf"\A[0-9]{{1,{_MAX_DIGITS}}}\z")
-            return F.when(digits, F.lpad(column, _MAX_DIGITS, "0")).otherwise(wrong)
-        if not isinstance(type_, IntegralType):
-            raise ColumnsError(f"column {self.position} is {type_.simpleString()}, {expected}")
-        return column
+    def _complete(self, frame: DataFrame, bounds: Bounds, count: int) -> tuple[Totals | None, Seen]:
+        """Return what a batch adds up to if each position has a row, and its ranges.
 
-    def _folded(self, frame: DataFrame) -> tuple[Totals, dict[str, Range]]:
+        Units follow from positions, so no row is read; none is returned for another count of rows.
+        """
+        *kinds, kind = (field_named(frame, name).dataType for name in self.unit)
+        if not isinstance(kind, IntegralType):
+            shown = kind.simpleString()
+            raise ColumnsError(f"column {self.position} is {shown}, expected an integer position")
+        since, until = bounds
+        # A begin that is not known is guessed to be 0: the units show whether that is right.
+        ranges = {
+            key: Range(begin, end, end - begin)
+            for key, end in until.items()
+            if (begin := since.get(key, 0)) != end
+        }
+        is_text = all(isinstance(type_, (StringType, IntegralType)) for type_ in kinds)
+        if not until or sum(found.rows for found in ranges.values()) != count or not is_text:
+            return None, {}
+        pieces = [
+            (*map(unquote, key.split("/")), begin, min(begin + _MAX_PIECE, found.end) - 1)
+            for key, found in ranges.items()
+            for begin in range(found.begin, found.end, _MAX_PIECE)
+        ]
+        names = [f"c{i}" for i in range(len(kinds))]
+        schema = ", ".join([*(f"{name} string" for name in names), "first long", "last long"])
+        columns = [F.col(name).cast(type_) for name, type_ in zip(names, kinds, strict=True)]
+        columns.append(F.explode(F.sequence("first", "last")))
+        units = [column.alias(name) for column, name in zip(columns, self.unit, strict=True)]
+        positions = frame.sparkSession.createDataFrame(pieces, schema).select(*units)
+        sums = positions.select(*named(of_units(unit_in(self, positions))))
+        with folding(frame.sparkSession):
+            return totals_of(sums), ranges
+
+    def _folded(self, frame: DataFrame) -> tuple[Totals, Seen]:
         """Fold a batch: what its units add up to, and where the rows of each partition lie."""
-        keys = [column_named(frame, name)[0].alias(f"c{i}") for i, name in enumerate(self.chain)]
-        sums = named(of_units(unit_in(self, frame)))
-        rows = frame.select(*keys, *sums, self._position(frame).alias("place"))
+        columns = [column_named(frame, name)[0] for name in self.unit]
+        keys = [f"c{i}" for i in range(len(self.chain))]
+        places = [c.alias(name) for c, name in zip(columns, [*keys, "place"], strict=True)]
+        rows = frame.select(*places, *named(of_units(unit_in(self, frame))))
         ends = [F.min("place").alias("first"), F.max("place").alias("last")]
         totals, seen = Totals(), {}
         with folding(frame.sparkSession):
-            found = rows.groupBy(*rows.columns[: len(keys)]).agg(*together(), *ends).collect()
+            found = rows.groupBy(*keys).agg(*together(), *ends).collect()
         for row in found:
             totals += Totals(*(row[name] for name in SUMS))
-            place = Range(int(row["first"]), int(row["last"]) + 1, row["count"])
-            seen[key_of(row[: len(keys)])] = place
+            seen[_key_of(row[: len(keys)])] = Range(row["first"], row["last"] + 1, row["count"])
         return totals, seen
 
     def _finishes(self, status: WindowStatus, keys: Collection[str]) -> Iterator[Request]:
@@ -261,11 +234,9 @@ class Windows(Rows):
             some = ", ".join(f"{count} of {key}" for key, count in [*gaps.items()][:10])
             yield self._note(window, f"{sum(gaps.values())} positions without a row: {some}")
         for key in sorted(keys):
-            yield requests.finish(self.prefix + window.name, window.digest, key)
+            yield ledger.finish_request(self.prefix + window.name, window.digest, key)
 
-    def _notes(
-        self, seen: Mapping[str, Range], what: str, count: int | None = None
-    ) -> Iterator[Request]:
+    def _notes(self, seen: Seen, what: str, count: int | None = None) -> Iterator[Request]:
         """Yield notes on a batch, for the windows that its rows are of."""
         for window in self._store.windows():
             if any(ledger.overlaps(window, *pair) for pair in seen.items()):
@@ -280,20 +251,8 @@ class Windows(Rows):
         return send_few(self.tracking.spark, some, self.tracking.queue)
 
 
-def _typed(frame: DataFrame, name: str, *types: str) -> Column:
-    """Return a column of one of these types, or raise `ColumnsError`."""
-    column, type_ = column_named(frame, name)
-    shown = type_.simpleString()
-    if shown.partition("(")[0] not in types:
-        raise ColumnsError(f"column {name} is {shown}, expected {', '.join(types)}: cast it")
-    return column
-
-
 class _Folder:
-    """Windows, proofs, and the batches that were lost, in a folder of records: a line of JSON each.
-
-    A batch is lost if it was refused, or lost rows, and was not proved since.
-    """
+    """Windows, proofs, and each stream's last batch that lost rows, in texts of a line of JSON."""
 
     def __init__(self, tracking: RunOptions, folder: str) -> None:
         self.texts, self._folder = Texts(tracking.spark), folder
@@ -310,12 +269,11 @@ class _Folder:
     def keep_proof(self, proof: ledger.StreamProof) -> None:
         self._write(f"{folder_part('stream', proof.stream)}/slot={proof.slot}", proof._asdict())
 
-    def losses(self, stream: str) -> frozenset[int]:
-        found = self._read(f"{folder_part('stream', stream).translate(GLOB)}/losses", frozenset)
-        return found[0] if found else frozenset()
+    def lossy(self, stream: str) -> list[int]:
+        return self._read(f"{folder_part('stream', stream).translate(GLOB)}/lossy", int)
 
-    def keep_losses(self, stream: str, batches: Iterable[int]) -> None:
-        self._write(f"{folder_part('stream', stream)}/losses", sorted(batches)[-_MAX_LOSSES:])
+    def keep_lossy(self, stream: str, batch_id: int | None) -> None:
+        self._write(f"{folder_part('stream', stream)}/lossy", batch_id)
 
     def _read(self, pattern: str, of: Callable[[Any], Any]) -> list[Any]:
         place = f"{self._folder.translate(GLOB)}/{pattern}"
@@ -326,3 +284,45 @@ class _Folder:
 
     def _write(self, place: str, value: Any) -> None:
         self.texts.write(f"{self._folder}/{place}", json.dumps(value))
+
+
+def _key_of(values: Sequence[object]) -> str:
+    """Return a partition as text: the values of its columns."""
+    return "/".join(encoded(str(value)) for value in values)
+
+
+def _positions_of(given: Any, columns: Sequence[str], option: str) -> dict[str, int]:
+    """Return positions by partition, of dicts in dicts."""
+    found: dict[str, int] = {}
+    for *path, position in _leaves(given):
+        if len(path) != len(columns) - 1 or not str(position).isdecimal():
+            expected = f"{', '.join(columns[:-1])}, and a position of 0 or more"
+            raise ArgumentError(option, problem=f"{(*path, position)}, expected {expected}")
+        if (key := _key_of(path)) in found:
+            raise ArgumentError(option, problem=f"{key} is there twice, expected each once")
+        found[key] = int(position)
+    return found
+
+
+def _leaves(given: Any) -> Iterator[tuple[Any, ...]]:
+    if not isinstance(given, Mapping):
+        return iter([(given,)])
+    return ((key, *path) for key, value in given.items() for path in _leaves(value))
+
+
+def _offsets_of(texts: Texts, checkpoint: str, batch_id: int, columns: Sequence[str]) -> Bounds:
+    """Return where a batch begins and ends, as the query's log of offsets says."""
+
+    def read(batch: int) -> Ends:
+        lines = texts.lines(f"{checkpoint}/offsets/{batch}")
+        if not lines:
+            expected = f"the folder of the query's checkpoint, with a file offsets/{batch}"
+            raise ArgumentError("checkpoint", str(checkpoint), expected)
+        found: dict[str, int] = {}
+        for line in lines[2:]:
+            found |= {} if line == "-" else _positions_of(json.loads(line), columns, "checkpoint")
+        return found
+
+    until = read(batch_id)
+    # A partition that is in no earlier batch is new, and is read from its beginning.
+    return ({**dict.fromkeys(until, 0), **read(batch_id - 1)} if batch_id else {}), until

@@ -81,15 +81,10 @@ def _address(query: Query, **changes: Any) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """What all pages have around their content, and the names of units.
+    """What all pages have around their content, and the names of a chain's outstanding units.
 
-    Attributes:
-        name: What the pages show, such as ``stack orders``.
-        token: What the server expects from a form.
-        names: Returns the names of a chain's outstanding units, by id, as far as they are known.
-        notice: What a form has done.
-        letters: Number of dead letters; None if no queue is known.
-        waiting: Number of messages in the queue; None if unknown.
+    The server expects `token` from a form; `notice` says what a form has done. The numbers of dead
+    letters and of messages in the queue are None if unknown.
     """
 
     name: str

@@ -33,11 +33,9 @@ _FEW = 10_000
 """Most candidates that are tried for each chain of a list: 50 chains take 2 s once."""
 _CHAINS_KEPT = 1000
 MESSAGES = 100
-"""Most messages of a page."""
 _TAGS = 100
 """Most chains that are read to find out which rejected messages may be sent back."""
 WINDOWS = 100
-"""Most windows of a page."""
 _FOLDER = Path(__file__).parent
 _TYPES = {
     "page.css": "text/css; charset=utf-8",
@@ -137,11 +135,7 @@ class UnitNames:
 class Site:
     """The pages of a table, under a name, and perhaps of a dead-letter queue.
 
-    Attributes:
-        candidates: Names that units may have.
-        publisher: Sends the event of a chain that is failed.
-        explain: Describes an error of AWS in one line.
-        token: What a form of the pages sends.
+    `publisher` sends the event of a chain that is failed; a form of the pages sends the `token`.
     """
 
     name: str
@@ -201,11 +195,8 @@ class Site:
         return pages.Frame(self.name, self.token, names, notice, *counts)
 
     def _chains(self, fields: Mapping[str, str]) -> Response:
-        group, order, skip = (
-            fields.get("group", ""),
-            fields.get("order", ""),
-            fields.get("skip", "0"),
-        )
+        group, order = fields.get("group", ""), fields.get("order", "")
+        skip = fields.get("skip", "0")
         if group and group not in GROUPS:
             raise ArgumentError("group", group, " or ".join(GROUPS))
         if order not in ORDERS:
@@ -256,7 +247,7 @@ class Site:
 
     def _dead_letters(self, known: str | None = None, notice: str = "") -> Response:
         if self.letters is None:
-            reason = "No dead-letter queue is known: give --stack, or --dead-letters and --queue."
+            reason = "No dead-letter queue is known: give --stack."
             return self.problem(404, "Dead letters", reason)
         # A read counts as a receive, so what is up to date is not read again.
         if known is not None and known == str(self.letters.count()):
