@@ -27,7 +27,7 @@ from xorack.cli.commands import run
     type=click.IntRange(0, 1_000_000),
     default=0,
     metavar="N",
-    help="Lose N words between the two jobs, and see them named.",
+    help="Lose a word of each of N files between the two jobs, and see them named.",
 )
 @click.option("--work", hidden=True, default=str(ROOT / ".demo"), help="The folder for all output.")
 def demo(folder: str | None, encoding: str, lose: int, work: str) -> int:

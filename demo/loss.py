@@ -31,16 +31,17 @@ class LostWord(NamedTuple):
 
 
 def lose_words(folder: Path, number: int) -> list[LostWord]:
-    """Delete words of readable files, chosen by chance.
+    """Delete words of as many readable files, chosen by chance.
 
-    ``split`` wrote the folder; see `pipeline.data`. Returns the deleted words, sorted by file and
-    position; fewer than `number` if there are no more.
+    ``split`` wrote the folder; see `pipeline.data`. Returns the deleted words, sorted by file;
+    fewer than `number` if there are no more files. An event names a word that is missing alone.
     """
     parts = sorted((folder / "words").glob("part-*.parquet"))
     files = pd.concat([ParquetFile(part).read(["file"]).to_pandas() for part in parts], keys=parts)
     status = pd.concat(map(pd.read_parquet, (folder / "files").glob("part-*.parquet")))
     readable = files[~files["file"].isin(status["file"][status["error"].notna()])]
-    chosen = list(readable.sample(min(number, len(readable)), random_state=_SEED).index)
+    one_each = readable.groupby("file").sample(1, random_state=_SEED)
+    chosen = list(one_each.sample(min(number, len(one_each)), random_state=_SEED).index)
     lost = []
     for part in {part for part, _ in chosen}:
         table = ParquetFile(part).read()

@@ -195,14 +195,12 @@ def words_left(folder):
     return [row for part in sorted(parts) for row in pq.ParquetFile(part).read().to_pylist()]
 
 
-@pytest.mark.parametrize(("number", "count"), [(1, 1), (3, 3), (11, 10)])
+@pytest.mark.parametrize(("number", "count"), [(1, 1), (3, 3), (11, 3)])
 def test_lost_words_are_gone_from_the_disk(written, number, count):
     lost = lose_words(written, number)
     left = [row for row in WORDS if (row["file"], row["position"], row["word"]) not in lost]
     assert words_left(written) == left
     assert set(lost) <= set(GOOD)
-    assert len(set(lost)) == count
     # Spark rejects a file that differs from its checksum.
     assert len(list((written / "words").glob(".*.crc"))) < 3
-    if number == 11:
-        assert lose_words(written, 3) == []  # no word is left
+    assert len({word.file for word in lost}) == count

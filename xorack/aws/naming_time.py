@@ -16,9 +16,9 @@ stamp; the next sweep goes on with them."""
 
 
 class NamingTime:
-    """Makes reports of ends: those of failed chains, which name units, in a share of the time.
+    """Builds reports of ended chains; naming the units of failed ones takes a share of the time.
 
-    Channels may share one, and threads.
+    Channels and threads may share an object.
     """
 
     def __init__(self, budget: Budget) -> None:

@@ -31,13 +31,13 @@ def allow(resource: str, *actions: str, **more: Any) -> cdk.aws_iam.PolicyStatem
 
 
 def allow_key(key: cdk.aws_kms.IKey | None, *actions: str) -> list[cdk.aws_iam.PolicyStatement]:
-    """Allow actions on a key through the services that use it for a function's role."""
+    """Allow a function's role to use a key, only through the services that it calls."""
     services = {"StringLike": {"kms:ViaService": ["dynamodb.*", "lambda.*", "sqs.*"]}}
     return [] if key is None else [allow(key.key_arn, *actions, conditions=services)]
 
 
 def allow_events(bus: cdk.aws_events.IEventBus) -> cdk.aws_iam.PolicyStatement:
-    """Allow events of this source on a bus: others' are not these functions' to claim."""
+    """Allow events of the source `xorack` on a bus, and no others."""
     # `events:source` has several values in a call of several entries.
     ours = {"events:source": SOURCE, "events:detail-type": [*STATUSES]}
     conditions = {"ForAllValues:StringEquals": ours}

@@ -79,7 +79,7 @@ class _Collected:
         self._process = os.getpid()
 
     def add(self, requests: Sequence[Request]) -> bool:
-        """Add requests; return False if the batch was sent, or is that of another process."""
+        """Add requests; return False if the batch was sent or belongs to another process."""
         if self._process != os.getpid():  # a fork's lock may be locked for ever
             return False
         with self._lock:

@@ -100,7 +100,7 @@ class Chain:
 
     @property
     def created(self) -> bool:
-        """True if the create was applied. Senders may give any reason, `NEVER_CREATED` too."""
+        """True if the create was applied."""
         if self.created_at is not None:
             return True
         return self.status != "pending" and self.reason != NEVER_CREATED

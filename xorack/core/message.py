@@ -162,7 +162,7 @@ def _decode(decode: Callable[..., Any], text: str, *position: int) -> Any:
     except ArgumentError:
         raise
     except RecursionError:
-        raise ArgumentError("body", text, "JSON nested less deep") from None
+        raise ArgumentError("body", text, "JSON that is nested less deeply") from None
     except ValueError as error:
         raise ArgumentError("body", text, f"JSON ({shown(str(error))[1:-1]})") from None
 

@@ -205,7 +205,7 @@ NO_LIMITS = Limits()
 
 
 class Applied(NamedTuple):
-    """A chain, the given object if nothing changed; and an outcome for each request."""
+    """The chain after the requests (the same object if unchanged), and each one's outcome."""
 
     chain: Chain | None
     outcomes: list[Outcome]

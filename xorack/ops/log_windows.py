@@ -34,7 +34,7 @@ class LogWindow:
 
     @property
     def state(self) -> WindowState:
-        """Whether it is whole; else whether rows are missing, or its deadline has passed."""
+        """The state that the table of log by hour shows: docs/windows.md lists them."""
         chain = self.status.chain
         if chain.status == "acked":
             return "whole"
@@ -51,7 +51,7 @@ class LogWindow:
 
     @cached_property
     def lagging(self) -> list[str]:
-        """The partitions that have not passed its end, or their ids if their names are unknown."""
+        """The partitions that have not reached the window's end; ids if the names are unknown."""
         names = self.status.partitions
         return sorted(names.get(unit, f"{unit:016x}") for unit in self.status.outstanding)
 

@@ -57,7 +57,7 @@ class ChainStatus:
 
     @property
     def age_ms(self) -> int | None:
-        """Milliseconds from the begin to the end or to now."""
+        """Milliseconds from the chain's begin to its end, or to now if it has not ended."""
         begin = self.begin
         return None if begin is None else max(0, (self.chain.ended_at or self.now) - begin)
 

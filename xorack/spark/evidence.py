@@ -71,7 +71,7 @@ def _key(rows: RowNames) -> tuple[str, str]:
 
 
 class Observed(NamedTuple):
-    """A frame whose evidence is observed as tasks hand its rows on.
+    """A frame whose evidence Spark observes while its tasks pass rows to the write.
 
     Attributes:
         frame: The frame without the columns of the evidence.

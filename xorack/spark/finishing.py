@@ -52,7 +52,7 @@ class Decision(NamedTuple):
 
 
 def header_of(rows: RowNames, given: Output | None = None) -> Header:
-    """Return the header of what was started, or in a micro-batch of the rows that are given."""
+    """Return the record's header; in a micro-batch, that of the given rows."""
     if rows.batch_id is not None:
         if given is None:
             raise ArgumentError("rows", problem="is required in a micro-batch: give its frame")

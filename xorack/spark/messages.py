@@ -52,7 +52,7 @@ def plain_errors(other: type[XorAckError] = ColumnsError) -> Iterator[None]:
 
 @contextmanager
 def readable(option: str, problem: str) -> Iterator[None]:
-    """Turn what Spark raises as it reads what an option gives into an `ArgumentError` of a line."""
+    """Raise Spark's errors about the data of an option as an `ArgumentError` of one line."""
     try:
         with plain_errors():
             yield

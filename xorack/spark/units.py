@@ -76,14 +76,14 @@ def comparable(frame: DataFrame) -> dict[str, Column]:
 
 
 def check_frame(option: str, given: T, expected: str = "a frame") -> T:
-    """Return a frame, or raise `ArgumentError` for what is none."""
+    """Return the frame; raise `ArgumentError` if it is not a DataFrame."""
     if not hasattr(given, "mapInArrow"):
         raise ArgumentError(option, given, expected)
     return given
 
 
 def field_named(frame: DataFrame, name: str) -> StructField:
-    """Find the one column, in another case too unless ``spark.sql.caseSensitive`` is true."""
+    """Find the column of this name; case counts only if ``spark.sql.caseSensitive`` is true."""
     fields = frame.schema.fields
     found = [field for field in fields if field.name.lower() == name.lower()]
     exact = [field for field in found if field.name == name]

@@ -31,11 +31,14 @@ _DIFFER = "missing_count <> 0 OR xor <> 0 OR sum <> 0"
 
 
 class Differing(NamedTuple):
-    """How an output differs from a source: in units, if there is a proof, and in groups `by`.
+    """How an output differs from its source.
 
-    Units have ``xorack_unit_``, ``missing_count`` (negative if the output has too many of it) and
-    ``is_known``; of groups ``xorack_tag_`` as well. Groups have ``xorack_key_`` and `differences`;
-    `replaced` are the units of those that have as many, but others, if no other groups differ.
+    Attributes:
+        units: If there is a proof: the units that differ, with ``missing_count`` (negative if the
+            output has too many of a unit).
+        by: The columns that group source and output.
+        groups: The groups that differ, with ``xorack_key_`` and `differences`.
+        replaced: If only units are exchanged: how many units the differing groups have.
     """
 
     units: DataFrame | None = None
@@ -71,7 +74,7 @@ def compare_chains(started: DataFrame, held: Sequence[DataFrame]) -> DataFrame:
 
 
 def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
-    """Tell whether frames have the columns of the chain, of suitable types and without nulls."""
+    """Return True if frames have the columns of the chain, of suitable types and without nulls."""
 
     def has_null(frame: DataFrame) -> bool:
         chain_columns(frame, rows.chain)  # raises for types
@@ -85,7 +88,7 @@ def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
 
 
 def compare_units(source: DataFrame, held: DataFrame, keep: Keep) -> DataFrame:
-    """Return `Differing.units` of a source and the units that reached the output: it is exact."""
+    """Compare a source's units with those of the output, exactly; return `Differing.units`."""
     sides = source.selectExpr("xorack_unit_", "xorack_tag_ AS tag", "1L AS n", "0L AS found").union(
         held.selectExpr("unit", "string(NULL)", "0L", "1L")
     )
