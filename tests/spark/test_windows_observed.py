@@ -40,8 +40,9 @@ class Stream(Log):
     def observed(self, number, rows, job=lambda units: units, mode="overwrite", given=None):
         """Run a batch: a job between the units and their sums, and the write."""
         orders, path = self.windows(), f"{self.run.root}/bills/{number}"
-        grouped = job(rows.transform(orders.with_unit)).groupBy("partition")
-        bills = grouped.agg(F.sum("amount").alias("amount"), *orders.evidence())
+        units = job(rows.transform(orders.with_unit))
+        sums = F.sum("amount").alias("amount"), *orders.evidence(units)
+        bills = units.groupBy("partition").agg(*sums)
         checkpoint = f"{self.run.root}/checkpoint"
         try:
             written = orders.observe(bills, lambda frame: frame.write.mode(mode).parquet(path))
