@@ -1,4 +1,4 @@
-"""Repair failed orders from plain Python: a new chain for what is missing in one. docs/repair.md.
+"""Repair failed orders from plain Python: a new chain for what is missing (docs/operations.md).
 
     xorack list --status failed --json | python -m examples.repair_orders
 
