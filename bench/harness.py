@@ -1,8 +1,4 @@
-"""Shared parts of the sections: variants in turn, tables, and a server that accepts all.
-
-Absolute times depend on the machine and its load. Variants are therefore measured in turn, and the
-ratio of their medians counts. Counts, such as round trips, depend on neither.
-"""
+"""Shared parts of the sections: variants in turn, tables, and a server that accepts all."""
 
 from __future__ import annotations
 

@@ -35,10 +35,7 @@ def make_lines(folder: Path, scale: float) -> None:
 class ProcessTree:
     """This process, and another with its descendants, those included that ended unwaited for.
 
-    The kernel adds a process's times to its parent's only if the parent waits for it, and some of
-    Spark's Python workers are not waited for. So each process counts by what it last was seen with.
-
-    It has the most memory that this process, and one of Spark's Python workers, was seen with.
+    Some of Spark's Python workers are not waited for: each counts by what it last was seen with.
     """
 
     def __init__(self, root: int) -> None:

@@ -26,22 +26,16 @@ _SWEEPS = 30
 
 @dataclass
 class ChainMonitor:
-    """A context manager that counts chains in a thread.
-
-    Attributes:
-        store: The chains' table, read for chains that have no event yet.
-        expected: The number of chains that there will be, as far as it is known.
-        show: Called in the thread with the numbers and the expected one when the numbers change.
-        ended: Numbers of chains with an event, by status.
-        events: The events so far as EventBridge delivers them, by tag.
-    """
+    """A context manager that counts chains in a thread; `show` gets `ended` and `expected`."""
 
     stack: Stack
     store: DynamoDBStore
-    expected: int
-    show: Callable[[Counter[str], int], object]
+    expected: int  # chains that there will be, as far as it is known
+    show: Callable[[Counter[str], int], object]  # called in the thread when the numbers change
     ended: Counter[str] = field(default_factory=Counter, init=False)
+    """Numbers of chains with an event, by status."""
     events: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    """The events so far as EventBridge delivers them, by tag."""
 
     def __enter__(self) -> ChainMonitor:
         self._stop = threading.Event()

@@ -52,27 +52,18 @@ class Display:
 
 @dataclass(frozen=True)
 class Result:
-    """The results of the demo.
+    """The results of the demo."""
 
-    Attributes:
-        split: Summary of the job that split the files.
-        count: Summary of the job that counted the words.
-        acked: Files whose chain is acked with an event.
-        unacked: Tag, status and reason of each other chain, if it is not one with lost words.
-        named: The lost words that the failed events name.
-        counts: The folder with the counts, in Parquet.
-        seconds: Durations of ``set up``, of the jobs by name, and of ``all``.
-    """
-
-    split: Mapping[str, Any]
+    split: Mapping[str, Any]  # summaries of the jobs
     count: Mapping[str, Any]
-    acked: int
+    acked: int  # files whose chain is acked with an event
     unacked: Sequence[tuple[str, str, str]]
-    named: Sequence[LostWord]
+    """Tag, status and reason of each other chain, if it is not one with lost words."""
+    named: Sequence[LostWord]  # the lost words that the failed events name
     usage: Mapping[str, int]
-    counts: Path
+    counts: Path  # the folder with the counts, in Parquet
     commonest: Sequence[tuple[str, int]]
-    seconds: Mapping[str, float]
+    seconds: Mapping[str, float]  # of `set up`, of the jobs by name, and of `all`
 
     @property
     def uncounted(self) -> int:

@@ -78,18 +78,12 @@ def work_folder(work: Path) -> Iterator[Path]:
 
 @dataclass
 class Demo:
-    """One run of the demo.
+    """One run of the demo."""
 
-    Attributes:
-        database: The user's files; None for the sources of Python's standard library.
-        work: The folder for everything that the demo makes.
-        lose: Number of words to lose between the jobs.
-    """
-
-    database: Database | None
+    database: Database | None  # None for the sources of Python's standard library
     encoding: str
-    work: Path
-    lose: int
+    work: Path  # the folder for everything that the demo makes
+    lose: int  # words to lose between the jobs
     display: Display
 
     def run(self) -> Result:

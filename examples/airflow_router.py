@@ -36,25 +36,20 @@ def route_chains() -> None:
     route()
 
 
+@task(retries=3)
+def bill() -> list[str]:
+    return bill_acked("order")
+
+
 @dag(schedule=[orders], catchup=False, max_active_runs=1)
 def bill_orders() -> None:
     """Bill what is acked: events only wake it, so none that Airflow drops or joins is missed."""
-
-    @task(retries=3)
-    def bill() -> list[str]:
-        return bill_acked("order")
-
     bill()
 
 
 @dag(schedule="@hourly", catchup=False, max_active_runs=1)
 def bill_late_orders() -> None:
     """Bill what no event has woken `bill_orders` for."""
-
-    @task(retries=3)
-    def bill() -> list[str]:
-        return bill_acked("order")
-
     bill()
 
 

@@ -19,36 +19,22 @@ _SHARED = "more of this message"
 
 
 class Expected(NamedTuple):
-    """What the requests of a chain that took effect make of its event.
+    """What the requests of a chain that took effect make of its event."""
 
-    Attributes:
-        values: Values of its detail.
-        outstanding: The units that did not finish.
-        traced: True if stamps tell them.
-    """
-
-    values: Mapping[str, object]
+    values: Mapping[str, object]  # of its detail
     outstanding: Collection[int]
-    traced: bool
+    traced: bool  # stamps name the outstanding units
 
 
 @dataclass
 class Outcome:
-    """What is known of a run at its end.
-
-    Attributes:
-        plans: The run's chains.
-        times: When each chain's last message was available, by tag.
-        events: The events that differ, by tag.
-        chains: The chains of the table, by tag.
-        dead_letters: Tag and reason of each dead-lettered message.
-    """
+    """What is known of a run at its end; mappings are by tag."""
 
     plans: Sequence[Plan]
-    times: Mapping[str, float]
-    events: Mapping[str, Sequence[Event]]
-    chains: Mapping[str, Chain]
-    dead_letters: Sequence[tuple[str, str]] = field(default_factory=list)
+    times: Mapping[str, float]  # when each chain's last message was available
+    events: Mapping[str, Sequence[Event]]  # those that differ
+    chains: Mapping[str, Chain]  # of the table
+    dead_letters: Sequence[tuple[str, str]] = field(default_factory=list)  # tags and reasons
 
 
 def judge(outcome: Outcome) -> list[str]:
@@ -157,11 +143,8 @@ def missing_dead_letters(plans: Iterable[Plan], received: Iterable[tuple[str, st
     reasons: dict[str, list[str]] = {}
     for tag, reason in received:
         reasons.setdefault(tag, []).append(reason)
-    return [
-        plan
-        for plan in plans
-        if plan.bad is not None
-        and not any(
-            BAD[plan.bad] in reason or _SHARED in reason for reason in reasons.get(plan.tag, ())
-        )
-    ]
+
+    def is_there(tag: str, part: str) -> bool:
+        return any(part in reason or _SHARED in reason for reason in reasons.get(tag, ()))
+
+    return [plan for plan in plans if plan.bad and not is_there(plan.tag, BAD[plan.bad])]

@@ -44,13 +44,10 @@ def requests(plan: Plan) -> Iterator[Request]:
     options, tag = plan.options, plan.tag
 
     def fold(first: int, end: int) -> bytes:
-        """XOR the stamps of the units at these positions."""
         return reduce(xor, (bytes(traced(plan.unit(position))) for position in range(first, end)))
 
-    detail = {"chain": plan.number}
-    yield Request.create(
-        tag, "create", traced(plan.unit(0)), timeout=_TIMEOUT_SECONDS, detail=detail
-    )
+    root, detail = traced(plan.unit(0)), {"chain": plan.number}
+    yield Request.create(tag, "create", root, timeout=_TIMEOUT_SECONDS, detail=detail)
     if plan.finished:
         yield Request.stamp_(tag, "root", fold(0, plan.units), started=plan.units - 1, finished=1)
     for first in range(1, plan.finished, options.fold):
@@ -73,26 +70,16 @@ def interleave(plans: Iterator[Plan], width: int) -> Iterator[str]:
 
 @dataclass
 class Sent:
-    """What was sent.
+    """What was sent. Times are seconds since the epoch by this machine's clock."""
 
-    Attributes:
-        requests: Requests, without copies.
-        messages: Messages, with copies.
-        copies: Messages that were sent before.
-        first: Time of the first call, seconds since the epoch.
-        last: Time of the end of the last one.
-        times: When SQS may deliver each chain's last message at the earliest, by tag: seconds of
-            this machine's clock.
-        late: Bodies to send again after all chains have ended.
-    """
-
-    requests: int = 0
-    messages: int = 0
+    requests: int = 0  # without copies
+    messages: int = 0  # with copies
     copies: int = 0
-    first: float = inf
-    last: float = 0.0
+    first: float = inf  # begin of the first call
+    last: float = 0.0  # end of the last one
     times: dict[str, float] = field(default_factory=dict)
-    late: list[str] = field(default_factory=list)
+    """When SQS may deliver each chain's last message at the earliest, by tag."""
+    late: list[str] = field(default_factory=list)  # bodies to send again when all chains have ended
 
 
 class Message(NamedTuple):

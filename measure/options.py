@@ -17,12 +17,8 @@ TAG = re.compile(r'"tag":"([^"]+)"')
 """The tags in a message's text."""
 MAX_DELAY_SECONDS = 2
 """Longest delay of a message."""
-BAD = {
-    "not JSON": "body: ",
-    "changed create": "already exists",
-}
-"""Requests that are malformed or contradict their chain: each with a part of the reason in the
-dead-letter queue."""
+BAD = {"not JSON": "body: ", "changed create": "already exists"}
+"""Bad requests -> a part of the reason in the dead-letter queue."""
 _MAX_LOST = 5
 
 
@@ -85,23 +81,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a chain sends, and so its expected end.
-
-    Attributes:
-        tag: The run's name and the chain's number.
-        units: Units, the root included.
-        lost: Units that never finish: the last ones.
-        reverse: The create goes last.
-        bad: The request of `BAD` that it sends besides.
-    """
+    """What a chain sends, and so its expected end."""
 
     options: Options
     tag: str
     number: int
-    units: int
-    lost: int
-    reverse: bool
-    bad: str | None
+    units: int  # the root included
+    lost: int  # units that never finish: the last ones
+    reverse: bool  # the create goes last
+    bad: str | None  # the request of `BAD` that it sends besides
 
     @property
     def finished(self) -> int:

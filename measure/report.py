@@ -47,20 +47,14 @@ class Totals(NamedTuple):
 
 @dataclass
 class Result:
-    """The result of a measurement.
-
-    Attributes:
-        sending_seconds: Time of the first sends.
-        deadline_at: Time that lossy chains got as their deadline, seconds since the epoch.
-        left_behind: What could not be removed.
-    """
+    """The result of a measurement."""
 
     run: str
     outcome: Outcome
     sent: Sent
-    sending_seconds: float
-    deadline_at: float
-    left_behind: Sequence[str] = ()
+    sending_seconds: float  # of the first sends
+    deadline_at: float  # of lossy chains, seconds since the epoch
+    left_behind: Sequence[str] = ()  # what could not be removed
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float | None]:
@@ -76,17 +70,14 @@ def _latencies(result: Result) -> tuple[dict[str, list[float]], float]:
     last = result.sent.first
     outcome = result.outcome
     for plan in outcome.plans:
-        events = outcome.events.get(plan.tag)
-        if not events:
-            continue
-        received_at = events[0].received_at
-        if plan.lost:
-            latencies["to time-out"].append(1000 * (received_at - result.deadline_at))
-            continue
-        last = max(last, received_at)
-        # A bad request may be the chain's last one.
-        if plan.bad is None:
-            latencies["to arrival"].append(1000 * (received_at - outcome.times[plan.tag]))
+        for event in outcome.events.get(plan.tag, ())[:1]:
+            if plan.lost:
+                latencies["to time-out"].append(1000 * (event.received_at - result.deadline_at))
+                continue
+            last = max(last, event.received_at)
+            if plan.bad is None:  # it may be the chain's last request
+                since = event.received_at - outcome.times[plan.tag]
+                latencies["to arrival"].append(1000 * since)
     return latencies, last
 
 

@@ -29,19 +29,13 @@ _SLICE = 100
 
 @dataclass
 class Measurement:
-    """A measurement of a stack.
-
-    Attributes:
-        run: Its name, the beginning of all of its tags.
-        client: Returns the boto3 client of a service.
-        say: Shows a line to the user.
-    """
+    """A measurement of a stack."""
 
     options: Options
-    run: str
+    run: str  # its name, the beginning of all of its tags
     outputs: StackOutputs
-    client: Callable[[str], Any]
-    say: Callable[[str], Any]
+    client: Callable[[str], Any]  # returns the boto3 client of a service
+    say: Callable[[str], Any]  # shows a line to the user
 
     def __post_init__(self) -> None:
         """Plan the chains and find the table."""
@@ -123,9 +117,8 @@ class Measurement:
 
     def _await_events(self, plans: Collection[Plan]) -> None:
         tags = {plan.tag for plan in plans}
-        self._wait(
-            f"the events of {plural(len(tags), 'chain')}", lambda: tags <= {*self._events.by_tag}
-        )
+        what = f"the events of {plural(len(tags), 'chain')}"
+        self._wait(what, lambda: tags <= {*self._events.by_tag})
 
     def _end_lossy(self, plans: Collection[Plan]) -> float:
         """Move the deadlines of chains that lost units to now; return the time in seconds."""

@@ -31,17 +31,11 @@ class MeasureFailed(XorAckError):
 
 @dataclass(frozen=True)
 class Event:
-    """An event as the subscriber's queue delivered it.
+    """An event as the subscriber's queue delivered it."""
 
-    Attributes:
-        kind: Its ``detail-type``.
-        detail: Its ``detail``.
-        received_at: Time of its first copy's arrival by this machine's clock, in seconds.
-    """
-
-    kind: str
+    kind: str  # its `detail-type`
     detail: Mapping[str, Any]
-    received_at: float
+    received_at: float  # its first copy's arrival by this machine's clock, in seconds
 
 
 @dataclass
@@ -98,12 +92,8 @@ def subscribed(
     with ExitStack() as stack:
         # Each removal comes before its creation: that may be interrupted.
         stack.callback(leftovers.remove, f"rule {run} of the bus {bus_name}", remove_rule)
-        rule_arn = bus.put_rule(
-            Name=run,
-            EventBusName=bus_name,
-            EventPattern=json.dumps(pattern),
-            Description="temporary: python -m measure",
-        )["RuleArn"]
+        rule = {"EventPattern": json.dumps(pattern), "Description": "temporary: python -m measure"}
+        rule_arn = bus.put_rule(Name=run, EventBusName=bus_name, **rule)["RuleArn"]
         _, partition, _, region, account, _ = str(rule_arn).split(":", 5)
         queue_arn = f"arn:{partition}:sqs:{region}:{account}:{run}"
         stack.callback(leftovers.remove, f"queue {run}", remove_queue)
@@ -172,10 +162,8 @@ def _receive(events: Events, stop: threading.Event, sqs: Any, url: str) -> None:
                 event = json.loads(message["Body"])
                 if event["source"] == SOURCE:
                     events.add(event["detail-type"], event["detail"], now)
-            entries = [
-                {"Id": str(n), "ReceiptHandle": message["ReceiptHandle"]}
-                for n, message in enumerate(messages)
-            ]
+            receipts = (message["ReceiptHandle"] for message in messages)
+            entries = [{"Id": str(n), "ReceiptHandle": one} for n, one in enumerate(receipts)]
             if entries:
                 sqs.delete_message_batch(QueueUrl=url, Entries=entries)
         except (ClientError, BotoCoreError):

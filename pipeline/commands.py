@@ -26,14 +26,12 @@ _COMMON = {
     "run-id": {"required": True, "metavar": "ID", "help": "names this run and its repeats"},
     "records": {**FOLDER, "help": "the records of what was started"},
     "region": {"help": "the queue's region, if its URL does not say"},
-    "endpoint-url": {"metavar": "URL", "help": "another endpoint than AWS's own"},
     "json": {"action": "store_true", "help": "print the summary as JSON"},
     "verbose": {"action": "store_true", "help": "show Spark's log and full errors"},
 }
 FILES = {
     "encoding": {"default": "UTF-8", "type": encoding_named, "help": "(default: UTF-8)"},
     "timeout": {"type": float, "metavar": "SECONDS", "help": "until a chain fails"},
-    "idle-timeout": {"type": float, "metavar": "SECONDS", "help": "the same, since a stamp"},
 }
 
 

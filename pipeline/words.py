@@ -7,8 +7,6 @@ classes: a file has the same words, and so the same unit ids, in every version o
 
 import re
 
-__all__ = ["LONGEST_WORD", "WORD", "leading_run", "normalized"]
-
 LONGEST_WORD = 1 << 20
 """Most characters of a word; a file with longer runs is not text, and would fill the memory."""
 

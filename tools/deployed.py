@@ -28,9 +28,8 @@ def deploy(stack: str, bucket: str, folder: Path) -> None:
     """Create the stack from the template for CloudFormation alone, and wait for it."""
     template, code = write(folder, SETTINGS)
     s3 = boto3.client("s3")
-    region = s3.meta.region_name
-    place = {} if region == "us-east-1" else {"LocationConstraint": region}
-    s3.create_bucket(Bucket=bucket, **({"CreateBucketConfiguration": place} if place else {}))
+    place = {"CreateBucketConfiguration": {"LocationConstraint": s3.meta.region_name}}
+    s3.create_bucket(Bucket=bucket, **(place if s3.meta.region_name != "us-east-1" else {}))
     s3.put_object(Bucket=bucket, Key=code.name, Body=code.read_bytes())
     client = boto3.client("cloudformation")
     client.create_stack(

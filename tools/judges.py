@@ -100,8 +100,7 @@ def answer(app: App) -> None:
     for resource in resources(app):
         covering = [one for one in every if one.covers(resource.stack, resource.place)]
         reasons = {rule: one.why for one in covering for rule in one.rules}
-        skipped = [{"id": rule, "comment": reasons[rule]} for rule in reasons if _CHECKOV(rule)]
-        if skipped:
+        if skipped := [{"id": r, "comment": why} for r, why in reasons.items() if _CHECKOV(r)]:
             resource.construct.add_metadata("checkov", {"skip": skipped})
         if ignored := [rule for rule in reasons if _CFN_LINT(rule)]:
             resource.construct.add_metadata("cfn-lint", {"config": {"ignore_checks": ignored}})
