@@ -168,11 +168,6 @@ def test_a_token_elsewhere_is_not_this_messages(token, form):
     assert token_of(form(token), bodies=True) is None
 
 
-def test_the_attribute_may_have_another_name(token):
-    assert token_of(sqs("text", trace=str(token)), "trace") == token
-    assert token_of(sqs({"trace": str(token)}), "trace", bodies=True) == token
-
-
 @pytest.mark.parametrize(
     "message",
     [
