@@ -239,11 +239,6 @@ class Invocation:
             channels[kind] = Resumer(kind, client, policy=_REPORTS, naming=naming)
         return Outbox(writer, channels, workers=services.workers, breakers=services.breakers)
 
-    @property
-    def dead_letter_queue(self) -> tuple[str, int]:
-        """The URL of the dead-letter queue, and the retention of chains in milliseconds."""
-        return self._services.text("DEAD_LETTER_QUEUE_URL"), self._services.limits.retention_ms
-
     @cached_property
     def send_rejected(self) -> Callable[[Sequence[Rejected]], list[int]]:
         """The third step: dead letters."""

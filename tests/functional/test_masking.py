@@ -21,7 +21,7 @@ def detail_of(secret):
 
 
 @pytest.fixture
-def outputs(functions, stack, xorack, sqs, caplog, monkeypatch):
+def outputs(functions, stack, xorack, sqs, caplog):
     """A function that returns all that shows a chain and its dead letters, by name."""
     caplog.set_level(logging.DEBUG, "xorack")
 
@@ -44,7 +44,6 @@ def outputs(functions, stack, xorack, sqs, caplog, monkeypatch):
                 page = request(server, path)
                 assert page.status == 200, path
                 found[f"page {path}"] = page.text
-        monkeypatch.setenv("DEAD_LETTER_QUEUE_URL", stack.dead_letter_queue_url)
         from lambda_src.widget import handler
 
         context = {"widgetContext": {"dashboardName": "xorack", "theme": "light", "params": {}}}

@@ -7,21 +7,19 @@ import pytest
 
 from lambda_src.widget import handler
 from tests.support.cli import apply, put_invalid_item
-from tests.support.dead_letters import bodies, put, put_messages
 from tests.support.functions import Context
 from xorack.aws import schema
 from xorack.core.errors import ArgumentError
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
-LETTERS = {"page": "dead-letters"}
 CONTEXT = {"widgetContext": {"dashboardName": "xorack", "theme": "light", "params": {}}}
 
 
 @pytest.fixture
 def world(aws, monkeypatch):
     for name, value in aws.environ().items():
-        if name in ("TABLE_NAME", "PARTITION_KEY", "DEAD_LETTER_QUEUE_URL"):
+        if name in ("TABLE_NAME", "PARTITION_KEY"):
             monkeypatch.setenv(name, value)
         else:  # the widget's role may not use the others
             monkeypatch.delenv(name, raising=False)
@@ -30,15 +28,6 @@ def world(aws, monkeypatch):
 
 def shown_tags(page):
     return re.findall(r'<div class="tag"[^>]*>(.*?)</div>', page)
-
-
-def button_to(page, name, limit):
-    """Return the HTML of the button that leads to the other page."""
-    return (
-        f'<a class="btn">{name}</a><cwdb-action action="call" display="widget" '
-        f'endpoint="{Context.invoked_function_arn}">{{"page": "{page}", "limit": {limit}}}'
-        "</cwdb-action>"
-    )
 
 
 def test_unfinished_chains_are_shown_by_deadline(world):
@@ -66,7 +55,6 @@ def test_the_work_is_bounded(world, sqs):
     assert shown_tags(page) == ["t0", "t1", "t2", "t3", "t4"]
     assert "The 5 unfinished chains with the earliest deadlines; there are more." in page
     assert sqs.names == ["Query"] * schema.DUE_SHARDS + ["BatchGetItem"]
-    assert page.endswith(button_to("dead-letters", "Dead letters", 5))
 
 
 def test_an_item_that_is_not_a_chain_hides_no_chain(world):
@@ -108,56 +96,7 @@ def test_the_page_says_why_the_table_cannot_be_read(world, monkeypatch, name, va
     assert page.endswith("</div>")
 
 
-@pytest.mark.thorough
-def test_dead_letters_are_a_second_page(world):
-    put_messages(world, failed=(1,), malformed=(2, 3))
-    put(world, *bodies(4), error="tag: 'books/4' already exists", sender="AROA:loader")
-    page = handler({**LETTERS, "limit": 2, **CONTEXT}, Context())
-    assert "4 dead-lettered messages." in page
-    rows = re.findall("<td>(.*?)</td>" * 4, page)
-    assert [re.sub("<.*?>", "", " ".join(row[:3])) for row in rows] == [
-        "1 failed failed at every attempt: the consumer&#x27;s log says why",
-        "1 rejected tag: &#x27;…&#x27; already exists",
-        "1 malformed version: 2, expected 1",
-        "1 malformed version: 3, expected 1",
-    ]
-    assert page.count("<pre>") == 2
-    assert page.endswith(button_to("chains", "Unfinished chains", 2))
-    everything = handler({**LETTERS, **CONTEXT}, None)
-    assert everything.count("<pre>") == 4
-    assert "<dt>sender</dt><dd>AROA:loader</dd>" in everything
-    assert "&quot;tag&quot;: &quot;books/4&quot;" in everything
-    # Nobody else waits for messages that the widget has read.
-    assert len(world.dead_letters()) == 4
-    assert "No dead-lettered messages." in handler({**LETTERS, **CONTEXT}, None)
-
-
-def test_a_page_of_dead_letters_is_a_sample_of_a_large_queue(world, sqs):
-    put_messages(world, failed=range(40))
-    sqs.names.clear()
-    page = handler({**LETTERS, **CONTEXT}, None)
-    (read,) = re.findall(r"<p>([0-9]+) ", page)
-    assert ("of about 40 dead-lettered messages." in page) == (int(read) < 40)
-    assert 10 <= int(read) <= 40
-    assert {*sqs.names} == {"ReceiveMessage", "GetQueueAttributes"}  # it hides none
-    assert len(sqs.names) <= 11
-
-
-def test_the_page_says_why_the_dead_letters_cannot_be_read(world, monkeypatch):
-    monkeypatch.setenv("DEAD_LETTER_QUEUE_URL", world.dead_letter_queue_url + "-gone")
-    page = handler({**LETTERS, **CONTEXT}, None)
-    assert "The dead-lettered messages cannot be read." in page
-    assert "NonExistentQueue" in page or "does not exist" in page
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("page", value) for value in ("letters", None, 5, [])),
-        *(("limit", value) for value in (0, 101, "20", 2.0, True, None)),
-    ],
-)
-def test_an_invalid_parameter_is_named(world, name, value):
-    expected = {"page": "chains or dead-letters", "limit": "a whole number from 1 to 100"}[name]
-    with pytest.raises(ArgumentError, match=f"{name}: .*, expected {expected}"):
-        handler({name: value, **CONTEXT}, None)
+@pytest.mark.parametrize("limit", [0, 101, "20", 2.0, True, None])
+def test_an_invalid_limit_is_named(world, limit):
+    with pytest.raises(ArgumentError, match=r"limit: .*, expected a whole number from 1 to 100"):
+        handler({"limit": limit, **CONTEXT}, None)

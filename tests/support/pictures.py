@@ -29,10 +29,8 @@ from xorack.core.hashing import child_id, unit_id
 from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import TRACED_LENGTH, traced, xor
-from xorack.ops.redrive import Redrive
 from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
-from xorack.web.dead_letter_page import render_survey
 from xorack.web.widget import Theme, render
 
 TARGET = Path(__file__).parents[2] / "docs" / "images"
@@ -139,7 +137,7 @@ def take(browser: Browser, name: str, shown: str, height: int, scheme: Theme = "
         opened.wait_for_selector("#connection:text('·')")
     else:
         opened.set_content(shown)
-    for letter in opened.locator(":is(main, .xorack)>details:last-of-type").all():
+    for letter in opened.locator("main>details:last-of-type").all():
         letter.evaluate("(details) => details.open = true")
     opened.screenshot(path=TARGET / f"{name}.png")
     opened.close()
@@ -148,9 +146,7 @@ def take(browser: Browser, name: str, shown: str, height: int, scheme: Theme = "
 def main() -> None:
     """Make the pictures."""
     with running_browser() as browser, example() as aws:
-        letters = Redrive(aws.dead_letter_queue_url, "", aws.client("sqs")).survey(keep=9)
         take(browser, "widget-light", page(render(sample())), 745)
-        take(browser, "widget-dead-letters", page(render_survey(letters)), 640)
         with serving(aws, "stack orders", candidates=_LINES) as server:
             chain = urlencode({"tag": f"{_ORDERS}/18"})
             take(browser, "web-chains-light", server.url, 860)

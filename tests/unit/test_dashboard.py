@@ -1,6 +1,5 @@
 """The dashboard's page and its snapshot of unfinished chains. Pure, no browser."""
 
-import json
 import re
 from html.parser import HTMLParser
 from unittest.mock import patch
@@ -10,11 +9,8 @@ import pytest
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 from xorack.core.stamp import traced, xor
-from xorack.ops.dead_letters import DeadMessage, add_to_groups
-from xorack.ops.redrive import Survey
 from xorack.ops.snapshot import Snapshot, read_snapshot
 from xorack.ops.status import ChainStatus
-from xorack.web.dead_letter_page import render_survey
 from xorack.web.widget import render
 
 NOW = 1_000_000_000
@@ -78,35 +74,6 @@ def test_text_of_others_is_only_text(text):
         text[:119] + "…" in poisoned.shown and text not in poisoned.shown
     )
     assert not any(c in source for c in "\u202e\x1b\0")
-
-
-def letter(text, **attributes):
-    """A message with this text wherever others may put one."""
-    values = {"error": f"requests[0].started: {text}", "sender": text, "message_id": text}
-    request = {"op": "stamp", "tag": text, "id": text, "started": text, text: [text]}
-    return DeadMessage.read(
-        {
-            "MessageId": text,
-            "ReceiptHandle": "r",
-            "Body": json.dumps({"version": 1, "requests": [request]}, **attributes),
-            "MessageAttributes": {n: {"StringValue": value} for n, value in values.items()},
-        }
-    )
-
-
-def dead_letter_page(*messages):
-    groups = add_to_groups({}, messages)
-    return render_survey(Survey(groups, len(messages), True, messages=[*messages], at=NOW))
-
-
-@pytest.mark.parametrize("text", POISON)
-def test_text_of_dead_letters_is_only_text(text):
-    plain, poisoned = (Reader(dead_letter_page(letter(one), letter(one))) for one in ("text", text))
-    assert (poisoned.opened, poisoned.attributes) == (plain.opened, plain.attributes)
-    source = dead_letter_page(letter(text, ensure_ascii=False))
-    assert not any(c in source for c in "\u202e\x1b\0")
-    no_json = {"MessageId": "m", "ReceiptHandle": "r", "Body": text * 9999}
-    assert len(dead_letter_page(DeadMessage.read(no_json))) < 50_000
 
 
 @pytest.mark.parametrize(

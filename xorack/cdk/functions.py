@@ -207,18 +207,16 @@ def create_sweeper(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Functi
 
 def create_widget(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Alias:
     """Create the function that the dashboard's users invoke by its alias; it only reads."""
-    table, dead_letters = acker.table, acker.dead_letters
+    table = acker.table
     function = _create_function(
         scope,
         acker,
         "widget",
-        "Shows unfinished chains and dead-lettered messages on the dashboard",
+        "Shows unfinished chains on the dashboard",
         [
             allow(index_arn(table), "dynamodb:Query"),
             allow(table.table_arn, *_READ),
-            allow(dead_letters.queue_arn, "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
             *allow_key(table.encryption_key, *READ_WITH_KEY),
-            *allow_key(dead_letters.encryption_master_key, *READ_WITH_KEY),
         ],
         timeout_seconds=15,
     )

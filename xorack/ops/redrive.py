@@ -100,25 +100,19 @@ class Redrive:
         return int(self.client.get_queue_attributes(**of)["Attributes"][name])
 
     def survey(
-        self,
-        selector: Selector | None = None,
-        *,
-        limit: int | None = None,
-        keep: int = 0,
-        hide: bool = True,
+        self, selector: Selector | None = None, *, limit: int | None = None, keep: int = 0
     ) -> Survey:
         """Read the selected messages, by default all, and leave them in the queue.
 
         Reads about `limit` messages, selected or not, by default 1,000, or `MAX_READ` for a
-        selection; returns at most `keep` of them. Without `hide`, other readers see the messages
-        meanwhile, and only a sample is read.
+        selection; returns at most `keep` of them. Other readers do not see the messages meanwhile.
         """
         survey = Survey(selector=selector or Selector())
         most = limit or (1000 if survey.selector == Selector() else MAX_READ)
         groups: dict[tuple[Kind, str], Group] = {}
         handles: dict[str, str] = {}
         try:
-            for messages in self._receive(*((_CALLS, _HOLD_SECONDS) if hide else (1, 0))):
+            for messages in self._receive():
                 new = [message for message in messages if message.id not in handles]
                 handles.update((message.id, message.handle) for message in messages)
                 chosen = [message for message in new if survey.selector.matches(message)]
@@ -133,10 +127,9 @@ class Redrive:
                     survey.complete = False
                     break
         finally:
-            if hide:
-                self._release(list(handles.values()))
+            self._release(list(handles.values()))
         survey.total = len(handles)
-        if not (survey.complete and hide):
+        if not survey.complete:
             survey.total = max(survey.total, self.count())
         return survey
 
@@ -183,7 +176,7 @@ class Redrive:
             undeleted.update(ids[position] for position in failed)
 
         try:
-            for messages in self._receive(_CALLS, _HOLD_SECONDS):
+            for messages in self._receive():
                 # A message that comes again stays, or was forwarded but not deleted.
                 part = [message for message in messages if message.id in done or chosen(message)]
                 if not part and all(message.id in held for message in messages):
@@ -196,7 +189,7 @@ class Redrive:
             self._release(list(held.values()))
         return MoveResult(len(done), len(held), len(undeleted))
 
-    def _receive(self, calls: int, hold_seconds: int) -> Iterator[list[DeadMessage]]:
+    def _receive(self) -> Iterator[list[DeadMessage]]:
         """Receive pages of messages until none is left; each is hidden for a time."""
         oldest = self._server_time() - self.retention_ms
 
@@ -204,14 +197,14 @@ class Redrive:
             response = self.client.receive_message(
                 QueueUrl=self.dead_letters_url,
                 MaxNumberOfMessages=10,
-                VisibilityTimeout=hold_seconds,
+                VisibilityTimeout=_HOLD_SECONDS,
                 WaitTimeSeconds=_WAIT_SECONDS,
                 MessageAttributeNames=["All"],
                 AttributeNames=["All"],
             )
             return list(response.get("Messages", []))
 
-        while any(pages := _WORKERS.map(receive, range(calls))):
+        while any(pages := _WORKERS.map(receive, range(_CALLS))):
             # Concurrent calls may get the same message twice.
             messages = {message["MessageId"]: message for page in pages for message in page}
             yield [DeadMessage.read(message, oldest) for message in messages.values()]

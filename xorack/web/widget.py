@@ -1,4 +1,4 @@
-"""Chains as HTML: the dashboard widget's page, of chains that have not ended.
+"""The dashboard widget's HTML: chains that have not ended.
 
 It needs no script and no inline style, and escapes all text from others (tags, reasons). Pure.
 """
@@ -58,20 +58,12 @@ margin:5px 0 3px}}
 .xorack .bar.thin{{height:3px}}
 .xorack code{{font-family:Monaco,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:11px;
 background:none;color:inherit;padding:0;white-space:nowrap;display:block}}
-.xorack pre{{font:11px/1.4 Monaco,Menlo,Consolas,"DejaVu Sans Mono",monospace;margin:4px 0 12px;
-background:none;border:0;color:inherit;padding:0;white-space:pre-wrap;overflow-wrap:anywhere}}
-.xorack dl{{display:grid;grid-template-columns:max-content 1fr;gap:2px 14px;margin:6px 0;
-font-size:12px}}
-.xorack dt{{color:{faint}}}.xorack dd{{margin:0;overflow-wrap:anywhere}}
 .xorack summary{{cursor:pointer;color:{ok};font-size:12px}}
-.xorack summary .tag{{font-weight:400}}.xorack>details{{margin:5px 0}}
 .xorack .ok{{color:{ok}}}.xorack .soon{{color:{soon}}}.xorack .late{{color:{late}}}
 .xorack rect{{fill:currentColor}}
-.xorack .chains th:nth-child(1){{width:34%}}.xorack .chains th:nth-child(2){{width:22%}}
-.xorack .chains th:nth-child(3){{width:11%}}.xorack .chains th:nth-child(4){{width:16%}}
-.xorack .chains th:nth-child(5){{width:17%}}.xorack .reasons th:nth-child(1){{width:84px}}
-.xorack .reasons{{margin-bottom:14px}}.xorack .reasons th:nth-child(2){{width:96px}}
-.xorack .reasons th:nth-child(4){{width:29%}}
+.xorack th:nth-child(1){{width:34%}}.xorack th:nth-child(2){{width:22%}}
+.xorack th:nth-child(3){{width:11%}}.xorack th:nth-child(4){{width:16%}}
+.xorack th:nth-child(5){{width:17%}}
 """
 
 
@@ -79,30 +71,26 @@ def render(snapshot: Snapshot, theme: Theme = "light") -> str:
     """Render a snapshot as HTML to embed in a page, without scripts or links."""
     parts = [_summary(snapshot)]
     if snapshot.chains:
-        heads = ("Chain", "Progress", "Age", "Deadline", "Outstanding units")
-        parts.append(table("chains", heads, "".join(map(_row, snapshot.chains))))
+        names = ("Chain", "Progress", "Age", "Deadline", "Outstanding units")
+        heads = "".join(f'<th scope="col">{name}</th>' for name in names)
+        rows = "".join(map(_row, snapshot.chains))
+        parts.append(f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>")
     parts += (
-        f'<p class="late">{escaped(str(error.tag), _TAG_CHARACTERS)} cannot be read: '
-        f"{escaped(error.reason, 200)}</p>"
+        f'<p class="late">{_escaped(str(error.tag), _TAG_CHARACTERS)} cannot be read: '
+        f"{_escaped(error.reason, 200)}</p>"
         for error in snapshot.invalid
     )
-    return html_page("".join(parts), theme)
+    return _page("".join(parts), theme)
 
 
-def table(kind: str, heads: Iterable[str], rows: str) -> str:
-    """Return a table of rendered rows; the style knows the widths of the kind's columns."""
-    cells = "".join(f'<th scope="col">{head}</th>' for head in heads)
-    return f'<table class="{kind}"><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>'
+def render_error(reason: str, theme: Theme = "light") -> str:
+    """Render the reason why the chains cannot be read, as HTML like that of `render`."""
+    problem = '<b class="late">The chains cannot be read.</b>'
+    return _page(f"<p>{problem} {_escaped(reason, 500)}</p>", theme)
 
 
-def render_error(reason: str, theme: Theme = "light", content: str = "chains") -> str:
-    """Render the reason why the content cannot be read, as HTML like that of `render`."""
-    problem = f'<b class="late">The {content} cannot be read.</b>'
-    return html_page(f"<p>{problem} {escaped(reason, 500)}</p>", theme)
-
-
-def html_page(content: str, theme: Theme) -> str:
-    """Return a page of the widget: escaped content with its style."""
+def _page(content: str, theme: Theme) -> str:
+    """Return escaped content with its style."""
     style = _STYLE.format(**COLOURS[theme])
     return f'<style>{style}</style><div class="xorack">{content}</div>'
 
@@ -155,10 +143,10 @@ def _name(status: ChainStatus) -> str:
     if chain.status == "pending":
         notes.append('<span class="badge">not created yet</span>')
     if chain.failing is not None:
-        notes.append(f'<span class="badge late">failing: {escaped(chain.failing, 80)}</span>')
+        notes.append(f'<span class="badge late">failing: {_escaped(chain.failing, 80)}</span>')
     if chain.last_stamp_at is not None:
         notes.append(f"last stamp {span(max(0, status.now - chain.last_stamp_at))} ago")
-    full, short = escaped(chain.tag), escaped(chain.tag, _TAG_CHARACTERS)
+    full, short = _escaped(chain.tag), _escaped(chain.tag, _TAG_CHARACTERS)
     name = f'<div class="tag" title="{full}">{short}</div>'
     return f'{name}<div class="faint">{" ".join(notes)}</div>'
 
@@ -177,7 +165,7 @@ def _deadline(status: ChainStatus) -> str:
         return '<span class="faint">none</span>'
     left = status.deadline - status.now
     text = f"in {span(left)}" if left > 0 else f"passed {span(-left)} ago"
-    title = escaped(str(rfc3339(status.deadline)))
+    title = _escaped(str(rfc3339(status.deadline)))
     used = ""
     if status.age_ms is not None:
         # The share of the time that is used: ahead of the progress, the chain is likely to fail.
@@ -206,7 +194,7 @@ def _bar(percent: float, colour: str, *, thin: bool = False) -> str:
     return f'<svg class="{kind}" aria-hidden="true">{rect}</svg>'
 
 
-def escaped(text: str, limit: int | None = None) -> str:
+def _escaped(text: str, limit: int | None = None) -> str:
     """Cut a text from others, and escape it for HTML; hidden characters become visible."""
     cut = text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
     return html.escape(printable(cut), quote=True)
