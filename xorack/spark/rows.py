@@ -227,8 +227,9 @@ class TrackedRows(Rows):
             check_unchanged(self.tracking, proof)
         except XorAckError as problem:
             raise decision.error or problem from None
-        if decision.finished is not None and decision.chains:
-            sent = send(stamps(decision.finished), queue, decision.chains)
+        if decision.finished is not None:
+            requests = stamps(decision.finished)  # advance keeps a record, though of no chain
+            sent = send(requests, queue, decision.chains) if decision.chains else sent
             if sent.requests < decision.chains:
                 raise StateError(f"{decision.chains - sent.requests:,} chains are gone meanwhile")
         if decision.notes is not None:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -23,7 +23,14 @@ from xorack.spark.messages import readable
 from xorack.spark.record import summary_in
 from xorack.spark.storage import reads_plainly
 from xorack.spark.types import types_of
-from xorack.spark.units import chain_columns, check_frame, column_named, has_columns, with_tag
+from xorack.spark.units import (
+    chain_columns,
+    check_frame,
+    column_named,
+    has_columns,
+    is_deterministic,
+    with_tag,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,10 +99,8 @@ def keep_record(
 
 def _warn_of_units(rows: RowNames, frame: DataFrame, unit: Column) -> None:
     """Warn of units that are others when they are computed again, or that name no row."""
-    computed: Any = frame
     problems = []
-    # Connect does not tell.
-    if hasattr(frame, "_jdf") and not computed._jdf.queryExecution().analyzed().deterministic():
+    if not is_deterministic(frame):
         problems.append(
             "the frame that was started is not deterministic, as with rand(): write it, and start "
             "what was written"

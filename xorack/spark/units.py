@@ -209,3 +209,9 @@ _FORMS: dict[str, Forms] = {
     "timestamp_ntz": (_wall_micros, lambda column: _iso(_wall_micros(column))),
     "decimal": (plain_decimal, plain_decimal),
 }
+
+
+def is_deterministic(frame: DataFrame) -> bool:
+    """Tell whether each reading has the same rows, unlike with rand(); Connect does not tell."""
+    java: Any = getattr(frame, "_jdf", None)
+    return java is None or bool(java.queryExecution().analyzed().deterministic())

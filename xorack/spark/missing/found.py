@@ -18,7 +18,7 @@ from xorack.spark.missing import comparing
 from xorack.spark.missing.comparing import Differing
 from xorack.spark.missing.why import compare, deduplicated
 from xorack.spark.storage import reads_plainly
-from xorack.spark.units import column_named, has_columns, quoted, with_tag
+from xorack.spark.units import column_named, has_columns, is_deterministic, quoted, with_tag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -183,8 +183,11 @@ def resolve(
         return cached[-1]
 
     keyed, total, unknown = _started(rows, source)
-    asked = _ask(rows, proof, remembered(rows) if frames is None else frames, keep)
-    found, said = _compare(rows, keyed, proof, asked, keep)
+    found, said = Differing(), "the rows of the input are others each time, as with rand()"
+    asked = _Asked()
+    if is_deterministic(source):
+        asked = _ask(rows, proof, remembered(rows) if frames is None else frames, keep)
+        found, said = _compare(rows, keyed, proof, asked, keep)
     written, is_exact = proof.totals.count, found.units is not None
     missing, named, surplus = max(total - written, 0), 0, max(written - total, 0)
     if found.units is not None:
