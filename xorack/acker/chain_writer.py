@@ -91,31 +91,21 @@ class Part(NamedTuple):
 
 @dataclass(eq=False)
 class Application:
-    """Requests on their way into one chain. What fails can go on later, where it was.
-
-    Attributes:
-        requests: Any number, all of this tag; those with `MAX_FOLD` marks share a write.
-        cached: The chain as it is known; None: it is read first.
-        must_exist: Raise TagNotFound instead of starting a chain.
-        fresh_ids: The requests' ids were made for this call, so only a write of this call can have
-            applied one. Saves the lookup of spilled marks.
-        sent_at: When each was sent, see `xorack.core.transitions.apply`.
-        left: Positions of the requests without an outcome, in the order of their effect.
-        unknown: Positions, and generations of the chain, of writes whose response was lost.
-        searched: The generation and number of marks among which those of the next part were looked
-            up, and what was found.
-    """
+    """Requests on their way into one chain. What fails can go on later, where it was."""
 
     tag: str
-    requests: Sequence[Request]
-    cached: CachedChain | None = None
-    must_exist: bool = False
-    fresh_ids: bool = False
-    sent_at: Sequence[int | None] | None = None
+    requests: Sequence[Request]  # all of this tag; those with `MAX_FOLD` marks share a write
+    cached: CachedChain | None = None  # the chain as it is known; None: it is read first
+    must_exist: bool = False  # raise TagNotFound instead of starting a chain
+    fresh_ids: bool = False  # made for this call: no mark of them was spilled before
+    sent_at: Sequence[int | None] | None = None  # see `xorack.core.transitions.apply`
     retry: Retry | None = None
     left: list[int] = field(init=False)
+    """Positions of the requests without an outcome, in the order of their effect."""
     unknown: _Unknown = field(default_factory=set)
+    """Positions, and generations of the chain, of writes whose response was lost."""
     searched: tuple[object, int, dict[bytes, bytes]] = (None, 0, {})
+    """The generation and number of marks that were searched for the next part's, and the find."""
     _outcomes: dict[int, Outcome] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -65,27 +65,19 @@ class Message(NamedTuple):
 
 @dataclass
 class BatchResult:
-    """The result of a batch.
-
-    Attributes:
-        failed: Messages that must be delivered again: message id to reason.
-        outcomes: Number of requests that were ``applied``, ``duplicate``, ``late``, ``rejected``;
-            of the rejected ones, ``reused`` another request's id; of the duplicates, ``repeated``
-            creates of chains that had ended, as the item counts them.
-        ended: Chains ended, by status.
-        latencies_ms: Milliseconds from create to ack of each chain that was acked here.
-        events: Events published; the sweeper publishes those that are pending.
-        refused: Events and callbacks that a service refused for the first time.
-    """
+    """The result of a batch."""
 
     failed: dict[str, str] = field(default_factory=dict)
+    """Messages that must be delivered again: message id to reason."""
     outcomes: Counter[str] = field(default_factory=Counter)
+    """Requests by outcome; of the rejected ones, ``reused`` another request's id; of the
+    duplicates, ``repeated`` creates of chains that had ended, as the item counts them."""
     created: int = 0
-    ended: Counter[str] = field(default_factory=Counter)
-    latencies_ms: list[int] = field(default_factory=list)
-    events: int = 0
-    events_pending: int = 0
-    refused: int = 0
+    ended: Counter[str] = field(default_factory=Counter)  # chains, by status
+    latencies_ms: list[int] = field(default_factory=list)  # from create to ack, of each acked here
+    events: int = 0  # published
+    events_pending: int = 0  # for the sweeper to publish
+    refused: int = 0  # events and callbacks that a service refused for the first time
     stats: WriteStats = field(default_factory=WriteStats)
 
 

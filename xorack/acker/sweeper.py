@@ -38,27 +38,18 @@ _SHARDS_A_WORKER = 3
 
 @dataclass
 class SweepResult:
-    """The result of a sweep.
-
-    Attributes:
-        ended: Chains ended, by reason; ``acked`` for those that were complete or tolerated.
-        tolerated: Chains acked with units outstanding.
-        events: Events published, and callbacks made; for others the next sweep tries again.
-        pending_since: End of the earliest chain among those; milliseconds since the epoch.
-        refused: Those that a service refused for the first time, and callbacks given up.
-        problems: Chains that could not be read or written; the next sweep tries again.
-        complete: False if time ran out before all due chains were judged.
-    """
+    """The result of a sweep."""
 
     chains: int = 0
     ended: Counter[str] = field(default_factory=Counter)
-    tolerated: int = 0
-    events: int = 0
-    events_pending: int = 0
-    pending_since: int | None = None
-    refused: int = 0
-    problems: int = 0
-    complete: bool = True
+    """Chains by reason; ``acked`` for those that were complete or tolerated."""
+    tolerated: int = 0  # chains acked with units outstanding
+    events: int = 0  # published, and callbacks made
+    events_pending: int = 0  # for the next sweep
+    pending_since: int | None = None  # end of the earliest of these chains; ms since the epoch
+    refused: int = 0  # those that a service refused for the first time, and callbacks given up
+    problems: int = 0  # chains that could not be read or written; the next sweep tries again
+    complete: bool = True  # False if time ran out before all due chains were judged
     stats: WriteStats = field(default_factory=WriteStats)
 
     def add(self, reports: Deliveries, chains: Sequence[Chain]) -> None:

@@ -98,21 +98,12 @@ def explain(
     late: Mapping[str, float] = MappingProxyType({}),
     ranges: Collection[str] = (),
 ) -> Explanation:
-    """Find the conditions that tell missing rows from others.
+    """Find the conditions that tell missing rows, `count` of `total`, from others, by samples.
 
-    Args:
-        missing: The missing rows, or a random sample of them: their values by column.
-        others: The rows that are not missing, or a random sample of them.
-        count: How many rows are missing.
-        total: How many rows there are in all.
-        word: What these rows are, for the sentence: an adjective and a noun.
-        late: Columns that are no properties of a row, such as its file, with their handicap:
-            of equally good reasons, one with two values has 3.
-        ranges: Columns of which only ranges are reasons, such as a time.
-
-    Returns:
-        The conditions that nearly all missing rows meet, and at most half of the others; and those
-        that none but missing rows meet. None that chance explains with more than 1 %.
+    They are those that nearly all missing rows meet and at most half of the others, and those that
+    none but missing rows meet; none that chance explains with more than 1 %. Columns of `late` are
+    no properties of a row, such as its file: each has a handicap (of equally good reasons, one with
+    two values has 3). Of the columns `ranges`, such as a time, only ranges are reasons.
     """
     state, _, noun = word.partition(" ")
     if not count:
