@@ -83,11 +83,18 @@ def other_keys(
         if units.has_columns(frame, rows.unit)
         and not any(units.has_columns(frame, [one]) for one in marks)
     ]
+
+    def differs(name: str, type_: str) -> bool:
+        kinds = {type_.partition("(")[0], before[name].partition("(")[0]}
+        return len(kinds) > 1 and not any(kinds <= same for same in _SAME)
+
     for frame in plain:
-        for name, type_ in types_of(frame, rows.unit).items():
-            kinds = {type_.partition("(")[0], before[name].partition("(")[0]}
-            if len(kinds) > 1 and not any(kinds <= same for same in _SAME):
-                return _type_problem(name, before[name], type_)
+        types = types_of(frame, rows.unit).items()
+        problems = [
+            _type_problem(name, before[name], one) for name, one in types if differs(name, one)
+        ]
+        if problems:
+            return "; ".join(problems)
     for frame in outputs:
         if difference := _chain_difference(rows, header, frame, source):
             return difference
