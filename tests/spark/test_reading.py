@@ -143,7 +143,7 @@ def test_rows_that_line_breaks_divide_are_refused(run):
 def test_units_that_are_no_good_are_warned_of(run):
     path = run.write(lines_of(run.spark, [keys for keys in LINES if keys[0] in (4, 5)]), "odd")
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         run.rows.start(path)
     by_order = run.tracking.rows("pairs", chain="order", unit="order", label="pairs")
     with pytest.warns(
