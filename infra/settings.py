@@ -20,7 +20,15 @@ _KEY: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackSettings(Settings):
-    """Settings of the standalone stack: docs/operations.md."""
+    """Settings of the standalone stack.
+
+    Attributes:
+        stack_name: Name of the stack; two stacks share nothing.
+        senders: Who may send besides principals of this account with a policy of their own:
+            numbers of accounts, ARNs of roles and users, services, separated by commas.
+        event_bus_arn: ARN of the bus for events; by default the stack creates one.
+        encryption_key_arn: ARN of the key for the table, the queues, the logs and environments.
+    """
 
     stack_name: str = text(
         "xorack", _STACK_NAME, "1 to 128 letters, digits and hyphens, a letter first"
