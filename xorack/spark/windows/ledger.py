@@ -236,12 +236,14 @@ def prove(
         proved_of([*(other for other in proofs if other.stream != stream), proof])
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
-    found = []
-    for window in store.windows():
-        if keys := {key for key, covered in own.items() if overlaps(window, key, covered)}:
-            status = WindowStatus.of(window, _proved(store))
-            found.append((status, sorted(keys - status.lagging.keys())))
-    return found
+    touched = [
+        (window, keys)
+        for window in store.windows()
+        if (keys := {key for key, covered in own.items() if overlaps(window, key, covered)})
+    ]
+    proved = _proved(store) if touched else {}
+    statuses = [(WindowStatus.of(window, proved), keys) for window, keys in touched]
+    return [(status, sorted(keys - status.lagging.keys())) for status, keys in statuses]
 
 
 def _own(seen: Seen, bounds: Bounds) -> dict[str, Range]:
