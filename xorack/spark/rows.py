@@ -224,7 +224,7 @@ class TrackedRows(Rows):
         """Send the requests that finish chains, and the notes for those that do not."""
         queue, sent = self.tracking.queue, SendReport()
         try:
-            check_unchanged(self.tracking, proof)
+            check_unchanged(self.tracking, proof)  # before a record is kept
         except XorAckError as problem:
             raise decision.error or problem from None
         if decision.finished is not None:
@@ -276,7 +276,6 @@ class TrackedRows(Rows):
                 raise decision.error
             if decision.missing and not allow_missing:
                 raise input_lost(self, header, decision.missing)
-            check_unchanged(self.tracking, proof)  # before a record is kept
             starts = partial(finishing.advance, self, header, following, written=written)
             return self._send(proof, decision, starts)
 
