@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ArgumentError, StateError
 from xorack.spark.errors import OutputDiffersError
 from xorack.spark.evidence import forget, open_output, per_chain, source_of, unit_in
-from xorack.spark.folding import SUMS, fold_units, folding, of_units, summarize, totals_of
+from xorack.spark.folding import SUMS, folding, summarize, totals_of
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.comparing import compare_chains, tells_chains
 from xorack.spark.missing.telling import hex_of, named_units, output_differs
 from xorack.spark.record import summary_in
-from xorack.spark.starting import NO_FACTS, keep_record, request_id
+from xorack.spark.starting import NO_FACTS, fold_input, keep_record, request_id
 from xorack.spark.types import other_keys
 from xorack.spark.units import chain_columns, has_columns
 
@@ -99,7 +99,7 @@ def decide(
 def _of_batch(rows: RowNames, proof: Proof, given: Output, cache: Cache) -> Decision:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
     frame = open_output(rows.tracking.spark, given, "rows")
-    finished = cache(_fold(rows, frame))
+    finished = cache(fold_input(rows, frame))
     summary = summarize(finished)
     has_all = proof.totals == summary.totals
     if not has_all or not (_agrees(rows, proof, finished) or _has_units_apart(rows, frame)):
@@ -127,10 +127,6 @@ def _has_units_apart(rows: RowNames, source: DataFrame) -> bool:
     units = source.select(unit_in(rows, source).alias("unit"), chain).groupBy("unit")
     with plain_errors():
         return not units.agg(F.expr("min(chain) < max(chain) AS shared")).where("shared").take(1)
-
-
-def _fold(rows: RowNames, frame: DataFrame) -> DataFrame:
-    return fold_units(frame, rows.chain, of_units(unit_in(rows, frame)), rows.prefix)
 
 
 def _of_run(
@@ -193,7 +189,7 @@ def _by_chain(
     """Compare chains; add ``due`` and ``state``: agrees, unread (the input lost units), differs."""
     read, held = started, None
     if has_columns(source, rows.chain):
-        read = cache(_fold(rows, source).join(started, "tag", "left_semi"))
+        read = cache(fold_input(rows, source).join(started, "tag", "left_semi"))
         if proof.totals == totals_of(read) and _has_units_apart(rows, source):
             held = [read]
     if held is None:

@@ -34,7 +34,7 @@ from xorack.spark.units import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output
     from xorack.spark.record import Header
@@ -66,14 +66,18 @@ def keep_start(rows: RowNames, written: Output, chains: DataFrame | None) -> Hea
     return kept
 
 
+def fold_input(rows: RowNames, frame: DataFrame) -> DataFrame:
+    """Fold the units of an input's rows by chain."""
+    return fold_units(frame, rows.chain, of_units(unit_in(rows, frame)), rows.prefix)
+
+
 def keep_record(
     rows: RowNames, written: Output, header: Header, complete: Callable[[DataFrame], DataFrame]
 ) -> Header:
     """Fold what was written, complete its chains, and keep or compare the record."""
     tracking = rows.tracking
     frame = open_output(tracking.spark, written)
-    unit = unit_in(rows, frame)
-    folded = complete(fold_units(frame, rows.chain, of_units(unit), rows.prefix))
+    folded = complete(fold_input(rows, frame))
     if "summary" in header:
         before, summary = summary_in(header), summarize(folded)
         if summary != before:
@@ -93,11 +97,11 @@ def keep_record(
         "chain_types": types_of(frame, rows.chain),
     }
     kept = rows.record.write(folded, {**header, **source})
-    _warn_of_units(rows, frame, unit)
+    _warn_of_units(rows, frame)
     return kept
 
 
-def _warn_of_units(rows: RowNames, frame: DataFrame, unit: Column) -> None:
+def _warn_of_units(rows: RowNames, frame: DataFrame) -> None:
     """Warn of units that are others when they are computed again, or that name no row."""
     problems = []
     if not is_deterministic(frame):
@@ -105,7 +109,8 @@ def _warn_of_units(rows: RowNames, frame: DataFrame, unit: Column) -> None:
             "the frame that was started is not deterministic, as with rand(): write it, and start "
             "what was written"
         )
-    some = [row[0] for row in frame.select(unit).head(_SAMPLE)] if reads_plainly(frame) else []
+    units = frame.select(unit_in(rows, frame))
+    some = [row[0] for row in units.head(_SAMPLE)] if reads_plainly(frame) else []
     if len(some) >= 2 * len({*some}) > 0:
         problems.append(
             f"the unit columns {', '.join(rows.unit)} name no row: of {len(some):,} rows, "
