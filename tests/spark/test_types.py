@@ -198,6 +198,14 @@ EVIDENCE = {
         "the columns of the evidence are swapped: xorack_lines_xor has the XOR, xorack_lines_sum "
         "the count and xorack_lines_count the sum; an INSERT takes columns by position",
     ),
+    "swapped, and a row is lost": (
+        lambda bills, x, n, s: (
+            bills.where("sku <> 'sku 0'")
+            .withColumnRenamed(n, "t")
+            .withColumnsRenamed({s: n, "t": s})
+        ),
+        ", which is no count: are the columns swapped?",
+    ),
     "a sum of XORs": (
         lambda bills, x, n, s: bills.agg(
             F.expr(f"bigint(sum({x} % 1000)) AS {x}"), F.sum(n).alias(n), F.sum(s).alias(s)

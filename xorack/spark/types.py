@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xorack.spark.record import Header
     from xorack.spark.run import RowNames
 
-_SAME = ({"tinyint", "smallint", "int", "bigint", "boolean"}, {"string", "decimal", "binary"})
+_EQUAL_UNITS = ({*units.INTEGERS, "boolean"}, {"string", "decimal", "binary"})
 """Types of which equal values are equal units."""
 _TEXT = ("string({c})", "a string")
 _NUMBER, _DATE, _TIME = (
@@ -83,18 +83,9 @@ def other_keys(
         if units.has_columns(frame, rows.unit)
         and not any(units.has_columns(frame, [one]) for one in marks)
     ]
-
-    def differs(name: str, type_: str) -> bool:
-        kinds = {type_.partition("(")[0], before[name].partition("(")[0]}
-        return len(kinds) > 1 and not any(kinds <= same for same in _SAME)
-
     for frame in plain:
-        types = types_of(frame, rows.unit).items()
-        problems = [
-            _type_problem(name, before[name], one) for name, one in types if differs(name, one)
-        ]
-        if problems:
-            return "; ".join(problems)
+        if problem := _other_types(before, types_of(frame, rows.unit), _EQUAL_UNITS):
+            return problem
     for frame in outputs:
         if difference := _chain_difference(rows, header, frame, source):
             return difference
@@ -114,11 +105,8 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
     if not units.has_columns(frame, rows.chain) or _are_among(rows, frame, started) is not False:
         return ""
     types = types_of(frame, rows.chain)
-    for name, type_ in types.items():
-        due = header["chain_types"][name]
-        kinds = {type_.partition("(")[0], due.partition("(")[0]}
-        if len(kinds) > 1 and not kinds <= {"tinyint", "smallint", "int", "bigint"}:
-            return _type_problem(name, due, type_)
+    if problem := _other_types(header["chain_types"], types, [{*units.INTEGERS}]):
+        return problem
     forms = [(changed, text) for changed, text in _forms(types) if text.startswith(_SAME_TYPE)]
     for given in (source, frame) if units.has_columns(source, rows.chain) else (frame,):
         for changed, text in forms:
@@ -177,12 +165,20 @@ def _forms(types: Mapping[str, str]) -> Iterator[tuple[dict[str, str], str]]:
         yield texts, "a string"
 
 
-def _type_problem(name: str, before: str, after: str) -> str:
-    line = f".withColumn({name!r}, F.col({name!r}).cast({before!r}))"
-    return (
-        f"{name} is {before} in {_SIDES[0]} and {after} in {_SIDES[1]}: {line} before it is "
-        "written mends it, if no digit is lost"
-    )
+def _other_types(
+    before: Mapping[str, str], after: Mapping[str, str], equal: Sequence[set[str]]
+) -> str:
+    """Say which columns have another type than before, unless their values are equal."""
+    problems = []
+    for name, type_ in after.items():
+        kinds = {type_.partition("(")[0], before[name].partition("(")[0]}
+        if len(kinds) > 1 and not any(kinds <= same for same in equal):
+            line = f".withColumn({name!r}, F.col({name!r}).cast({before[name]!r}))"
+            problems.append(
+                f"{name} is {before[name]} in {_SIDES[0]} and {type_} in {_SIDES[1]}: {line} "
+                "before it is written mends it, if no digit is lost"
+            )
+    return "; ".join(problems)
 
 
 def _equal_form(
@@ -201,8 +197,8 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
         longs = [f"CAST({units.quoted(name)} AS bigint)" for name in names]
         sqls = [f"bit_xor({long})" for long in longs]
         sqls += [f"sum(CAST({long} AS decimal(20)))" for long in longs]
-        sqls.append(f"count_if({names[1]} IS NULL)")
-        *found, without = frame.agg(*map(F.expr, sqls)).first() or (None,) * 7
+        sqls += [f"min({longs[1]})", f"count_if({names[1]} IS NULL)"]
+        *found, least, without = frame.agg(*map(F.expr, sqls)).first() or (None,) * 8
         xors, sums = (dict(zip(names, some, strict=True)) for some in (found[:3], found[3:]))
         for x, n, s in permutations(names):
             if (x, n, s) != names and Totals(xors[x], sums[n], sums[s]) == started:
@@ -215,7 +211,9 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
             return (
                 f"{names[0]} was summed: an XOR is folded by bit_xor, as rows.evidence(frame) does"
             )
-        if without:
+        if least is not None and least < 0:
+            problem = f"{names[1]} has {least:,}, which is no count: are the columns swapped?"
+        elif without:
             problem = f"{without:,} rows of the output have no evidence: are they of another job?"
     return problem
 

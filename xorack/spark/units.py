@@ -38,6 +38,7 @@ WHEN octet_length({{tag}}) > {MAX_TAG_BYTES}
 ELSE {{tag}} END"""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 """For `str.translate`: it makes a path a pattern of Hadoop that matches this path alone."""
+INTEGERS = ("tinyint", "smallint", "int", "bigint")  # equal numbers are equal units and tags
 _MADE: dict[Hashable, Any] = {}
 _MAX_MADE = 100
 _SUITABLE = "integers, boolean, string, binary, date, timestamp, timestamp_ntz and decimal"
@@ -201,7 +202,7 @@ _long: Expression = methodcaller("cast", "long")
 _text: Expression = methodcaller("cast", "string")
 # By type: the form that is hashed in units, and the text in tags.
 _FORMS: dict[str, Forms] = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "boolean"), (_long, _text)),
+    **dict.fromkeys((*INTEGERS, "boolean"), (_long, _text)),
     "string": (_text, _text),
     "binary": (lambda column: column, lambda column: F.lower(F.hex(column))),
     "date": (lambda column: _long(F.unix_date(column)), _text),
@@ -209,6 +210,7 @@ _FORMS: dict[str, Forms] = {
     "timestamp_ntz": (_wall_micros, lambda column: _iso(_wall_micros(column))),
     "decimal": (plain_decimal, plain_decimal),
 }
+KEY_TYPES = frozenset(_FORMS)  # of columns that can tell units and chains apart
 
 
 def is_deterministic(frame: DataFrame) -> bool:

@@ -14,7 +14,7 @@ from xorack.spark.evidence import evidence_of
 from xorack.spark.folding import named, of_units
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.naming import MAX_SOLVED, name_missing
-from xorack.spark.units import chain_columns, column_named, has_columns
+from xorack.spark.units import INTEGERS, KEY_TYPES, chain_columns, column_named, has_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     Keep = Callable[[DataFrame], DataFrame]
     """Caches a frame for as long as what is compared."""
 
-INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_KEYS = (*INTEGERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz", "decimal")
 _DIFFER = "missing_count <> 0 OR xor <> 0 OR sum <> 0"
 
 
@@ -168,7 +166,7 @@ def _shared(rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame]) -> 
             return False
         types = {column_named(frame, name)[1].simpleString() for frame in frames}
         are_integers = name.lower() in keys and types <= {*INTEGERS}
-        return are_integers or (len(types) == 1 and types.pop().split("(")[0] in _KEYS)
+        return are_integers or (len(types) == 1 and types.pop().split("(")[0] in KEY_TYPES)
 
     return [name for name in outputs[0].columns if is_shared(name)]
 
