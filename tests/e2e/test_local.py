@@ -201,3 +201,18 @@ def test_two_starts_at_once_start_one():
     (pid, first), (other, second) = both
     assert pid == other
     assert sorted([first, second]) == ["False", "True"]
+
+
+@pytest.mark.slow
+def test_another_name_is_another_stack_that_ends_alone(running):
+    steps = []
+    other, started = background.start(notify=steps.append, instance="orders")
+    try:
+        assert started
+        assert steps == [f"deploying the stack into {other.stack.aws.endpoint_url}"]
+        assert other.port != running.port
+        assert (background.find(), background.find("orders")) == (running, other)
+    finally:
+        assert background.stop(instance="orders")
+    assert not other.stack.aws.answers()
+    assert running.stack.aws.answers()

@@ -221,3 +221,11 @@ def test_alarms_and_dashboard_use_the_metrics_that_the_functions_emit(template, 
     # The alarms take the maximum of these gauges: only the sweeper may emit them.
     gauges = {"EventsPendingAfterSweep", "EventsPendingSeconds", "SweepProblems"}
     assert not gauges & set(by_consumer)
+
+
+def test_what_an_alarm_tells_to_look_for_exists(template):
+    for alarm in alarms(template).values():
+        for name in re.findall("`(.+?)`", alarm["AlarmDescription"]):
+            is_setting = name in Settings.__dataclass_fields__
+            is_command = name.startswith("xorack ")  # test_docs.py tries those of the handbook
+            assert is_setting or is_command or name in HANDBOOK, name

@@ -227,3 +227,18 @@ def test_help_is_the_default_and_names_every_target():
     lines = (ROOT / "Makefile").read_text().splitlines()
     targets = next(line.split()[1:] for line in lines if line.startswith(".PHONY:"))
     assert {line.split()[1] for line in printed.splitlines()} == set(targets)
+
+
+@pytest.mark.parametrize("target", ["demo", "measure", "check", "test-all", "format", "deploy"])
+def test_every_target_that_runs_something_sets_up_first(target):
+    commands = made("-n", target, f"PYTHON={sys.executable}")
+    assert commands.index("tools/venv.py") < commands.rindex(".venv/bin")
+
+
+def test_the_build_server_runs_make_test_and_returns_its_status(tmp_path):
+    log = tmp_path / "log"
+    script(tmp_path / "make", f'echo "$@" "$(pwd)" > {log}\nexit 7\n')
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    ran = run(str(ROOT / ".ci" / "run"), cwd=tmp_path, **{**os.environ, "PATH": path})
+    assert ran.returncode == 7
+    assert log.read_text().split() == ["test", str(ROOT)]
