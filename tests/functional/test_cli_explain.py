@@ -140,34 +140,37 @@ def test_unfinished_chains_and_runs_without_chains(stack, xorack):
     )
 
 
-@pytest.mark.parametrize("command", ["show", "explain"])
-def test_a_step_that_ran_twice_is_shown_on_its_chain(stack, xorack, sqs, monkeypatch, command):
+@pytest.mark.parametrize(
+    ("command", "tag"), [("show", TAG), ("explain", TAG), ("show", "order/\x1b[2J17")]
+)
+def test_a_step_that_ran_twice_is_shown_on_its_chain(stack, xorack, sqs, monkeypatch, command, tag):
     """The words are in the dead letter of the rejected request: the chain does not know them."""
     assert_error(xorack(command, "none"), 1, "tag: 'none' does not exist")
-    tracker, token = Tracker(stack.queue_url), Token(unit_id(TAG), (TAG,))
-    apply(stack, Request.create(TAG, "c", traced(token.unit), timeout=3600))
-    assert "dead letters" not in lines_of(xorack(command, TAG))
+    tracker, token = Tracker(stack.queue_url), Token(unit_id(tag), (tag,))
+    apply(stack, Request.create(tag, "c", traced(token.unit), timeout=3600))
+    assert "dead letters" not in lines_of(xorack(command, tag))
     for name in ("oil", "wick"):
         step = tracker.step(token)
         step.child(name)
         deliver(stack, [Message(name, message(*step.requests()))])
     wick = f"{child_id(token.unit, 'wick'):016x}"
     words = f"token passed on, instead of a child's?; '{wick}' was started by the rejected"
-    text, link = named_lines(xorack(command, TAG)[1])["dead letters"]
+    text, link = named_lines(xorack(command, tag)[1])["dead letters"]
     assert text.startswith("rejected: id: 'step-")
     assert words in text
-    assert link == f"xorack dead-letters show --tag {TAG}"
-    (shown,) = map(json.loads, xorack(command, TAG, "--json")[1])
+    (shown,) = map(json.loads, xorack(command, tag, "--json")[1])
     assert [one["kind"] for one in shown["dead_letters"]] == ["rejected"]
     assert words in shown["dead_letters"][0]["error"]
+    which = f"--tag {TAG}" if tag == TAG else shown["dead_letters"][0]["id"]
+    assert link == f"xorack dead-letters show {which}"
     monkeypatch.setattr(show, "_LETTERS", 1)
-    assert "1 of about 1 dead letters were read" in xorack(command, TAG)[2]
+    assert "1 of about 1 dead letters were read" in xorack(command, tag)[2]
 
     def forbidden(_):
         raise ClientError({"Error": {"Code": "AccessDenied"}}, "ReceiveMessage")
 
     sqs.before["ReceiveMessage"] = forbidden
-    status, out, (line, *_) = xorack(command, TAG)
+    status, out, (line, *_) = xorack(command, tag)
     assert (status, "dead letters" in named_lines(out)) == (0, False)
     assert line.startswith("the dead letters cannot be read: AWS rejected ReceiveMessage")
 

@@ -10,14 +10,7 @@ import click
 
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, error_text
-from xorack.cli.options import (
-    Target,
-    among_option,
-    json_option,
-    lines_of,
-    run_option,
-    with_table,
-)
+from xorack.cli.options import Target, among_option, json_option, lines_of, run_option, with_table
 from xorack.client.names import Candidate
 from xorack.core.errors import TagNotFound
 from xorack.ops.dead_letters import DeadMessage, Selector
@@ -122,8 +115,10 @@ def _show(target: Target, tag: str, candidates: Sequence[Candidate], as_json: bo
     else:
         texts = partitions | {unit: name_text(name) for unit, name in found.items()}
         lines = cut([f"{one.kind}: {one.error or one.reason}" for one in letters], _SHOWN)
-        link = [f"xorack dead-letters show --tag {shlex.quote(tag)}"] if letters else []
-        screen.print_properties(screen.properties_of(status, texts, [*lines, *link]))
+        if letters:  # a tag with hidden characters is shown as no shell takes it
+            which = f"--tag {shlex.quote(tag)}" if tag.isprintable() else letters[0].id
+            lines.append(f"xorack dead-letters show {which}")
+        screen.print_properties(screen.properties_of(status, texts, lines))
     if not status.chain.final:
         screen.say_backlog(target.queues()())
 
