@@ -1,7 +1,6 @@
 """What the command lines of the jobs share."""
 
 import json
-import os
 import sys
 import time
 import traceback
@@ -13,14 +12,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.folder import JobError
+from pipeline.folder import JobError, absolute
 from pipeline.reading import encoding_named
 from pipeline.scan import UNIT
 from pipeline.session import session
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.spark import TrackedRows, Tracking
 
-FOLDER = {"required": True, "metavar": "DIR", "type": os.path.abspath}
+FOLDER = {"required": True, "metavar": "DIR", "type": absolute}
 _COMMON = {
     "queue-url": {"required": True, "metavar": "URL", "help": "the stack's output QueueUrl"},
     "run-id": {"required": True, "metavar": "ID", "help": "names this run and its repeats"},

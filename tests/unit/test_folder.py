@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
+from pyarrow import fs
 
 from pipeline.folder import JobError, UnreadableFile, claim, list_files, opened
 
@@ -55,6 +57,47 @@ def test_an_invalid_database_is_named(root, place, message):
     assert str(root / place) in str(raised.value)
 
 
+def test_an_unknown_file_system_is_named():
+    with pytest.raises(JobError, match="nothing://x: "):
+        list_files("nothing://x")
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/books", "s3n://bucket/books"])
+def test_uris_of_hadoop_for_s3(place, monkeypatch):
+    uris = []
+
+    def from_uri(uri):
+        uris.append(uri)
+        raise OSError("no bucket")
+
+    monkeypatch.setattr("pyarrow.fs.FileSystem", SimpleNamespace(from_uri=from_uri))
+    with pytest.raises(JobError, match=f"{place}: no bucket"):
+        list_files(place)
+    assert uris == ["s3://bucket/books"]
+
+
+def test_objects_are_listed_and_opened(tmp_path, monkeypatch):
+    for name in (".hidden/a", "b.txt", "deep/.c", "deep/d.txt"):
+        (tmp_path / "bucket" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "bucket" / name).write_text(name)
+    system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    from_uri = SimpleNamespace(from_uri=lambda uri: (system, uri.partition("://")[2].rstrip("/")))
+    monkeypatch.setattr("pyarrow.fs.FileSystem", from_uri)
+    files = list_files("s3a://bucket/")
+    assert [(file.relative, file.path) for file in files] == [
+        ("b.txt", b"s3://bucket/b.txt"),
+        ("deep/d.txt", b"s3://bucket/deep/d.txt"),
+    ]
+    with opened(files[1].path, files[1].size) as file:
+        assert file.read() == b"deep/d.txt"
+
+
+def test_uris_are_opened_by_the_file_systems_of_pyarrow(root):
+    path = f"file://{root}/b.txt".encode()
+    with opened(path, 5) as file:
+        assert file.read() == b"b.txt"
+
+
 def test_a_changed_or_missing_file_is_an_error(root):
     path = os.fsencode(root / "b.txt")
     with pytest.raises(UnreadableFile, match="from 3 to 5 bytes"), opened(path, 3):
@@ -76,7 +119,7 @@ def test_a_folder_belongs_to_the_run_that_claimed_it(tmp_path):
     claim("--words", place, "r1")
     file = tmp_path / "deep" / "out" / "part.parquet"
     file.write_text("data")
-    claim("--words", place, "r1", keep=True)
+    claim("--words", f"file://{place}", "r1", keep=True)
     assert file.exists()
     claim("--words", place, "r1")
     assert not file.exists()
