@@ -75,7 +75,8 @@ def _leaves_newer_formats(write: Write) -> tuple[str, object]:
 def _requests(write: Write) -> Statements:
     model, new = write.model, write.new
     yield "Each mark in an item is the mark of a request of its chain.", None not in new
-    yield "At most one request takes effect under an id.", not model.repeated or model.repeated
+    holds = not model.repeated or model.may_repeat or model.repeated
+    yield "At most one request takes effect under an id.", holds
     unserved = [one for one in new if one and "lambda" in (one.request.resume or {})]
     yield "No request takes effect whose `resume` the acker cannot serve.", not unserved
     yield _leaves_newer_formats(write)

@@ -54,6 +54,7 @@ class Model:
     Attributes:
         by_mark: The requests of all runs of the tag, by mark.
         applied: Requests that took effect, by id; `repeated`, under an id that was used before.
+        may_repeat: True if spilled marks expired, as those of a chain without a deadline may.
         outstanding: Units started or finished an odd number of times.
         done: Units that steps finished; a step of several did `shared`, which left `marked` marks.
         adopted: True if another program created the chain: it counts nothing.
@@ -67,6 +68,7 @@ class Model:
     by_mark: dict[bytes, Submission]
     applied: dict[str, Submission] = field(default_factory=dict)
     repeated: list[str] = field(default_factory=list)
+    may_repeat: bool = False
     stamp: int = 0
     counts: tuple[int, int] = (0, 0)
     outstanding: frozenset[int] = frozenset()

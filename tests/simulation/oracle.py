@@ -142,6 +142,9 @@ class Oracle:
             write = invariants.Write(model, before, after, new, self.world.now, by, [])
             self.check(key, invariants.of_finished(write))
             return
+        until = number(before, "marks_until")
+        if until is not None and until < self.world.now and "deadline" not in (before or {}):
+            model.may_repeat = True
         for one in filter(None, new):
             model.apply(one)
             if one.text in self.expired.get(key, ()) and self._was_sent_before_the_end(one):
