@@ -46,7 +46,8 @@ def main() -> None:
     tracker = Tracker(os.environ["XORACK_QUEUE_URL"])
     for text in sys.stdin:
         failed = json.loads(text)
-        for event in repair(tracker, failed, ORDERS[failed["tag"]]):
+        _, _, order = failed["tag"].partition("/")  # the run is its first part
+        for event in repair(tracker, failed, ORDERS[order]):
             print(event)
 
 

@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 from xorack import Tracker, names_of
 
@@ -22,12 +23,12 @@ LOST = "oil"
 TIMEOUT_SECONDS = 3
 
 
-def take_orders(tracker: Tracker) -> list[str]:
+def take_orders(tracker: Tracker, run: str = "") -> list[str]:
     """Start a chain for each order and a unit for each line; return events for the worker."""
     events = []
     with tracker.batch():  # one message for all requests
         for tag, lines in ORDERS.items():
-            token = tracker.start(tag, timeout=TIMEOUT_SECONDS, detail={"customer": "Ahab"})
+            token = tracker.start(run + tag, timeout=TIMEOUT_SECONDS, detail={"customer": "Ahab"})
             with tracker.step(token) as step:
                 for line in lines:
                     child = step.child(line)
@@ -46,7 +47,8 @@ def pack(tracker: Tracker, event: str) -> None:
 def main() -> None:
     """Track the orders and print their events: the sweeper runs every minute."""
     tracker = Tracker(os.environ["XORACK_QUEUE_URL"])
-    for event in take_orders(tracker):
+    run = time.strftime("%Y-%m-%dT%H%M%S/")  # a chain ends once: another run has other tags
+    for event in take_orders(tracker, run):
         try:
             pack(tracker, event)
         except LookupError as error:
@@ -56,8 +58,8 @@ def main() -> None:
     with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as events:
         for line in events.stdout or ():
             detail = json.loads(line)["detail"]
-            tag = detail["tag"]
-            if tag not in ORDERS:
+            tag = detail["tag"].removeprefix(run)
+            if tag == detail["tag"]:
                 continue
             # A child's id is a hash of its parent's id and of its name.
             names = names_of(detail, ORDERS[tag])
