@@ -74,6 +74,7 @@ def test_a_table_with_units_names_every_missing_row(started):
     assert "; 120 that were started are not in the source" in str(gone)
 
 
+@pytest.mark.slow
 @EACH_SESSION
 def test_the_frame_that_was_aggregated_names_them_in_another_process(session, queue, tmp_path):
     run = Run(session, queue, tmp_path)

@@ -30,7 +30,7 @@ from xorack.web.page.site import DeadLetters, Site
 def web(port: int, among: TextIO | None, target: Target) -> None:
     """Show chains and dead letters in a browser, live.
 
-    Runs until Ctrl-C. Prints the page's address. It is a secret: whoever of this machine has it can
+    Runs until Ctrl-C. Prints the page's address. It is a secret: whoever on this machine has it can
     read and delete dead-lettered messages with your permissions. The page listens on 127.0.0.1
     only.
     """
