@@ -82,7 +82,7 @@ slow-tests: venv
 test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark35
 	@$(VENV) spark35
 	@JAVA_HOME="$$(PATH=.venv-spark35/bin JAVA_HOME= .venv-spark35/bin/python -c \
-	  'from xorack.spark.java import java_home; print(java_home())')" \
+	  'from xorack.local.java import java_home; print(java_home())')" \
 	  .venv-spark35/bin/python -m pytest -m "not slow" tests/spark $(ARGS)
 
 test-all: ## All tests, after a failure too: test, test-slow and test-spark35

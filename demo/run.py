@@ -24,9 +24,9 @@ from xorack.local import environment
 from xorack.local.assembly import synthesise
 from xorack.local.deploy import Stack, deploy
 from xorack.local.embedded import EmbeddedAWS
+from xorack.local.java import java_home
 from xorack.local.program import SIGNALS, run_program
 from xorack.ops.text import plural
-from xorack.spark.java import java_home
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {"max_concurrency": "2", "resume": "all"}

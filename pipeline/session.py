@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from xorack.spark.java import java_home
+from xorack.local.java import java_home
 
 _ROOT = Path(__file__).resolve().parent.parent
 

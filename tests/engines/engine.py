@@ -24,7 +24,7 @@ from tests.support.npm import install
 from xorack.errors import LocalError
 from xorack.local.embedded import HOST, EmbeddedAWS
 from xorack.local.isolation import REGION
-from xorack.spark.java import java_home
+from xorack.local.java import java_home
 
 ENGINES = ("dynamodb-local", "dynalite", "ministack")
 _FOLDER = Path(__file__).parent

@@ -15,9 +15,8 @@ import pytest
 
 from xorack.cli.commands import cli
 from xorack.errors import LocalError
-from xorack.local import assembly, environment
+from xorack.local import assembly, environment, java
 from xorack.local.background import Background
-from xorack.spark import java
 
 QUEUES = "http://127.0.0.1:1/123456789012"
 STATE = Background(

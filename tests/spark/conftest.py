@@ -36,7 +36,7 @@ def spark(_no_real_aws, request):
     """Start a local session that retries failed tasks, as a cluster does."""
     from pyspark.sql import SparkSession
 
-    from xorack.spark.java import java_home
+    from xorack.local.java import java_home
 
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -124,7 +124,7 @@ def submit(python, folder, *arguments):
     """Run spark-submit on a cluster with an executor process, outside the checkout."""
     import pyspark
 
-    from xorack.spark.java import java_home
+    from xorack.local.java import java_home
 
     home = Path(pyspark.__file__).parent
     kept = {name: held for name, held in os.environ.items() if not name.startswith("PY")}

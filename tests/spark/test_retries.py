@@ -86,7 +86,7 @@ def two_hosts(tmp_path):
     """Start a standalone cluster: Spark speculates only on another host; local-cluster has one."""
     import pyspark
 
-    from xorack.spark.java import java_home
+    from xorack.local.java import java_home
 
     with ExitStack() as stack:
         with socket.socket() as free:

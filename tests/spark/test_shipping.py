@@ -13,7 +13,7 @@ import pytest
 
 from tests.spark.conftest import CONNECT
 from tests.spark.helpers import ROOT, run_process
-from xorack.spark.java import java_home
+from xorack.local.java import java_home
 
 JOB = """
 import sys

@@ -42,8 +42,8 @@ def kill_executor() -> None:
 
 
 def main(master: str, queue_url: str, place: str) -> None:
+    from xorack.local.java import java_home
     from xorack.spark import Tracking, sending
-    from xorack.spark.java import java_home
 
     sending._MAX_CHAINS = 10  # several tasks send
     os.environ["JAVA_HOME"] = str(java_home())

