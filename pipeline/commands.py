@@ -68,7 +68,6 @@ def _tracked_words(spark: SparkSession, arguments: Namespace) -> TrackedRows:
     names = {field.name for field in fields(Tracking)} - {"records"}
     given = {k: v for k, v in vars(arguments).items() if k in names and v is not None}
     tracking = Tracking(spark, records=arguments.records, **given)
-    tracking.check()
     return tracking.rows("words", chain="file", unit=UNIT)
 
 

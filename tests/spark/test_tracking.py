@@ -167,11 +167,10 @@ def test_two_starts_at_once(run, monkeypatch):
 
 @EACH_SESSION
 def test_a_queue_that_does_not_accept_all(run):
-    run.tracking.check()
-    other = Tracking(run.spark, run.queue.queue_url + "x", "r", str(run.root))
-    with pytest.raises(ArgumentError, match="there is no queue"):
-        other.check()
     path = run.write_lines()
+    other = Tracking(run.spark, run.queue.queue_url + "x", "r", str(run.root))
+    with pytest.raises(SendError, match="NonExistentQueue"):
+        other.rows("lines", chain="order", unit=["order", "line"]).start(path)
     run.queue.refuse = lambda count: True
     with pytest.raises(SendError):
         run.rows.start(path)

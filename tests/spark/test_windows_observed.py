@@ -11,7 +11,6 @@ from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import as_set
 from tests.spark.test_windows import Log
 from xorack.errors import OutputDiffersError, StateError
-from xorack.spark.windows import windows
 
 pytestmark = pytest.mark.spark
 
@@ -58,34 +57,28 @@ def stream(run, configure):
     return Stream(run)
 
 
-@pytest.fixture
-def unread(monkeypatch):
-    """Fail if the rows of a batch are read."""
-
-    def folded(self, frame):
-        raise AssertionError("the rows are read")
-
-    monkeypatch.setattr(windows.Windows, "_folded", folded)
+UNREAD = "raise_error('the rows are read') IS NULL"
 
 
-@pytest.mark.usefixtures("unread")  # before the stream's first batch, from position 0
 def test_a_batch_that_has_all_positions_is_proved_without_a_look_at_its_rows(stream):
-    report = stream.observed(1, stream.rows(1), lambda units: units.union(units).distinct())
+    rows = stream.rows(1)
+    twice = rows.union(rows)
+    given = {"job": lambda units: units.distinct(), "given": rows.where(UNREAD)}
+    report = stream.observed(1, twice, **given)
     assert (report.proof, report.chains, report.units) == ("observed", 1, 13)
     assert stream.statuses == {"r/orders/h14": "acked"}
     sent = as_set(stream.sent)
-    stream.observed(1, stream.rows(1))
+    stream.observed(1, rows, given=rows.where(UNREAD))
     assert as_set(stream.sent) == sent
-    stream.observed(3, stream.rows(3))
 
 
-@pytest.mark.usefixtures("unread")
 def test_a_partition_of_any_name(run):
     log = Log(run)
     windows = log.tracking.windows("orders", partition="shard", position="position")
     rows = run.spark.sql("SELECT 'a/%2F' AS shard, 7L + id AS position FROM range(3)")
     log.open("h14", {"a/%2F": 10}, {"a/%2F": 7}, windows=windows)
-    assert windows.job("h14").finish(log.bill(windows, rows, "any"), rows=rows).chains == 1
+    written = log.bill(windows, rows, "any")
+    assert windows.job("h14").finish(written, rows=rows.where(UNREAD)).chains == 1
 
 
 WRONG = {

@@ -14,14 +14,12 @@ from itertools import count
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from botocore.exceptions import BotoCoreError, ClientError, InvalidRegionError, NoRegionError
+from botocore.exceptions import InvalidRegionError, NoRegionError
 
 from xorack.aws.client import (
     NotAccepted,
     batches,
     budget_of,
-    error_code,
-    is_transient,
     make_client,
     send_entries,
 )
@@ -73,23 +71,6 @@ def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | 
         raise ArgumentError("region", problem=f"expected one as eu-west-1: {error}") from None
     except ValueError:
         raise ArgumentError("endpoint_url", endpoint_url, "http(s)://HOST") from None
-
-
-def why_unreachable(queue_url: str, client: Any) -> str | None:
-    """Return why a queue cannot be reached; None if it can.
-
-    A role that may send but not read attributes is trusted, and so is a queue that is too busy.
-    """
-    try:
-        client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
-    except ClientError as error:
-        code = error_code(error)
-        if "NonExistentQueue" in code or "QueueDoesNotExist" in code:
-            return f"there is no queue {queue_url}"
-        return None if "Denied" in code or is_transient(error) else f"{queue_url}: {error}"
-    except BotoCoreError as error:
-        return f"{queue_url}: {error}"
-    return None
 
 
 def group_id(name: str) -> str:

@@ -32,38 +32,32 @@ Output = DataFrame | str
 
 _MAX_JOBS, _MAX_FRAMES = 1_000, 4
 _SECOND = 1_000  # in milliseconds
-_FRAMES: dict[tuple[str, str], list[DataFrame]] = {}
-"""What `evidence` was given, the last frame first, by records and salt."""
-_ENDED: set[tuple[str, str]] = set()
-"""Where finish was called since: the next frame is of another job."""
+_JOBS: dict[tuple[str, str], tuple[list[DataFrame], bool]] = {}
+"""What `evidence` was given, the last frame first, and whether finish was called since."""
 
 
 def remember(rows: RowNames, frame: DataFrame | None) -> None:
     """Keep a frame whose rows go into an output, until the job after this one."""
-    if len(_FRAMES) >= _MAX_JOBS:
-        _FRAMES.clear()
-        _ENDED.clear()
-    key = _key(rows)
-    before = [] if key in _ENDED else remembered(rows)
-    others = [one for one in before if one is not frame]
-    _FRAMES[key] = [] if frame is None else [frame, *others][:_MAX_FRAMES]
-    _ENDED.discard(key)
+    if len(_JOBS) >= _MAX_JOBS:
+        _JOBS.clear()
+    before, has_ended = _JOBS.get(_key(rows), ([], False))
+    others = [other for other in before if other is not frame and not has_ended]
+    _JOBS[_key(rows)] = [] if frame is None else [frame, *others][:_MAX_FRAMES], False
 
 
 def job_ends(rows: RowNames) -> None:
-    """Note that a job calls finish: the next frame is of another one."""
-    if remembered(rows):
-        _ENDED.add(_key(rows))
+    """Note that a job calls finish: the next frame is of another job."""
+    _JOBS[_key(rows)] = remembered(rows), True
 
 
 def forget(rows: RowNames) -> None:
     """Forget the frames of an output that agrees: what differs later is another output."""
-    _FRAMES.pop(_key(rows), None)
+    _JOBS.pop(_key(rows), None)
 
 
 def remembered(rows: RowNames) -> list[DataFrame]:
     """Return the frames of the last job, the last one first."""
-    return _FRAMES.get(_key(rows), [])
+    return _JOBS.get(_key(rows), ([], False))[0]
 
 
 def _key(rows: RowNames) -> tuple[str, str]:
@@ -266,15 +260,16 @@ def proof_of(
     frames = [open_output(rows.tracking.spark, one) for one in outputs]
     if written is None:
         return Proof("read", total(rows, frames), frames, output)
-    reads = [_read(rows, header, *one) for one in zip(outputs, frames, strict=True)]
+    reads = [_read(rows, header, *pair) for pair in zip(outputs, frames, strict=True)]
+    files, stored, are_proved, problems = zip(*reads, strict=True)
     return Proof(
-        "written" if all(one.is_proved for one in reads) else "read",
+        "written" if all(are_proved) else "read",
         total(rows, frames),
         frames,
         output,
-        {name: facts for one in reads for name, facts in one.files.items()},
-        tuple(one.stored for one in reads if one.stored),
-        next((one.problem for one in reads if one.problem), ""),
+        {name: facts for some in files for name, facts in some.items()},
+        tuple(filter(None, stored)),
+        next(filter(None, problems), ""),
     )
 
 
@@ -287,7 +282,7 @@ def as_list(outputs: Any, option: str) -> list[Output]:
 
 
 def source_of(rows: RowNames, given: Output, frame: DataFrame) -> Header:
-    """Return where rows lie that were started, or that a micro-batch reads: see `_Read`."""
+    """Return where rows lie that were started, or that a micro-batch reads: see `_read`."""
     return {
         "source": given if isinstance(given, str) else None,
         "folders": storage.folders(storage.files_read(frame), given)[:MAX_NAMED],
@@ -309,16 +304,10 @@ def _since(rows: RowNames, header: Header) -> int | None:
     return max((time for _, time in files.values()), default=None)
 
 
-class _Read(NamedTuple):
-    """The files of an output, what is stored, whether it is of this run, and what is wrong."""
-
-    files: Files
-    stored: Stored | None
-    is_proved: bool
-    problem: str
-
-
-def _read(rows: RowNames, header: Header, output: Output, frame: DataFrame) -> _Read:
+def _read(
+    rows: RowNames, header: Header, output: Output, frame: DataFrame
+) -> tuple[Files, Stored | None, bool, str]:
+    """Return an output's files, what is stored, whether it is of this run, and what is wrong."""
     spark, names, mask = frame.sparkSession, storage.files_read(frame), rows.tracking.mask
     files = storage.files_of(spark, names) if names else {}
     place, stored, problem = str((*storage.folders(names, output), output)[0]), None, ""
@@ -340,7 +329,7 @@ def _read(rows: RowNames, header: Header, output: Output, frame: DataFrame) -> _
         for name, (_, time) in files.items()
         if since and time + (0 if time % _SECOND else _SECOND) <= since
     ]
-    if any(storage.lies_in(name, folder) for folder in header["folders"] for name in names):
+    if any(folder in storage.folders(names, folder) for folder in header["folders"]):
         problem = (
             f"it reads what was started, {place}: give what this job wrote, or read= to prove "
             "the reading alone"
@@ -357,7 +346,7 @@ def _read(rows: RowNames, header: Header, output: Output, frame: DataFrame) -> _
             f"job wrote, and keep the column {rows.unit_name} of with_unit in it"
         )
     tells_times = bool(files) and since is not None and not header["hidden"]
-    return _Read(files, stored, stored is not None and (is_marked or tells_times), problem)
+    return files, stored, stored is not None and (is_marked or tells_times), problem
 
 
 def _is_divided(rows: RowNames, frame: DataFrame, names: Sequence[str]) -> bool:

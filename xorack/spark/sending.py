@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.core.errors import ArgumentError, SendError
+from xorack.core.errors import SendError
 from xorack.core.message import SendReport
 from xorack.spark.messages import plain_errors
 
@@ -47,24 +47,6 @@ def _client(queue: Queue) -> Any:
     from xorack.aws.sqs import queue_client
 
     return queue_client(queue.url, queue.region, queue.endpoint_url)
-
-
-def check_queue(spark: SparkSession, queue: Queue) -> None:
-    """Ask a task whether it can reach the queue; see `Tracking.check`."""
-
-    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        from xorack.aws.sqs import why_unreachable
-
-        for _ in batches:
-            problem = why_unreachable(queue.url, _client(queue))
-            yield pa.RecordBatch.from_pydict({"problem": pa.array([problem], pa.string())})
-
-    with plain_errors():
-        row = spark.range(1).repartition(1).mapInArrow(check, "problem string").first()
-    if row is not None and row["problem"] is not None:
-        raise ArgumentError("queue_url", problem=row["problem"])
 
 
 def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:

@@ -78,14 +78,7 @@ def folders(names: Sequence[str], given: Output = "") -> list[str]:
         outer, _, part = folder.rpartition("/")
         return above(outer) if last and part != last and "=" in part else folder
 
-    return sorted({above(name.rpartition("/")[0]) for name in names})
-
-
-def lies_in(name: str, folder: str) -> bool:
-    """Tell whether a file lies in a folder, or in partitions below it."""
-    return name.startswith(f"{folder}/") and all(
-        "=" in part for part in name[len(folder) + 1 :].split("/")[:-1]
-    )
+    return sorted({above(folder) for folder in {name.rpartition("/")[0] for name in names}})
 
 
 def files_of(spark: SparkSession, names: Sequence[str]) -> Files:

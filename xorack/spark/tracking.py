@@ -9,7 +9,6 @@ from typing import Literal
 from xorack.core.errors import ArgumentError
 from xorack.spark.rows import TrackedRows
 from xorack.spark.run import RunOptions, check_text
-from xorack.spark.sending import check_queue
 from xorack.spark.units import encoded
 from xorack.spark.windows.windows import Windows
 
@@ -23,14 +22,6 @@ class Tracking(RunOptions):
         >>> tracking = Tracking(spark, url, "2026-01-31", "s3://b/records")  # doctest: +SKIP
         >>> lines = tracking.rows("lines", chain="order", unit=["order", "line"])  # doctest: +SKIP
     """
-
-    def check(self) -> None:
-        """Ask a task whether it can reach the queue: call it before a long job.
-
-        Raises:
-            ArgumentError: The queue does not exist, or tasks have no credentials for it.
-        """
-        check_queue(self.spark, self.queue)
 
     def rows(
         self,

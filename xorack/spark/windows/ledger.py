@@ -289,7 +289,8 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
     Windows may be opened in any order. Of two, one ends in no partition before the other. A new one
     begins where `starts` say, or else where the one before it ends, or at 0.
     """
-    windows, before = store.windows(), dict[str, int]()
+    windows = store.windows()
+    before: Ends = {}
     for window in windows:
         if window.name == name:
             others = (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
@@ -307,18 +308,18 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
         )
         raise ArgumentError("ends", problem=problem)
     for window in windows:
-        earlier = next((key for key, end in window.ends.items() if ends[key] < end), None)
-        later = next((key for key, end in window.ends.items() if ends[key] > end), None)
-        is_later = name > window.name and _DATED.match(name) and _DATED.match(window.name)
-        if earlier and (later or is_later):
+        earlier = [key for key, end in window.ends.items() if ends[key] < end]
+        is_later = any(ends[key] > end for key, end in window.ends.items())
+        has_later_date = name > window.name and _DATED.match(name) and _DATED.match(window.name)
+        if earlier and (is_later or has_later_date):
             problem = (
-                f"{name!r} ends before window {window.name!r} in {earlier}, but its name or its "
-                f"end in {later or 'no partition'} is later: a topic made anew needs another run_id"
+                f"{name!r} ends before window {window.name!r} in {earlier[0]}, but its date or "
+                "another end is later: a topic made anew needs another run_id"
             )
             raise ArgumentError("ends", problem=problem)
         # Ends grow together, so of the windows before, the last has the greatest sum.
-        if not earlier and sum(window.ends.values()) >= sum(before.values()):
-            before = dict(window.ends)
+        if not earlier:
+            before = max(before, window.ends, key=lambda some: sum(some.values()))
     begins = {key: starts.get(key, before.get(key, 0)) for key in ends}
     for key, end in ends.items():
         if not 0 <= begins[key] <= end:

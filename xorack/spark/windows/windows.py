@@ -16,7 +16,7 @@ from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
-from xorack.spark.folding import SUMS, Totals, folding, named, of_units, together, totals_of
+from xorack.spark.folding import SUMS, Totals, folding, named, of_units, together
 from xorack.spark.missing.telling import output_differs
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
@@ -150,17 +150,17 @@ class Windows(Rows):
         if proof.kind == "read":
             text = "what was written, or what observe returned: a window is not proved by reading"
             raise ArgumentError("written", problem=f"it was only read, expected {text}")
-        expected, ranges = self._complete(frame, bounds, proof.totals.count)
-        if proof.totals == expected:
-            return ranges
-        totals, seen = self._folded(frame)
-        if proof.totals == totals:
-            if ranges and seen == ranges:
+        expected, frames = None, [*self._all_positions(frame, bounds, proof.totals.count), frame]
+        for some in frames:
+            totals, seen = self._folded(some)
+            if proof.totals == totals and seen == expected:
                 raise StateError(
                     "the batch has as many rows as positions, but not one each: some are there "
                     "twice, and hide others"
                 )
-            return seen
+            if proof.totals == totals:
+                return seen
+            expected = seen
         error = output_differs(self, proof, totals.count, (rows, frame))
         count = max(0, error.started - error.written)
         some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
@@ -178,10 +178,10 @@ class Windows(Rows):
                 return window
         raise StateError(f"window {name!r} of {self.name!r} is not open")
 
-    def _complete(self, frame: DataFrame, bounds: Bounds, count: int) -> tuple[Totals | None, Seen]:
-        """Return what a batch adds up to if each position has a row, and its ranges.
+    def _all_positions(self, frame: DataFrame, bounds: Bounds, count: int) -> list[DataFrame]:
+        """Make the units' columns of a batch in which each position has a row, if so many are.
 
-        Units follow from positions, so no row is read; none is returned for another count of rows.
+        Units follow from positions, so the rows need not be read.
         """
         *kinds, kind = (field_named(frame, name).dataType for name in self.unit)
         if not isinstance(kind, IntegralType):
@@ -189,28 +189,23 @@ class Windows(Rows):
             raise ColumnsError(f"column {self.position} is {shown}, expected an integer position")
         since, until = bounds
         # A begin that is not known is guessed to be 0: the units show whether that is right.
-        ranges = {
-            key: Range(begin, end, end - begin)
-            for key, end in until.items()
-            if (begin := since.get(key, 0)) != end
-        }
+        ranges = {key: (since.get(key, 0), end) for key, end in until.items()}
         is_text = all(isinstance(type_, (StringType, IntegralType)) for type_ in kinds)
-        if not until or sum(found.rows for found in ranges.values()) != count or not is_text:
-            return None, {}
+        if not until or not is_text or count != sum(end - at for at, end in ranges.values()):
+            return []
         pieces = [
-            (*map(unquote, key.split("/")), begin, min(begin + _MAX_PIECE, found.end) - 1)
-            for key, found in ranges.items()
-            for begin in range(found.begin, found.end, _MAX_PIECE)
+            (*map(unquote, key.split("/")), first, min(first + _MAX_PIECE, end) - 1)
+            for key, (begin, end) in ranges.items()
+            for first in range(begin, end, _MAX_PIECE)
         ]
-        names = [f"c{i}" for i in range(len(kinds))]
-        schema = ", ".join([*(f"{name} string" for name in names), "first long", "last long"])
-        columns = [F.col(name).cast(type_) for name, type_ in zip(names, kinds, strict=True)]
-        columns.append(F.explode(F.sequence("first", "last")))
-        units = [column.alias(name) for column, name in zip(columns, self.unit, strict=True)]
-        positions = frame.sparkSession.createDataFrame(pieces, schema).select(*units)
-        sums = positions.select(*named(of_units(unit_in(self, positions))))
-        with folding(frame.sparkSession):
-            return totals_of(sums), ranges
+        texts = [f"c{i}" for i in range(len(kinds))]
+        schema = ", ".join([*(f"{text} string" for text in texts), "first long", "last long"])
+        columns = [
+            F.col(text).cast(type_).alias(name)
+            for text, type_, name in zip(texts, kinds, self.chain, strict=True)
+        ]
+        places = F.explode(F.sequence("first", "last")).alias(self.position)
+        return [frame.sparkSession.createDataFrame(pieces, schema).select(*columns, places)]
 
     def _folded(self, frame: DataFrame) -> tuple[Totals, Seen]:
         """Fold a batch: what its units add up to, and where the rows of each partition lie."""
