@@ -117,7 +117,6 @@ def compact(spark, folder):
         (["--encoding", "klingon"], "split: encoding 'klingon' is not known"),
         (["--timeout", "0"], "split: --timeout: 0.0"),
         (["--queue-url", "nothing"], "split: --queue-url: 'nothing', expected the URL"),
-        (["--queue-url", "{endpoint}/1/other"], "there is no queue http"),
         (["--run-id", "a/b"], "split: --run-id: 'a/b', expected a name"),
     ],
 )
@@ -125,8 +124,7 @@ def test_an_invalid_argument_is_one_line_on_stderr(
     database, queue, tmp_path, check_error, more, message
 ):
     root, _ = database
-    given = [argument.format(endpoint=queue.endpoint_url) for argument in more]
-    assert run_split(queue, root, tmp_path / "w", *given) == 1
+    assert run_split(queue, root, tmp_path / "w", *more) == 1
     check_error(message, tmp_path / "w")
 
 

@@ -232,7 +232,7 @@ class Proof(NamedTuple):
     totals: Totals
     outputs: Sequence[DataFrame] = ()
     given: Any = None
-    files: Files | None = None
+    files: Files = {}  # noqa: RUF012
     stored: tuple[Stored, ...] = ()
     problem: str = ""
 
@@ -297,10 +297,8 @@ def _is_marked(rows: RowNames, frame: DataFrame) -> bool:
 
 def _since(rows: RowNames, header: Header) -> int | None:
     """Return when a start's record was written, in ms by its storage; None in a micro-batch."""
-    if "attempt" not in header:
-        return None
-    chains = rows.record.chains(header)
-    files = storage.files_of(chains.sparkSession, storage.files_read(chains))
+    names = storage.files_read(rows.record.chains(header)) if "attempt" in header else []
+    files = storage.files_of(rows.tracking.spark, names)
     return max((time for _, time in files.values()), default=None)
 
 
@@ -309,7 +307,7 @@ def _read(
 ) -> tuple[Files, Stored | None, bool, str]:
     """Return an output's files, what is stored, whether it is of this run, and what is wrong."""
     spark, names, mask = frame.sparkSession, storage.files_read(frame), rows.tracking.mask
-    files = storage.files_of(spark, names) if names else {}
+    files = storage.files_of(spark, names)
     place, stored, problem = str((*storage.folders(names, output), output)[0]), None, ""
     is_table = (
         isinstance(output, str)
@@ -352,22 +350,20 @@ def _read(
 def _is_divided(rows: RowNames, frame: DataFrame, names: Sequence[str]) -> bool:
     """Tell whether rows of CSV are without evidence."""
     is_csv = any(".csv" in name.rpartition("/")[2] for name in names)
-    if not is_csv or not has_evidence(rows, frame):
-        return False
-    return bool(frame.where(F.col(rows.evidence_names[1]).isNull()).take(1))
+    without = F.col(rows.evidence_names[1]).isNull()
+    return is_csv and has_evidence(rows, frame) and bool(frame.where(without).take(1))
 
 
 def check_unchanged(run: RunOptions, proof: Proof) -> None:
     """Check that an output is one and has the files that were read, or raise."""
     if proof.problem:
         raise ArgumentError("written", problem=proof.problem)
-    if not proof.files:
-        return
-    now = storage.files_of(run.spark, list(proof.files))
-    changed = sorted(name for name, facts in proof.files.items() if now.get(name) != facts)
+    files = proof.files
+    now = storage.files_of(run.spark, list(files))
+    changed = sorted(name for name, facts in files.items() if now.get(name) != facts)
     if changed:
         raise StateError(
-            f"the output changed while finish read it: {len(changed):,} of {len(proof.files):,} "
+            f"the output changed while finish read it: {len(changed):,} of {len(files):,} "
             f"files, such as {masked_path(changed[0], run.mask)}; repeat the call once nobody "
             "writes there"
         )

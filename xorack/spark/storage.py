@@ -39,10 +39,7 @@ MAX_NAMED = 1_000
 
 
 class Stored(NamedTuple):
-    """What was read of an output: its first folder, the number of its files and their bytes.
-
-    The `first` and the `last` of them were written at these times, if they are known.
-    """
+    """What was read of an output: its first folder, and the number, bytes and times of its files."""
 
     folder: str
     files: int
@@ -82,11 +79,9 @@ def folders(names: Sequence[str], given: Output = "") -> list[str]:
 
 
 def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
-    """Return the bytes of files and the milliseconds since 1970 when they were written.
-
-    Nothing is returned for one that is gone.
-    """
-    wanted = set(names)
+    """Return the bytes of files that are there, and the milliseconds since 1970 of their times."""
+    if not names:
+        return {}
     escaped = [folder.translate(GLOB) for folder in {name.rpartition("/")[0] for name in names}]
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
@@ -98,7 +93,7 @@ def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
             found = {_plain(path): (size, time) for path, size, time in rows.collect()}
     except AnalysisException:  # a folder is gone
         return {}
-    return {name: facts for name, facts in found.items() if name in wanted}
+    return {name: found[name] for name in names if name in found}
 
 
 def _statuses(listed: Any) -> Files:
@@ -123,7 +118,6 @@ def hides_files(frame: DataFrame) -> bool:
 
 
 def _optimized(frame: Any) -> str:
-    """Return the text of a frame's plan."""
     if hasattr(frame, "_jdf"):
         return str(frame._jdf.queryExecution().optimizedPlan().toString())
     text: str = frame._explain_string("extended")
@@ -134,8 +128,7 @@ class Texts:
     """Small texts in storage, reached with the settings that the session has at the first use."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark: Any = spark
-        self._is_classic = hasattr(spark, "_jvm")
+        self._spark, self._is_classic = spark, hasattr(spark, "_jvm")
 
     def write(self, folder: str, text: str) -> None:
         """Write a text of one line to a folder of its own, in place of what is there."""

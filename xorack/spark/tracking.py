@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -11,8 +10,6 @@ from xorack.spark.rows import TrackedRows
 from xorack.spark.run import RunOptions, check_text
 from xorack.spark.units import encoded
 from xorack.spark.windows.windows import Windows
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Tracking(RunOptions):
@@ -80,16 +77,13 @@ class Tracking(RunOptions):
     def _chain_names(self, option: str, value: str | Sequence[str]) -> tuple[str, ...]:
         names = _names(option, value)
         if masked := [name for name in names if name.lower() in self.mask]:
-            expected = (
-                "columns that are not masked: the tag or the detail of a chain has their values"
-            )
+            expected = "columns that are not masked: the tag or detail of a chain has their values"
             raise ArgumentError(option, ", ".join(masked), expected)
         return names
 
 
 def _check_name(name: str) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ArgumentError("name", name, "1 to 64 letters, digits, '_' or '-'")
+    check_text("name", name, r"[A-Za-z0-9_-]{1,64}", "1 to 64 letters, digits, '_' or '-'")
 
 
 def _names(option: str, value: str | Sequence[str]) -> tuple[str, ...]:
