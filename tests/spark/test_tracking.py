@@ -169,7 +169,7 @@ def test_two_starts_at_once(run, monkeypatch):
 def test_a_queue_that_does_not_accept_all(run):
     path = run.write_lines()
     other = Tracking(run.spark, run.queue.queue_url + "x", "r", str(run.root))
-    with pytest.raises(SendError, match="NonExistentQueue"):
+    with pytest.raises(SendError, match="QueueDoesNotExist"):
         other.rows("lines", chain="order", unit=["order", "line"]).start(path)
     run.queue.refuse = lambda count: True
     with pytest.raises(SendError):

@@ -13,7 +13,7 @@ from tests.spark.orders import as_set
 from xorack.acker.partition_names import partition_names
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 from xorack.spark import Tracking, storage
-from xorack.spark.storage import Texts
+from xorack.spark.storage import read_texts, write_text
 
 pytestmark = pytest.mark.spark
 
@@ -206,10 +206,9 @@ def test_a_text_is_read_once_unless_it_was_written_again(spark, tmp_path, monkey
     read, real = [], storage._lines
     monkeypatch.setattr(storage, "_lines", lambda *given: read.append(given) or real(*given))
     monkeypatch.setattr(storage, "_LOCAL", "file:" if is_local else "never:")
-    texts = Texts(spark)
     for number, text in enumerate(("mine", "hers"), 1):
-        texts.write(f"{tmp_path}/slot=0", text)
-        assert [texts.read(f"{tmp_path}/slot=*") for _ in range(3)] == [[text]] * 3
+        write_text(spark, f"{tmp_path}/slot=0", text)
+        assert [read_texts(spark, f"{tmp_path}/slot=*") for _ in range(3)] == [[text]] * 3
         assert len(read) == number
 
 
@@ -217,15 +216,15 @@ def test_a_record_that_is_replaced_while_others_are_read_is_not_passed_over(
     spark, tmp_path, monkeypatch
 ):
     """Two batches are proved during one look: it sees the last one before, or a later one."""
-    texts, real, gone = Texts(spark), storage._lines, []
-    texts.write(f"{tmp_path}/slot=0", "batch 4")
-    texts.write(f"{tmp_path}/slot=1", "batch 5")
+    real, gone = storage._lines, []
+    write_text(spark, f"{tmp_path}/slot=0", "batch 4")
+    write_text(spark, f"{tmp_path}/slot=1", "batch 5")
 
     def lines(spark, path):
         if "slot=1" in path and not gone:
-            texts.write(f"{tmp_path}/slot=0", "batch 6")
+            write_text(spark, f"{tmp_path}/slot=0", "batch 6")
             gone.append(rmtree(tmp_path / "slot=1"))  # batch 7 is about to be written
         return real(spark, path)
 
     monkeypatch.setattr(storage, "_lines", lines)
-    assert texts.read(f"{tmp_path}/slot=*") == ["batch 6"]
+    assert read_texts(spark, f"{tmp_path}/slot=*") == ["batch 6"]

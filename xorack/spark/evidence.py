@@ -232,7 +232,7 @@ class Proof(NamedTuple):
     totals: Totals
     outputs: Sequence[DataFrame] = ()
     given: Any = None
-    files: Files = {}  # noqa: RUF012
+    files: Files | None = None
     stored: tuple[Stored, ...] = ()
     problem: str = ""
 
@@ -358,7 +358,7 @@ def check_unchanged(run: RunOptions, proof: Proof) -> None:
     """Check that an output is one and has the files that were read, or raise."""
     if proof.problem:
         raise ArgumentError("written", problem=proof.problem)
-    files = proof.files
+    files = proof.files or {}
     now = storage.files_of(run.spark, list(files))
     changed = sorted(name for name, facts in files.items() if now.get(name) != facts)
     if changed:

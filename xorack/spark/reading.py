@@ -40,12 +40,12 @@ def check_reading(frame: Any, argument: str) -> None:
             value = given.get(option.lower(), settings.get(setting))
             if value and not re.fullmatch(harmless, value.lower()):
                 name = option if option.lower() in given else setting
-                problem = f"{name} is {value}: Spark may leave rows out of what is read, in silence"
-                raise ArgumentError(argument, problem=f"{problem}; read it without")
+                problem = f"{name} is {value}: Spark may leave rows out in silence; read it without"
+                raise ArgumentError(argument, problem=problem)
 
 
 def _options(frame: Any) -> Iterator[Mapping[str, str]]:
-    """Yield the options of each source of a frame, and none for what has no options."""
+    """Yield the options of each source of a frame; empty ones of what has none."""
     if not hasattr(frame, "_jdf"):
         yield from [*_options_in(frame._plan.to_proto(frame.sparkSession.client))] or [{}]
         return

@@ -19,7 +19,7 @@ from xorack.core.errors import StateError
 from xorack.core.hashing import unit_id
 from xorack.spark import folding
 from xorack.spark.folding import Summary
-from xorack.spark.storage import Texts
+from xorack.spark.storage import read_texts, write_text
 from xorack.spark.units import GLOB
 
 if TYPE_CHECKING:
@@ -80,12 +80,11 @@ class Record:
         """Write the record's header, or that of a name whose batches start chains."""
         place = self._name if of_name else self._place
         text = json.dumps({**header, **self._of})
-        Texts(self._spark).write(f"{self._label}/{place}/summary", text)
+        write_text(self._spark, f"{self._label}/{place}/summary", text)
 
     def chains(self, header: Header | None = None) -> DataFrame:
         """Return the chains of the record with this header, by default its own."""
-        header = header or self.read()[1]
-        assert header is not None
+        header = header or self.read()[1] or {}
         # With a schema, Spark runs no job to find it.
         place = f"{self._pattern}/{self._place}/{header['attempt']}/chains"
         return self._spark.read.schema(_CHAINS).parquet(place)
@@ -104,7 +103,7 @@ class Record:
 def _headers(spark: SparkSession, place: str) -> list[Header]:
     """Read the headers of records in folders of a pattern; a damaged one is not there."""
     headers = []
-    for text in Texts(spark).read(f"{place}/summary"):
+    for text in read_texts(spark, f"{place}/summary"):
         with suppress(ValueError):
             headers.append(json.loads(text))
     return [header for header in headers if isinstance(header, dict) and "starts" in header]

@@ -39,7 +39,7 @@ MAX_NAMED = 1_000
 
 
 class Stored(NamedTuple):
-    """What was read of an output: its first folder, and the number, bytes and times of its files."""
+    """What was read of an output: its first folder; its files' number, bytes and times."""
 
     folder: str
     files: int
@@ -124,64 +124,61 @@ def _optimized(frame: Any) -> str:
     return text.partition("== Optimized Logical Plan ==\n")[2].partition("\n==")[0]
 
 
-class Texts:
-    """Small texts in storage, reached with the settings that the session has at the first use."""
+def write_text(spark: SparkSession, folder: str, text: str) -> None:
+    """Write a text of one line to a folder of its own, in place of what is there."""
+    if not hasattr(spark, "_jvm"):
+        frame = spark.range(0, 1, 1, 1).select(F.lit(text).alias("value"))
+        frame.write.mode("overwrite").text(folder)
+        return
+    system, path = _hadoop(spark, folder)
+    place = system.makeQualified(path).toString()
+    name, data = f"part-{uuid4().hex}.txt", f"{text}\n".encode()
+    # A process that dies leaves a draft, and no half text.
+    if place.startswith(_LOCAL):  # Hadoop starts processes here, to set permissions
+        local = Path(place.removeprefix(_LOCAL))
+        local.mkdir(parents=True, exist_ok=True)
+        for old in local.iterdir():
+            old.unlink(missing_ok=True)
+        (local / "_draft").write_bytes(data)
+        (local / "_draft").rename(local / name)
+        return
+    system.delete(path, True)
+    java = _java(spark)
+    with closing(system.create(draft := java.Path(path, "_draft"))) as stream:
+        stream.write(bytearray(data))
+    if not system.rename(draft, java.Path(path, name)):
+        raise OSError(f"{folder}: the text could not be renamed")
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark, self._is_classic = spark, hasattr(spark, "_jvm")
 
-    def write(self, folder: str, text: str) -> None:
-        """Write a text of one line to a folder of its own, in place of what is there."""
-        if not self._is_classic:
-            writer = self._spark.range(0, 1, 1, 1).select(F.lit(text).alias("value")).write
-            writer.mode("overwrite").text(folder)
-            return
-        system, path = _hadoop(self._spark, folder)
-        place = system.makeQualified(path).toString()
-        name, data = f"part-{uuid4().hex}.txt", f"{text}\n".encode()
-        # A process that dies leaves a draft, and no half text.
-        if place.startswith(_LOCAL):  # Hadoop starts processes here, to set permissions
-            local = Path(place.removeprefix(_LOCAL))
-            local.mkdir(parents=True, exist_ok=True)
-            for old in local.iterdir():
-                old.unlink(missing_ok=True)
-            (local / "_draft").write_bytes(data)
-            (local / "_draft").rename(local / name)
-            return
-        system.delete(path, True)
-        java = _java(self._spark)
-        with closing(system.create(draft := java.Path(path, "_draft"))) as stream:
-            stream.write(bytearray(data))
-        if not system.rename(draft, java.Path(path, name)):
-            raise OSError(f"{folder}: the text could not be renamed")
+def read_texts(spark: SparkSession, pattern: str) -> list[str]:
+    """Read the lines of the texts in the folders of a pattern, which may be none."""
+    if not hasattr(spark, "_jvm"):
+        return _scan(spark, pattern)
+    system, path = _hadoop(spark, f"{pattern}/part-*")
+    java = _java(spark)
+    while True:
+        # One call, not several a file. To list more than paths, Hadoop starts processes.
+        found = java.wrap(java.paths(system.globStatus(path))).mkString("\n").splitlines()
+        with suppress(FileNotFoundError):  # a text was replaced: what was read may be older
+            return [line for place in found for line in _text(spark, place)]
 
-    def read(self, pattern: str) -> list[str]:
-        """Read the lines of the texts in the folders of a pattern, which may be none."""
-        if not self._is_classic:
-            return self._scan(pattern)
-        system, path = _hadoop(self._spark, f"{pattern}/part-*")
-        java = _java(self._spark)
-        while True:
-            # One call, not several a file. To list more than paths, Hadoop starts processes.
-            found = java.wrap(java.paths(system.globStatus(path))).mkString("\n").splitlines()
-            with suppress(FileNotFoundError):  # a text was replaced: what was read may be older
-                return [line for place in found for line in _text(self._spark, place)]
 
-    def lines(self, file: str) -> list[str]:
-        """Read the lines of a file that may change; none if it is not there."""
-        if not self._is_classic:
-            return self._scan(file.translate(GLOB))
-        with suppress(FileNotFoundError):
-            return _lines(self._spark, file)
-        return []
+def read_lines(spark: SparkSession, file: str) -> list[str]:
+    """Read the lines of a file that may change; none if it is not there."""
+    if not hasattr(spark, "_jvm"):
+        return _scan(spark, file.translate(GLOB))
+    with suppress(FileNotFoundError):
+        return _lines(spark, file)
+    return []
 
-    def _scan(self, pattern: str) -> list[str]:
-        try:
-            return [row["value"] for row in self._spark.read.text(pattern).collect()]
-        except AnalysisException as error:
-            if "PATH_NOT_FOUND" in str(error) or "Path does not exist" in str(error):
-                return []
-            raise
+
+def _scan(spark: SparkSession, pattern: str) -> list[str]:
+    try:
+        return [row["value"] for row in spark.read.text(pattern).collect()]
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" in str(error) or "Path does not exist" in str(error):
+            return []
+        raise
 
 
 @lru_cache(maxsize=10_000)
@@ -207,7 +204,10 @@ def _lines(spark: Any, path: str) -> list[str]:
 
 @lru_cache(maxsize=4)
 def _java(spark: Any) -> SimpleNamespace:
-    """Return what is used of Java: to find a class takes a call for each part of its name."""
+    """Return what is used of Java, found once: each part of a class's name takes a call.
+
+    The settings are those that the session has at the first use.
+    """
     hadoop = spark._jvm.org.apache.hadoop.fs
     wrap = spark._jvm.scala.Predef.genericWrapArray
     configuration = spark._jsparkSession.sessionState().newHadoopConf()

@@ -10,14 +10,12 @@ partitions. The unit finishes when proved ranges reach from the window's start t
 a hole (`prefix`). So the chain is acked if and only if all partitions are covered.
 
 A `_Store` keeps windows, each written once, and the last two proofs of each stream, of which each
-has all that its stream proved so far. It must show at once what it has taken. What is to be sent
-follows from windows and proofs alone. Two rules make every interleaving safe:
+has all that its stream proved so far. It must show at once what it has taken. Two rules make every
+interleaving safe:
 
-1. *Keep, then look.* `prove` keeps its proof, then reads the windows. `open_window` keeps its
-   window, then reads the proofs. Of any two calls, the one that looks last sees what both kept, so
-   at least one of them finishes a unit.
-2. *A request follows from its window and partition alone.* Whoever sends it, and however often, it
-   has the same id and content, and counts once.
+1. *Keep, then look.* `prove` keeps its proof, then reads the windows; `open_window` keeps its
+   window, then reads the proofs. Of any two calls, the one that looks last sees what both kept.
+2. *A request follows from its window and partition alone*: whoever repeats it, it counts once.
 
 Spark repeats a batch whose call did not return. If its proof was kept, what it proves now must
 equal that. A proof goes to the slot that the last one is not in: a crash empties no other.
@@ -27,7 +25,7 @@ transactions, aborted or compacted records) at the edges are covered if the sour
 (``since``, ``until``) say so. A batch without any row is believed only where its offsets follow on.
 
 Two calls that open a window with other ends at once do not see each other. Units depend on the
-ends: if the chain is that of one call and the record that of the other, it is never acked.
+ends: a chain of one call is never acked by the record of the other.
 """
 
 from __future__ import annotations
@@ -63,7 +61,6 @@ class Range(NamedTuple):
 
     @property
     def gaps(self) -> int:
-        """Positions without a row."""
         return self.end - self.begin - self.rows
 
 
@@ -237,12 +234,10 @@ def prove(
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
     touched = [
-        (window, keys)
-        for window in store.windows()
-        if (keys := {key for key, covered in own.items() if overlaps(window, key, covered)})
+        (one, {key for key in own if overlaps(one, key, own[key])}) for one in store.windows()
     ]
-    proved = _proved(store) if touched else {}
-    statuses = [(WindowStatus.of(window, proved), keys) for window, keys in touched]
+    proved = _proved(store) if any(keys for _, keys in touched) else {}
+    statuses = [(WindowStatus.of(window, proved), keys) for window, keys in touched if keys]
     return [(status, sorted(keys - status.lagging.keys())) for status, keys in statuses]
 
 
@@ -292,19 +287,20 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
     windows = store.windows()
     before: Ends = {}
     for window in windows:
+        others = (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
+        if window.name == name and others:
+            key, _ = min(others)
+            raise StateError(
+                f"window {name!r} is open with {key} at {window.starts.get(key)} to "
+                f"{window.ends.get(key)}, not {starts.get(key, '')} to {ends.get(key)}"
+            )
         if window.name == name:
-            others = (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
-            for key, _ in sorted(others)[:1]:
-                raise StateError(
-                    f"window {name!r} is open with {key} at {window.starts.get(key)} to "
-                    f"{window.ends.get(key)}, not {starts.get(key, '')} to {ends.get(key)}"
-                )
             return window
     known = proved_of(store.proofs()).keys() | {key for window in windows for key in window.ends}
     if missing := sorted(known - ends.keys()):
+        how = "0 if the window has no row of it, the last one if the partition is gone"
         problem = (
-            f"no end of {', '.join(missing[:5])}, a partition of this log: give its end, 0 if "
-            "the window has no row of it, the last one if the partition is gone"
+            f"no end of {', '.join(missing[:5])}, a partition of this log: give its end, {how}"
         )
         raise ArgumentError("ends", problem=problem)
     for window in windows:

@@ -22,17 +22,16 @@ from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
 from xorack.spark.sending import send_few
-from xorack.spark.storage import Texts
+from xorack.spark.storage import read_lines, read_texts, write_text
 from xorack.spark.units import GLOB, column_named, encoded, field_named
 from xorack.spark.windows import ledger
 from xorack.spark.windows.ledger import Range, Window, WindowStatus
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from xorack.core.message import SendReport
     from xorack.spark.evidence import Observed, Output, Proof
-    from xorack.spark.run import RunOptions
     from xorack.spark.windows.ledger import Bounds, Ends, Seen
 
 _TEXT = r"[^\0\ud800-\udfff]+"
@@ -131,7 +130,7 @@ class Windows(Rows):
         if self.of is not None:
             bounds = self.of.starts, self.of.ends
         elif checkpoint is not None:
-            bounds = _offsets_of(store.texts, checkpoint, self.batch_id, self.unit)
+            bounds = _offsets_of(frame.sparkSession, checkpoint, self.batch_id, self.unit)
         seen = self._seen(proof, frame, rows, bounds)
         check_unchanged(self.tracking, proof)
         found = ledger.prove(store, (self.stream, self.batch_id), seen, bounds, gaps=self.gaps)
@@ -150,9 +149,9 @@ class Windows(Rows):
         if proof.kind == "read":
             text = "what was written, or what observe returned: a window is not proved by reading"
             raise ArgumentError("written", problem=f"it was only read, expected {text}")
-        expected, frames = None, [*self._all_positions(frame, bounds, proof.totals.count), frame]
-        for some in frames:
-            totals, seen = self._folded(some)
+        expected = None
+        for given in (*self._all_positions(frame, bounds, proof.totals.count), frame):
+            totals, seen = self._folded(given)
             if proof.totals == totals and seen == expected:
                 raise StateError(
                     "the batch has as many rows as positions, but not one each: some are there "
@@ -163,20 +162,21 @@ class Windows(Rows):
             expected = seen
         error = output_differs(self, proof, totals.count, (rows, frame))
         count = max(0, error.started - error.written)
-        some = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
+        lost = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
         self._store.keep_lossy(self.stream, self.batch_id)
-        self._send(self._notes(seen, f"lost {count} rows: {some}. {error.why}", count))
+        self._send(self._notes(seen, f"lost {count} rows: {lost}. {error.why}", count))
         raise error
 
     @property
     def _store(self) -> _Folder:
-        return _Folder(self.tracking, self.tracking.folder(f"windows of {self.label}"))
+        folder = self.tracking.folder(f"windows of {self.label}")
+        return _Folder(self.tracking.spark, folder)
 
     def _window(self, name: str) -> Window:
-        for window in self._store.windows():
-            if window.name == name:
-                return window
-        raise StateError(f"window {name!r} of {self.name!r} is not open")
+        named = {window.name: window for window in self._store.windows()}
+        if name not in named:
+            raise StateError(f"window {name!r} of {self.name!r} is not open")
+        return named[name]
 
     def _all_positions(self, frame: DataFrame, bounds: Bounds, count: int) -> list[DataFrame]:
         """Make the units' columns of a batch in which each position has a row, if so many are.
@@ -249,8 +249,8 @@ class Windows(Rows):
 class _Folder:
     """Windows, proofs, and each stream's last batch that lost rows, in texts of a line of JSON."""
 
-    def __init__(self, tracking: RunOptions, folder: str) -> None:
-        self.texts, self._folder = Texts(tracking.spark), folder
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._spark, self._folder = spark, folder
 
     def windows(self) -> list[Window]:
         return self._read("window=*", lambda raw: Window(**raw))
@@ -273,12 +273,12 @@ class _Folder:
     def _read(self, pattern: str, of: Callable[[Any], Any]) -> list[Any]:
         place = f"{self._folder.translate(GLOB)}/{pattern}"
         try:
-            return [of(json.loads(text)) for text in self.texts.read(place)]
+            return [of(json.loads(text)) for text in read_texts(self._spark, place)]
         except (ValueError, TypeError, KeyError) as error:
             raise StateError(f"{place}: a record is damaged: {error}") from error
 
     def _write(self, place: str, value: Any) -> None:
-        self.texts.write(f"{self._folder}/{place}", json.dumps(value))
+        write_text(self._spark, f"{self._folder}/{place}", json.dumps(value))
 
 
 def _key_of(values: Sequence[object]) -> str:
@@ -299,17 +299,19 @@ def _positions_of(given: Any, columns: Sequence[str], option: str) -> dict[str, 
     return found
 
 
-def _leaves(given: Any) -> Iterator[tuple[Any, ...]]:
+def _leaves(given: Any) -> list[tuple[Any, ...]]:
     if not isinstance(given, Mapping):
-        return iter([(given,)])
-    return ((key, *path) for key, value in given.items() for path in _leaves(value))
+        return [(given,)]
+    return [(key, *path) for key, value in given.items() for path in _leaves(value)]
 
 
-def _offsets_of(texts: Texts, checkpoint: str, batch_id: int, columns: Sequence[str]) -> Bounds:
+def _offsets_of(
+    spark: SparkSession, checkpoint: str, batch_id: int, columns: Sequence[str]
+) -> Bounds:
     """Return where a batch begins and ends, as the query's log of offsets says."""
 
     def read(batch: int) -> Ends:
-        lines = texts.lines(f"{checkpoint}/offsets/{batch}")
+        lines = read_lines(spark, f"{checkpoint}/offsets/{batch}")
         if not lines:
             expected = f"the folder of the query's checkpoint, with a file offsets/{batch}"
             raise ArgumentError("checkpoint", str(checkpoint), expected)
