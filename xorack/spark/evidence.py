@@ -257,7 +257,7 @@ def proof_of(
         return Proof("observed", observed.totals())
     output = read if written is None else written
     outputs = as_list(output, "written")
-    frames = [open_output(rows.tracking.spark, one) for one in outputs]
+    frames = [open_output(rows.tracking.spark, each) for each in outputs]
     if written is None:
         return Proof("read", total(rows, frames), frames, output)
     reads = [_read(rows, header, *pair) for pair in zip(outputs, frames, strict=True)]
@@ -372,5 +372,6 @@ def check_unchanged(run: RunOptions, proof: Proof) -> None:
 def per_chain(rows: RowNames, outputs: Sequence[DataFrame]) -> list[DataFrame]:
     """Fold the evidence of each output by chain, where `tells_chains` says that it has chains."""
     return [
-        folding.fold_units(one, rows.chain, evidence_of(rows, one), rows.prefix) for one in outputs
+        folding.fold_units(frame, rows.chain, evidence_of(rows, frame), rows.prefix)
+        for frame in outputs
     ]

@@ -11,6 +11,8 @@ from xorack.spark.run import RunOptions, check_text
 from xorack.spark.units import encoded
 from xorack.spark.windows.windows import Windows
 
+_NAME = r"[A-Za-z0-9_-]{1,64}", "1 to 64 letters, digits, '_' or '-'"
+
 
 class Tracking(RunOptions):
     """A run of Spark jobs whose rows are tracked; its options are those of `RunOptions`.
@@ -42,7 +44,7 @@ class Tracking(RunOptions):
         Raises:
             ArgumentError: An argument is invalid.
         """
-        _check_name(name)
+        check_text("name", name, *_NAME)
         chains, units = self._chain_names("chain", chain), _names("unit", unit)
         label = "+".join(chains) if label is None else label
         check_text("label", label, r"[^\0]+", "a non-empty string")
@@ -68,7 +70,7 @@ class Tracking(RunOptions):
         Raises:
             ArgumentError: An argument is invalid.
         """
-        _check_name(name)
+        check_text("name", name, *_NAME)
         if gaps not in ("count", "error", "ignore"):
             raise ArgumentError("gaps", gaps, "count, error or ignore")
         chain, (place,) = self._chain_names("partition", partition), _names("position", position)
@@ -80,10 +82,6 @@ class Tracking(RunOptions):
             expected = "columns that are not masked: the tag or detail of a chain has their values"
             raise ArgumentError(option, ", ".join(masked), expected)
         return names
-
-
-def _check_name(name: str) -> None:
-    check_text("name", name, r"[A-Za-z0-9_-]{1,64}", "1 to 64 letters, digits, '_' or '-'")
 
 
 def _names(option: str, value: str | Sequence[str]) -> tuple[str, ...]:

@@ -233,12 +233,12 @@ def prove(
         proved_of([*(other for other in proofs if other.stream != stream), proof])
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
-    touched = [
-        (one, {key for key in own if overlaps(one, key, own[key])}) for one in store.windows()
-    ]
-    proved = _proved(store) if any(keys for _, keys in touched) else {}
-    statuses = [(WindowStatus.of(window, proved), keys) for window, keys in touched if keys]
-    return [(status, sorted(keys - status.lagging.keys())) for status, keys in statuses]
+    windows = [w for w in store.windows() if any(overlaps(w, *pair) for pair in own.items())]
+    proved, passed = _proved(store) if windows else {}, []
+    for status in (WindowStatus.of(window, proved) for window in windows):
+        keys = [key for key in own if overlaps(status.window, key, own[key])]
+        passed.append((status, sorted({*keys} - status.lagging.keys())))
+    return passed
 
 
 def _own(seen: Seen, bounds: Bounds) -> dict[str, Range]:
