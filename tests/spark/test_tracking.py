@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from tests.spark.acker import Acker
@@ -243,7 +244,7 @@ def test_an_observed_proof(run, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(folding, "_PATIENCE_SECONDS", 0.1)
         with pytest.raises(ArgumentError, match="observed: its frame was not written"):
-            lines.finish(observed=Observed.of(bills, lines.evidence_names))
+            lines.finish(observed=Observed(bills, Observation(), bills))
     assert run.queue.bodies == []
     observed = lines.observe(bills, lambda some: some.write.json(out))
     assert observed.frame.columns == ["sku", "amount"]

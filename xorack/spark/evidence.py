@@ -78,25 +78,22 @@ class Observed(NamedTuple):
     source: DataFrame
 
     @classmethod
-    def of(cls, frame: DataFrame, names: Sequence[str]) -> Observed:
-        """Observe the columns of the evidence and drop them."""
+    def of(cls, frame: DataFrame, names: Sequence[str], write: Callable[[Any], object]) -> Observed:
+        """Observe and drop the columns of the evidence, while a function writes the frame, once."""
         for name in names:
             units.field_named(frame, name)
         observation = Observation()
         sums = units.made_once(
             frame.sparkSession, tuple(names), lambda: folding.together(names, SUMS)
         )
-        return cls(frame.observe(observation, *sums).drop(*names), observation, frame)
-
-    def write(self, write: Callable[[Any], object]) -> Observed:
-        """Let a function write the frame, once, or raise `ArgumentError`."""
-        write(given := _ToWrite(self.frame))
+        plain = frame.observe(observation, *sums).drop(*names)
+        write(given := _ToWrite(plain))
         if not given.is_written:
             raise ArgumentError("write", problem="it did not write the frame that it was given")
-        return self
+        return cls(plain, observation, frame)
 
     def totals(self) -> Totals:
-        """Return what the tasks received, or raise `ArgumentError` if the frame was not written."""
+        """Return what the tasks received."""
         sums = folding.metrics_of(self.observation)
         if sums is None:
             raise ArgumentError("observed", problem="its frame was not written")

@@ -135,7 +135,7 @@ class Rows(RowNames):
         Raises:
             ArgumentError: The function did not write, or wrote twice, or tried again.
         """
-        return Observed.of(check_frame("frame", frame), self.evidence_names).write(write)
+        return Observed.of(check_frame("frame", frame), self.evidence_names, write)
 
 
 @dataclass(frozen=True)

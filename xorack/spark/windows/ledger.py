@@ -189,11 +189,6 @@ def proved_of(proofs: Iterable[StreamProof]) -> Proved:
     return _united(newest.values())
 
 
-def _proved(store: _Store) -> Proved:
-    """Read what all streams proved: twice, as a stream may replace both proofs meanwhile."""
-    return proved_of([*store.proofs(), *store.proofs()])
-
-
 def prove(
     store: _Store,
     batch: tuple[str, int],
@@ -234,7 +229,9 @@ def prove(
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
     windows = [w for w in store.windows() if any(overlaps(w, *pair) for pair in own.items())]
-    proved, passed = _proved(store) if windows else {}, []
+    # Twice, here and below: a stream may replace both of its proofs meanwhile.
+    proved = proved_of([*store.proofs(), *store.proofs()]) if windows else {}
+    passed = []
     for status in (WindowStatus.of(window, proved) for window in windows):
         keys = [key for key in own if overlaps(status.window, key, own[key])]
         passed.append((status, sorted({*keys} - status.lagging.keys())))
@@ -328,7 +325,7 @@ def open_window(store: _Store, window: Window) -> WindowStatus:
     if window not in store.windows():
         store.keep_window(window)
     # Only now, as in `prove`.
-    return WindowStatus.of(window, _proved(store))
+    return WindowStatus.of(window, proved_of([*store.proofs(), *store.proofs()]))
 
 
 def create_request(
