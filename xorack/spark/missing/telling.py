@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
@@ -12,7 +12,7 @@ from xorack.core.masking import masked
 from xorack.ops.text import cut
 from xorack.spark.errors import ColumnsError, OutputDiffersError
 from xorack.spark.messages import one_line
-from xorack.spark.missing.found import MissingRows, resolve
+from xorack.spark.missing.found import resolve
 from xorack.spark.starting import request_id
 from xorack.spark.units import column_named
 
@@ -45,7 +45,7 @@ def output_differs(
         names = _first(rows, found.tagged) if found.named else []
         doubled = _first(rows, found.doubled) if found.surplus else []
         why = found.explain().sentence
-        report = [*filter(None, [*_causes(rows, found), why]), str(found), found.proof]
+        report = [*filter(None, [why]), str(found), found.proof]
     except ColumnsError:
         raise
     except Exception as problem:  # noqa: BLE001 - that it differs is known, and is said
@@ -64,19 +64,6 @@ def output_differs(
     error = OutputDiffersError(*counts, report)
     error.missing, error.why, error.found = names, why, found
     return error
-
-
-def _causes(rows: RowNames, found: MissingRows) -> Iterable[str]:
-    """Say what was added to the input, or how all units of an output may be others."""
-    if found.added:
-        yield f"the input has {found.added:,} rows more than at the start"
-    if rows.batch_id is None and found.replaced >= max(found.total, 1):
-        header = rows.record.read()[1] or {}
-        types = ", ".join(map(" ".join, zip(header["unit"], header["types"], strict=True)))
-        yield (
-            "with_unit saw another run or name, or a unit column of another type or value than "
-            f"start: there they were {types}; int and bigint are equal, a string is not"
-        )
 
 
 def _first(rows: RowNames, frame: DataFrame) -> list[tuple[Any, ...]]:
