@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output, Proof
+    from xorack.spark.folding import Summary
     from xorack.spark.record import Header
     from xorack.spark.run import RowNames
 
@@ -101,15 +102,18 @@ def _of_batch(rows: RowNames, proof: Proof, given: Output, cache: Cache) -> Deci
     frame = open_output(rows.tracking.spark, given, "rows")
     finished = cache(fold_input(rows, frame))
     summary = summarize(finished)
-    has_all = proof.totals == summary.totals
-    if not has_all or not (_agrees(rows, proof, finished) or _has_units_apart(rows, frame)):
-        return Decision(error=output_differs(rows, proof, summary.count, (given, frame)))
-    forget(rows)
-    return Decision(finished, summary.chains, summary.count)
+    if _agrees(rows, proof, summary, finished) or (
+        proof.totals == summary.totals and _has_units_apart(rows, frame)
+    ):
+        forget(rows)
+        return Decision(finished, summary.chains, summary.count)
+    return Decision(error=output_differs(rows, proof, summary.count, (given, frame)))
 
 
-def _agrees(rows: RowNames, proof: Proof, chains: DataFrame) -> bool:
-    """Tell whether an output that has all units has them in their chains, as far as it tells."""
+def _agrees(rows: RowNames, proof: Proof, summary: Summary, chains: DataFrame) -> bool:
+    """Tell whether an output has all units, and in their chains, as far as it tells."""
+    if proof.totals != summary.totals:
+        return False
     if {*rows.chain} <= {*rows.unit} or not tells_chains(rows, proof.outputs):
         return True
     with plain_errors():
@@ -136,19 +140,17 @@ def _of_run(
     summary = summary_in(header)
     started = rows.record.chains(header).where("count > 0").select("tag", *SUMS)
     given = header["source"] if given is None else given
-    has_all = proof.totals == summary.totals
-    if has_all and _agrees(rows, proof, started):
+    if _agrees(rows, proof, summary, started):
         forget(rows)
         return Decision(started, summary.chains, summary.count)
     if given is None:
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given, "rows")
-    if not has_all or not _has_units_apart(rows, source):
+    if proof.totals != summary.totals or not _has_units_apart(rows, source):
         problem = other_keys(rows, header, (proof.totals, proof.outputs), source)
         if problem:
-            numbers = summary.count, proof.totals.count
-            raise OutputDiffersError(rows.name, *numbers, report=[problem])
+            raise OutputDiffersError(rows.name, summary.count, proof.totals.count, report=[problem])
 
     def differs(*of_chains: Any) -> OutputDiffersError:
         error = output_differs(rows, proof, summary.count, (given, source), *of_chains)
@@ -159,43 +161,40 @@ def _of_run(
     chains = _by_chain(rows, proof, source, started, cache)
     if chains is None:
         error = differs()
-        units = _named(error)
-        if units is None:
+        if (units := _named(error)) is None:
             return Decision(error=error)
         facts = "false AS is_unread", "count AS started", "count AS found"
-        known = started.selectExpr("tag", *facts)
-        notes = known.join(units, "tag")
+        notes = started.selectExpr("tag", *facts).join(units, "tag")
         return Decision(notes=notes, noted=error.found.missing, error=error)
     chains = cache(chains)
     sums = map(F.expr, ("count(1)", "sum(started)", "sum(missing_count)"))
     with folding(chains.sparkSession):
         counts = {one[0]: one[1:] for one in chains.groupBy("state").agg(*sums).collect()}
     finish, unread, differ = (counts.get(one, (0, 0, 0)) for one in ("agrees", "unread", "differs"))
-    why = None
+    error = None
     if differ[0]:
         first = chains.where("state = 'differs'").orderBy(F.expr("started = 0"), "tag")
         some = first.limit(_MAX_EXAMPLES).collect()
         texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in some]
-        number = f", and {differ[0]:,} of {summary.chains:,} chains differ"
-        why = differs((texts, number))
-    notes = _notes(chains.where("state <> 'agrees' AND started > 0"), _named(why))
+        error = differs(texts, f", and {differ[0]:,} of {summary.chains:,} chains differ")
+    notes = _notes(chains.where("state <> 'agrees' AND started > 0"), _named(error))
     finished = started.join(chains.where("state = 'agrees'"), "tag", "left_semi")
-    return Decision(finished, finish[0], finish[1], unread[2], notes, unread[0] + differ[0], why)
+    return Decision(finished, *finish[:2], unread[2], notes, unread[0] + differ[0], error)
 
 
 def _by_chain(
     rows: RowNames, proof: Proof, source: DataFrame, started: DataFrame, cache: Cache
 ) -> DataFrame | None:
     """Compare chains; add ``due`` and ``state``: agrees, unread (the input lost units), differs."""
-    read, held = started, None
+    read = started
     if has_columns(source, rows.chain):
         read = cache(fold_input(rows, source).join(started, "tag", "left_semi"))
-        if proof.totals == totals_of(read) and _has_units_apart(rows, source):
-            held = [read]
-    if held is None:
-        if not tells_chains(rows, proof.outputs):
-            return None
+    if read is not started and proof.totals == totals_of(read) and _has_units_apart(rows, source):
+        held = [read]
+    elif tells_chains(rows, proof.outputs):
         held = per_chain(rows, proof.outputs)
+    else:
+        return None
     chains = compare_chains(started, held)
     there = read.selectExpr("tag", "xor AS read_xor", "count AS read")
     state = """

@@ -34,7 +34,7 @@ from xorack.spark.run import RowNames
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
-from xorack.spark.units import check_frame, field_named, made_once, unit_column
+from xorack.spark.units import check_frame, field_named, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -105,8 +105,7 @@ class Rows(RowNames):
         """
         if frame is not None:
             if has_evidence(self, check_frame("frame", frame)):
-                xor, count, sum_ = together(self.evidence_names, self.evidence_names)
-                return xor, count, sum_
+                return together(self.evidence_names, self.evidence_names)
             if self.unit_name.lower() not in map(str.lower, frame.columns):
                 raise ColumnsError(
                     f"the frame has no column {self.unit_name}: add it first, "
@@ -114,12 +113,9 @@ class Rows(RowNames):
                 )
             field_named(frame, self.unit_name)  # once
         remember(self, frame)
-        return made_once(self.tracking.spark, self.unit_name, self._evidence)
-
-    def _evidence(self) -> tuple[Column, Column, Column]:
-        unit, names = F.col(self.unit_name), self.evidence_names
-        upper = F.sum(F.shiftright(unit, 32)).alias(names[2])
-        return F.bit_xor(unit).alias(names[0]), F.count(unit).alias(names[1]), upper
+        unit, (xor, count, sum_) = F.col(self.unit_name), self.evidence_names
+        upper = F.sum(F.shiftright(unit, 32)).alias(sum_)
+        return F.bit_xor(unit).alias(xor), F.count(unit).alias(count), upper
 
     def observe(self, frame: DataFrame, write: Callable[[Any], object]) -> Observed:
         """Write a frame, and observe its evidence in the tasks: nothing has to be read back.

@@ -112,9 +112,10 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
         for changed, text in forms:
             sqls = {name: F.expr(sql.format(c=units.quoted(name))) for name, sql in changed.items()}
             other = given.withColumns(sqls)
-            sides = (frame, other) if given is source else (other, started)
-            if _are_among(rows, *sides):
-                return _equal_form(changed, types, text, _SIDES[:: 1 if given is source else -1])
+            if given is source and _are_among(rows, frame, other):
+                return _equal_form(changed, types, text, _SIDES)
+            if given is frame and _are_among(rows, other, started):
+                return _equal_form(changed, types, text, _SIDES[::-1])
     return ""
 
 
@@ -194,10 +195,10 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
     """Say whether evidence is in wrong columns, was added up wrongly, or is not in all rows."""
     names, problem = rows.evidence_names, ""
     for frame in outputs if all(units.has_columns(frame, names) for frame in outputs) else ():
-        longs = [f"CAST({units.quoted(name)} AS bigint)" for name in names]
+        longs = [f"bigint({units.quoted(name)})" for name in names]
         sqls = [f"bit_xor({long})" for long in longs]
         sqls += [f"sum(CAST({long} AS decimal(20)))" for long in longs]
-        sqls += [f"min({longs[1]})", f"count_if({names[1]} IS NULL)"]
+        sqls += [f"min({longs[1]})", f"count_if({longs[1]} IS NULL)"]
         *found, least, without = frame.agg(*map(F.expr, sqls)).first() or (None,) * 8
         xors, sums = (dict(zip(names, some, strict=True)) for some in (found[:3], found[3:]))
         for x, n, s in permutations(names):

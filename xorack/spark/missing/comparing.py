@@ -129,7 +129,7 @@ def compare_groups(
     lists = F.expr(f"collect_list({may_be}) AS members")
     parts = members.where("NOT is_entire").groupBy("xorack_key_")
     parts = parts.agg(*(F.first(name).alias(name) for name in facts), lists)
-    units = F.explode_outer(F.udf(name_missing, "array<bigint>")(*facts, "members"))
+    units = F.explode_outer(F.udf(name_missing, "array<bigint>", useArrow=False)(*facts, "members"))
     solved = keep(parts.select("xorack_key_", units.alias("xorack_unit_")))
     if solved.where("xorack_unit_ IS NULL").take(1):
         return result

@@ -35,17 +35,18 @@ def output_differs(
     proof: Proof,
     started: int,
     source: tuple[Output, DataFrame],
-    chains: tuple[Sequence[str], str] = ((), ""),
+    chains: Sequence[str] = (),
+    differing: str = "",
 ) -> OutputDiffersError:
     """Make the error of an output that differs, with the rows that are missing from it."""
     given, frame = source
-    counts = rows.name, started, proof.totals.count, *chains
+    counts = rows.name, started, proof.totals.count, chains, differing
     try:
         found = resolve(rows, frame, proof, started)
         names = _first(rows, found.tagged) if found.named else []
         doubled = _first(rows, found.doubled) if found.surplus else []
         why = found.explain().sentence
-        report = [*filter(None, [why]), str(found), found.proof]
+        report = [*([why] if why else []), str(found), found.proof]
     except ColumnsError:
         raise
     except Exception as problem:  # noqa: BLE001 - that it differs is known, and is said
