@@ -148,9 +148,9 @@ def _of_run(
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given, "rows")
     if proof.totals != summary.totals or not _has_units_apart(rows, source):
-        problem = other_keys(rows, header, (proof.totals, proof.outputs), source)
-        if problem:
-            raise OutputDiffersError(rows.name, summary.count, proof.totals.count, report=[problem])
+        found = proof.totals, proof.outputs
+        if text := other_keys(rows, header, found, source):
+            raise OutputDiffersError(rows.name, summary.count, proof.totals.count, report=[text])
 
     def differs(*of_chains: Any) -> OutputDiffersError:
         error = output_differs(rows, proof, summary.count, (given, source), *of_chains)
@@ -160,18 +160,18 @@ def _of_run(
 
     chains = _by_chain(rows, proof, source, started, cache)
     if chains is None:
-        error = differs()
-        if (units := _named(error)) is None:
-            return Decision(error=error)
+        problem = differs()
+        if (units := _named(problem)) is None:
+            return Decision(error=problem)
         facts = "false AS is_unread", "count AS started", "count AS found"
         notes = started.selectExpr("tag", *facts).join(units, "tag")
-        return Decision(notes=notes, noted=error.found.missing, error=error)
+        return Decision(notes=notes, noted=problem.found.missing, error=problem)
     chains = cache(chains)
     sums = map(F.expr, ("count(1)", "sum(started)", "sum(missing_count)"))
     with folding(chains.sparkSession):
         counts = {one[0]: one[1:] for one in chains.groupBy("state").agg(*sums).collect()}
     finish, unread, differ = (counts.get(one, (0, 0, 0)) for one in ("agrees", "unread", "differs"))
-    error = None
+    error: OutputDiffersError | None = None
     if differ[0]:
         first = chains.where("state = 'differs'").orderBy(F.expr("started = 0"), "tag")
         some = first.limit(_MAX_EXAMPLES).collect()
@@ -179,7 +179,8 @@ def _of_run(
         error = differs(texts, f", and {differ[0]:,} of {summary.chains:,} chains differ")
     notes = _notes(chains.where("state <> 'agrees' AND started > 0"), _named(error))
     finished = started.join(chains.where("state = 'agrees'"), "tag", "left_semi")
-    return Decision(finished, *finish[:2], unread[2], notes, unread[0] + differ[0], error)
+    noted = unread[0] + differ[0]
+    return Decision(finished, finish[0], finish[1], unread[2], notes, noted, error)
 
 
 def _by_chain(

@@ -34,7 +34,7 @@ class Differing(NamedTuple):
         units: If there is a proof: the units that differ, with ``missing_count`` (negative if the
             output has too many of a unit), and whether their chain `is_known`.
         by: The columns that group source and output.
-        candidates: The units that may be missing; None if all may.
+        candidates: The units of groups that may have lost some.
         replaced: How many these are, if only units are exchanged.
     """
 
@@ -84,15 +84,14 @@ def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
         return False
 
 
-def compare_units(source: DataFrame, held: DataFrame, keep: Keep) -> Differing:
-    """Compare a source's units with those of the output, exactly."""
-    sides = source.selectExpr("xorack_unit_", "xorack_tag_ AS tag", "1L AS n", "0L AS found").union(
-        held.selectExpr("unit", "string(NULL)", "0L", "1L")
-    )
+def compare_units(source: DataFrame, held: Sequence[DataFrame], keep: Keep) -> DataFrame:
+    """Compare a source's units with those of the output, exactly; return `Differing.units`."""
+    columns = ("xorack_unit_", "xorack_tag_ AS tag", "1L AS n", "0L AS found")
+    others = [frame.selectExpr("unit", "string(NULL)", "0L", "1L") for frame in held]
+    sides = reduce(lambda a, b: a.union(b), [source.selectExpr(*columns), *others])
     count = F.expr("sum(n) - sum(found) AS missing_count")
     known = F.expr("coalesce(sum(found) = 0 OR min(tag) = max(tag), false) AS is_known")
-    units = keep(sides.groupBy("xorack_unit_").agg(count, known).where("missing_count <> 0"))
-    return Differing(units, candidates=units.where("missing_count > 0 AND NOT is_known"))
+    return keep(sides.groupBy("xorack_unit_").agg(count, known).where("missing_count <> 0"))
 
 
 def compare_groups(
@@ -127,8 +126,8 @@ def compare_groups(
     facts = ("missing_count", "xor", "sum")
     may_be = "if(abs(missing_count) > 1 OR xorack_unit_ = xor, xorack_unit_, NULL)"
     lists = F.expr(f"collect_list({may_be}) AS members")
-    parts = members.where("NOT is_entire").groupBy("xorack_key_")
-    parts = parts.agg(*(F.first(name).alias(name) for name in facts), lists)
+    firsts = [F.first(name).alias(name) for name in facts]
+    parts = members.where("NOT is_entire").groupBy("xorack_key_").agg(*firsts, lists)
     units = F.explode_outer(F.udf(name_missing, "array<bigint>", useArrow=False)(*facts, "members"))
     solved = keep(parts.select("xorack_key_", units.alias("xorack_unit_")))
     if solved.where("xorack_unit_ IS NULL").take(1):

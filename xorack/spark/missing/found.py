@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
@@ -98,11 +98,16 @@ class MissingRows:
     @property
     def candidates(self) -> DataFrame:
         """The rows among which those are that have no names."""
-        return self._of(self._found.candidates).drop(*_OWN)
+        return self._candidates.drop(*_OWN)
 
-    def _of(self, units: DataFrame | None) -> DataFrame:
-        if units is None:
-            return self._source
+    @property
+    def _candidates(self) -> DataFrame:
+        found = self._found
+        if found.units is not None:
+            return self._of(found.units.where("missing_count > 0 AND NOT is_known"))
+        return self._source if found.candidates is None else self._of(found.candidates)
+
+    def _of(self, units: DataFrame) -> DataFrame:
         return self._source.join(units.select("xorack_unit_"), "xorack_unit_", "left_semi")
 
     def explain(self) -> Explanation:
@@ -114,7 +119,7 @@ class MissingRows:
             some, word = self.doubled, "doubled row"
             count = sums_of(some, "count(1)")[0]
         elif not count:
-            some, count = self._of(self._found.candidates), self._found.replaced
+            some, count = self._candidates, self._found.replaced
             word = "replaced row"
         if not count:
             return Explanation("")
@@ -210,7 +215,7 @@ def _compare(
     own = [frame for frame in proof.outputs if not has_evidence(rows, frame)]
     held = [frame.select(unit_of(rows, frame).alias("unit")) for frame in own]
     if own and len(own) == len(proof.outputs):
-        found = compare_units(source, _union(held), keep)
+        found = Differing(compare_units(source, held, keep))
         return found, "the output has the units of rows: each is compared", ()
     said, jobs, compared = "", frames[: max(1, len(proof.outputs) - len(own))], source
     found_totals = total(rows, own)
@@ -220,14 +225,14 @@ def _compare(
             with plain_errors():
                 found_totals += totals_of(held[-1].select(*named(of_units(F.col("unit")))))
             if found_totals == proof.totals:
-                found = compare_units(source, _union(held), keep)
+                found = Differing(compare_units(source, held, keep))
                 equal = f"{_ROWS} are those of the output, by XOR, count and sum"
                 said = f"{equal}: the rows that are not among them are missing"
                 return found, said, frames[:number]
     except Exception as error:  # noqa: BLE001 - whatever a job raises: its rows are not known
         said, jobs = f"the job's rows cannot be computed again: {one_line(error)}; ", ()
     if jobs:
-        units = compare_units(source, _union(held[: len(own) + len(jobs)]), keep).units
+        units = compare_units(source, held[: len(own) + len(jobs)], keep)
         missing, surplus = sums_of(units, *_MISSING_AND_SURPLUS)
         if missing or surplus:
             said = (
@@ -249,10 +254,6 @@ def _compare(
     found = compare_groups(rows, compared, proof.outputs, keep)
     which = "no rows" if found.units is None else "the rows that are named"
     return found, f"{said}{which} explain the sums of every group", jobs
-
-
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    return reduce(lambda one, other: one.union(other), frames)
 
 
 def _with_unit(rows: RowNames, frame: DataFrame) -> DataFrame:
