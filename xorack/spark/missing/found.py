@@ -59,6 +59,7 @@ class MissingRows:
     jobs: Sequence[DataFrame]
     _source: DataFrame = field(repr=False)
     _total: int = field(repr=False)
+    _units: DataFrame = field(repr=False)
     _found: Differing = field(repr=False)
     _cached: list[DataFrame] = field(repr=False)
     _mask: Collection[str] = field(repr=False)
@@ -76,9 +77,7 @@ class MissingRows:
     @cached_property
     def tagged(self) -> DataFrame:
         """The missing rows that are named, with ``xorack_unit_`` and ``xorack_tag_``."""
-        if self._found.units is None:
-            return self._source.limit(0)
-        units = self._found.units.where("missing_count > 0 AND is_known").drop("is_known")
+        units = self._units.where("missing_count > 0 AND is_known").drop("is_known")
         keys = [name for name in units.columns if name != "missing_count"]
         place = F.row_number().over(Window.partitionBy(*keys).orderBy(F.lit(0)))
         found = self._source.join(units, keys).withColumn("_place", place)
@@ -90,10 +89,7 @@ class MissingRows:
     @property
     def doubled(self) -> DataFrame:
         """The rows that the output has too often, as far as they are named."""
-        units = self._found.units
-        return self._of(
-            self._source.limit(0) if units is None else units.where("missing_count < 0")
-        )
+        return self._of(self._units.where("missing_count < 0"))
 
     @property
     def candidates(self) -> DataFrame:
@@ -102,10 +98,10 @@ class MissingRows:
 
     @property
     def _candidates(self) -> DataFrame:
-        found = self._found
-        if found.units is not None:
-            return self._of(found.units.where("missing_count > 0 AND NOT is_known"))
-        return self._source if found.candidates is None else self._of(found.candidates)
+        if self.is_exact:
+            return self._of(self._units.where("missing_count > 0 AND NOT is_known"))
+        groups = self._found.candidates
+        return self._source if groups is None else self._of(groups)
 
     def _of(self, units: DataFrame) -> DataFrame:
         return self._source.join(units.select("xorack_unit_"), "xorack_unit_", "left_semi")
@@ -178,8 +174,11 @@ def resolve(
         missing, surplus, known = sums_of(found.units, *sums)
         if missing == total and surplus == written > 0:  # of another type, run or name
             found = Differing(replaced=total)
-    if found.units is None:
+    units, is_exact = found.units, found.units is not None
+    if units is None:
         missing, surplus, known = max(total - written, 0), max(written - total, 0), 0
+        none = keyed.limit(0)
+        units = none.selectExpr("xorack_unit_", "0L AS missing_count", "true AS is_known")
     if rows.batch_id is None and found.replaced >= max(total, 1):
         header = rows.record.read()[1] or {}
         types = ", ".join(map(" ".join, zip(header["unit"], header["types"], strict=True)))
@@ -187,8 +186,7 @@ def resolve(
             "with_unit saw another run or name, or a unit column of another type or value than "
             f"start: there they were {types}; int and bigint are equal, a string is not"
         )
-    is_exact = found.units is not None
-    of_source = keyed, total, found, cached, rows.tracking.mask
+    of_source = keyed, total, units, found, cached, rows.tracking.mask
     return MissingRows(missing, known, surplus, is_exact, found.by, said, jobs, *of_source)
 
 

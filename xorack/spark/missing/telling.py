@@ -68,10 +68,11 @@ def output_differs(
 
 
 def _first(rows: RowNames, frame: DataFrame) -> list[tuple[Any, ...]]:
-    columns = [column_named(frame, name)[0] for name in rows.unit]
-    hidden = [name.lower() in rows.tracking.mask for name in rows.unit]
+    columns, mask = [column_named(frame, name)[0] for name in rows.unit], rows.tracking.mask
     return [
-        tuple(masked(value) if hide else value for value, hide in zip(row, hidden, strict=True))
+        tuple(
+            masked(row[i]) if name.lower() in mask else row[i] for i, name in enumerate(rows.unit)
+        )
         for row in frame.select(*columns).limit(_MAX_NAMED).collect()
     ]
 
@@ -85,12 +86,11 @@ def named_units(units: DataFrame) -> DataFrame:
     """Return how many units are ``named`` and up to 100 ``ids`` in hexadecimal, by ``tag``."""
     chain = Window.partitionBy("xorack_tag_")
     place = F.row_number().over(chain.orderBy("xorack_unit_"))
-    placed = units.select("xorack_tag_", "xorack_unit_").withColumns(
-        {"place": place, "named": F.count("xorack_unit_").over(chain)}
-    )
+    named = F.count("xorack_unit_").over(chain).alias("named")
+    placed = units.select("xorack_tag_", "xorack_unit_", place.alias("place"), named)
+    some = placed.where(f"place <= {_MAX_NAMED}").groupBy("xorack_tag_", "named")
     ids = F.array_sort(F.collect_set(hex_of("xorack_unit_"))).alias("ids")
-    some = placed.where(f"place <= {_MAX_NAMED}")
-    return some.groupBy(F.col("xorack_tag_").alias("tag"), "named").agg(ids)
+    return some.agg(ids).withColumnRenamed("xorack_tag_", "tag")
 
 
 def hex_of(name: str | Column) -> Column:
@@ -103,14 +103,14 @@ def notes(rows: RowNames, chains: DataFrame, why: str = "") -> DataFrame:
     where = """
         CASE WHEN is_unread THEN 'not in what the job read' WHEN named > 0 THEN 'not in the output'
         WHEN found = started THEN 'in the output, but others' ELSE 'in the output' END"""
-    number = "CASE WHEN is_unread THEN started - found WHEN named > 0 THEN named ELSE found END"
-    text = f"format_string('%,d of %,d units of {rows.name} are %s', {number}, started, {where})"
-    because = F.when(F.expr("named > 0 AND NOT is_unread"), f"; {why[:_MAX_REASON]}" if why else "")
-    said = F.concat(F.expr(text), F.coalesce(because, F.lit("")))
-    noted = chains.withColumn("text", said)
+    count = "if(is_unread, started - found, named)"
+    numbers = f"coalesce({count}, found), started"
+    text = F.expr(f"format_string('%,d of %,d units of {rows.name} are %s', {numbers}, {where})")
+    is_told = F.lit(bool(why)) & F.expr("named > 0 AND NOT is_unread")
+    because = F.when(is_told, f"; {why[:_MAX_REASON]}").otherwise("")
+    noted = chains.withColumn("text", F.concat(text, because))
     digest = hex_of(F.xxhash64("text", "ids"))
     id = F.concat(F.lit(f"{request_id(rows, 'finish')}/note/"), digest).alias("id")
-    count = "if(is_unread, started - found, if(named > 0, named, NULL)) AS missing_count"
-    return noted.select(
-        F.lit("note").alias("op"), "tag", id, "text", F.col("ids").alias("missing"), F.expr(count)
+    return noted.selectExpr("*", f"{count} AS missing_count").select(
+        F.lit("note").alias("op"), "tag", id, "text", F.col("ids").alias("missing"), "missing_count"
     )
