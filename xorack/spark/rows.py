@@ -28,7 +28,6 @@ from xorack.spark.evidence import (
 from xorack.spark.folding import together
 from xorack.spark.inputs import input_lost
 from xorack.spark.missing.auditing import Audit, audit
-from xorack.spark.missing.telling import notes
 from xorack.spark.record import summary_in
 from xorack.spark.run import RowNames
 from xorack.spark.sending import send
@@ -229,9 +228,7 @@ class TrackedRows(Rows):
             if sent.requests < decision.chains:
                 raise StateError(f"{decision.chains - sent.requests:,} chains are gone meanwhile")
         if decision.notes is not None:
-            why = "" if decision.error is None else decision.error.why
-            noted = send(notes(self, decision.notes, why), queue, decision.noted)
-            sent = SendReport(*map(add, sent, noted))
+            sent = SendReport(*map(add, sent, send(decision.notes, queue, decision.noted)))
         if decision.error is not None:
             raise decision.error
         counts = decision.chains, decision.units, decision.missing

@@ -20,6 +20,7 @@ from xorack.spark.messages import plain_errors
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from xorack.spark.evidence import Proof
     from xorack.spark.record import Header
     from xorack.spark.run import RowNames
 
@@ -66,14 +67,9 @@ def types_of(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
     return {name: units.column_named(frame, name)[1].simpleString() for name in names}
 
 
-def other_keys(
-    rows: RowNames, header: Header, found: tuple[Totals, Sequence[DataFrame]], source: DataFrame
-) -> str:
-    """Say in one sentence why the keys of an output are others; empty if that is not known.
-
-    `found` is what the units of the output add up to, and the frames that read it.
-    """
-    totals, outputs = found
+def other_keys(rows: RowNames, header: Header, proof: Proof, source: DataFrame) -> str:
+    """Say in one sentence why the keys of an output are others; empty if that is not known."""
+    totals, outputs = proof.totals, proof.outputs
     started = Totals(*(header["summary"][name] for name in ("xor", "count", "sum")))
     before = dict(zip(header["unit"], header["types"], strict=True))
     marks = (rows.unit_name, *rows.evidence_names)

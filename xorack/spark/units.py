@@ -61,15 +61,21 @@ def encoded_columns(texts: Sequence[Column]) -> list[Column]:
     return [*texts]
 
 
-def comparable(frame: DataFrame) -> dict[str, Column]:
+def comparable(frame: DataFrame, characters: int) -> dict[str, Column]:
     """Return the columns whose values Python can compare, and the sizes of arrays and maps."""
     shown: dict[str, Column] = {}
-    kinds = {*_FORMS, "float", "double"} - {"binary"}
     for field in frame.schema.fields:
         column, type_ = F.col(quoted(field.name)), field.dataType.simpleString()
         if type_.startswith(("array", "map")):
             shown[f"size of {field.name}"] = F.size(column)
-        elif type_.split("(", maxsplit=1)[0] in kinds and field.name[:7] != "xorack_":
+            continue
+        if type_ == "string":
+            column = F.left(column, F.lit(characters))
+        elif type_.startswith(("date", "timestamp")):  # Python's years
+            least, most = (F.lit(f"{year}-01-01").cast(type_) for year in ("0002", "9999"))
+            column = F.when(column.isNotNull(), F.least(F.greatest(column, least), most))
+        kind = type_.partition("(")[0]
+        if kind in {*_FORMS, "float", "double"} - {"binary"} and field.name[:7] != "xorack_":
             shown[field.name] = column
     return shown
 

@@ -1,33 +1,27 @@
-"""What is said of an output that differs: by the error, and by notes on its chains."""
+"""What the error says of an output that differs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
-
 from xorack.core.masking import masked
 from xorack.ops.text import cut
 from xorack.spark.errors import ColumnsError, OutputDiffersError
 from xorack.spark.messages import one_line
 from xorack.spark.missing.found import resolve
-from xorack.spark.starting import request_id
 from xorack.spark.units import column_named
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output, Proof
     from xorack.spark.run import RowNames
 
 _MAX_NAMED = 100
-"""Rows that an error has, and ids that a note may have."""
+"""Rows that an error has."""
 _MAX_SAID = 20
 """Rows in the text of an error."""
-_MAX_REASON = 200
-"""Characters of the reason that a note has: a note has 1,024 bytes."""
 
 
 def output_differs(
@@ -80,37 +74,3 @@ def _first(rows: RowNames, frame: DataFrame) -> list[tuple[Any, ...]]:
 def _text(given: Any, otherwise: str) -> str:
     several = given if isinstance(given, (list, tuple)) else [given]
     return repr(given) if all(isinstance(output, str) for output in several) else otherwise
-
-
-def named_units(units: DataFrame) -> DataFrame:
-    """Return how many units are ``named`` and up to 100 ``ids`` in hexadecimal, by ``tag``."""
-    chain = Window.partitionBy("xorack_tag_")
-    place = F.row_number().over(chain.orderBy("xorack_unit_"))
-    named = F.count("xorack_unit_").over(chain).alias("named")
-    placed = units.select("xorack_tag_", "xorack_unit_", place.alias("place"), named)
-    some = placed.where(f"place <= {_MAX_NAMED}").groupBy("xorack_tag_", "named")
-    ids = F.array_sort(F.collect_set(hex_of("xorack_unit_"))).alias("ids")
-    return some.agg(ids).withColumnRenamed("xorack_tag_", "tag")
-
-
-def hex_of(name: str | Column) -> Column:
-    """Return units as 16 hex digits."""
-    return F.lower(F.lpad(F.hex(name), 16, "0"))
-
-
-def notes(rows: RowNames, chains: DataFrame, why: str = "") -> DataFrame:
-    """Return the requests that note on chains what is missing, and why."""
-    where = """
-        CASE WHEN is_unread THEN 'not in what the job read' WHEN named > 0 THEN 'not in the output'
-        WHEN found = started THEN 'in the output, but others' ELSE 'in the output' END"""
-    count = "if(is_unread, started - found, named)"
-    numbers = f"coalesce({count}, found), started"
-    text = F.expr(f"format_string('%,d of %,d units of {rows.name} are %s', {numbers}, {where})")
-    is_told = F.lit(bool(why)) & F.expr("named > 0 AND NOT is_unread")
-    because = F.when(is_told, f"; {why[:_MAX_REASON]}").otherwise("")
-    noted = chains.withColumn("text", F.concat(text, because))
-    digest = hex_of(F.xxhash64("text", "ids"))
-    id = F.concat(F.lit(f"{request_id(rows, 'finish')}/note/"), digest).alias("id")
-    return noted.selectExpr("*", f"{count} AS missing_count").select(
-        F.lit("note").alias("op"), "tag", id, "text", F.col("ids").alias("missing"), "missing_count"
-    )

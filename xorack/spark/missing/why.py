@@ -35,15 +35,7 @@ def compare(
     (every, total), (some, count) = source, lost
     if count >= total:
         return explain((), (), count, total, word)
-    shown = dict([*comparable(every).items()][:_MAX_COLUMNS])
-    for name, type_ in every.dtypes:
-        if name in shown and type_ == "string":
-            shown[name] = F.left(shown[name], F.lit(CHARACTERS))
-        elif name in shown and type_.startswith(("date", "timestamp")):  # Python's years
-            least, most = (F.lit(f"{year}-01-01").cast(type_) for year in ("0002", "9999"))
-            shown[name] = F.when(
-                shown[name].isNotNull(), F.least(F.greatest(shown[name], least), most)
-            )
+    shown = dict([*comparable(every, CHARACTERS).items()][:_MAX_COLUMNS])
     late = {_FILE: 10.0}
     if has_columns(every, ["xorack_file_"]):
         shown[_FILE] = F.col("xorack_file_")
