@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import permutations
+from itertools import permutations, product
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -27,14 +27,9 @@ if TYPE_CHECKING:
 _EQUAL_UNITS = ({*units.INTEGERS, "boolean"}, {"string", "decimal", "binary"})
 """Types of which equal values are equal units."""
 _TEXT = ("string({c})", "a string")
-_NUMBER, _DATE, _TIME = (
-    (f"coalesce(try_cast({{c}} AS {type_}), {type_}({zero}))", text)
-    for type_, zero, text in (
-        ("bigint", "0", "an integer"),
-        ("date", "'1970-01-01'", "a date"),
-        ("timestamp", "'1970-01-01'", "a timestamp"),
-    )
-)
+_NUMBER = ("coalesce(try_cast({c} AS bigint), 0L)", "an integer")
+_DATE = ("coalesce(try_cast({c} AS date), date'1970-01-01')", "a date")
+_TIME = ("coalesce(try_cast({c} AS timestamp), timestamp'1970-01-01')", "a timestamp")
 _SIDES = ("what was started", "the output")
 _SAME_TYPE = ("without", "in ")
 """How the words of forms begin that keep the type."""
@@ -104,14 +99,14 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
     if problem := _other_types(header["chain_types"], types, [{*units.INTEGERS}]):
         return problem
     forms = [(changed, text) for changed, text in _forms(types) if text.startswith(_SAME_TYPE)]
-    for given in (source, frame) if units.has_columns(source, rows.chain) else (frame,):
-        for changed, text in forms:
-            sqls = {name: F.expr(sql.format(c=units.quoted(name))) for name, sql in changed.items()}
-            other = given.withColumns(sqls)
-            if given is source and _are_among(rows, frame, other):
-                return _equal_form(changed, types, text, _SIDES)
-            if given is frame and _are_among(rows, other, started):
-                return _equal_form(changed, types, text, _SIDES[::-1])
+    givens = (source, frame) if units.has_columns(source, rows.chain) else (frame,)
+    for given, (changed, text) in product(givens, forms):
+        sqls = {name: F.expr(sql.format(c=units.quoted(name))) for name, sql in changed.items()}
+        other = given.withColumns(sqls)
+        if given is source and _are_among(rows, frame, other):
+            return _equal_form(changed, types, text, _SIDES)
+        if given is frame and _are_among(rows, other, started):
+            return _equal_form(changed, types, text, _SIDES[::-1])
     return ""
 
 
