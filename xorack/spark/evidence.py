@@ -89,9 +89,7 @@ class Observed(NamedTuple):
         for name in names:
             units.field_named(frame, name)
         observation = Observation()
-        sums = units.made_once(
-            frame.sparkSession, tuple(names), lambda: folding.together(names, SUMS)
-        )
+        sums = folding.together(names, SUMS)
         return cls(frame.observe(observation, *sums).drop(*names), observation, frame)
 
     def write(self, write: Callable[[Any], object]) -> Observed:
