@@ -437,7 +437,9 @@ def test_input_rows_that_nobody_started(run, tmp_path):
     with pytest.raises(OutputDiffersError) as caught:
         run.rows.finish(by_order, rows=twice)
     assert caught.value.chains == (f"{tag(3)} (10 of 5)", f"{tag(77)} (1 of 0)")
-    assert str(caught.value).splitlines()[1] == "the input has 6 rows more than at the start"
+    assert (
+        str(caught.value).splitlines()[2] == "the input has at least 5 rows more than at the start"
+    )
     assert stamped(run.sent()) == {(tag(order), "lines/finish") for order in (1, 2, 4, 5, 6)}
 
 

@@ -7,7 +7,6 @@ import shutil
 from datetime import date, datetime, timezone
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
@@ -424,9 +423,8 @@ def test_a_lost_row_is_named_whatever_is_started(run, odd, configure):
     ],
 )
 def test_detail_that_is_invalid(detail, problem):
-    rows = pa.record_batch({"tag": ["r/order/9"], "detail": [detail], "failed": [None]})
     with pytest.raises(ColumnsError, match=r"^detail of chain r/order/9: ") as caught:
-        list(starting.check_details([rows]))
+        starting.check_detail("r/order/9", detail)
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -83,10 +83,7 @@ class Observed(NamedTuple):
         for name in names:
             units.field_named(frame, name)
         observation = Observation()
-        sums = units.made_once(
-            frame.sparkSession, tuple(names), lambda: folding.together(names, SUMS)
-        )
-        plain = frame.observe(observation, *sums).drop(*names)
+        plain = frame.observe(observation, *folding.together(names, SUMS)).drop(*names)
         write(given := _ToWrite(plain))
         if not given.is_written:
             raise ArgumentError("write", problem="it did not write the frame that it was given")

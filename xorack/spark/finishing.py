@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
@@ -14,22 +15,27 @@ from xorack.spark.evidence import forget, open_output, per_chain, source_of, uni
 from xorack.spark.folding import SUMS, folding, summarize, totals_of
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.comparing import compare_chains, tells_chains
-from xorack.spark.missing.telling import hex_of, named_units, output_differs
+from xorack.spark.missing.telling import output_differs
 from xorack.spark.record import summary_in
 from xorack.spark.starting import NO_FACTS, fold_input, keep_record, request_id
 from xorack.spark.types import other_keys
 from xorack.spark.units import chain_columns, has_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from xorack.spark.evidence import Output, Proof
+    from xorack.spark.folding import Summary
     from xorack.spark.record import Header
     from xorack.spark.run import RowNames
 
     Cache = Callable[[DataFrame], DataFrame]
 
 _MAX_EXAMPLES = 5
+_MAX_IDS = 100
+"""Ids that a note has."""
+_MAX_REASON = 200
+"""Characters of the reason that a note has: a note has 1,024 bytes."""
 
 
 class Decision(NamedTuple):
@@ -38,7 +44,7 @@ class Decision(NamedTuple):
     Attributes:
         finished: ``tag`` and the columns `SUMS` of chains that finish, with all their `units`.
         missing: Units that the input of the job lost.
-        notes: See `xorack.spark.missing.telling.notes`; how many are `noted`.
+        notes: The requests that note on the others; how many are `noted`, at most.
         error: Why chains do not finish, unless the input lost their units.
     """
 
@@ -101,15 +107,18 @@ def _of_batch(rows: RowNames, proof: Proof, given: Output, cache: Cache) -> Deci
     frame = open_output(rows.tracking.spark, given, "rows")
     finished = cache(fold_input(rows, frame))
     summary = summarize(finished)
-    has_all = proof.totals == summary.totals
-    if not has_all or not (_agrees(rows, proof, finished) or _has_units_apart(rows, frame)):
-        return Decision(error=output_differs(rows, proof, summary.count, (given, frame)))
-    forget(rows)
-    return Decision(finished, summary.chains, summary.count)
+    if _agrees(rows, proof, summary, finished) or (
+        proof.totals == summary.totals and _has_units_apart(rows, frame)
+    ):
+        forget(rows)
+        return Decision(finished, summary.chains, summary.count)
+    return Decision(error=output_differs(rows, proof, summary.count, (given, frame)))
 
 
-def _agrees(rows: RowNames, proof: Proof, chains: DataFrame) -> bool:
-    """Tell whether an output that has all units has them in their chains, as far as it tells."""
+def _agrees(rows: RowNames, proof: Proof, summary: Summary, chains: DataFrame) -> bool:
+    """Tell whether an output has all units, and in their chains, as far as it tells."""
+    if proof.totals != summary.totals:
+        return False
     if {*rows.chain} <= {*rows.unit} or not tells_chains(rows, proof.outputs):
         return True
     with plain_errors():
@@ -136,19 +145,16 @@ def _of_run(
     summary = summary_in(header)
     started = rows.record.chains(header).where("count > 0").select("tag", *SUMS)
     given = header["source"] if given is None else given
-    has_all = proof.totals == summary.totals
-    if has_all and _agrees(rows, proof, started):
+    if _agrees(rows, proof, summary, started):
         forget(rows)
         return Decision(started, summary.chains, summary.count)
     if given is None:
         unknown = ["unknown, as no rows= says what this job read"]
         raise OutputDiffersError(rows.name, summary.count, proof.totals.count, unknown)
     source = open_output(rows.tracking.spark, given, "rows")
-    if not has_all or not _has_units_apart(rows, source):
-        problem = other_keys(rows, header, (proof.totals, proof.outputs), source)
-        if problem:
-            numbers = summary.count, proof.totals.count
-            raise OutputDiffersError(rows.name, *numbers, report=[problem])
+    may_be_others = proof.totals != summary.totals or not _has_units_apart(rows, source)
+    if may_be_others and (text := other_keys(rows, header, proof, source)):
+        raise OutputDiffersError(rows.name, summary.count, proof.totals.count, report=[text])
 
     def differs(*of_chains: Any) -> OutputDiffersError:
         error = output_differs(rows, proof, summary.count, (given, source), *of_chains)
@@ -158,44 +164,43 @@ def _of_run(
 
     chains = _by_chain(rows, proof, source, started, cache)
     if chains is None:
-        error = differs()
-        units = _named(error)
-        if units is None:
-            return Decision(error=error)
-        facts = "false AS is_unread", "count AS started", "count AS found"
-        known = started.selectExpr("tag", *facts)
-        notes = known.join(units, "tag")
-        return Decision(notes=notes, noted=error.found.missing, error=error)
+        problem = differs()
+        if (found := problem.found) is None or not found.named == found.missing > 0:
+            return Decision(error=problem)
+        facts = "count AS started", "count AS found", "0L AS missing_count", "xor", "sum"
+        all_chains = started.selectExpr("tag", "'differs' AS state", *facts)
+        notes = _notes(rows, all_chains, problem, "inner")
+        return Decision(notes=notes, noted=found.missing, error=problem)
     chains = cache(chains)
     sums = map(F.expr, ("count(1)", "sum(started)", "sum(missing_count)"))
     with folding(chains.sparkSession):
         counts = {one[0]: one[1:] for one in chains.groupBy("state").agg(*sums).collect()}
     finish, unread, differ = (counts.get(one, (0, 0, 0)) for one in ("agrees", "unread", "differs"))
-    why = None
+    error: OutputDiffersError | None = None
     if differ[0]:
         first = chains.where("state = 'differs'").orderBy(F.expr("started = 0"), "tag")
         some = first.limit(_MAX_EXAMPLES).collect()
         texts = [f"{one['tag']} ({one['found']:,} of {one['due']:,})" for one in some]
-        number = f", and {differ[0]:,} of {summary.chains:,} chains differ"
-        why = differs((texts, number))
-    notes = _notes(chains.where("state <> 'agrees' AND started > 0"), _named(why))
+        error = differs(texts, f", and {differ[0]:,} of {summary.chains:,} chains differ")
+    notes = _notes(rows, chains.where("state <> 'agrees' AND started > 0"), error)
     finished = started.join(chains.where("state = 'agrees'"), "tag", "left_semi")
-    return Decision(finished, finish[0], finish[1], unread[2], notes, unread[0] + differ[0], why)
+    noted = unread[0] + differ[0]
+    return Decision(finished, finish[0], finish[1], unread[2], notes, noted, error)
 
 
 def _by_chain(
     rows: RowNames, proof: Proof, source: DataFrame, started: DataFrame, cache: Cache
 ) -> DataFrame | None:
     """Compare chains; add ``due`` and ``state``: agrees, unread (the input lost units), differs."""
-    read, held = started, None
+    read = started
     if has_columns(source, rows.chain):
         read = cache(fold_input(rows, source).join(started, "tag", "left_semi"))
-        if proof.totals == totals_of(read) and _has_units_apart(rows, source):
-            held = [read]
-    if held is None:
-        if not tells_chains(rows, proof.outputs):
-            return None
+    if read is not started and proof.totals == totals_of(read) and _has_units_apart(rows, source):
+        held = [read]
+    elif tells_chains(rows, proof.outputs):
         held = per_chain(rows, proof.outputs)
+    else:
+        return None
     chains = compare_chains(started, held)
     there = read.selectExpr("tag", "xor AS read_xor", "count AS read")
     state = """
@@ -207,23 +212,47 @@ def _by_chain(
     return chains.join(there, "tag", "left").selectExpr(*chains.columns, state, due)
 
 
-def _named(error: OutputDiffersError | None) -> DataFrame | None:
-    """Return the units of the missing rows, by chain, if all are named."""
-    found = None if error is None else error.found
-    if found is None or found.named < found.missing or not found.missing:
-        return None
-    return named_units(found.tagged)
-
-
-def _notes(chains: DataFrame, units: DataFrame | None) -> DataFrame:
-    """Add what is known of the missing units of chains; see `telling.notes`."""
+def _notes(
+    rows: RowNames, chains: DataFrame, error: OutputDiffersError | None, how: str = "left"
+) -> DataFrame:
+    """Return the requests that note on chains what is missing, and why; ids only if all are."""
+    found, why = (None, "") if error is None else (error.found, error.why)
     is_one = F.expr("missing_count = 1 AND xor <> 0 AND sum = shiftright(xor, 32)")
     is_unread = F.expr("state = 'unread'").alias("is_unread")
-    alone = F.when(is_unread & is_one, F.array(hex_of("xor"))).alias("alone")
-    known = chains.select("tag", "started", "found", is_unread, alone)
-    if units is None:
-        return known.selectExpr("*", "bigint(NULL) AS named", "alone AS ids")
-    return known.join(units, "tag", "left").withColumn("ids", F.coalesce("alone", "ids"))
+    alone = F.when(is_unread & is_one, F.array(_hex("xor"))).alias("ids")
+    noted = chains.select("tag", "started", "found", is_unread, alone)
+    if found is not None and found.named == found.missing > 0:
+        units = _by_tag(found.tagged)
+        noted = noted.join(units, "tag", how).withColumn("ids", F.coalesce("ids", "some"))
+    else:
+        noted = noted.withColumn("named", F.lit(None).cast("long"))
+    where = """
+        CASE WHEN is_unread THEN 'not in what the job read' WHEN named > 0 THEN 'not in the output'
+        WHEN found = started THEN 'in the output, but others' ELSE 'in the output' END"""
+    count = "if(is_unread, started - found, named)"
+    numbers = f"coalesce({count}, found), started"
+    text = F.expr(f"format_string('%,d of %,d units of {rows.name} are %s', {numbers}, {where})")
+    is_told = F.lit(bool(why)) & F.expr("named > 0 AND NOT is_unread")
+    because = F.when(is_told, f"; {why[:_MAX_REASON]}").otherwise("")
+    noted = noted.withColumn("text", F.concat(text, because))
+    id = F.concat(F.lit(f"{request_id(rows, 'finish')}/note/"), _hex(F.xxhash64("text", "ids")))
+    facts = "text", "ids AS missing", f"{count} AS missing_count"
+    return noted.withColumn("id", id).selectExpr("'note' AS op", "tag", "id", *facts)
+
+
+def _by_tag(units: DataFrame) -> DataFrame:
+    """Return how many units are ``named`` and up to 100 of them as ``some``, by ``tag``."""
+    chain = Window.partitionBy("xorack_tag_")
+    place = F.row_number().over(chain.orderBy("xorack_unit_")).alias("place")
+    named = F.count("xorack_unit_").over(chain).alias("named")
+    placed = units.select("xorack_tag_", "xorack_unit_", place, named)
+    some = F.array_sort(F.collect_set(_hex("xorack_unit_"))).alias("some")
+    groups = placed.where(f"place <= {_MAX_IDS}").groupBy("xorack_tag_", "named")
+    return groups.agg(some).withColumnRenamed("xorack_tag_", "tag")
+
+
+def _hex(unit: str | Column) -> Column:
+    return F.lower(F.lpad(F.hex(unit), 16, "0"))
 
 
 def finish(

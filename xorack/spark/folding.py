@@ -71,10 +71,15 @@ def named(columns: Sequence[Column]) -> list[Column]:
     return [column.alias(name) for column, name in zip(columns, SUMS, strict=True)]
 
 
-def together(names: Sequence[str] = SUMS, to: Sequence[str] = SUMS) -> list[Column]:
+def together(
+    names: Sequence[str] = SUMS, to: Sequence[str] = SUMS
+) -> tuple[Column, Column, Column]:
     """Return aggregates that add up columns of sums."""
-    pairs = zip(("bit_xor", "sum", "sum"), names, to, strict=True)
-    return [F.expr(f"{fold}({quoted(name)}) AS {quoted(new)}") for fold, name, new in pairs]
+    xor, count, sum_ = (
+        F.expr(f"{fold}({quoted(name)}) AS {quoted(new)}")
+        for fold, name, new in zip(("bit_xor", "sum", "sum"), names, to, strict=True)
+    )
+    return xor, count, sum_
 
 
 def totals_of(frame: DataFrame) -> Totals:

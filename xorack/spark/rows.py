@@ -28,13 +28,12 @@ from xorack.spark.evidence import (
 from xorack.spark.folding import together
 from xorack.spark.inputs import input_lost
 from xorack.spark.missing.auditing import Audit, audit
-from xorack.spark.missing.telling import notes
 from xorack.spark.record import summary_in
 from xorack.spark.run import RowNames
 from xorack.spark.sending import send
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
-from xorack.spark.units import check_frame, field_named, made_once, unit_column
+from xorack.spark.units import check_frame, field_named, unit_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -105,8 +104,7 @@ class Rows(RowNames):
         """
         if frame is not None:
             if has_evidence(self, check_frame("frame", frame)):
-                xor, count, sum_ = together(self.evidence_names, self.evidence_names)
-                return xor, count, sum_
+                return together(self.evidence_names, self.evidence_names)
             if self.unit_name.lower() not in map(str.lower, frame.columns):
                 raise ColumnsError(
                     f"the frame has no column {self.unit_name}: add it first, "
@@ -114,12 +112,9 @@ class Rows(RowNames):
                 )
             field_named(frame, self.unit_name)  # once
         remember(self, frame)
-        return made_once(self.tracking.spark, self.unit_name, self._evidence)
-
-    def _evidence(self) -> tuple[Column, Column, Column]:
-        unit, names = F.col(self.unit_name), self.evidence_names
-        upper = F.sum(F.shiftright(unit, 32)).alias(names[2])
-        return F.bit_xor(unit).alias(names[0]), F.count(unit).alias(names[1]), upper
+        unit, (xor, count, sum_) = F.col(self.unit_name), self.evidence_names
+        upper = F.sum(F.shiftright(unit, 32)).alias(sum_)
+        return F.bit_xor(unit).alias(xor), F.count(unit).alias(count), upper
 
     def observe(self, frame: DataFrame, write: Callable[[Any], object]) -> Observed:
         """Write a frame, and observe its evidence in the tasks: nothing has to be read back.
@@ -233,9 +228,7 @@ class TrackedRows(Rows):
             if sent.requests < decision.chains:
                 raise StateError(f"{decision.chains - sent.requests:,} chains are gone meanwhile")
         if decision.notes is not None:
-            why = "" if decision.error is None else decision.error.why
-            noted = send(notes(self, decision.notes, why), queue, decision.noted)
-            sent = SendReport(*map(add, sent, noted))
+            sent = SendReport(*map(add, sent, send(decision.notes, queue, decision.noted)))
         if decision.error is not None:
             raise decision.error
         counts = decision.chains, decision.units, decision.missing

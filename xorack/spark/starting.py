@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,7 +33,6 @@ from xorack.spark.units import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output
@@ -136,26 +135,12 @@ def _facts(rows: RowNames, chains: DataFrame) -> DataFrame:
     detail = F.when(F.count(F.lit(1)) > 1, twice).otherwise(F.first("detail")).alias("detail")
     facts = tagged.select("tag", "detail", reason).groupBy("tag")
     checked = facts.agg(detail, F.first("failed").alias("failed"))
-    check = partial(check_details, mask=rows.tracking.mask)
-    return checked.mapInArrow(check, "tag string, detail string, failed string")
+    check = F.udf(partial(check_detail, mask=rows.tracking.mask), "string", useArrow=False)
+    return checked.withColumn("detail", check("tag", "detail"))
 
 
-def check_details(
-    batches: Iterable[pa.RecordBatch], mask: Collection[str] = ()
-) -> Iterator[pa.RecordBatch]:
-    """Write the column ``detail`` as JSON in ASCII, or raise `ColumnsError`."""
-    import pyarrow as pa
-
-    for batch in batches:
-        tag, detail, failed = batch.columns
-        pairs = zip(tag.to_pylist(), detail.to_pylist(), strict=True)
-        texts = [_detail(*pair, mask) for pair in pairs]
-        columns = [tag, pa.array(texts, pa.string()), failed]
-        yield pa.RecordBatch.from_arrays(columns, batch.schema.names)
-
-
-def _detail(tag: str, text: str | None, mask: Collection[str]) -> str | None:
-    """Return the detail of a chain as JSON in ASCII."""
+def check_detail(tag: str, text: str | None, mask: Collection[str] = ()) -> str | None:
+    """Return the detail of a chain as JSON in ASCII, or raise `ColumnsError`."""
     try:
         detail = None if text is None else masked_fields(json.loads(text), mask)
         Request("create", tag, "id", plain(1), detail=detail)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import permutations
+from itertools import permutations, product
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -20,20 +20,16 @@ from xorack.spark.messages import plain_errors
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from xorack.spark.evidence import Proof
     from xorack.spark.record import Header
     from xorack.spark.run import RowNames
 
 _EQUAL_UNITS = ({*units.INTEGERS, "boolean"}, {"string", "decimal", "binary"})
 """Types of which equal values are equal units."""
 _TEXT = ("string({c})", "a string")
-_NUMBER, _DATE, _TIME = (
-    (f"coalesce(try_cast({{c}} AS {type_}), {type_}({zero}))", text)
-    for type_, zero, text in (
-        ("bigint", "0", "an integer"),
-        ("date", "'1970-01-01'", "a date"),
-        ("timestamp", "'1970-01-01'", "a timestamp"),
-    )
-)
+_NUMBER = ("coalesce(try_cast({c} AS bigint), 0L)", "an integer")
+_DATE = ("coalesce(try_cast({c} AS date), date'1970-01-01')", "a date")
+_TIME = ("coalesce(try_cast({c} AS timestamp), timestamp'1970-01-01')", "a timestamp")
 _SIDES = ("what was started", "the output")
 _SAME_TYPE = ("without", "in ")
 """How the words of forms begin that keep the type."""
@@ -66,14 +62,9 @@ def types_of(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
     return {name: units.column_named(frame, name)[1].simpleString() for name in names}
 
 
-def other_keys(
-    rows: RowNames, header: Header, found: tuple[Totals, Sequence[DataFrame]], source: DataFrame
-) -> str:
-    """Say in one sentence why the keys of an output are others; empty if that is not known.
-
-    `found` is what the units of the output add up to, and the frames that read it.
-    """
-    totals, outputs = found
+def other_keys(rows: RowNames, header: Header, proof: Proof, source: DataFrame) -> str:
+    """Say in one sentence why the keys of an output are others; empty if that is not known."""
+    totals, outputs = proof.totals, proof.outputs
     started = Totals(*(header["summary"][name] for name in ("xor", "count", "sum")))
     before = dict(zip(header["unit"], header["types"], strict=True))
     marks = (rows.unit_name, *rows.evidence_names)
@@ -108,13 +99,14 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
     if problem := _other_types(header["chain_types"], types, [{*units.INTEGERS}]):
         return problem
     forms = [(changed, text) for changed, text in _forms(types) if text.startswith(_SAME_TYPE)]
-    for given in (source, frame) if units.has_columns(source, rows.chain) else (frame,):
-        for changed, text in forms:
-            sqls = {name: F.expr(sql.format(c=units.quoted(name))) for name, sql in changed.items()}
-            other = given.withColumns(sqls)
-            sides = (frame, other) if given is source else (other, started)
-            if _are_among(rows, *sides):
-                return _equal_form(changed, types, text, _SIDES[:: 1 if given is source else -1])
+    givens = (source, frame) if units.has_columns(source, rows.chain) else (frame,)
+    for given, (changed, text) in product(givens, forms):
+        sqls = {name: F.expr(sql.format(c=units.quoted(name))) for name, sql in changed.items()}
+        other = given.withColumns(sqls)
+        if given is source and _are_among(rows, frame, other):
+            return _equal_form(changed, types, text, _SIDES)
+        if given is frame and _are_among(rows, other, started):
+            return _equal_form(changed, types, text, _SIDES[::-1])
     return ""
 
 
@@ -194,10 +186,10 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
     """Say whether evidence is in wrong columns, was added up wrongly, or is not in all rows."""
     names, problem = rows.evidence_names, ""
     for frame in outputs if all(units.has_columns(frame, names) for frame in outputs) else ():
-        longs = [f"CAST({units.quoted(name)} AS bigint)" for name in names]
+        longs = [f"bigint({units.quoted(name)})" for name in names]
         sqls = [f"bit_xor({long})" for long in longs]
         sqls += [f"sum(CAST({long} AS decimal(20)))" for long in longs]
-        sqls += [f"min({longs[1]})", f"count_if({names[1]} IS NULL)"]
+        sqls += [f"min({longs[1]})", f"count_if({longs[1]} IS NULL)"]
         *found, least, without = frame.agg(*map(F.expr, sqls)).first() or (None,) * 8
         xors, sums = (dict(zip(names, some, strict=True)) for some in (found[:3], found[3:]))
         for x, n, s in permutations(names):

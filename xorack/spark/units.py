@@ -5,7 +5,7 @@ Ids and tags are the same with ANSI mode on and off, and in every time zone of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,8 +39,6 @@ ELSE {{tag}} END"""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 """For `str.translate`: it makes a path a pattern of Hadoop that matches this path alone."""
 INTEGERS = ("tinyint", "smallint", "int", "bigint")  # equal numbers are equal units and tags
-_MADE: dict[Hashable, Any] = {}
-_MAX_MADE = 100
 _SUITABLE = "integers, boolean, string, binary, date, timestamp, timestamp_ntz and decimal"
 
 
@@ -63,15 +61,21 @@ def encoded_columns(texts: Sequence[Column]) -> list[Column]:
     return [*texts]
 
 
-def comparable(frame: DataFrame) -> dict[str, Column]:
+def comparable(frame: DataFrame, characters: int) -> dict[str, Column]:
     """Return the columns whose values Python can compare, and the sizes of arrays and maps."""
     shown: dict[str, Column] = {}
-    kinds = {*_FORMS, "float", "double"} - {"binary"}
     for field in frame.schema.fields:
         column, type_ = F.col(quoted(field.name)), field.dataType.simpleString()
         if type_.startswith(("array", "map")):
             shown[f"size of {field.name}"] = F.size(column)
-        elif type_.split("(", maxsplit=1)[0] in kinds and field.name[:7] != "xorack_":
+            continue
+        if type_ == "string":
+            column = F.left(column, F.lit(characters))
+        elif type_.startswith(("date", "timestamp")):  # Python's years
+            least, most = (F.lit(f"{year}-01-01").cast(type_) for year in ("0002", "9999"))
+            column = F.when(column.isNotNull(), F.least(F.greatest(column, least), most))
+        kind = type_.partition("(")[0]
+        if kind in {*_FORMS, "float", "double"} - {"binary"} and field.name[:7] != "xorack_":
             shown[field.name] = column
     return shown
 
@@ -112,26 +116,11 @@ def has_columns(frame: DataFrame, names: Sequence[str]) -> bool:
         return False
 
 
-def made_once(spark: Any, key: Hashable, make: Callable[[], T]) -> T:
-    """Return columns that were made before under a key: a unit takes dozens of calls of Java."""
-    if (java := getattr(spark, "_jvm", None)) is None:
-        return make()
-    made: T | None = _MADE.get((java, key))
-    if made is None:
-        if len(_MADE) >= _MAX_MADE:
-            _MADE.clear()
-        made = _MADE[java, key] = make()
-    return made
-
-
 def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
     """Return the unit of each row: `xorack.unit_id` of the salt and the columns' values, signed."""
-
-    def make() -> Column:
-        parts = [hashed(column) for column, (hashed, _) in _suitable(frame, names, "unit")]
-        return _never_zero(F.xxhash64(F.lit(salt), *parts))
-
-    return made_once(frame.sparkSession, (frame.schema, salt, tuple(names)), make)
+    parts = [hashed(column) for column, (hashed, _) in _suitable(frame, names, "unit")]
+    unit = F.xxhash64(F.lit(salt), *parts)
+    return unit.bitwiseOR((unit == 0).cast("long"))  # never 0
 
 
 def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
@@ -166,10 +155,6 @@ def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[C
         checked = F.expr(f"coalesce({quoted(name)}, raise_error(string(X'{message}')))")
         parts.append((checked, forms))
     return parts
-
-
-def _never_zero(hashed: Column) -> Column:
-    return hashed.bitwiseOR((hashed == 0).cast("long"))
 
 
 def _wall_micros(column: Column) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -36,8 +36,8 @@ class Audit:
         chains: The number of chains by verdict: ``agree``; ``missing`` (no units are there),
             ``short``, ``surplus``, ``other`` (as many, but others) and ``unknown`` (not started).
             Without the columns of the chain in the table, all ``agree`` or are ``undecided``.
-        differing: The chains that do not agree: ``tag``, ``verdict``, and the units ``started`` and
-            ``found``. None if they are undecided. It is computed when it is read.
+        differing: The chains that do not agree, lazily: ``tag``, ``verdict``, and the units
+            ``started`` and ``found``. None if they are undecided.
     """
 
     name: str
@@ -65,17 +65,17 @@ class Audit:
 
         Args:
             source: What was started, as `start` was given it, or another frame with its rows.
-            rows: The frame that was aggregated, with the column of `with_unit`; of several outputs
-                a list. By default what `evidence` was last given in this process.
+            rows: The frame that was aggregated, with the column of `with_unit`, or several as a
+                list. By default what `evidence` was last given in this process.
 
         Raises:
             ArgumentError: The source cannot be read.
             ColumnsError: A column of the unit is missing from the source.
         """
         frame = open_output(self._rows.tracking.spark, source, "source")
-        given = None
-        if rows is not None:
-            given = [check_frame("rows", cast("DataFrame", one)) for one in as_list(rows, "rows")]
+        given: list[Any] | None = None if rows is None else as_list(rows, "rows")
+        for one in given or ():
+            check_frame("rows", one)
         proof = Proof("read", total(self._rows, self._outputs), self._outputs)
         return resolve(self._rows, frame, proof, self.started, given)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,10 +14,9 @@ from xorack.spark.evidence import evidence_of
 from xorack.spark.folding import named, of_units
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.naming import MAX_SOLVED, name_missing
-from xorack.spark.units import INTEGERS, KEY_TYPES, chain_columns, column_named, has_columns
+from xorack.spark.units import KEY_TYPES, chain_columns, column_named, has_columns
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from xorack.spark.run import RowNames
@@ -33,15 +32,15 @@ class Differing(NamedTuple):
 
     Attributes:
         units: If there is a proof: the units that differ, with ``missing_count`` (negative if the
-            output has too many of a unit).
+            output has too many of a unit), and whether their chain `is_known`.
         by: The columns that group source and output.
-        groups: The groups that differ, with ``xorack_key_`` and `differences`.
-        replaced: If only units are exchanged: how many units the differing groups have.
+        candidates: The units of groups that may have lost some.
+        replaced: How many these are, if only units are exchanged.
     """
 
     units: DataFrame | None = None
     by: tuple[str, ...] = ()
-    groups: DataFrame | None = None
+    candidates: DataFrame | None = None
     replaced: int = 0
 
 
@@ -85,11 +84,11 @@ def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
         return False
 
 
-def compare_units(source: DataFrame, held: DataFrame, keep: Keep) -> DataFrame:
+def compare_units(source: DataFrame, held: Sequence[DataFrame], keep: Keep) -> DataFrame:
     """Compare a source's units with those of the output, exactly; return `Differing.units`."""
-    sides = source.selectExpr("xorack_unit_", "xorack_tag_ AS tag", "1L AS n", "0L AS found").union(
-        held.selectExpr("unit", "string(NULL)", "0L", "1L")
-    )
+    columns = ("xorack_unit_", "xorack_tag_ AS tag", "1L AS n", "0L AS found")
+    others = [frame.selectExpr("unit", "string(NULL)", "0L", "1L") for frame in held]
+    sides = reduce(lambda a, b: a.union(b), [source.selectExpr(*columns), *others])
     count = F.expr("sum(n) - sum(found) AS missing_count")
     known = F.expr("coalesce(sum(found) = 0 OR min(tag) = max(tag), false) AS is_known")
     return keep(sides.groupBy("xorack_unit_").agg(count, known).where("missing_count <> 0"))
@@ -100,9 +99,9 @@ def compare_groups(
 ) -> Differing:
     """Compare by the columns that outputs and source share; name units, or none."""
     by = _shared(rows, source, outputs)
-    keyed = source.withColumn("xorack_key_", key_of(source, by))
+    keyed = source.withColumn("xorack_key_", _key(source, by))
     held = [
-        frame.select(key_of(frame, by).alias("xorack_key_"), *named(evidence_of(rows, frame)))
+        frame.select(_key(frame, by).alias("xorack_key_"), *named(evidence_of(rows, frame)))
         for frame in outputs
     ]
     sums = named(of_units(F.col("xorack_unit_")))
@@ -116,36 +115,27 @@ def compare_groups(
         "count_if(missing_count <> 0)",
         "sum(if(missing_count = 0, started, 0))",
     )
-    result = Differing(None, tuple(by), groups, 0 if other_counts else replaced)
+    may_lack = groups.where("started > 0 AND missing_count >= 0")
+    candidates = keyed.join(may_lack, "xorack_key_", "left_semi")
+    result = Differing(None, tuple(by), candidates, 0 if other_counts else replaced)
     if unsolved:
         return result
-    columns = ("xorack_key_", "xorack_unit_", "xorack_tag_")
-    members = keyed.select(*columns).join(groups.drop("started", "found"), "xorack_key_")
-    firsts = [F.first(name).alias(name) for name in ("missing_count", "xor", "sum")]
+    keys = [name for name in ("xorack_unit_", "xorack_tag_") if name in source.columns]
+    members = keyed.select("xorack_key_", *keys)
+    members = members.join(groups.drop("started", "found"), "xorack_key_")
+    facts = ("missing_count", "xor", "sum")
     may_be = "if(abs(missing_count) > 1 OR xorack_unit_ = xor, xorack_unit_, NULL)"
     lists = F.expr(f"collect_list({may_be}) AS members")
+    firsts = [F.first(name).alias(name) for name in facts]
     parts = members.where("NOT is_entire").groupBy("xorack_key_").agg(*firsts, lists)
-    solved = keep(parts.mapInArrow(_solve, "xorack_key_ long, xorack_unit_ long"))
-    if solved.where("xorack_unit_ = 0").take(1):
+    units = F.explode_outer(F.udf(name_missing, "array<bigint>", useArrow=False)(*facts, "members"))
+    solved = keep(parts.select("xorack_key_", units.alias("xorack_unit_")))
+    if solved.where("xorack_unit_ IS NULL").take(1):
         return result
     found = members.join(solved, ["xorack_key_", "xorack_unit_"], "left_semi")
-    both = members.where("is_entire").union(found).groupBy("xorack_unit_", "xorack_tag_")
+    both = members.where("is_entire").unionByName(found).groupBy(*keys)
     count = F.expr("bigint(sum(sign(missing_count))) AS missing_count")
     return result._replace(units=both.agg(count, F.lit(True).alias("is_known")))
-
-
-def _solve(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the units that groups lost or have twice; 0 for a group that stays unexplained."""
-    import pyarrow as pa
-
-    schema = pa.schema([("xorack_key_", pa.int64()), ("xorack_unit_", pa.int64())])
-    for batch in batches:
-        pairs = [
-            {"xorack_key_": key, "xorack_unit_": unit}
-            for key, count, xor, sum_, members in zip(*batch.to_pydict().values(), strict=True)
-            for unit in name_missing(count, xor, sum_, members) or [0]
-        ]
-        yield pa.RecordBatch.from_pylist(pairs, schema)
 
 
 def sums_of(frame: DataFrame, *sums: str) -> list[int]:
@@ -156,26 +146,20 @@ def sums_of(frame: DataFrame, *sums: str) -> list[int]:
 
 
 def _shared(rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame]) -> list[str]:
-    """Return the columns that source and outputs share, with types that can be compared."""
+    """Return the columns that source and outputs share, of one type that can be compared."""
     own = {name.lower() for name in (*rows.evidence_names, rows.unit_name)}
-    keys = {*map(str.lower, (*rows.chain, *rows.unit))}
 
     def is_shared(name: str) -> bool:
         frames = (source, *outputs)
         if name.lower() in own or not all(has_columns(frame, [name]) for frame in frames):
             return False
         types = {column_named(frame, name)[1].simpleString() for frame in frames}
-        are_integers = name.lower() in keys and types <= {*INTEGERS}
-        return are_integers or (len(types) == 1 and types.pop().split("(")[0] in KEY_TYPES)
+        return len(types) == 1 and types.pop().split("(")[0] in KEY_TYPES
 
     return [name for name in outputs[0].columns if is_shared(name)]
 
 
-def key_of(frame: DataFrame, by: Sequence[str]) -> Column:
+def _key(frame: DataFrame, by: Sequence[str]) -> Column:
     """Return the hash of the values of columns; a null has its own."""
-    hashes = [F.lit(0)]
-    for name in by:
-        column, type_ = column_named(frame, name)
-        value = column.cast("long") if type_.simpleString() in INTEGERS else column
-        hashes.append(F.xxhash64(value, column.isNull()))
-    return F.xxhash64(*hashes)
+    columns = [column_named(frame, name)[0] for name in by]
+    return F.xxhash64(F.lit(0), *(part for one in columns for part in (one, one.isNull())))

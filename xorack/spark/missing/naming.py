@@ -13,7 +13,7 @@ MAX_SOLVED = 48
 _MASK = (1 << 64) - 1
 
 
-def name_missing(missing_count: int, xor: int, sum_: int, members: Sequence[int]) -> frozenset[int]:
+def name_missing(missing_count: int, xor: int, sum_: int, members: Sequence[int]) -> list[int]:
     """Return the only set of members that has the sums of a group; empty without such a set.
 
     The count and the sum of the upper 32 bits are those of the source less those of the output,
@@ -21,11 +21,11 @@ def name_missing(missing_count: int, xor: int, sum_: int, members: Sequence[int]
     """
     given, count = {unit & _MASK: unit for unit in members}, abs(missing_count)
     if len(given) < len(members) or not 0 < count <= len(given) <= MAX_SOLVED:
-        return frozenset()  # of two equal members, nobody can say which one is missing
-    units = frozenset(given[unit] for unit in _solve([*given], xor & _MASK))
+        return []  # of two equal members, nobody can say which one is missing
+    units = [given[unit] for unit in _solve([*given], xor & _MASK)]
     upper = sum(unit >> 32 for unit in units)
     is_right = len(units) == count and sum_ == (upper if missing_count > 0 else -upper)
-    return units if is_right else frozenset()
+    return units if is_right else []
 
 
 def _solve(units: Sequence[int], wanted: int) -> list[int]:

@@ -1,33 +1,27 @@
-"""What is said of an output that differs: by the error, and by notes on its chains."""
+"""What the error says of an output that differs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import Window
-from pyspark.sql import functions as F
 
 from xorack.core.masking import masked
 from xorack.ops.text import cut
 from xorack.spark.errors import ColumnsError, OutputDiffersError
 from xorack.spark.messages import one_line
-from xorack.spark.missing.found import MissingRows, resolve
-from xorack.spark.starting import request_id
+from xorack.spark.missing.found import resolve
 from xorack.spark.units import column_named
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from xorack.spark.evidence import Output, Proof
     from xorack.spark.run import RowNames
 
 _MAX_NAMED = 100
-"""Rows that an error has, and ids that a note may have."""
+"""Rows that an error has."""
 _MAX_SAID = 20
 """Rows in the text of an error."""
-_MAX_REASON = 200
-"""Characters of the reason that a note has: a note has 1,024 bytes."""
 
 
 def output_differs(
@@ -35,17 +29,18 @@ def output_differs(
     proof: Proof,
     started: int,
     source: tuple[Output, DataFrame],
-    chains: tuple[Sequence[str], str] = ((), ""),
+    chains: Sequence[str] = (),
+    differing: str = "",
 ) -> OutputDiffersError:
     """Make the error of an output that differs, with the rows that are missing from it."""
     given, frame = source
-    counts = rows.name, started, proof.totals.count, *chains
+    counts = rows.name, started, proof.totals.count, chains, differing
     try:
         found = resolve(rows, frame, proof, started)
         names = _first(rows, found.tagged) if found.named else []
         doubled = _first(rows, found.doubled) if found.surplus else []
         why = found.explain().sentence
-        report = [*filter(None, [*_causes(rows, found), why]), str(found), found.proof]
+        report = [*([why] if why else []), str(found), found.proof]
     except ColumnsError:
         raise
     except Exception as problem:  # noqa: BLE001 - that it differs is known, and is said
@@ -66,24 +61,12 @@ def output_differs(
     return error
 
 
-def _causes(rows: RowNames, found: MissingRows) -> Iterable[str]:
-    """Say what was added to the input, or how all units of an output may be others."""
-    if found.added:
-        yield f"the input has {found.added:,} rows more than at the start"
-    if rows.batch_id is None and found.replaced >= max(found.total, 1):
-        header = rows.record.read()[1] or {}
-        types = ", ".join(map(" ".join, zip(header["unit"], header["types"], strict=True)))
-        yield (
-            "with_unit saw another run or name, or a unit column of another type or value than "
-            f"start: there they were {types}; int and bigint are equal, a string is not"
-        )
-
-
 def _first(rows: RowNames, frame: DataFrame) -> list[tuple[Any, ...]]:
-    columns = [column_named(frame, name)[0] for name in rows.unit]
-    hidden = [name.lower() in rows.tracking.mask for name in rows.unit]
+    columns, mask = [column_named(frame, name)[0] for name in rows.unit], rows.tracking.mask
     return [
-        tuple(masked(value) if hide else value for value, hide in zip(row, hidden, strict=True))
+        tuple(
+            masked(row[i]) if name.lower() in mask else row[i] for i, name in enumerate(rows.unit)
+        )
         for row in frame.select(*columns).limit(_MAX_NAMED).collect()
     ]
 
@@ -91,38 +74,3 @@ def _first(rows: RowNames, frame: DataFrame) -> list[tuple[Any, ...]]:
 def _text(given: Any, otherwise: str) -> str:
     several = given if isinstance(given, (list, tuple)) else [given]
     return repr(given) if all(isinstance(output, str) for output in several) else otherwise
-
-
-def named_units(units: DataFrame) -> DataFrame:
-    """Return how many units are ``named`` and up to 100 ``ids`` in hexadecimal, by ``tag``."""
-    chain = Window.partitionBy("xorack_tag_")
-    place = F.row_number().over(chain.orderBy("xorack_unit_"))
-    placed = units.select("xorack_tag_", "xorack_unit_").withColumns(
-        {"place": place, "named": F.count("xorack_unit_").over(chain)}
-    )
-    ids = F.array_sort(F.collect_set(hex_of("xorack_unit_"))).alias("ids")
-    some = placed.where(f"place <= {_MAX_NAMED}")
-    return some.groupBy(F.col("xorack_tag_").alias("tag"), "named").agg(ids)
-
-
-def hex_of(name: str | Column) -> Column:
-    """Return units as 16 hex digits."""
-    return F.lower(F.lpad(F.hex(name), 16, "0"))
-
-
-def notes(rows: RowNames, chains: DataFrame, why: str = "") -> DataFrame:
-    """Return the requests that note on chains what is missing, and why."""
-    where = """
-        CASE WHEN is_unread THEN 'not in what the job read' WHEN named > 0 THEN 'not in the output'
-        WHEN found = started THEN 'in the output, but others' ELSE 'in the output' END"""
-    number = "CASE WHEN is_unread THEN started - found WHEN named > 0 THEN named ELSE found END"
-    text = f"format_string('%,d of %,d units of {rows.name} are %s', {number}, started, {where})"
-    because = F.when(F.expr("named > 0 AND NOT is_unread"), f"; {why[:_MAX_REASON]}" if why else "")
-    said = F.concat(F.expr(text), F.coalesce(because, F.lit("")))
-    noted = chains.withColumn("text", said)
-    digest = hex_of(F.xxhash64("text", "ids"))
-    id = F.concat(F.lit(f"{request_id(rows, 'finish')}/note/"), digest).alias("id")
-    count = "if(is_unread, started - found, if(named > 0, named, NULL)) AS missing_count"
-    return noted.select(
-        F.lit("note").alias("op"), "tag", id, "text", F.col("ids").alias("missing"), F.expr(count)
-    )

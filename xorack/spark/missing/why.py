@@ -25,7 +25,6 @@ _DEDUPED = re.compile(r"(?:Deduplicate|Aggregate|Window \[.*?\],) \[([^\]]*)\]")
 
 
 def compare(
-    frame: DataFrame,
     source: tuple[DataFrame, int],
     lost: tuple[DataFrame, int],
     word: str,
@@ -36,20 +35,12 @@ def compare(
     (every, total), (some, count) = source, lost
     if count >= total:
         return explain((), (), count, total, word)
-    shown = dict([*comparable(frame).items()][:_MAX_COLUMNS])
-    for name, type_ in frame.dtypes:
-        if name in shown and type_ == "string":
-            shown[name] = F.left(shown[name], F.lit(CHARACTERS))
-        elif name in shown and type_.startswith(("date", "timestamp")):  # Python's years
-            least, most = (F.lit(f"{year}-01-01").cast(type_) for year in ("0002", "9999"))
-            shown[name] = F.when(
-                shown[name].isNotNull(), F.least(F.greatest(shown[name], least), most)
-            )
+    shown = dict([*comparable(every, CHARACTERS).items()][:_MAX_COLUMNS])
     late = {_FILE: 10.0}
     if has_columns(every, ["xorack_file_"]):
         shown[_FILE] = F.col("xorack_file_")
     if keys:
-        tasks = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+        tasks = int(every.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
         task = f"shuffle partition by {', '.join(keys)}"
         shown[task] = F.pmod(F.hash(*map(F.col, map(quoted, keys))), F.lit(tasks))
         late[task] = 0.5
