@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -18,7 +19,6 @@ from xorack.spark.folding import SUMS, Totals
 from xorack.spark.messages import one_line, readable
 from xorack.spark.reading import READ_ALL, check_reading
 from xorack.spark.storage import MAX_NAMED, Stored
-from xorack.spark.types import unmarked_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -201,8 +201,17 @@ def evidence_of(rows: RowNames, frame: DataFrame) -> list[Column]:
         raise ColumnsError(
             f"the output has neither the evidence of {rows.name!r} "
             f"({', '.join(rows.evidence_names)}) nor its units: {error}"
-            f"{unmarked_files(rows, frame)}"
+            f"{_unmarked_files(rows, frame)}"
         ) from None
+
+
+def _unmarked_files(rows: RowNames, frame: DataFrame) -> str:
+    """Say that some Parquet files of an output have evidence, and others do not; else nothing."""
+    with suppress(Exception):  # other formats, or other types
+        merged = frame.sparkSession.read.option("mergeSchema", "true")
+        if units.has_columns(merged.parquet(*frame.inputFiles()), rows.evidence_names):
+            return "; some of its files have the evidence: the others are older, or of another job"
+    return ""
 
 
 def total(rows: RowNames, outputs: Sequence[DataFrame]) -> Totals:

@@ -208,12 +208,3 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
         elif without:
             problem = f"{without:,} rows of the output have no evidence: are they of another job?"
     return problem
-
-
-def unmarked_files(rows: RowNames, frame: DataFrame) -> str:
-    """Say that some Parquet files of an output have evidence, and others do not; else nothing."""
-    with suppress(Exception):  # other formats, or other types
-        merged = frame.sparkSession.read.option("mergeSchema", "true")
-        if units.has_columns(merged.parquet(*frame.inputFiles()), rows.evidence_names):
-            return "; some of its files have the evidence: the others are older, or of another job"
-    return ""
