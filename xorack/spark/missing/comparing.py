@@ -86,11 +86,12 @@ def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
 
 def compare_units(source: DataFrame, held: Sequence[DataFrame], keep: Keep) -> DataFrame:
     """Compare a source's units with those of the output, exactly; return `Differing.units`."""
-    columns = ("xorack_unit_", "xorack_tag_ AS tag", "1L AS n", "0L AS found")
-    others = [frame.selectExpr("unit", "string(NULL)", "0L", "1L") for frame in held]
+    # Of longs alone: Spark sorts where it has to compare strings.
+    columns = ("xorack_unit_", "xorack_chain_ AS chain", "1L AS n")
+    others = [frame.selectExpr("unit", "bigint(NULL)", "-1L") for frame in held]
     sides = reduce(lambda a, b: a.union(b), [source.selectExpr(*columns), *others])
-    count = F.expr("sum(n) - sum(found) AS missing_count")
-    known = F.expr("coalesce(sum(found) = 0 OR min(tag) = max(tag), false) AS is_known")
+    count = F.expr("sum(n) AS missing_count")
+    known = F.expr("coalesce(min(n) = 1 OR min(chain) = max(chain), false) AS is_known")
     return keep(sides.groupBy("xorack_unit_").agg(count, known).where("missing_count <> 0"))
 
 
@@ -120,7 +121,7 @@ def compare_groups(
     result = Differing(None, tuple(by), candidates, 0 if other_counts else replaced)
     if unsolved:
         return result
-    keys = [name for name in ("xorack_unit_", "xorack_tag_") if name in source.columns]
+    keys = [name for name in ("xorack_unit_", "xorack_chain_") if name in source.columns]
     members = keyed.select("xorack_key_", *keys)
     members = members.join(groups.drop("started", "found"), "xorack_key_")
     facts = ("missing_count", "xor", "sum")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from xorack.spark.messages import one_line, plain_errors
 from xorack.spark.missing.comparing import Differing, compare_groups, compare_units, sums_of
 from xorack.spark.missing.why import compare, deduplicated
 from xorack.spark.storage import reads_plainly
-from xorack.spark.units import column_named, has_columns, is_deterministic, with_tag
+from xorack.spark.units import chain_columns, column_named, has_columns, is_deterministic, with_tag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ _ROWS = "the job's rows, computed again,"
 _MAX_CACHED = 100_000
 """Missing rows that are kept: each reading of the source for them takes a scan."""
 _MISSING_AND_SURPLUS = "sum(greatest(missing_count, 0))", "sum(greatest(-missing_count, 0))"
-_OWN = ("xorack_unit_", "xorack_tag_", "xorack_file_")
+_OWN = ("xorack_unit_", "xorack_chain_", "xorack_tag_", "xorack_file_")
 """The columns that are added to a source."""
 
 
@@ -62,7 +62,7 @@ class MissingRows:
     _units: DataFrame = field(repr=False)
     _found: Differing = field(repr=False)
     _cached: list[DataFrame] = field(repr=False)
-    _mask: Collection[str] = field(repr=False)
+    _rows: RowNames = field(repr=False)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -79,12 +79,20 @@ class MissingRows:
         """The missing rows that are named, with ``xorack_unit_`` and ``xorack_tag_``."""
         units = self._units.where("missing_count > 0 AND is_known").drop("is_known")
         keys = [name for name in units.columns if name != "missing_count"]
+        # Else all rows of the source would be sorted by unit.
+        units = F.broadcast(units) if self.missing <= _MAX_CACHED else units
         place = F.row_number().over(Window.partitionBy(*keys).orderBy(F.lit(0)))
         found = self._source.join(units, keys).withColumn("_place", place)
         found = found.where("_place <= missing_count").drop("_place", "missing_count")
+        found = self._with_tag(found)
         if self.missing <= _MAX_CACHED:  # names, reasons and notes need it
             self._cached.append(found.persist())
         return found
+
+    def _with_tag(self, frame: DataFrame) -> DataFrame:
+        if not has_columns(frame, self._rows.chain):
+            return frame.withColumn("xorack_tag_", F.lit(""))
+        return with_tag(frame, self._rows.prefix, self._rows.chain, "xorack_tag_")
 
     @property
     def doubled(self) -> DataFrame:
@@ -125,7 +133,8 @@ class MissingRows:
             return Explanation(f"Each of the {count:,} missing rows {same}")
         # Only what was lost behind the job's rows was lost with a task.
         tasks = self.by if self.jobs and has_columns(self._source, self.by) else ()
-        return compare((self._source, self._total), (some, count), word, tasks, self._mask)
+        source, mask = (self._source, self._total), self._rows.tracking.mask
+        return compare(source, (some, count), word, tasks, mask)
 
     def __str__(self) -> str:
         least = "" if self.is_exact else "at least "
@@ -186,24 +195,30 @@ def resolve(
             "with_unit saw another run or name, or a unit column of another type or value than "
             f"start: there they were {types}; int and bigint are equal, a string is not"
         )
-    of_source = keyed, total, units, found, cached, rows.tracking.mask
+    of_source = keyed, total, units, found, cached, rows
     return MissingRows(missing, known, surplus, is_exact, found.by, said, jobs, *of_source)
 
 
 def _started(rows: RowNames, source: DataFrame) -> DataFrame:
-    """Add unit, tag and file; leave out rows of chains that were not started."""
+    """Add unit, chain and file; leave out rows of chains that were not started."""
     keyed = source
     if reads_plainly(source):  # a frame of several sources has no such file
-        file = F.element_at(F.split(F.input_file_name(), "/"), -1)
+        file = F.substring_index(F.input_file_name(), "/", -1)
         keyed = source.withColumn("xorack_file_", file)
-    keyed = keyed.withColumns({"xorack_unit_": unit_in(rows, source), "xorack_tag_": F.lit("")})
-    if not has_columns(source, rows.chain):
+    # Tags of all rows would cost more than all the rest.
+    chain = chain_columns(source, rows.chain) if has_columns(source, rows.chain) else [F.lit(0)]
+    hashed = F.xxhash64(*chain)
+    keyed = keyed.withColumns({"xorack_unit_": unit_in(rows, source), "xorack_chain_": hashed})
+    if rows.batch_id is not None or not has_columns(source, rows.chain):
         return keyed
-    keyed = with_tag(keyed, rows.prefix, rows.chain, "xorack_tag_")
-    if rows.batch_id is not None:
-        return keyed
-    chains = rows.record.chains().where("count > 0").selectExpr("tag AS xorack_tag_")
-    return keyed.join(chains, "xorack_tag_", "left_semi")
+    keys = [f"c{i}" for i in range(len(chain))]
+    chains = source.select(hashed.alias("xorack_chain_"), *chain).distinct()
+    started = rows.record.chains().where("count > 0").select("tag")
+    others = with_tag(chains, rows.prefix, keys).join(started, "tag", "left_anti")
+    with plain_errors():
+        if not others.take(1):
+            return keyed
+    return keyed.join(others.select("xorack_chain_"), "xorack_chain_", "left_anti")
 
 
 def _compare(

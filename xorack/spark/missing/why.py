@@ -46,8 +46,9 @@ def compare(
         late[task] = 0.5
     columns = F.struct(*(column.alias(name) for name, column in shown.items()))
     samples: list[list[dict[str, Any]]] = []
-    for rows, number in (lost, (without(every, some), total - count)):
+    for rows, number in (some, count), (every, total):
         chosen = rows.where(F.rand(1) < _SAMPLE / number) if number > _SAMPLE else rows
+        chosen = without(chosen, some) if rows is every else chosen
         with plain_errors():
             samples.append([row[0].asDict() for row in chosen.select(columns).collect()])
         for row in samples[-1] if mask else ():
