@@ -10,6 +10,7 @@ from tests.support.browser import NoBrowser, running_browser
 from tests.support.cli import Stacks, outputs_of
 from tests.support.dead_letters import Calls
 from tests.support.functions import Functions
+from tests.support.web import serving
 from xorack.aws import schema
 from xorack.cli import main, options, wait
 from xorack.ops import redrive
@@ -86,6 +87,13 @@ def sqs(monkeypatch):
 
     monkeypatch.setattr(BaseClient, "_make_api_call", call)
     return calls
+
+
+@pytest.fixture
+def web(aws, sqs):
+    """The page of `aws`; polls of empty queues return at once."""
+    with serving(aws) as server:
+        yield server
 
 
 @pytest.fixture

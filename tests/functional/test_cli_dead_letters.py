@@ -130,14 +130,6 @@ def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection,
     assert len(left(stack)) == 5 - len(numbers)
 
 
-def test_a_kind_is_redriven_without_other_options(stack, xorack, sqs):
-    put_messages(stack, failed=(1,), rejected=(2, 3), malformed=(7,))
-    assert xorack("redrive", "--yes", "--kind", "rejected")[1][-1] == "2 messages sent back; 2 stay"
-    assert sorted(m["Body"] for m in stack.receive_all(stack.queue_url)) == bodies(2, 3)
-    # Without a kind, a condition restricts the kinds that go back by default.
-    assert xorack("redrive", "--yes", "--reason", "version")[1][-1] == "nothing to send back"
-
-
 def test_show_stops_at_its_limit_and_says_so(stack, xorack, sqs):
     put_messages(stack, failed=range(25), malformed=(1,))
     for arguments, count, more in (

@@ -69,7 +69,12 @@ def test_a_message_keeps_its_group(stack, sqs):
 
 def test_more_goes_back_on_request(stack, xorack, sqs):
     put_messages(stack, failed=(1,), rejected=(2,), malformed=(7,))
-    for option, moved, left in (("--all", 2, 1), ("--kind=malformed", 1, 0), ("--all", 0, 0)):
+    for option, moved, left in (
+        ("--all", 2, 1),
+        ("--reason=version", 0, 1),  # a condition restricts the kinds that go back by default
+        ("--kind=malformed", 1, 0),
+        ("--all", 0, 0),
+    ):
         status, out, _ = xorack("redrive", "--yes", "--json", option)
         result = json.loads(out[0])
         assert (status, result["moved"]) == (0, moved)

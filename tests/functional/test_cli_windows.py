@@ -10,10 +10,6 @@ TAG = "shop/orders/2026-09-14T14"
 KEYS = ["orders/9", "orders/10", "orders/11", "eu"]
 
 
-def nothing():
-    pass
-
-
 def create():
     return create_request(TAG, {"log": "orders", "ranges": "d"}, KEYS, timeout=3600)
 
@@ -27,7 +23,7 @@ def test_a_window_is_waited_for(stack, xorack, sleeps):
     waiting = f"{TAG} does not exist yet: waiting for it"
     short = ("wait", "--window", TAG, "--interval", "1", "--timeout")
     assert xorack(*short, "0") == (3, [], [waiting, "timed out"])
-    sleeps += [lambda: apply(stack, create(), *finished(*KEYS[:2])), nothing]
+    sleeps += [lambda: apply(stack, create(), *finished(*KEYS[:2])), lambda: None]
     lag = [f"{TAG}: eu, orders/11 lag"]
     assert xorack(*short, "2") == (3, lag, [waiting, "timed out"])
     status, out, _ = xorack("show", TAG)

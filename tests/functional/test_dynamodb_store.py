@@ -18,7 +18,6 @@ from xorack.core.transitions import mark_delivered
 from xorack.errors import UnavailableError
 
 DAY = 86_400_000
-ONCE = config_of(TimeOuts(1, 1))
 
 
 def _store(aws, **options):
@@ -105,9 +104,8 @@ def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
 
 def test_a_page_that_fails_is_read_again_and_not_those_before_it(aws):
     """Of 40 queries one fails nearly always while the table is under stress."""
-    store = DynamoDBStore(
-        aws.table_name, client=aws.client("dynamodb", config=ONCE), policy=NO_WAIT
-    )
+    client = aws.client("dynamodb", config=config_of(TimeOuts(1, 1)))
+    store = DynamoDBStore(aws.table_name, client=client, policy=NO_WAIT)
     calls = []
 
     def throttle_every_second(operation, deliver, request):

@@ -16,8 +16,7 @@ from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import ArgumentError
 
 EVENTS = Path(__file__).parents[1] / "data" / "events"
-STREAMS = ["kinesis", "dynamodb", "msk"]
-ORDERED = [*STREAMS, "fifo"]
+ORDERED = ["kinesis", "dynamodb", "msk", "fifo"]
 ALL = [*ORDERED, "kafka", "sqs"]
 
 

@@ -16,10 +16,6 @@ SECRET = "ahab@pequod.example"
 DETAIL = {"Customer": SECRET, "order": 7, "lines": [{"customer": {"mail": SECRET}, "n": 1}]}
 
 
-def detail_of(secret):
-    return {"Customer": secret, "order": 7, "lines": [{"customer": secret, "n": 1}]}
-
-
 @pytest.fixture
 def outputs(functions, stack, xorack, sqs, caplog):
     """A function that returns all that shows a chain and its dead letters, by name."""
@@ -76,7 +72,7 @@ def rejected(secret):
 @pytest.mark.thorough
 def test_what_the_acker_masks_is_in_no_output(functions, outputs, monkeypatch):
     monkeypatch.setenv("MASK", "customer, other")
-    created = Request.create("run/1", "c", traced(1), detail=detail_of(SECRET))
+    created = Request.create("run/1", "c", traced(1), detail=DETAIL)
     functions.consume(message(created), *rejected(SECRET))
     functions.consume(message(created))  # a copy, as SQS may deliver it
     functions.consume(message(Request.fail("run/1", "f", "no harpoon")))

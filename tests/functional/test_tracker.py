@@ -46,13 +46,6 @@ def run(step):
         pass
 
 
-def crash(step):
-    """Run a step that starts a child and raises."""
-    with step:
-        step.child("a")
-        raise ZeroDivisionError
-
-
 def test_a_long_reason_fails_a_chain(tracker, functions):
     token = tracker.start("t")
     tracker.fail(token, "worse\0 and " + "é" * 2000)
@@ -159,7 +152,9 @@ def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
     def work():
         with tracker.batch():
             run(tracker.step(one))
-            crash(tracker.step(two))
+            with tracker.step(two) as step:
+                step.child("a")
+                raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         work()

@@ -25,12 +25,6 @@ REFRESH_MS = 2000
 
 
 @pytest.fixture
-def web(aws, sqs):
-    with serving(aws) as server:
-        yield server
-
-
-@pytest.fixture
 def problems():
     """Errors of the pages' script, and what their content security policy blocked."""
     return []

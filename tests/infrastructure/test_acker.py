@@ -365,14 +365,6 @@ def test_a_resource_in_another_region_is_rejected(here):
         Acker(here, "Acker", queue=there)
 
 
-def kept_for_days(stack: Stack, days: int) -> aws_sqs.Queue:
-    return supplied(stack, retention_period=Duration.days(days))
-
-
-def used(stack: Stack) -> aws_sqs.Queue:
-    return supplied(stack, **redrive_to(for_two_weeks(stack, "Used")))
-
-
 CANNOT_WORK = [
     # A statement on an alias allows nothing: the functions would be denied their calls.
     (
@@ -384,7 +376,10 @@ CANNOT_WORK = [
         lambda s: {"queue": supplied(s, visibility_timeout=None)},
         "the visibility timeout of Mine/Mine is 30 seconds, expected at least 361",
     ),
-    (lambda s: {"queue": kept_for_days(s, 10)}, "come back for 2073600 seconds, expected less"),
+    (
+        lambda s: {"queue": supplied(s, retention_period=Duration.days(10))},
+        "come back for 2073600 seconds, expected less",
+    ),
     # Rejected requests would come back for ever.
     (
         lambda s: dict.fromkeys(("queue", "dead_letters"), supplied(s)),
@@ -392,7 +387,10 @@ CANNOT_WORK = [
     ),
     # Alarms and `xorack redrive` would look at one queue, while SQS moves messages to another.
     (
-        lambda s: {"queue": used(s), "dead_letters": for_two_weeks(s, "Other")},
+        lambda s: {
+            "queue": supplied(s, **redrive_to(for_two_weeks(s, "Used"))),
+            "dead_letters": for_two_weeks(s, "Other"),
+        },
         "dead_letters: got Mine/Other, but Mine/Mine uses Mine/Used",
     ),
     (

@@ -130,9 +130,6 @@ def test_the_same_code_is_the_same_asset(template, varied):
     assert varied.code_folder.name == template.code_folder.name
 
 
-NAMES = [release.partition("==")[0] for release in code._PACKAGES]
-
-
 def test_the_packages_are_those_of_the_lock_file_and_the_extras_pin_none():
     pinned = dict(release.replace("_", "-").split("==") for release in code._PACKAGES)
     for version in PYTHONS:
@@ -148,7 +145,7 @@ def test_the_packages_are_all_that_powertools_needs_and_are_pure_python():
     needs = map(Requirement, metadata.requires("aws-lambda-powertools"))
     names = {one.name for one in needs if one.marker is None}  # the others belong to extras
     assert names == {"jmespath", "typing-extensions"}
-    for name in NAMES:
+    for name in (release.partition("==")[0] for release in code._PACKAGES):
         assert "Tag: py3-none-any" in metadata.distribution(name).read_text("WHEEL")
 
 

@@ -107,7 +107,10 @@ def test_an_environment_is_updated_if_it_is_outdated_or_has_too_little(checkout)
     assert {"--require-hashes", "--group", "dev", "requirements.txt"} <= {*checkout.arguments}
     # There is more than the demo needs.
     assert [checkout.set_up(name, same_python=True) for name in ("dev", "demo")] == [[], []]
-    (checkout.venv / "bin" / "python").unlink()
+    (python := checkout.venv / "bin" / "python").unlink()
+    script(python, "exit 1\n")
+    assert [checkout.set_up("demo", same_python=same) for same in (False, True)] == [[], NEW]
+    python.unlink()
     assert checkout.set_up("demo") == NEW
 
 
@@ -134,16 +137,6 @@ def test_of_two_runs_at_once_one_installs(checkout, monkeypatch):
     with ThreadPoolExecutor() as pool:
         list(pool.map(venv.environment, ["dev"] * 2))
     assert checkout.commands == NEW
-
-
-def test_an_environment_of_another_python_is_replaced_on_demand(tmp_path):
-    (tmp_path / ".installed").write_text("dev of some lock")
-    (tmp_path / "bin").mkdir()
-    python = tmp_path / "bin" / "python"
-    for text, same in ((f'exec {sys.executable} "$@"\n', "dev of some lock"), ("exit 1\n", "")):
-        script(python, text)
-        assert venv.contents(tmp_path, same_python=True) == same
-        assert venv.contents(tmp_path, same_python=False) == "dev of some lock"
 
 
 def test_uv_gets_the_settings_of_pip():

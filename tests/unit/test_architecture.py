@@ -87,17 +87,13 @@ def test_a_folder_imports_only_from_folders_below(folder):
     assert upwards == []
 
 
-def modules_in(folder):
-    """Return the files of a folder by module; a package's `__init__` has the package's name."""
-    files = (ROOT / folder).rglob("*.py")
-    names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files}
-    return {name.removesuffix(".__init__"): path for path, name in names.items()}
-
-
 @pytest.mark.parametrize("folder", FLOOR)
 def test_the_modules_of_a_folder_import_each_other_in_no_circle(folder):
     """Also not for types alone: data is below, verbs are on top."""
-    paths = modules_in(folder)
+    files = (ROOT / folder).rglob("*.py")
+    names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files}
+    # A package's `__init__` has the package's name.
+    paths = {name.removesuffix(".__init__"): path for path, name in names.items()}
     graph = {module: paths.keys() & imports(path) - {module} for module, path in paths.items()}
     for module, found in graph.items():
         # `from package import module` takes nothing of the package itself.

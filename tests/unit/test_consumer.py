@@ -154,15 +154,6 @@ def test_a_chain_that_cannot_be_written_fails_only_its_own_messages(world, worke
     assert set(world.tags()) == {"c", "bad"}
 
 
-def test_a_chain_that_cannot_be_read_fails_only_its_own_messages(world):
-    world.consume(message(create("good")))
-    world.fail("read", lambda tags, *_: "bad" in tags, NotAChainError("bad", "its stamp is text"))
-    result = world.consume(message(finish("bad")), message(finish("good")), "no JSON")
-    assert list(result.failed) == ["m0"]
-    assert "NotAChainError" in result.failed["m0"]
-    assert (world.tags(), len(world.dead_letters.letters)) == (["good"], 1)
-
-
 def test_chains_that_cannot_be_read_together_are_read_one_by_one(world):
     world.consume(message(create("a"), create("b")))
     world.fail("read", lambda tags, *_: len(tags) > 1, UnavailableError(OSError("too many")))

@@ -9,7 +9,6 @@ import pytest
 
 from tools import site
 from xorack.cli.commands import cli
-from xorack.core.chain import Chain
 from xorack.core.transitions import TRANSITIONS, VERDICTS
 
 ROOT = site.ROOT
@@ -167,10 +166,6 @@ def test_the_page_of_the_protocol_shows_the_transitions_of_the_code():
     assert head == ["state", *(f"`{op}`" for op in VERDICTS["absent"])]
     assert rows == [[state, *verdicts.values()] for state, verdicts in VERDICTS.items()]
     assert page.count("stateDiagram-v2") == 1
-
-
-def test_no_transition_leaves_a_final_state():
-    assert not [t for t in TRANSITIONS if Chain("t", status=t.source).final]
 
 
 PLACE = re.compile(r"`([\w/]+\.py)(?::([\w.]+))?`")

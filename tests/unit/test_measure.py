@@ -213,12 +213,6 @@ def test_the_judge_finds_an_unknown_chain(honest):
 # -- the bill and the report -------------------------------------------------------------------
 
 
-def report_of(options):
-    outcome, sent = simulate(options)
-    result = Result(RUN, outcome, sent, 1.0, 1001.0, ["a: b"])
-    return to_dict(result)
-
-
 def test_the_estimate_is_above_what_a_load_costs():
     """A message, a write with a conflict and its marks' bucket for each request; a chain's end."""
     item = traced_length(TRACED_CELLS) + MANY_INLINE_MARKS * MARK_BYTES + 500
@@ -243,7 +237,7 @@ def test_the_estimate_is_above_what_a_load_costs():
 
 
 def test_the_report_has_latencies_and_names_what_is_not_available():
-    report = report_of(FAULTY)
+    report = to_dict(Result(RUN, *simulate(FAULTY), 1.0, 1001.0, ["a: b"]))
     assert report["latency"]["to arrival"] == dict.fromkeys(("p50", "p90", "p99", "max"), 1000)
     assert report["latency"]["to time-out"]["max"] == 500
     lines = list(to_text(report))

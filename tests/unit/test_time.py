@@ -17,7 +17,6 @@ from xorack.aws.eventbridge import EventBus
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import Chain
 from xorack.core.request import Request
-from xorack.errors import UnavailableError
 
 
 @pytest.fixture
@@ -195,17 +194,6 @@ def test_a_sweep_without_time_is_incomplete_and_still_publishes(functions):
     assert figures["SweepsIncomplete"] == 0
     assert {chain.status for chain in functions.table.chains.values()} == {"failed"}
     assert not any(chain.event_pending for chain in functions.table.chains.values())
-
-
-def test_a_sweep_whose_last_attempt_takes_all_time_is_incomplete(functions, monkeypatch):
-    due_chains(functions, 1)
-
-    def read(*_):
-        functions.clock.spend(10.2)
-        raise UnavailableError(OSError("throttled"))
-
-    monkeypatch.setattr(functions.table, "read", read)
-    assert functions.sweep()["SweepsIncomplete"] == 1
 
 
 def test_each_sweep_makes_progress_with_a_slow_bus(functions):

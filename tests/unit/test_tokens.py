@@ -152,10 +152,7 @@ def test_a_key_that_is_lost_or_weak_does_not_turn_verification_off(key, monkeypa
             tracker()
 
 
-OTHERS = ["shipment/1", "orders/17", "Order/17", "order"]
-
-
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("other", ["shipment/1", "orders/17", "Order/17", "order"])
 def test_tokens_of_other_chains_are_refused_and_logged(other, caplog):
     ours, tags = tracker(), "order/"
     for token in (Token(255, (other,)), Token(255, ("order/17", other))):
