@@ -84,15 +84,11 @@ class MissingRows:
         place = F.row_number().over(Window.partitionBy(*keys).orderBy(F.lit(0)))
         found = self._source.join(units, keys).withColumn("_place", place)
         found = found.where("_place <= missing_count").drop("_place", "missing_count")
-        found = self._with_tag(found)
+        if has_columns(found, self._rows.chain):
+            found = with_tag(found, self._rows.prefix, self._rows.chain, "xorack_tag_")
         if self.missing <= _MAX_CACHED:  # names, reasons and notes need it
             self._cached.append(found.persist())
         return found
-
-    def _with_tag(self, frame: DataFrame) -> DataFrame:
-        if not has_columns(frame, self._rows.chain):
-            return frame.withColumn("xorack_tag_", F.lit(""))
-        return with_tag(frame, self._rows.prefix, self._rows.chain, "xorack_tag_")
 
     @property
     def doubled(self) -> DataFrame:
@@ -201,24 +197,22 @@ def resolve(
 
 def _started(rows: RowNames, source: DataFrame) -> DataFrame:
     """Add unit, chain and file; leave out rows of chains that were not started."""
-    keyed = source
+    # Tags of all rows would cost more than all the rest: chains are compared by hash.
+    chain = chain_columns(source, rows.chain) if has_columns(source, rows.chain) else []
+    keys, hashed = [f"c{i}" for i in range(len(chain))], F.xxhash64(F.lit(0), *chain)
+    keyed = source.withColumns({"xorack_unit_": unit_in(rows, source), "xorack_chain_": hashed})
+    keyed = keyed.withColumn("xorack_tag_", F.lit(""))
     if reads_plainly(source):  # a frame of several sources has no such file
         file = F.substring_index(F.input_file_name(), "/", -1)
-        keyed = source.withColumn("xorack_file_", file)
-    # Tags of all rows would cost more than all the rest.
-    chain = chain_columns(source, rows.chain) if has_columns(source, rows.chain) else [F.lit(0)]
-    hashed = F.xxhash64(*chain)
-    keyed = keyed.withColumns({"xorack_unit_": unit_in(rows, source), "xorack_chain_": hashed})
-    if rows.batch_id is not None or not has_columns(source, rows.chain):
+        keyed = keyed.withColumn("xorack_file_", file)
+    if rows.batch_id is not None or not chain:
         return keyed
-    keys = [f"c{i}" for i in range(len(chain))]
     chains = source.select(hashed.alias("xorack_chain_"), *chain).distinct()
     started = rows.record.chains().where("count > 0").select("tag")
     others = with_tag(chains, rows.prefix, keys).join(started, "tag", "left_anti")
     with plain_errors():
-        if not others.take(1):
-            return keyed
-    return keyed.join(others.select("xorack_chain_"), "xorack_chain_", "left_anti")
+        is_started = not others.take(1)
+    return keyed if is_started else keyed.join(others, "xorack_chain_", "left_anti")
 
 
 def _compare(
