@@ -48,7 +48,7 @@ def commands(start):
 
 
 def test_every_block_has_a_test_here():
-    python = ("__version__", "aws_iam.Role", "builder.getOrCreate", "builder.remote")
+    python = ("importlib.metadata", "aws_iam.Role", "builder.getOrCreate", "builder.remote")
     assert {block("python", text) for text in python} == set(code_blocks(DOC, "python"))
     policies = ("sqs:SendMessage", "kms:Decrypt")
     assert {block("json", text) for text in policies} == set(code_blocks(DOC, "json"))
