@@ -13,6 +13,7 @@ from tests.spark.orders import Run
 from tests.support.queue_server import QueueServer, requests_in
 from xorack import unit_id
 from xorack.errors import OutputDiffersError
+from xorack.spark.missing import why
 
 pytestmark = pytest.mark.spark
 
@@ -151,6 +152,18 @@ def test_the_frame_names_every_lost_row_and_none_is_wrong_without(
         assert found.missing <= len(truth)
         assert named or "give evidence the frame" in str(error).splitlines()[-1]
     found.unpersist()
+
+
+def test_rows_that_are_there_are_compared_though_most_are_missing(run, monkeypatch):
+    monkeypatch.setattr(why, "_SAMPLE", 10)
+    job = run.read().transform(run.rows.with_unit).where("order = 7")
+    out = run.write(job.groupBy("city").agg(*run.rows.evidence(job)), "bills")
+    with pytest.raises(OutputDiffersError) as caught:
+        run.rows.finish(out)
+    run.sent()
+    assert caught.value.found.missing == (ORDERS - 1) * SIZE
+    assert not caught.value.why.startswith("Nothing is known")
+    caught.value.found.unpersist()
 
 
 def random_job(draw, run, rows):

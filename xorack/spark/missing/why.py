@@ -46,9 +46,12 @@ def compare(
         late[task] = 0.5
     columns = F.struct(*(column.alias(name) for name, column in shown.items()))
     samples: list[list[dict[str, Any]]] = []
-    for rows, number in (some, count), (every, total):
-        chosen = rows.where(F.rand(1) < _SAMPLE / number) if number > _SAMPLE else rows
-        chosen = without(chosen, some) if rows is every else chosen
+
+    def drawn(rows: DataFrame, number: int) -> DataFrame:
+        return rows.where(F.rand(1) < _SAMPLE / number) if number > _SAMPLE else rows
+
+    # The others are drawn before the join, which then has few rows to look up.
+    for chosen in drawn(some, count), without(drawn(every, total - count), some):
         with plain_errors():
             samples.append([row[0].asDict() for row in chosen.select(columns).collect()])
         for row in samples[-1] if mask else ():
