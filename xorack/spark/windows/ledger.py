@@ -10,12 +10,14 @@ partitions. The unit finishes when proved ranges reach from the window's start t
 a hole (`prefix`). So the chain is acked if and only if all partitions are covered.
 
 A `_Store` keeps windows, each written once, and the last two proofs of each stream, of which each
-has all that its stream proved so far. It must show at once what it has taken. Two rules make every
-interleaving safe:
+has all that its stream proved so far. It must show at once what it has taken. What is to be sent
+follows from windows and proofs alone. Two rules make every interleaving safe:
 
-1. *Keep, then look.* `prove` keeps its proof, then reads the windows; `open_window` keeps its
-   window, then reads the proofs. Of any two calls, the one that looks last sees what both kept.
-2. *A request follows from its window and partition alone*: whoever repeats it, it counts once.
+1. *Keep, then look.* `prove` keeps its proof, then reads the windows. `open_window` keeps its
+   window, then reads the proofs. Of any two calls, the one that looks last sees what both kept, so
+   at least one of them finishes a unit.
+2. *A request follows from its window and partition alone.* Whoever sends it, and however often, it
+   has the same id and content, and counts once.
 
 Spark repeats a batch whose call did not return. If its proof was kept, what it proves now must
 equal that. A proof goes to the slot that the last one is not in: a crash empties no other.
@@ -25,7 +27,7 @@ transactions, aborted or compacted records) at the edges are covered if the sour
 (``since``, ``until``) say so. A batch without any row is believed only where its offsets follow on.
 
 Two calls that open a window with other ends at once do not see each other. Units depend on the
-ends: a chain of one call is never acked by the record of the other.
+ends: if the chain is that of one call and the record that of the other, it is never acked.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ class Range(NamedTuple):
 
     @property
     def gaps(self) -> int:
+        """Positions without a row."""
         return self.end - self.begin - self.rows
 
 
@@ -189,6 +192,11 @@ def proved_of(proofs: Iterable[StreamProof]) -> Proved:
     return _united(newest.values())
 
 
+def _proved(store: _Store) -> Proved:
+    """Read what all streams proved: twice, as a stream may replace both proofs meanwhile."""
+    return proved_of([*store.proofs(), *store.proofs()])
+
+
 def prove(
     store: _Store,
     batch: tuple[str, int],
@@ -228,14 +236,14 @@ def prove(
         proved_of([*(other for other in proofs if other.stream != stream), proof])
         store.keep_proof(proof)
     # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
-    windows = [w for w in store.windows() if any(overlaps(w, *pair) for pair in own.items())]
-    # Twice, here and below: a stream may replace both of its proofs meanwhile.
-    proved = proved_of([*store.proofs(), *store.proofs()]) if windows else {}
-    passed = []
-    for status in (WindowStatus.of(window, proved) for window in windows):
-        keys = [key for key in own if overlaps(status.window, key, own[key])]
-        passed.append((status, sorted({*keys} - status.lagging.keys())))
-    return passed
+    touched = [
+        (window, keys)
+        for window in store.windows()
+        if (keys := {key for key, covered in own.items() if overlaps(window, key, covered)})
+    ]
+    proved = _proved(store) if touched else {}
+    statuses = [(WindowStatus.of(window, proved), keys) for window, keys in touched]
+    return [(status, sorted(keys - status.lagging.keys())) for status, keys in statuses]
 
 
 def _own(seen: Seen, bounds: Bounds) -> dict[str, Range]:
@@ -281,38 +289,36 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
     Windows may be opened in any order. Of two, one ends in no partition before the other. A new one
     begins where `starts` say, or else where the one before it ends, or at 0.
     """
-    windows = store.windows()
-    before: Ends = {}
+    windows, before = store.windows(), dict[str, int]()
     for window in windows:
-        others = (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
-        if window.name == name and others:
-            key, _ = min(others)
-            raise StateError(
-                f"window {name!r} is open with {key} at {window.starts.get(key)} to "
-                f"{window.ends.get(key)}, not {starts.get(key, '')} to {ends.get(key)}"
-            )
         if window.name == name:
+            others = (window.ends.items() ^ ends.items()) | (starts.items() - window.starts.items())
+            for key, _ in sorted(others)[:1]:
+                raise StateError(
+                    f"window {name!r} is open with {key} at {window.starts.get(key)} to "
+                    f"{window.ends.get(key)}, not {starts.get(key, '')} to {ends.get(key)}"
+                )
             return window
     known = proved_of(store.proofs()).keys() | {key for window in windows for key in window.ends}
     if missing := sorted(known - ends.keys()):
-        how = "0 if the window has no row of it, the last one if the partition is gone"
         problem = (
-            f"no end of {', '.join(missing[:5])}, a partition of this log: give its end, {how}"
+            f"no end of {', '.join(missing[:5])}, a partition of this log: give its end, 0 if "
+            "the window has no row of it, the last one if the partition is gone"
         )
         raise ArgumentError("ends", problem=problem)
     for window in windows:
-        earlier = [key for key, end in window.ends.items() if ends[key] < end]
-        is_later = any(ends[key] > end for key, end in window.ends.items())
-        has_later_date = name > window.name and _DATED.match(name) and _DATED.match(window.name)
-        if earlier and (is_later or has_later_date):
+        earlier = next((key for key, end in window.ends.items() if ends[key] < end), None)
+        later = next((key for key, end in window.ends.items() if ends[key] > end), None)
+        is_later = name > window.name and _DATED.match(name) and _DATED.match(window.name)
+        if earlier and (later or is_later):
             problem = (
-                f"{name!r} ends before window {window.name!r} in {earlier[0]}, but its date or "
-                "another end is later: a topic made anew needs another run_id"
+                f"{name!r} ends before window {window.name!r} in {earlier}, but its name or its "
+                f"end in {later or 'no partition'} is later: a topic made anew needs another run_id"
             )
             raise ArgumentError("ends", problem=problem)
         # Ends grow together, so of the windows before, the last has the greatest sum.
-        if not earlier:
-            before = max(before, window.ends, key=lambda some: sum(some.values()))
+        if not earlier and sum(window.ends.values()) >= sum(before.values()):
+            before = dict(window.ends)
     begins = {key: starts.get(key, before.get(key, 0)) for key in ends}
     for key, end in ends.items():
         if not 0 <= begins[key] <= end:
@@ -325,7 +331,7 @@ def open_window(store: _Store, window: Window) -> WindowStatus:
     if window not in store.windows():
         store.keep_window(window)
     # Only now, as in `prove`.
-    return WindowStatus.of(window, proved_of([*store.proofs(), *store.proofs()]))
+    return WindowStatus.of(window, _proved(store))
 
 
 def create_request(
