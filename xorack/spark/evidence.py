@@ -47,7 +47,8 @@ def remember(rows: RowNames, frame: DataFrame | None) -> None:
 
 def job_ends(rows: RowNames) -> None:
     """Note that a job calls finish: the next frame is of another job."""
-    _JOBS[_key(rows)] = remembered(rows), True
+    if frames := remembered(rows):
+        _JOBS[_key(rows)] = frames, True
 
 
 def forget(rows: RowNames) -> None:
@@ -90,7 +91,7 @@ class Observed(NamedTuple):
         return cls(plain, observation, frame)
 
     def totals(self) -> Totals:
-        """Return what the tasks received."""
+        """Return what the tasks received, or raise `ArgumentError` if the frame was not written."""
         sums = folding.metrics_of(self.observation)
         if sums is None:
             raise ArgumentError("observed", problem="its frame was not written")

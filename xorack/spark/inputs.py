@@ -35,12 +35,13 @@ def input_lost(rows: RowNames, header: Header, missing: int) -> OutputDiffersErr
         "gone": sorted(before.keys() - now.keys()),
         "written again": sorted(name for name in now if now[name] != before[name]),
     }
-    why, then = f"the job's input lost {missing:,} rows that were started", ": "
+    texts = []
     for what, names in changes.items():
         some = ", ".join(cut([masked_path(name, rows.tracking.mask) for name in names], _EXAMPLES))
         if names:
-            why += f"{then}{len(names):,} of {len(before):,} files are {what} since: {some}"
-            then = "; "
+            texts.append(f"{len(names):,} of {len(before):,} files are {what} since: {some}")
+    why = f"the job's input lost {missing:,} rows that were started"
+    why += f": {'; '.join(texts)}" if texts else ""
     report = [why, "bring them back and repeat the job; allow_missing=True returns the report"]
     error = OutputDiffersError(rows.name, started, started - missing, (), "", report)
     error.why = why
