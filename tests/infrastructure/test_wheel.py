@@ -211,3 +211,9 @@ def test_the_metadata_names_every_extra_and_python(site):
     assert metadata["Requires-Python"] == ">=3.10"
     assert (metadata["License-Expression"], metadata["License-File"]) == ("MIT", "LICENSE")
     assert metadata.get_payload().startswith("# xorack")
+
+
+def test_the_template_names_nothing_of_the_users_machine(example):
+    text = json.dumps(example.body)
+    for name in (str(ROOT), str(example.path.parent), "xorack-code-"):
+        assert name not in text
