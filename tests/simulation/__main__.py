@@ -20,6 +20,8 @@ from tests.simulation.schedule import Schedule, run
 from tests.support.fault_kinds import FAULTS
 
 LARGEST = "chains in the largest schedule"
+_PROGRESS = 500
+"""Schedules between two lines of figures on stderr."""
 
 
 @dataclass
@@ -68,6 +70,13 @@ def campaign(seeds: Iterable[int]) -> Campaign:
     for seed in seeds:
         many.add(run(seed))
         many.figures["seconds"] = round(time.monotonic() - begin)
+        if many.figures["schedules"] % _PROGRESS == 0:
+            print(
+                f"{seed}:",
+                *(f"{number:,} {name}," for name, number in many.figures.items()),
+                flush=True,
+                file=sys.stderr,
+            )
         if many.failing:
             break
     return many

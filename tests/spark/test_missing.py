@@ -18,8 +18,8 @@ from xorack.spark.missing import why
 pytestmark = pytest.mark.spark
 
 ORDERS, SIZE = 60, 6
-SEEDS = range(int(os.environ.get("RANDOM_JOBS", "10")))
-"""Random jobs: RANDOM_JOBS=1000 runs a thousand."""
+SEEDS = range(*map(int, os.environ.get("RANDOM_JOBS", "0:10").split(":")))
+"""Random jobs: RANDOM_JOBS=0:1000 runs a thousand."""
 LINES = [(order, line) for order in range(ORDERS) for line in range(SIZE)]
 
 
