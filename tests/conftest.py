@@ -28,7 +28,17 @@ gc.set_threshold(100_000, 50, 1000)
 # The CDK's own validation takes 4 s a process: a slow test of test_offline.py has it.
 os.environ["CDK_VALIDATION"] = "false"
 
-_FOLDERS = ("spark", "e2e", "infrastructure", "simulation", "functional", "property", "unit")
+_FOLDERS = (
+    "spark",
+    "engines",
+    "conformance",
+    "e2e",
+    "infrastructure",
+    "simulation",
+    "functional",
+    "property",
+    "unit",
+)
 """Longest tests first: no worker starts a long test at the end."""
 _ONE_WORKER = {"spark": "spark", "e2e": "aws", "infrastructure": "aws"}
 """Folders whose tests share an expensive session fixture or import: one worker runs a group."""
@@ -42,7 +52,7 @@ def _folder(nodeid: str) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the tests by folder, and set the marks that follow from fixtures and folders."""
     order = {folder: rank for rank, folder in enumerate(_FOLDERS)}
-    items.sort(key=lambda item: order.get(_folder(item.nodeid), 0))
+    items.sort(key=lambda item: order[_folder(item.nodeid)])
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "embedded_aws" in fixtures:
@@ -64,8 +74,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return _ONE_WORKER.get(_folder(nodeid)) or super()._split_scope(nodeid)
+            return groups.get(_folder(nodeid)) or super()._split_scope(nodeid)
 
+    groups = dict(_ONE_WORKER)
+    if config.option.markexpr == "slow":  # Spark's take a quarter of an hour, and often wait
+        del groups["spark"]
     config.option.loadscopereorder = False
     return Scheduling(config, log)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -54,6 +55,11 @@ def spark(_no_real_aws, request):
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # It looks for the caller's line at each call: a twentieth of the time of these tests.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # Plans that the listeners keep fill the heap.
+        "spark.ui.retainedJobs": "1",
+        "spark.ui.retainedStages": "1",
+        "spark.ui.retainedTasks": "1",
+        "spark.sql.ui.retainedExecutions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -72,6 +78,13 @@ def spark(_no_real_aws, request):
     session = builder.config(map=options).getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _free():
+    """Free what Java keeps for frames of a file's tests: Python's collector seldom runs."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
