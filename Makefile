@@ -77,7 +77,7 @@ tests: venv
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 slow-tests: venv
-	@$(PYTEST) -m slow $(ARGS)
+	@$(PYTEST) -n 3 -m slow $(ARGS)
 
 test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark35
 	@$(VENV) spark35

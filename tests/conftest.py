@@ -77,8 +77,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return groups.get(_folder(nodeid)) or super()._split_scope(nodeid)
 
     groups = dict(_ONE_WORKER)
-    if config.option.markexpr == "slow":  # Spark's take a quarter of an hour, and often wait
-        del groups["spark"]
+    if config.option.markexpr == "slow":  # one worker would have a quarter of an hour alone
+        del groups["spark"], groups["e2e"]
     config.option.loadscopereorder = False
     return Scheduling(config, log)
 

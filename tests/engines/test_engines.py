@@ -16,7 +16,7 @@ from xorack.local.embedded import EmbeddedAWS
 pytestmark = [pytest.mark.slow, pytest.mark.embedded]
 
 SEED = int(os.environ.get("ENGINES_SEED", "1"))
-CHAINS = int(os.environ.get("ENGINES_CHAINS", "36"))
+CHAINS = int(os.environ.get("ENGINES_CHAINS", "20"))
 
 
 @pytest.fixture(scope="module")
