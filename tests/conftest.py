@@ -28,17 +28,7 @@ gc.set_threshold(100_000, 50, 1000)
 # The CDK's own validation takes 4 s a process: a slow test of test_offline.py has it.
 os.environ["CDK_VALIDATION"] = "false"
 
-_FOLDERS = (
-    "spark",
-    "engines",
-    "conformance",
-    "e2e",
-    "infrastructure",
-    "simulation",
-    "functional",
-    "property",
-    "unit",
-)
+_FOLDERS = ("spark", "engines", "conformance", "e2e", "infrastructure", "simulation")
 """Longest tests first: no worker starts a long test at the end."""
 _ONE_WORKER = {"spark": "spark", "e2e": "aws", "infrastructure": "aws"}
 """Folders whose tests share an expensive session fixture or import: one worker runs a group."""
@@ -52,7 +42,7 @@ def _folder(nodeid: str) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the tests by folder, and set the marks that follow from fixtures and folders."""
     order = {folder: rank for rank, folder in enumerate(_FOLDERS)}
-    items.sort(key=lambda item: order[_folder(item.nodeid)])
+    items.sort(key=lambda item: order.get(_folder(item.nodeid), len(order)))
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "embedded_aws" in fixtures:

@@ -20,8 +20,6 @@ from tests.simulation.schedule import Schedule, run
 from tests.support.fault_kinds import FAULTS
 
 LARGEST = "chains in the largest schedule"
-_PROGRESS = 500
-"""Schedules between two lines of figures on stderr."""
 
 
 @dataclass
@@ -70,13 +68,8 @@ def campaign(seeds: Iterable[int]) -> Campaign:
     for seed in seeds:
         many.add(run(seed))
         many.figures["seconds"] = round(time.monotonic() - begin)
-        if many.figures["schedules"] % _PROGRESS == 0:
-            print(
-                f"{seed}:",
-                *(f"{number:,} {name}," for name, number in many.figures.items()),
-                flush=True,
-                file=sys.stderr,
-            )
+        if many.figures["schedules"] % 500 == 0:
+            print(f"{seed}: {dict(many.figures)}", file=sys.stderr)
         if many.failing:
             break
     return many

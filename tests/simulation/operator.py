@@ -179,7 +179,6 @@ class Operator:
         # A short invocation ends some of the largest schedule's chains, and the next one more.
         while left := [model for model in late if model.final is None]:
             if left == late:
-                tag = left[0].workload.tag
-                self.world.violated(f"{tag}: A sweep ends chains that are due.")
+                self.world.violated(f"{left[0].workload.tag}: A sweep ends chains that are due.")
             late = left
             function.sweep(self.options.invocation)

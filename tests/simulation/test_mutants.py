@@ -12,31 +12,8 @@ from xorack.aws.resume import SERVICES
 from xorack.core import transitions
 from xorack.core.transitions import VERDICTS
 
-CATCHING = (
-    17,
-    25,
-    28,
-    31,
-    33,
-    36,
-    46,
-    54,
-    58,
-    61,
-    62,
-    67,
-    69,
-    75,
-    78,
-    85,
-    99,
-    123,
-    149,
-    166,
-    184,
-    213,
-    301,
-)
+CATCHING = [17, 25, 28, 31, 33, 36, 46, 54, 58, 61, 62, 67, 69, 75, 78, 85]
+CATCHING += [99, 123, 149, 166, 184, 213, 301]
 """Seeds above 15 that are the first to catch some mutant."""
 ORDER = [*dict.fromkeys([*range(16), *CATCHING, *SEEDS])]
 """All seeds, those that catch most mutants first."""

@@ -55,10 +55,7 @@ def spark(_no_real_aws, request):
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # It looks for the caller's line at each call: a twentieth of the time of these tests.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # Plans that the listeners keep fill the heap.
-        "spark.ui.retainedJobs": "1",
-        "spark.ui.retainedStages": "1",
-        "spark.ui.retainedTasks": "1",
+        # Plans that a listener keeps fill the heap.
         "spark.sql.ui.retainedExecutions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.bindAddress": "127.0.0.1",

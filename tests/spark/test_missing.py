@@ -207,8 +207,7 @@ def test_random_jobs(run, seed):
     lines = draw.choice([run.rows, by_customer(run)])
     job, keys = random_job(draw, run, run.read().transform(lines.with_unit))
     units = {unit_id(f"2026-01-31/{lines.name}", *keys): keys for keys in LINES}
-    unit = f"xorack_{lines.name}"
-    there = Counter(units[row[0] % 2**64] for row in job.select(unit).collect())
+    there = Counter(units[row[0] % 2**64] for row in job.select(f"xorack_{lines.name}").collect())
     lost = {keys for keys in LINES if not there[keys]}
     surplus = there.total() - len(there)
     has_frame = draw.random() < 0.5
@@ -220,10 +219,9 @@ def test_random_jobs(run, seed):
     with pytest.raises(OutputDiffersError) as caught:
         lines.finish(out)
     found = caught.value.found
-    named = keys_of(found.rows)
     ids = {id for one in requests_in(run.sent()) for id in one.missing or ()}
     assert {units[id] for id in ids} <= lost
-    assert named in ([lost] if has_frame or found.is_exact else [set()])
+    assert keys_of(found.rows) in ([lost] if has_frame or found.is_exact else [set()])
     if has_frame or found.is_exact:
         assert (found.missing, found.surplus) == (len(lost), surplus)
     else:
