@@ -19,6 +19,7 @@ from xorack.core.errors import StateError
 from xorack.core.hashing import unit_id
 from xorack.spark import folding
 from xorack.spark.folding import Summary
+from xorack.spark.messages import one_line
 from xorack.spark.storage import read_texts, write_text
 from xorack.spark.units import GLOB
 
@@ -91,12 +92,15 @@ class Record:
 
     def check(self, header: Header) -> None:
         """Compare the chains of the record with this header, or raise `StateError`."""
-        with suppress(Exception):  # whatever Java raises
+        why = ""
+        try:
             if folding.summarize(self.chains(header)) == summary_in(header):
                 return
+        except Exception as error:  # noqa: BLE001 - whatever Java raises: it may have died
+            why = f" ({one_line(error)})"
         raise StateError(
             f"the record in {self._label}/{self._place} is damaged: call start again with the "
-            "same rows, then repeat this call"
+            f"same rows, then repeat this call{why}"
         )
 
 
