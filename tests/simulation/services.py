@@ -77,9 +77,10 @@ class Function:
             messages = [ConsumedMessage(m.id, m.body, m.receives, m.sent_at) for m in batch]
             yield consumer.consume(messages).failed
 
-    def sweep(self, seconds: float) -> None:
+    def sweep(self, seconds: float) -> bool:
+        """Sweep; return whether the time was enough for all chains that were due."""
         with self._invocation(seconds) as invocation:
-            Sweeper(invocation.writer, invocation.outbox).sweep()
+            return Sweeper(invocation.writer, invocation.outbox).sweep().complete
 
 
 class Sender:
