@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from pathlib import Path
@@ -55,8 +54,6 @@ def spark(_no_real_aws, request):
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # It looks for the caller's line at each call: a twentieth of the time of these tests.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # Plans that a listener keeps fill the heap.
-        "spark.sql.ui.retainedExecutions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -75,13 +72,6 @@ def spark(_no_real_aws, request):
     session = builder.config(map=options).getOrCreate()
     yield session
     session.stop()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _free():
-    """Free what Java keeps for frames of a file's tests: Python's collector seldom runs."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="session")
