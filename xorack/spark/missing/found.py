@@ -112,6 +112,8 @@ class MissingRows:
 
     def explain(self) -> Explanation:
         """Say why rows with names are missing or, if none is, doubled, or replaced in groups."""
+        if self.named < self.missing:
+            return Explanation("")
         some, count, word = self.tagged, self.missing, "missing row"
         if not count and self.surplus:
             some, word = self.doubled, "doubled row"
@@ -119,7 +121,7 @@ class MissingRows:
         elif not count:
             some, count = self._candidates, self._found.replaced
             word = "replaced row"
-        if not count or self.named < self.missing:
+        if not count:
             return Explanation("")
         jobs = () if self.by or self.surplus else self.jobs
         if key := deduplicated(jobs, self._source, some):
