@@ -274,7 +274,8 @@ def test_a_topic_made_anew_is_refused_where_a_later_hour_ends_earlier():
     store = Store()
     ledger.prove(store, ("a", 0), {"p": Range(0, 5, 5)})
     opened(store, "2026-09-14T14", p=5)
-    with pytest.raises(ArgumentError, match="'2026-09-14T15' ends before window '2026-09-14T14'"):
+    problem = "'2026-09-14T15' ends before window '2026-09-14T14' in p, but its name is later: "
+    with pytest.raises(ArgumentError, match=problem):
         opened(store, "2026-09-14T15", p=3)
     assert opened(store, "2026-09-14T13", p=3).whole  # opened later, and earlier in the log
     assert opened(store, "closed by hand", p=4).whole  # a name that is no time

@@ -311,9 +311,10 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
         later = next((key for key, end in window.ends.items() if ends[key] > end), None)
         is_later = name > window.name and _DATED.match(name) and _DATED.match(window.name)
         if earlier and (later or is_later):
+            what = f"end in {later}" if later else "name"
             problem = (
-                f"{name!r} ends before window {window.name!r} in {earlier}, but its name or its "
-                f"end in {later or 'no partition'} is later: a topic made anew needs another run_id"
+                f"{name!r} ends before window {window.name!r} in {earlier}, but its {what} is "
+                "later: a topic made anew needs another run_id"
             )
             raise ArgumentError("ends", problem=problem)
         # Ends grow together, so of the windows before, the last has the greatest sum.
