@@ -17,7 +17,7 @@ from statistics import median
 from bench.harness import Table, interleaved
 
 BASE = "boto3"
-HANDLERS = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
+HANDLERS = ("lambda_src.consumer", "lambda_src.sweeper")
 CLIENTS = "lambda_src.consumer and two clients"
 _MAKE = (
     "lambda_src.consumer; from xorack.aws.client import make_client; "

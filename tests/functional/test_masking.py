@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from tests.support.functions import Context, message, receive_bodies
+from tests.support.functions import message, receive_bodies
 from tests.support.web import request, serving
 from xorack import Tracker, fan_out, traced
 from xorack.core.errors import ArgumentError
@@ -40,10 +40,6 @@ def outputs(functions, stack, xorack, sqs, caplog):
                 page = request(server, path)
                 assert page.status == 200, path
                 found[f"page {path}"] = page.text
-        from lambda_src.widget import handler
-
-        context = {"widgetContext": {"dashboardName": "xorack", "theme": "light", "params": {}}}
-        found["widget"] = handler(context, Context())
         found["letters"] = stack.dead_letters()
         found["log"] = [[line.getMessage(), vars(line)] for line in caplog.records]
         return {name: repr(value) for name, value in found.items()}

@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.functional.test_cli_windows import HOURS, open_windows
-from tests.functional.test_widget_page import CUT, WIDER, colours_with_contrast
 from tests.support.cli import TAG, apply, finish, start
 from tests.support.dead_letters import bodies, put_messages
 from tests.support.in_process import create_resources, locked_aws
@@ -22,6 +21,36 @@ from xorack.spark.windows.ledger import finish_request as finish_window
 expect.set_options(timeout=30_000)
 
 REFRESH_MS = 2000
+WIDER = "document.scrollingElement.scrollWidth - innerWidth"
+CUT = """[...document.querySelectorAll('td')]
+    .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.innerText)"""
+
+COLOURS = """() => {
+    const under = (one) => {
+        const colour = getComputedStyle(one).backgroundColor;
+        return colour === 'rgba(0, 0, 0, 0)' && one.parentElement
+            ? under(one.parentElement) : colour;
+    };
+    return [...document.querySelectorAll('body :not(style)')]
+        .filter((one) => [...one.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+        .map((one) => [getComputedStyle(one).color, under(one), one.textContent]);
+}"""
+
+
+def light(colour: str) -> float:
+    """Return the relative luminance of a CSS colour by WCAG."""
+    parts = [int(part) / 255 for part in re.findall(r"[0-9]+", colour)[:3]]
+    r, g, b = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def colours_with_contrast(page) -> set[str]:
+    """Return the colours of a page's texts; each has enough contrast by WCAG."""
+    found = page.evaluate(COLOURS)
+    for colour, under, text in found:
+        low, high = sorted((light(colour), light(under)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (page.url, text, colour, under)
+    return {colour for colour, *_ in found}
 
 
 @pytest.fixture

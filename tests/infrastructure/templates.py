@@ -17,7 +17,7 @@ from aws_cdk.assertions import Template as Assertions
 from infra.synth import ROOT
 
 HERE = Environment(account="111111111111", region="eu-west-1")
-FUNCTIONS = ("consumer", "sweeper", "widget")
+FUNCTIONS = ("consumer", "sweeper")
 STATEFUL = (
     "AWS::DynamoDB::Table",
     "AWS::SQS::Queue",
@@ -71,7 +71,7 @@ class Template:
         return resource
 
     def function(self, name: str) -> tuple[str, dict[str, Any]]:
-        """The function `consumer`, `sweeper` or `widget`."""
+        """The function `consumer` or `sweeper`."""
         return self.one("AWS::Lambda::Function", Handler=f"lambda_src.{name}.handler")
 
     def environment(self, name: str) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def test_a_supplied_queue_comes_with_its_dead_letter_queue_and_only_the_consumer
     assert url == {"Ref": logical_id(dead)}
     rights = {name: template.allowed(name).get(logical_id(key)) for name in FUNCTIONS}
     read = {"kms:Decrypt", "kms:DescribeKey"}
-    assert rights == {"consumer": read, "sweeper": None, "widget": None}
+    assert rights == {"consumer": read, "sweeper": None}
 
 
 def test_imported_resources_are_used_and_grants_name_them(stack):

@@ -8,7 +8,7 @@ import pytest
 from aws_cdk import App, Stack, aws_iam
 from botocore.client import BaseClient
 
-from lambda_src import sweeper, widget
+from lambda_src import sweeper
 from xorack.aws.schema import DUE_INDEX
 from xorack.aws.stack import open_table
 from xorack.cdk.acker import Acker
@@ -105,20 +105,6 @@ def test_the_check_of_an_adopted_table(template, adopted, calls, monkeypatch, fu
     assert check <= calls
     more, own = (set().union(*one.allowed(function).values()) for one in (adopted, template))
     assert more == own | {name for name, _ in check}
-
-
-def test_widget(template, calls):
-    reads: Calls = set()
-    chains, fail = [Request.create(f"open{i}", "a", plain(5)) for i in range(3)], Request.fail
-    for requests, text in (
-        (chains, "3 unfinished chains."),
-        ([fail("open0", "b"), fail("open1", "b")], "1 unfinished chain."),
-    ):
-        consume(*requests)
-        calls.clear()
-        assert text in widget.handler({}, None)
-        reads |= calls
-    assert reads == rights(template, "widget")
 
 
 def test_readers_name_all_attributes_but_the_token_and_writers_keep_it(deployed, monkeypatch):

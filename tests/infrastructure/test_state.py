@@ -21,7 +21,6 @@ def test_logical_ids_of_stateful_resources_stay(template):
         "AckerEventsBus81E389B8": "AWS::Events::EventBus",
         "AckerConsumerPythonLogs026A0A40": "AWS::Logs::LogGroup",
         "AckerSweeperPythonLogs5E8C8284": "AWS::Logs::LogGroup",
-        "AckerWidgetPythonLogs60F507EC": "AWS::Logs::LogGroup",
     }
     assert template.queue()[0] == "AckerStampsQueueFC65C606"
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 from unittest.mock import patch
 from urllib.parse import urlencode
 
@@ -29,13 +30,9 @@ from xorack.core.hashing import child_id, unit_id
 from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import TRACED_LENGTH, traced, xor
-from xorack.ops.snapshot import Snapshot
 from xorack.ops.status import ChainStatus
-from xorack.web.widget import Theme, render
 
 TARGET = Path(__file__).parents[2] / "docs" / "images"
-NOW = 1_772_442_000_000  # 2026-03-02, nine in the morning
-_BACKGROUNDS = {"light": "#ffffff", "dark": "#161d26"}
 
 # tag, units started, finished, minutes of age, minutes until the deadline, seconds since the last
 # stamp, units outstanding in the stamp (60: too many to name)
@@ -55,12 +52,11 @@ _CHAINS = (
 _PENDING = "billing/retry/9f31"
 
 
-def sample(now: int = NOW) -> Snapshot:
-    """Return example chains as the widget would read them at a time in milliseconds."""
+def sample(now: int) -> list[ChainStatus]:
+    """Return example chains at a time in milliseconds, the earliest deadline first."""
     chance = random.Random(7)
     statuses = [ChainStatus(_chain(chance, now, *example), now) for example in _CHAINS]
-    statuses.sort(key=lambda status: status.deadline or 0)
-    return Snapshot(now, tuple(statuses), event_pending=1, more=True)
+    return sorted(statuses, key=lambda status: status.deadline or 0)
 
 
 def _chain(chance: random.Random, now: int, tag: str, *numbers: float) -> Chain:
@@ -76,17 +72,6 @@ def _chain(chance: random.Random, now: int, tag: str, *numbers: float) -> Chain:
     return Chain(tag, stamp, status, int(started), int(finished), 1, **times)
 
 
-def page(widget: str, theme: Theme = "light", width: int | None = None) -> str:
-    """Put the widget's HTML into a page like CloudWatch's; the width is in pixels."""
-    box = "" if width is None else f"width:{width}px;"
-    return (
-        '<!doctype html><meta charset="utf-8"><style>body{margin:0;padding:16px 20px;'
-        f"background:{_BACKGROUNDS[theme]};"
-        'font-family:"Amazon Ember","Helvetica Neue",Roboto,Arial,sans-serif}</style>'
-        f'<div id="widget" style="{box}">{widget}</div>'
-    )
-
-
 _ORDERS = "orders/2026-03-02"
 _LINES = ("harpoon", "rope", "lamp oil", "biscuit, 40 lb", "log line", "canvas no. 4")
 _ENDED = (("failed", "18", 6), ("failed", "23", 41), *(("acked", str(n), n) for n in range(24, 60)))
@@ -99,7 +84,7 @@ def example() -> Iterator[Resources]:
     with locked_aws() as started:
         aws = create_resources(started)
         now = milliseconds()
-        chains = [status.chain for status in sample(now).chains[:6]]
+        chains = [status.chain for status in sample(now)[:6]]
         chains += [_ended_chain(status, name, now - ago * 61_000) for status, name, ago in _ENDED]
         for chain in chains:
             item = encode(replace(chain, due_at=chain.effective_deadline), aws.partition_key, 10**9)
@@ -128,15 +113,14 @@ def _ended_chain(status: str, name: str, ended_at: int) -> Chain:
     return replace(ended, reason="timed out" if failed else None)
 
 
-def take(browser: Browser, name: str, shown: str, height: int, scheme: Theme = "light") -> None:
-    """Take a picture of HTML or of an address, its last message open."""
+def take(
+    browser: Browser, name: str, url: str, height: int, scheme: Literal["light", "dark"] = "light"
+) -> None:
+    """Take a picture of a page of `xorack web`, its last message open."""
     viewport = {"width": 1260, "height": height}
     opened = browser.new_page(viewport=viewport, device_scale_factor=2, color_scheme=scheme)
-    if shown.startswith("http://"):
-        opened.goto(shown)
-        opened.wait_for_selector("#connection:text('·')")
-    else:
-        opened.set_content(shown)
+    opened.goto(url)
+    opened.wait_for_selector("#connection:text('·')")
     for letter in opened.locator("main>details:last-of-type").all():
         letter.evaluate("(details) => details.open = true")
     opened.screenshot(path=TARGET / f"{name}.png")
@@ -145,14 +129,16 @@ def take(browser: Browser, name: str, shown: str, height: int, scheme: Theme = "
 
 def main() -> None:
     """Make the pictures."""
-    with running_browser() as browser, example() as aws:
-        take(browser, "widget-light", page(render(sample())), 745)
-        with serving(aws, "stack orders", candidates=_LINES) as server:
-            chain = urlencode({"tag": f"{_ORDERS}/18"})
-            take(browser, "web-chains-light", server.url, 860)
-            take(browser, "web-chains-dark", server.url, 860, "dark")
-            take(browser, "web-chain-light", f"{server.url}chain?{chain}", 1010)
-            take(browser, "web-dead-letters-light", f"{server.url}dead-letters", 860)
+    with (
+        running_browser() as browser,
+        example() as aws,
+        serving(aws, "stack orders", candidates=_LINES) as server,
+    ):
+        chain = urlencode({"tag": f"{_ORDERS}/18"})
+        take(browser, "web-chains-light", server.url, 860)
+        take(browser, "web-chains-dark", server.url, 860, "dark")
+        take(browser, "web-chain-light", f"{server.url}chain?{chain}", 1010)
+        take(browser, "web-dead-letters-light", f"{server.url}dead-letters", 860)
 
 
 # -- make demo LOSE=3 ------------------------------------------------------------------------------

@@ -132,7 +132,6 @@ SLOW = {"asyncio", "pyee"}
 FUNCTION = {"xorack.aws.sqs", "xorack.core.peeling", "xorack.client", *SLOW}
 FUNCTION |= {"click", "rich", "pydantic", "moto", "aws_cdk", "pyspark"}
 FUNCTION |= {"aws_lambda_powertools.utilities.data_classes"}
-ACKER = {f"xorack.acker.{name}" for name in ("chain_writer", "consumer", "outbox", "sweeper")}
 
 
 IMPORTS = [
@@ -144,7 +143,6 @@ IMPORTS = [
         ("from xorack import fan_in", SLOW | {"aws_lambda_powertools"}),
     ],
     [
-        ("import lambda_src.widget", FUNCTION | ACKER | {"aws_lambda_powertools"}),
         ("import lambda_src.sweeper", FUNCTION | {"xorack.acker.consumer"}),
         ("import lambda_src.consumer", FUNCTION),
     ],

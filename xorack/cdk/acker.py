@@ -12,7 +12,7 @@ from xorack.aws.schema import TAG
 from xorack.cdk.alarms import create_alarms
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents, name_for
-from xorack.cdk.functions import create_consumer, create_sweeper, create_widget
+from xorack.cdk.functions import create_consumer, create_sweeper
 from xorack.cdk.grants import AckerParts, IAcker
 from xorack.cdk.network import Network
 from xorack.cdk.permissions import (
@@ -79,7 +79,6 @@ class Acker(AckerParts):
         consumer: The function that applies requests.
         messages: The event source mapping from the queue to the consumer.
         sweeper: The function that times chains out.
-        widget: The function that shows unfinished chains on the dashboard; None without one.
         alarms: The alarms, by construct id; with `monitoring="full"` two of them are composites.
         dashboard: The dashboard; None without one.
 
@@ -132,11 +131,8 @@ class Acker(AckerParts):
         if not settings.policies_ready:
             self._check_imported(key, topic)
         self.alarms = create_alarms(monitoring, self, topic)
-        self.widget = self.dashboard = None
-        if settings.monitoring == "full":
-            widget = create_widget(Construct(self, "Widget"), self)
-            self.widget = widget.lambda_
-            self.dashboard = create_dashboard(monitoring, self, widget)
+        is_full = settings.monitoring == "full"
+        self.dashboard = create_dashboard(monitoring, self) if is_full else None
 
     def _topic(self, scope: Construct, topic: _Topic) -> _Topic:
         """Return the topic for alarms, which they may use; warn if there is none."""

@@ -25,7 +25,7 @@ _LIBRARY: Final = Path(__file__).resolve().parents[1]
 _IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # of setup.py
 LAMBDA_PYTHON: Final = (3, 13)
 """The version of the functions' runtime."""
-_HANDLERS: Final = ("lambda_src.consumer", "lambda_src.sweeper", "lambda_src.widget")
+_HANDLERS: Final = ("lambda_src.consumer", "lambda_src.sweeper")
 _PACKAGES: Final = ("aws-lambda-powertools==3.37.0", "jmespath==1.1.0", "typing_extensions==4.16.0")
 _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 MB of JavaScript
 

@@ -1,10 +1,10 @@
-"""The dashboard: health, unfinished chains, latency, work, functions, table."""
+"""The dashboard: health, latency, work, functions, table."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from aws_cdk import Aws, Duration, Fn, aws_cloudwatch, aws_lambda
+from aws_cdk import Aws, Duration, Fn, aws_cloudwatch
 from constructs import Construct
 
 from xorack.aws.schema import Metric
@@ -15,10 +15,7 @@ _WIDTH: Final = 24
 _Color = aws_cloudwatch.Color
 
 
-def create_dashboard(
-    scope: Construct, acker: AckerParts, widget: aws_lambda.IFunction
-) -> aws_cloudwatch.Dashboard:
-    """Create the dashboard; `widget` shows unfinished chains on it."""
+def create_dashboard(scope: Construct, acker: AckerParts) -> aws_cloudwatch.Dashboard:
     metric, minute = acker.metric, Duration.minutes(1)
     largest: Any = {"statistic": "Maximum", "period": minute}
     created = metric(Metric.CHAINS_CREATED)
@@ -30,13 +27,6 @@ def create_dashboard(
     )
     oldest = acker.queue.metric_approximate_age_of_oldest_message(
         period=minute, label="Oldest message"
-    )
-    unfinished = aws_cloudwatch.CustomWidget(
-        title="What is stuck? Unfinished chains, the earliest deadline first",
-        function_arn=widget.function_arn,
-        params={"limit": 20},
-        width=_WIDTH,
-        height=10,
     )
     row = [
         aws_cloudwatch.AlarmStatusWidget(
@@ -52,7 +42,6 @@ def create_dashboard(
         aws_cloudwatch.SingleValueWidget(
             title="Waiting now", metrics=[oldest, dead_letters, pending], width=7, height=5
         ),
-        unfinished,
         _graph(
             "How late are we? From create to acked",
             *(metric(Metric.ACK_LATENCY, label=p, statistic=p) for p in ("p50", "p90", "p99")),

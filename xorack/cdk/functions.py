@@ -1,4 +1,4 @@
-"""The functions: consumer, sweeper, widget, and the frame of all."""
+"""The functions: consumer and sweeper, and what both have in common."""
 
 from __future__ import annotations
 
@@ -85,7 +85,6 @@ def _create_function(
     name: str,
     description: str,
     statements: Sequence[cdk.aws_iam.PolicyStatement],
-    timeout_seconds: int | None = None,
 ) -> cdk.aws_lambda.Function:
     """Create a function of the module `name` of `lambda_src`, with its own role and log group."""
     scope, handler = Construct(parent, "Python"), f"lambda_src.{name}.handler"
@@ -115,7 +114,7 @@ def _create_function(
         code=cdk.aws_lambda.Code.from_asset(str(code.assemble_code())),
         handler=handler,
         memory_size=settings.memory_mb,
-        timeout=cdk.Duration.seconds(timeout_seconds or settings.function_timeout_seconds),
+        timeout=cdk.Duration.seconds(settings.function_timeout_seconds),
         role=role,
         log_group=logs,
         # Lambda then writes the lines of Python's `logging`, and its own, as JSON.
@@ -203,21 +202,3 @@ def create_sweeper(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Functi
         targets=[cdk.aws_events_targets.LambdaFunction(alias, **retries)],
     )
     return function
-
-
-def create_widget(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Alias:
-    """Create the function that the dashboard's users invoke by its alias; it only reads."""
-    table = acker.table
-    function = _create_function(
-        scope,
-        acker,
-        "widget",
-        "Shows unfinished chains on the dashboard",
-        [
-            allow(index_arn(table), "dynamodb:Query"),
-            allow(table.table_arn, *_READ),
-            *allow_key(table.encryption_key, *READ_WITH_KEY),
-        ],
-        timeout_seconds=15,
-    )
-    return function.add_alias(_ALIAS)

@@ -13,23 +13,16 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import NotAChainError
 from xorack.ops.status import ChainStatus
 
-MAX_CHAINS = 100
 _READS_PER_CHAIN = 4
 """Index entries read per requested chain: some belong to chains with only an event pending."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Unfinished chains by deadline at one moment, in milliseconds since 1970; perhaps not all.
+    """Unfinished chains, the nearest deadline first, and items that are no chains."""
 
-    `event_pending` is the number of finished chains, of those read, with a pending event.
-    """
-
-    at: int
     chains: tuple[ChainStatus, ...]
-    event_pending: int = 0
     invalid: tuple[NotAChainError, ...] = ()
-    more: bool = False
 
 
 def read_snapshot(store: DynamoDBStore, limit: int = 20, prefix: str = "") -> Snapshot:
@@ -39,15 +32,12 @@ def read_snapshot(store: DynamoDBStore, limit: int = 20, prefix: str = "") -> Sn
     Chains without a deadline, which only the direct API creates, are not in the index.
     """
     at = milliseconds()
-    tags, more = store.first_due(limit * _READS_PER_CHAIN, prefix)
+    tags, _ = store.first_due(limit * _READS_PER_CHAIN, prefix)
     found: list[ChainStatus] = []
     invalid: list[NotAChainError] = []
-    event_pending = 0
     while tags and len(found) < limit:
         chains = store.read(tags[:limit], invalid.append).values()
         tags = tags[limit:]
-        event_pending += sum(chain.event_pending for chain in chains)
         found += [ChainStatus(chain, at) for chain in chains if not chain.final]
-    more = more or bool(tags) or len(found) > limit
     found.sort(key=lambda one: (one.deadline is None, one.deadline, one.chain.tag))
-    return Snapshot(at, tuple(found[:limit]), event_pending, tuple(invalid), more)
+    return Snapshot(tuple(found[:limit]), tuple(invalid))
