@@ -97,20 +97,51 @@ def test_delete_frees_the_tag(aws, acker):
     acker.delete("t", force=True)
 
 
-def test_chains_are_shared_with_the_npm_package(aws, client, acker):
+def test_the_first_request_adopts_an_item_of_the_npm_package(aws, client, acker):
     npm = Peer(client, aws.table_name)
     npm.create("t", A)
     with pytest.raises(errors.TagExists):
         acker.create("t", B)
-    acker.stamp("t", xor(A, B))
-    npm.stamp("t", C)
-    assert not acker.stamp("t", C).acked
+    acker.stamp("t", xor(A, B), finished=1, started=2)  # the counts miss the root
+    assert aws.item("t")["version"] == {"N": "1"}
     assert acker.stamp("t", B).acked
     assert aws.item("t")["status"] == {"S": "acked"}
-    acker.create("u", A)
-    acker.stamp("u", xor(A, B))
-    assert not any(npm.stamp("u", B))
-    assert aws.item("u") is None
+
+
+def test_the_write_that_adopts_an_item_keeps_the_last_stamp_of_the_npm_package(
+    aws, client, acker, monkeypatch
+):
+    npm, write = Peer(client, aws.table_name), acker.store.write
+    npm.create("t", A)
+
+    def race(before, after):
+        monkeypatch.setattr(acker.store, "write", write)
+        npm.stamp("t", C)
+        write(before, after)
+
+    monkeypatch.setattr(acker.store, "write", race)
+    assert acker.stamp("t", B) == xor(A, B, C)
+
+
+def test_delete_waits_for_no_event_if_no_sweeper_watches_the_table(aws, client):
+    client.create_table(
+        TableName="unwatched",
+        AttributeDefinitions=[{"AttributeName": "tag", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "tag", "KeyType": "HASH"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    watched, unwatched = (
+        DynamoDBAcker(name, client=client) for name in (aws.table_name, "unwatched")
+    )
+    for acker in (watched, unwatched):
+        acker.create("t", A)
+        assert acker.stamp("t", A).acked
+    unwatched.delete("t")
+    unwatched.create("t", B)
+    with pytest.raises(errors.StateError):
+        watched.delete("t")
+    with failing("DescribeTable", "AccessDeniedException"), pytest.raises(errors.StateError):
+        unwatched.stamp("t", B) and unwatched.delete("t")
 
 
 def test_a_permanent_error_is_raised_at_once(acker, client):

@@ -46,7 +46,7 @@ class Write(NamedTuple):
 
     @property
     def status(self) -> str:
-        return text(self.after, "status") or "open"  # xor-ack-dynamodb writes no status
+        return text(self.after, "status") or ""
 
     @property
     def expired(self) -> bool:
@@ -84,7 +84,7 @@ def _requests(write: Write) -> Statements:
         [number(item, name) for name in ("first_seen_at", "nonce")]
         for item in (write.after, write.before)
     )
-    holds = model.workload.foreign or first == before or write.before is None
+    holds = first == before or write.before is None
     yield (
         "A chain keeps the time of its first write and its nonce, which tell it from others.",
         holds,
@@ -148,7 +148,7 @@ def _expiry(write: Write) -> Statements:
         holds = write.status == "acked" and model.tolerates  # only, and always
     elif model.create is None:
         holds = reason == "never created"
-    elif model.outstanding or started == finished or model.adopted:
+    elif model.outstanding or started == finished:
         holds = reason == "timed out"
     else:
         named = str(started) in reason and str(finished) in reason

@@ -57,7 +57,6 @@ class Model:
         may_repeat: True if spilled marks expired, as those of a chain without a deadline may.
         outstanding: Units started or finished an odd number of times.
         done: Units that steps finished; a step of several did `shared`, which left `marked` marks.
-        adopted: True if another program created the chain: it counts nothing.
         tokens: Whoever was resumed; `over` are those who do not wait any more.
         note: The note that stands, as JSON text.
         dead_lettered: Texts of requests that were dead-lettered; `rejected` are the requests.
@@ -75,7 +74,6 @@ class Model:
     done: frozenset[int] = frozenset()
     shared: int = 0
     marked: int = 0
-    adopted: bool = False
     tokens: set[str] = field(default_factory=set)
     over: set[str] = field(default_factory=set)
     create: Submission | None = None
@@ -115,12 +113,6 @@ class Model:
         elif request.op == "extend":
             self.extended = True
 
-    def adopt(self, one: Submission, created: bool) -> None:
-        """Record what another program did: it counts nothing."""
-        counts, self.adopted = self.counts, self.adopted or created
-        self.apply(one)
-        self.counts = counts
-
     def has(self, one: Submission) -> bool:
         """Tell if a request, or a copy of it, took effect."""
         applied = self.applied.get(one.request.id)
@@ -146,13 +138,13 @@ class Model:
         if self.fail_reasons or self.contradicted:
             return "failed"
         started, finished = self.counts
-        uncounted = started != finished and not self.adopted
+        uncounted = started != finished
         return "open" if self.outstanding or uncounted else "acked"
 
     @property
     def tolerates(self) -> bool:
         """True if the units that are outstanding are few enough for an ack at the deadline."""
-        if self.status != "open" or self.adopted or not self.outstanding:
+        if self.status != "open" or not self.outstanding:
             return False
         left, most = self.counts[0] - self.counts[1], self.create.request.tolerated_units
         named = len(self.outstanding) if self.length in TRACED_LENGTHS else 0
@@ -185,7 +177,7 @@ class Model:
             "note": json.loads(self.note) if self.note and unfinished else None,
             "tolerated_units": create.request.tolerated_units if tolerated else None,
         }
-        if create and not self.workload.foreign:
+        if create:
             values["created_at"] = rfc3339(number(item, "created_at"))
         traced = len(binary(item, "stamp")) in TRACED_LENGTHS
         return Expected(values, self.outstanding, traced)

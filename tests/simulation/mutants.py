@@ -304,10 +304,6 @@ def _in_vain_is_delivered(mark, chain, delivered, *, now, refused=None):
     return mark(chain, [*delivered, *vain], now=now, refused=left)
 
 
-_BY_REQUEST_ALONE = tuple(
-    one._replace(trigger="request") if one.trigger == "both" else one
-    for one in transitions.TRANSITIONS
-)
 _SERVICE = SERVICES["step_functions"]
 _Row = tuple[Any, ...]
 _FAST: tuple[_Row, ...] = (
@@ -364,10 +360,6 @@ _FAST: tuple[_Row, ...] = (
         lambda within, cls, seconds: cls(3.0, 10.0),
     ),
     (
-        "a chain that another program brought to zero is not acked",
-        patch.object(transitions, "TRANSITIONS", _BY_REQUEST_ALONE),
-    ),
-    (
         "too much outstanding is tolerated",
         Chain.within_tolerance.fget,
         lambda within, chain: within(replace(chain, tolerated_units=chain.tolerated_units + 1)),
@@ -384,7 +376,6 @@ _FAST: tuple[_Row, ...] = (
         lambda new, request, mark, seen: new(request, mark, {}),
     ),
     ("a retried task is not resumed", transitions._waits_anew, lambda *_: False),
-    ("an adopted chain ends only at equal counts", Chain.adopted.fget, lambda *_: False),
 )
 _MONTHS: tuple[_Row, ...] = (
     (
@@ -494,7 +485,6 @@ _SLOW: tuple[_Row, ...] = (
     ),
     ("an expiry overwrites what came in between", ChainWriter.expire, _overwrite),
     ("the write's condition leaves the version out", _CONDITION, _leave_out("version")),
-    ("the write's condition leaves the stamp out", _CONDITION, _leave_out("stamp")),
     (
         "reads are not consistent",
         Table.call,

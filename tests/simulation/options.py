@@ -34,9 +34,7 @@ class Options:
     """Sizes and times of one schedule, drawn from its seed, and probabilities of its workload."""
 
     stamps: Weights = (("plain", 45), ("traced", 12), ("large", 3), ("opaque", 40))
-    routes: Weights = tuple(
-        {"queue": 84, "direct": 6, "both": 5, "foreign": 3, "handover": 2}.items()
-    )
+    routes: Weights = (("queue", 86), ("direct", 8), ("both", 6))
     reused_routes: Weights = (("queue", 35), ("direct", 30), ("both", 35))
     units: Weights = ((1, 10), (2, 20), (4, 35), (8, 25), (14, 10))
     unit_counts = 0.85

@@ -57,7 +57,7 @@ class Oracle:
         self.generations: dict[str, list[Model]] = defaultdict(list)
         for tag in self.workloads:
             self._new_generation(tag)
-        self.invalid = Model(ChainWorkload("", [], foreign=False), {})
+        self.invalid = Model(ChainWorkload("", []), {})
         self.submissions = {
             text: one for work in workloads for one in work.submissions for text in one.texts
         }

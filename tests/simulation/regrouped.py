@@ -133,4 +133,4 @@ def regrouped_workload(seed: int, number: int, options: Options) -> ChainWorkloa
     tags = (f"chain-{first}", f"chain-{first + 1}")
     submissions = Workers(seed, tags, options).run().submissions.values()
     tag = tags[number % 2]
-    return ChainWorkload(tag, [one for one in submissions if one.tag == tag], foreign=False)
+    return ChainWorkload(tag, [one for one in submissions if one.tag == tag])

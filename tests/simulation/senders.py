@@ -6,7 +6,7 @@ from functools import partial
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.simulation.aws import QUEUE, Client
-from tests.simulation.model import number, text
+from tests.simulation.model import number
 from tests.simulation.options import DAY_SECONDS, RETENTION
 from tests.simulation.services import Sender
 from tests.simulation.workload import Submission
@@ -138,7 +138,7 @@ class Senders:
     # -- the direct API ------------------------------------------------------------------------
 
     def call_directly(self, machine: Machine, submissions: list[Submission]) -> None:
-        """Use `DynamoDBAcker`, and for some chains xor-ack-dynamodb."""
+        """Use `DynamoDBAcker`."""
         acker = Sender(machine, self.aws).acker(attempts=self.random.choice((1, 3, 50)))
         for round in range(self.options.rounds):
             self.wait_for_round(machine, round)
@@ -147,8 +147,6 @@ class Senders:
                 if one.run != round:
                     continue
                 machine.pause(max(1, one.after - (self.world.now - begin)))
-                if self._call_other_tool(one):
-                    continue
                 for _ in range(_CALLS):
                     if self._call(machine, acker, one):
                         break
@@ -181,27 +179,6 @@ class Senders:
             return any(model.has(one) for model in models)
         if generations == len(self.oracle.generations[one.tag]):
             self.oracle.responded(one, stamp)
-        return True
-
-    def _call_other_tool(self, one: Submission) -> bool:
-        """Create, or sometimes stamp, as xor-ack-dynamodb does; return True if that is possible."""
-        model = self.oracle.model(one.tag)
-        item, stamp = self.table.items.get(one.tag), one.request.stamp
-        if not model.workload.foreign or (item is None) != (one.request.op == "create"):
-            return False
-        if item is not None:
-            # What a sweep looks at may end at zero: it acks the chain.
-            swept = text(item, "status") == "open" and "due_at" in item
-            if not swept and ("status" in item or self.random.random() < 0.5):
-                return False
-            old = item["stamp"]["B"]
-            stamp = bytes(a ^ b for a, b in zip(old, stamp, strict=True))
-            if not any(stamp) and not swept:
-                return False
-        model.adopt(one, created=item is None)
-        item = {"tag": {"S": one.tag}, **(item or {}), "stamp": {"B": stamp}}
-        self.table.put(one.tag, item, "other tool")
-        self.oracle.responded(one, None)
         return True
 
 

@@ -37,7 +37,7 @@ class Table:
         self._index_updates: deque[tuple[int, str, tuple[int, int] | None]] = deque()
 
     def put(self, key: str, item: Item | None, by: str = "code") -> None:
-        """Write an item; None deletes it. Writers are `code`, `TTL`, `future` and `other tool`."""
+        """Write an item; None deletes it. Writers are `code`, `TTL` and `future`."""
         before = self._older[key] = self.items.pop(key, None)
         entry = None
         if item is not None:

@@ -92,13 +92,11 @@ class ChainWorkload:
     """The requests of one chain.
 
     Attributes:
-        foreign: True if xor-ack-dynamodb creates it.
         patient: True if the tag is used again only when nothing of the run before is on its way.
     """
 
     tag: str
     submissions: list[Submission]
-    foreign: bool
     patient: bool = True
 
     def run(self, number: int) -> list[Submission]:
@@ -157,7 +155,7 @@ class _ChainBuilder:
         elif spilling:
             # The direct API looks up only the marks of its own attempts.
             route, size = random.choice(("both", "direct")), random.choice((100, 140, 260))
-        self._add_tree(size, counted=route != "handover" and self.happens(options.unit_counts))
+        self._add_tree(size, counted=self.happens(options.unit_counts))
         if months:
             self._add_months()
         elif self.happens(options.missing_work):
@@ -175,10 +173,8 @@ class _ChainBuilder:
                 self._add_notes()
             if not reused:
                 self._retry()
-        elif route not in ("queue", "handover"):
+        elif route != "queue":
             self._send_directly(everything=route == "direct")
-        if route == "handover":
-            self._hand_over()
         if options.months and route == "queue" and self.number:
             # The create comes when the chain has ended without it, or just before.
             self.submissions[0].after = random.randint(10, 20) * DAY_SECONDS * 1000
@@ -187,14 +183,7 @@ class _ChainBuilder:
         if reused:
             self._reuse(route)
         patient = not self.happens(options.impatient)
-        foreign = route in ("foreign", "handover")
-        return ChainWorkload(self.tag, self.submissions, foreign, patient)
-
-    def _hand_over(self) -> None:
-        """Let xor-ack-dynamodb send the last stamp, which may bring the stamp to zero."""
-        if len(self.submissions) > 1:
-            last = max(self.submissions[1:], key=lambda one: one.after)
-            last.after, last.direct, last.has_id = self.options.span + 10_000, True, True
+        return ChainWorkload(self.tag, self.submissions, patient)
 
     def _retry(self) -> None:
         """Let the task that waits run again, with another token, also after the chain's end."""

@@ -34,20 +34,21 @@ def test_the_example_of_the_npm_package(acker, events):
     assert events == [("acked", "foo", False)] * 2
 
 
-def test_fail_removes_the_chain_and_emits_one_event(acker, events):
+def test_fail_removes_the_chain_and_emits_failed_also_for_an_unknown_tag(acker, events):
     acker.add("foo", b"\0\x10")
     acker.fail("foo")
-    acker.fail("foo")
     acker.stamp("foo", b"\0\x10")
-    assert events == [("failed", "foo", False)]
+    acker.fail("unknown")
+    assert events == [("failed", "foo", False), ("failed", "unknown", False)]
 
 
 def test_invalid_calls_raise(acker):
     acker.add("foo", b"\1")
     with pytest.raises(errors.TagExists, match="foo"):
         acker.add("foo", b"\2")
-    with pytest.raises(errors.ZeroBufferNoOp):
-        acker.add("bar", b"\0\0")
+    for call, tag in ((acker.add, "bar"), (acker.stamp, "foo"), (acker.stamp, "unknown")):
+        with pytest.raises(errors.ZeroBufferNoOp):
+            call(tag, b"\0\0")
     with pytest.raises(errors.ArgumentError, match="tag"):
         acker.add("", b"\1")
     with pytest.raises(errors.BufferLengthsUnequal):

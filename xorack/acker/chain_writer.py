@@ -332,7 +332,7 @@ class ChainWriter:
         return found
 
     def expire(self, chain: Chain) -> Chain | None:
-        """End a chain, as it was read, if it is complete or its deadline has passed.
+        """End a chain, as it was read, if its deadline has passed.
 
         Returns the chain as last read or written, None if there is none, the given one if another
         writer was quicker to end it. Raises as `apply`.

@@ -42,7 +42,7 @@ class SweepResult:
 
     chains: int = 0
     ended: Counter[str] = field(default_factory=Counter)
-    """Chains by reason; ``acked`` for those that were complete or tolerated."""
+    """Chains by reason; ``acked`` for those whose outstanding units are tolerated."""
     tolerated: int = 0  # chains acked with units outstanding
     events: int = 0  # published, and callbacks made
     events_pending: int = 0  # for the next sweep
@@ -156,7 +156,7 @@ class Sweeper:
             yield True
 
     def _judge(self, tags: list[str]) -> bool:
-        """End the chains of a page that are complete or late."""
+        """End the chains of a page whose deadline has passed."""
         chains, result = self._read(self.writer, tags), self.result
         with self._lock:
             result.chains += len(chains)

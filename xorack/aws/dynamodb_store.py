@@ -308,8 +308,8 @@ def _condition_expression(before: Chain | None, names: dict[str, str], values: I
         else:
             condition += f" AND #{name} = :old_{name}"
             values[f":old_{name}"] = {"N": str(value)}
-    if before.stamp:
-        # xor-ack-dynamodb changes the stamp and not the version.
+    if before.stamp and not before.version:
+        # The first write adopts an item of xor-ack-dynamodb, which changes the stamp alone.
         condition += " AND #stamp = :old_stamp"
         names["#stamp"] = schema.STAMP
         values[":old_stamp"] = {"B": before.stamp}

@@ -84,6 +84,11 @@ class Table:
         arn: str = self.call("describe_table")["Table"]["TableArn"]
         return arn
 
+    def has_index(self) -> bool:
+        """Return whether the table has the index of deadlines, which the sweeper reads."""
+        indexes = self.call("describe_table")["Table"].get("GlobalSecondaryIndexes") or ()
+        return any(index["IndexName"] == schema.DUE_INDEX for index in indexes)
+
     def key(self, value: str) -> Item:
         return {self.partition_key: {"S": value}}
 

@@ -8,11 +8,13 @@ from collections import OrderedDict, defaultdict
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from botocore.exceptions import ClientError
+
 from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
-from xorack.core.errors import TagNotFound, UnavailableError, ZeroBufferNoOp
+from xorack.core.errors import StateError, TagNotFound, UnavailableError, ZeroBufferNoOp
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.request import Request, validate_tag
 from xorack.core.stamp import Stamp, UnackedStamp, xor
@@ -143,10 +145,12 @@ class DynamoDBAcker:
 
         The tag can be used again at once, and what is left would count for its next chain.
 
+        On a table without the index of deadlines, no sweeper publishes events, and ``delete`` waits
+        for none.
+
         Args:
             tag: The chain's name.
-            force: Delete a chain that has ended though its event is not published, and will not be:
-                for tables without a sweeper.
+            force: Delete a chain that has ended even if its event is not published.
 
         Raises:
             TagNotFound: The chain does not exist.
@@ -157,6 +161,10 @@ class DynamoDBAcker:
         while True:
             try:
                 return self.store.delete(tag, force=force)
+            except StateError:
+                if not self._is_unwatched():
+                    raise
+                force = True
             except UnavailableError as unavailable:
                 if not retry.again():
                     raise unavailable.cause from None
@@ -164,6 +172,13 @@ class DynamoDBAcker:
                 if retry.attempt == 1:
                     raise
                 return None  # an attempt whose response was lost has deleted it
+
+    def _is_unwatched(self) -> bool:
+        """Return whether no sweeper can watch the table, because it has no index of deadlines."""
+        try:
+            return not self.store.table.has_index()
+        except (ClientError, UnavailableError):
+            return False  # without the permission to ask, assume that the stack made the table
 
     def _apply(
         self, op: Any, tag: str, stamp: bytes, request_id: str | None, **counts: Any

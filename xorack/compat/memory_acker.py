@@ -67,9 +67,12 @@ class Acker(EventEmitter):
 
         Raises:
             BufferLengthsUnequal: The chain's stamps have another length.
+            ZeroBufferNoOp: The stamp is all zeros: it would change nothing.
             ArgumentError: The stamp is not bytes.
         """
         stamp = bytes(check_bytes("stamp", stamp))
+        if not any(stamp):
+            raise ZeroBufferNoOp
         with self._guard:
             if tag not in self._chains:
                 return
@@ -84,8 +87,7 @@ class Acker(EventEmitter):
         self.emit("acked", tag)
 
     def fail(self, tag: str) -> None:
-        """Remove a chain and emit ``failed``. An unknown tag is ignored."""
+        """Remove a chain if it is open, and emit ``failed``, also for an unknown tag."""
         with self._guard:
-            if self._chains.pop(tag, None) is None:
-                return
+            self._chains.pop(tag, None)
         self.emit("failed", tag)

@@ -107,7 +107,7 @@ class Chain:
 
     @property
     def adopted(self) -> bool:
-        """True if xor-ack-dynamodb created the chain: its counts miss what that program did."""
+        """True if xor-ack-dynamodb created the item: its counts miss the units from before."""
         return self.created and self.created_at is None
 
     @property

@@ -101,7 +101,7 @@ class Transition(NamedTuple):
     """
 
     source: Status
-    trigger: Literal["request", "sweep", "both"]
+    trigger: Literal["request", "sweep"]
     condition: str
     guard: Callable[[Chain, int], bool]
     target: Status
@@ -115,8 +115,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         "pending", "request", "create applied", lambda c, _: c.created_at is not None, "open"
     ),
     Transition("open", "request", "fail applied", lambda c, _: c.failing is not None, "failed"),
-    # By a sweep: xor-ack-dynamodb, which knows no status, brought the stamp to zero.
-    Transition("open", "both", "stamp zero and counts equal", _is_complete, "acked"),
+    Transition("open", "request", "stamp zero and counts equal", _is_complete, "acked"),
     Transition(
         "open",
         "sweep",
@@ -137,7 +136,7 @@ TRANSITIONS: tuple[Transition, ...] = (
 def _run(chain: Chain, step: Literal["request", "sweep"], now: int) -> Chain:
     """Run the transitions that are possible after a step."""
     for source, trigger, _, guard, target, reason in TRANSITIONS:
-        if trigger not in (step, "both") or source != chain.status or not guard(chain, now):
+        if trigger != step or source != chain.status or not guard(chain, now):
             continue
         changes: dict[str, Any] = {"status": target}
         if target in ("acked", "failed"):
@@ -496,7 +495,7 @@ def _scheduled(chain: Chain) -> Chain:
 
 
 def expire(chain: Chain, now: int) -> Chain:
-    """End a chain that is complete or whose deadline has passed; else postpone the next look.
+    """End a chain whose deadline has passed; else postpone the next look.
 
     Returns the given object if there is nothing to write.
     """
