@@ -37,7 +37,7 @@ from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import Chain
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
 from xorack.core.ports import NO_TIME, NobodyWaits
-from xorack.core.request import Request
+from xorack.core.request import Request, _check_reserved_id
 from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError
 
@@ -595,6 +595,11 @@ _SLOW: tuple[_Row, ...] = (
         "pending events are forgotten after a sweep without time",
         Sweeper._report,
         lambda report, sweeper, channel: sweeper.waiting[channel].clear() or iter(()),
+    ),
+    (
+        "any request may have the id of a unit's step",
+        _check_reserved_id,
+        lambda *_: None,
     ),
     ("a child of several units is that of the first", Step.child, _first_of_several),
     (

@@ -12,6 +12,7 @@ from tests.simulation.options import Options
 from tests.simulation.workload import ChainWorkload, Submission
 from xorack.client.token import Token
 from xorack.client.tracker import Tracker
+from xorack.core.marks import step_id
 from xorack.core.request import Request
 
 _KINDS = (("plain", 16), ("traced", 16), ("traced", 64))
@@ -133,4 +134,21 @@ def regrouped_workload(seed: int, number: int, options: Options) -> ChainWorkloa
     tags = (f"chain-{first}", f"chain-{first + 1}")
     submissions = Workers(seed, tags, options).run().submissions.values()
     tag = tags[number % 2]
-    return ChainWorkload(tag, [one for one in submissions if one.tag == tag])
+    mine = [one for one in submissions if one.tag == tag]
+    return ChainWorkload(tag, [*mine, *_stolen_ids(seed, mine, options)])
+
+
+def _stolen_ids(seed: int, steps: list[Submission], options: Options) -> list[Submission]:
+    """Return requests of a confused sender: they have the ids that belong to units' steps."""
+    tag = steps[0].tag
+    random = Random(f"{seed}/stolen/{tag}")
+    units = sorted(set().union(*(one.finishes for one in steps)))
+    stolen = []
+    for unit in random.sample(units, min(2, len(units))) if random.random() < 0.3 else ():
+        request = random.choice(
+            ({"op": "note", "text": "x"}, {"op": "stamp", "starts": [f"{7:016x}"]})
+        )
+        raw = {**request, "tag": tag, "id": step_id(unit)}
+        after = int(random.random() * options.span)
+        stolen.append(Submission("", f"{tag}/stolen", None, frozenset(), raw, "id", after))
+    return stolen

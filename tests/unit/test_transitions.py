@@ -5,7 +5,7 @@ import pytest
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import rfc3339
 from xorack.core.request import Request
-from xorack.core.stamp import plain, sum_of, xor
+from xorack.core.stamp import sum_of
 from xorack.core.transitions import Limits, apply, expire
 
 NOW = 1_700_000_000_000
@@ -93,10 +93,3 @@ def test_who_waits_is_rejected_without_the_permission_and_in_no_text():
     assert str(outcome.error) == message
     chain, outcomes = run(create(resume={"lambda": "secret"}))
     assert (outcomes, "secret" in repr(chain)) == (["applied"], False)
-
-
-def test_a_request_with_the_id_of_a_step_that_finishes_nothing_counts():
-    both = Request.stamp_("t", "steps-1", finishes_once=[1, 2], starts=[3], cells=0)
-    chain, _ = run(Request.create("t", "c", starts=[1, 2], cells=0), both)
-    after, _ = run(Request.stamp_("t", f"step-{2:016x}", starts=[9], cells=0), chain=chain)
-    assert (chain.stamp, after.stamp) == (plain(3), xor(plain(3), plain(9)))

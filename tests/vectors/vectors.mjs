@@ -92,18 +92,31 @@ function meaning({ starts = [], finishes = [], cells = 16, ...request }) {
   return { ...request, stamp: toBase64(sum), ...Object.fromEntries(Object.entries(counts).filter(([, n]) => n)) };
 }
 
+const fieldsOf = (op) => ["op", "tag", "id", ...FIELDS_OF[op]];
+
 function invalidField(request) {
   if (!isObject(request)) return "request";
   if (!FIELDS.op(request.op)) return "op";
-  const allowed = ["op", "tag", "id", ...FIELDS_OF[request.op]];
+  const allowed = fieldsOf(request.op);
   const wrong = Object.keys(request).find((name) => !allowed.includes(name) || !FIELDS[name](request[name]));
   if (wrong) return wrong;
+  return invalidContent(request) ?? (isStolen(request) ? "id" : undefined);
+}
+
+// Whether a request that is not the step of a unit has the id of that step.
+function isStolen({ op, id, finishes_once: once, ...request }) {
+  const [, unit] = /^step-([0-9a-f]{16})$/.exec(id) ?? [];
+  const own = hasIds(request) ? request.finishes?.join() === unit : request.finished === 1;
+  return unit !== undefined && (op !== "stamp" || once || !number(unit) || !own);
+}
+
+function invalidContent(request) {
   const once = request.finishes_once && invalidOnce(request);
   if (hasIds(request)) return invalidIds(request) ?? once ?? ["tag", "id"].find((name) => !(name in request));
   const needsStamp = !request.finishes_once || "started" in request || "finished" in request;
   if (once) return once;
   if ((request.op === "note" || "missing_count" in request) && !("text" in request || "missing" in request)) return "text";
-  return ["tag", "id", ...(needsStamp ? ["stamp"] : [])].find((name) => allowed.includes(name) && !(name in request));
+  return ["tag", "id", ...(needsStamp ? ["stamp"] : [])].find((name) => fieldsOf(request.op).includes(name) && !(name in request));
 }
 
 function parse(body) {
@@ -129,7 +142,7 @@ class Chain {
   }
   // The request without the units that another one has finished.
   once({ finishes_once: units = [], cells, ...request }) {
-    const own = request.finished && /^step-([0-9a-f]{16})$/.exec(request.id)?.[1];
+    const own = /^step-([0-9a-f]{16})$/.exec(request.id)?.[1];
     const again = own && this.shared.has(own) ? [own] : [];
     const fresh = units.filter((unit) => !this.shared.has(unit) && !this.seen.has(`step-${unit}`));
     fresh.forEach((unit) => this.shared.add(unit));
@@ -266,6 +279,15 @@ const CHECKS = {
     const starts = await tracker.step(tokens, (step) => children.map((parts) => step.child(...parts.map(bytesOf)).unit));
     assert.deepEqual(starts, made);
     assert.deepEqual(sent.map(meaning), requests.map(meaning));
+  },
+  notes: ({ token, requests }) => {
+    for (const { op, id, reason, text, missing, missing_count: count } of requests) {
+      const said = [["reason", reason], ["text", text], ["missing", missing?.toSorted().join(" ")]];
+      const named = said.flatMap(([name, value]) => (value === undefined ? [] : [name, value]));
+      const parts = [op, ...named, ...(count === undefined ? [] : ["missing_count"])].map((x) => Buffer.from(x));
+      if (count !== undefined) parts.push(long(BigInt(count)));
+      assert.equal(id, `${op}-${token.unit}-${hex(unitId(...parts))}`);
+    }
   },
   tokens: async ({ key, token }) => {
     assert.equal(macOf(key, token), token.mac);

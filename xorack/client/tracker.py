@@ -10,7 +10,6 @@ under the same id, which takes effect once. So it must start the same children.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import uuid
@@ -30,7 +29,7 @@ from xorack.core.budget import TimeOuts
 from xorack.core.checks import MAX_REASON_BYTES, MAX_STEP_UNITS
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import child_id, unit_id
-from xorack.core.marks import step_id
+from xorack.core.marks import note_id, step_id
 from xorack.core.masking import mask_of, masked, masked_fields
 from xorack.core.request import Op, Request, validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells, check_unit, sum_of
@@ -60,7 +59,7 @@ def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) 
 def _cleaned(name: str, value: Any) -> Any:
     """Return a field of a fail or a note as the protocol takes it: no NUL, no surrogates."""
     if name == "missing" and isinstance(value, Iterable):
-        return tuple(value)  # an iterator serves once; the id and the request need it
+        return tuple(value)  # each chain's request needs the ids, and an iterator serves once
     if name in ("missing", "missing_count") or (name, value) == ("text", None):
         return value  # the request checks it
     if not isinstance(value, str):
@@ -289,13 +288,11 @@ class Tracker:
         self._tell("note", token, found)
 
     def _tell(self, op: Op, token: AnyToken, fields: dict[str, Any]) -> None:
-        """Send a request to each chain; its id is a hash of the unit and the fields."""
+        """Send a fail or a note to each chain of a token."""
         token = self.keys.verified(token)
         content = {name: _cleaned(name, value) for name, value in fields.items()}
-        text = "\0".join(str(value) for value in content.values() if value not in (None, ()))
-        digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
-        id = f"{op}-{token.unit:016x}-{digest}"
-        self._send(*(Request(op, tag, id, **content) for tag in token.tags))
+        requests = [Request(op, tag, op, **content) for tag in token.tags]
+        self._send(*(replace(one, id=note_id(token.unit, one)) for one in requests))
 
     def extend(self, token: AnyToken, timeout: float | timedelta) -> None:
         """Move the deadline of a token's chains to ``timeout`` from now: seconds, or a timedelta.

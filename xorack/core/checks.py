@@ -175,7 +175,7 @@ CHECKS: dict[str, Check] = {
     "finished": _count,
     "starts": _ids,
     "finishes": _ids,
-    # A set: in another order it is the same content.
+    # The ids of finishes_once and missing are sets: another order is the same content.
     "finishes_once": lambda field, value: tuple(sorted(_few_ids(field, value, MAX_STEP_UNITS))),
     "cells": _cells,
     "timeout": _seconds,
@@ -185,7 +185,7 @@ CHECKS: dict[str, Check] = {
     "resume": _resume,
     "reason": _text(0, MAX_REASON_BYTES),
     "text": _text(1, MAX_REASON_BYTES),
-    "missing": _few_ids,
+    "missing": lambda field, value: tuple(sorted(_few_ids(field, value))),
     "missing_count": _count,
 }
 

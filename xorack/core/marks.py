@@ -13,13 +13,13 @@ all runs. A run's marks are divided among its buckets by their keys.
 from __future__ import annotations
 
 import json
-import re
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
 
-from xorack.core.request import Request
+from xorack.core.hashing import unit_id
+from xorack.core.request import STEP_ID, Request
 
 MARK_KEY_BYTES = 12
 """Bytes that identify the request's id: 96 bits. Among 100,000 requests two collide, and one is
@@ -104,7 +104,6 @@ def mark_key(request_id: str) -> bytes:
     return blake2b(request_id.encode(), digest_size=MARK_KEY_BYTES).digest()
 
 
-_STEP = re.compile("step-((?!0{16})[0-9a-f]{16})")
 _SHARED = 1 << 4 * MARK_KEY_BYTES  # in the middle: the bucket stays the same
 
 
@@ -115,10 +114,22 @@ def step_id(unit: int) -> str:
 
 def unit_of_step(request: Request) -> int | None:
     """Return the unit that a request finishes alone, by the meaning of its id; else None."""
-    found = _STEP.fullmatch(request.id) if request.op == "stamp" and request.finished else None
-    unit = int(found[1], 16) if found else None
-    has_ids = request.starts or request.finishes
-    return unit if not has_ids or unit in request.finishes else None
+    match = STEP_ID.fullmatch(request.id)  # a valid request with such an id is a step
+    return int(match[1], 16) if match else None
+
+
+def note_id(unit: int, request: Request) -> str:
+    """Return the id of a fail or a note about a unit, which follows from what the request says.
+
+    A sender that runs again sends the same id. docs/protocol.md describes the derivation.
+    """
+    missing = " ".join(f"{unit:016x}" for unit in request.missing) or None
+    count = request.missing_count
+    content = {"reason": request.reason, "text": request.text, "missing": missing}
+    parts: list[str | int] = [request.op]
+    for name, value in {**content, "missing_count": count}.items():
+        parts += () if value is None else (name, value)
+    return f"{request.op}-{unit:016x}-{unit_id(*parts):016x}"
 
 
 def shared_key(key: bytes) -> bytes:

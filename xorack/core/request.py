@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -62,6 +63,8 @@ _OPERATIONS: dict[str, frozenset[str]] = {
 }
 FIELDS = frozenset(("op",)).union(*_OPERATIONS.values())
 """The names of all fields of requests."""
+STEP_ID = re.compile("step-([0-9a-f]{16})")
+"""The ids that are reserved for the steps of one unit; the group is the unit's id."""
 
 
 def _validated(op: object, fields: Mapping[str, Any], check: Check) -> dict[str, Any]:
@@ -105,6 +108,23 @@ def _complete(op: str, values: dict[str, Any]) -> None:
     for name in required:
         if name not in values:
             raise ArgumentError(name, "missing", f"a value: {op} needs it")
+    _check_reserved_id(op, values)
+
+
+def _check_reserved_id(op: str, values: Mapping[str, Any]) -> None:
+    """Reject the id of a unit's step if the request is not that step.
+
+    The mark of such an id says that the unit is finished, so a step of several units leaves the
+    unit out. A note with that id would make the group lose the unit, and nobody would notice.
+    """
+    if not (match := STEP_ID.fullmatch(values["id"])):
+        return
+    unit = int(match[1], 16)
+    has_ids = values.get("starts") or values.get("finishes")
+    finishes_it = values.get("finishes") == (unit,) if has_ids else values.get("finished") == 1
+    if op != "stamp" or "finishes_once" in values or not unit or not finishes_it:
+        expected = "another id: this one is reserved for the step that finishes this unit alone"
+        raise ArgumentError("id", values["id"], expected)
 
 
 def _read_ids(values: dict[str, Any]) -> None:
@@ -180,7 +200,8 @@ class Request:
         op: ``create``, ``stamp``, ``fail``, ``extend`` or ``note``.
         tag: The chain: a non-empty string of at most 1,024 UTF-8 bytes, without NUL.
         id: The request's id, a string of 1 to 128 bytes, unique within its chain. A request takes
-            effect once, however often it arrives.
+            effect once, however often it arrives. Ids such as ``step-`` and 16 hex digits are
+            reserved for the step that finishes this unit.
         stamp: create and stamp: the bytes to XOR in, not all zero.
         started: create and stamp: the number of units that this starts.
         finished: create and stamp: the number of units that this finishes.
