@@ -17,8 +17,8 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.sqs import send
 from xorack.core.chain import Chain
 from xorack.core.request import Request
+from xorack.core.text import plural
 from xorack.local.deploy import Stack
-from xorack.ops.text import plural
 
 _PAUSE_SECONDS = 0.2
 _SWEEPS = 30

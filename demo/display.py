@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from demo.loss import LostWord
-from xorack.ops.text import printable
+from xorack.core.text import printable
 
 _SHOWN_LINES = 20
 _SECONDS_BETWEEN_LINES = 2.0

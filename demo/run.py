@@ -20,13 +20,13 @@ from demo.database import Database, DemoFailed, copy_standard_library
 from demo.display import Display, Result
 from demo.loss import RUN, LostWord, lose_words
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.text import plural
 from xorack.local import environment
 from xorack.local.assembly import synthesise
 from xorack.local.deploy import Stack, deploy
 from xorack.local.embedded import EmbeddedAWS
 from xorack.local.java import java_home
 from xorack.local.program import SIGNALS, run_program
-from xorack.ops.text import plural
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {"max_concurrency": "2", "resume": "all"}

@@ -21,7 +21,7 @@ from xorack.cli import options as cli
 from xorack.cli import screen
 from xorack.cli.commands import run
 from xorack.core.errors import ArgumentError
-from xorack.ops.text import plural
+from xorack.core.text import plural
 
 
 def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from measure.judge import Outcome, judge
 from measure.load import Sent
 from measure.options import Plan
-from xorack.ops.text import plural
+from xorack.core.text import plural
 
 _DOLLARS = 10e-6
 """An upper bound of what a request or a chain costs in us-east-1 (2026): it is a message and a

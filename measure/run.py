@@ -17,8 +17,8 @@ from xorack.aws.sqs import send
 from xorack.aws.stack import StackOutputs, open_table
 from xorack.core.chain import Chain
 from xorack.core.request import Request
+from xorack.core.text import plural
 from xorack.ops.backlog import depth
-from xorack.ops.text import plural
 
 _POLL_SECONDS = 0.5
 _SAY_SECONDS = 10.0

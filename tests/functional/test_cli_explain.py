@@ -53,8 +53,8 @@ def test_failed_chains_of_a_run_have_something_in_common(run, stack, xorack, tmp
     shown = lines_of(xorack("explain", "--run", run, "--among", names))
     assert shown["run"] == [f"10 of 40 chains of run {RUN} have failed"]
     assert shown["why"] == [
-        "All 10 failed chains have part 2 = 'eu' (25 % of all chains, all of which failed); "
-        "all 10 outstanding names are 'bill' (50 % of the names given); "
+        "part 2 = 'eu': 10 of 10 failed chains, 0 of 30 others; "
+        "name = 'bill': 10 of 10 outstanding names, 0 of 10 others; "
         "no child's work finished: see the workers' logs, such as `token refused`"
     ]
     assert shown["reasons"] == ["10  no VAT number"]
@@ -62,7 +62,7 @@ def test_failed_chains_of_a_run_have_something_in_common(run, stack, xorack, tmp
     assert len(shown["tags"]) == 10
     (found,) = map(json.loads, xorack("explain", "--run", run, "--json")[1])
     assert (found["state"], found["count"], found["unnamed"]) == ("failed", 10, 11)
-    assert found["findings"][0]["what"] == "part 2 = 'eu'"
+    assert found["findings"][0]["condition"] == "part 2 = 'eu'"
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack,
     result = xorack("explain", "--run", RUN, "--among", names)
     assert result[1][0].split(maxsplit=1) == [
         "why",
-        "All 11 outstanding names have part 3 = 'oil' (33 % of the names given)",
+        "part 3 = 'oil': 11 of 11 outstanding names, 22 of 88 others",
     ]
     shown = lines_of(result)
     assert shown["reasons"] == ["11  row … is bad"]
@@ -107,7 +107,7 @@ def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack,
     # Without other names to compare with, the sentence has what they share.
     names.write_text("\n".join(name for name in oil_lost if "oil" in name))
     shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
-    assert shown["why"] == ["All 11 outstanding names are line … oil"]
+    assert shown["why"] == ["all 11 outstanding names are line … oil"]
     shown = lines_of(xorack("explain", "--run", RUN))
     assert shown["why"][0].endswith("the outstanding units have no names: give --among")
     assert shown["outstanding"] == ["11  units without a name"]

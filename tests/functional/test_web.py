@@ -85,7 +85,7 @@ def test_failed_chains_are_grouped_by_run_and_reason(aws, web):
     apply(aws, *requests)
     page = request(web)
     assert "10</span> failed</a> of run run: " in page.text
-    assert "All 10 failed chains have part 2 = &#39;us&#39; (25 % of all chains" in page.text
+    assert "part 2 = &#39;us&#39;: 10 of 10 failed chains, 0 of 30 others" in page.text
     assert 'href="./?group=failed&amp;prefix=run%2F"' in page.text
     assert '<rect class="late" x="66.6%" width="33.4%"' in page.text
     assert "causes" not in request(web, "?group=acked").text

@@ -111,6 +111,13 @@ def test_the_ledger_of_windows_is_pure():
     assert {folder_of(one) for one in taken} <= {None, "xorack/acker", "xorack/core"}
 
 
+def test_spark_and_the_operators_programs_know_nothing_of_each_other():
+    programs = {f"xorack/{name}" for name in ("cli", "local", "ops", "web")}
+    assert not programs & {folder_of(module) for module in imported_by("xorack/spark")}
+    upper = {folder for folder in FLOOR if folder in programs}
+    assert "xorack/spark" not in {folder_of(one) for folder in upper for one in imported_by(folder)}
+
+
 def test_every_folder_has_a_floor():
     listed = ["git", "ls-files", "*.py"]
     files = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True)

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from xorack.core.message import parse
+from xorack.core.text import printable
 from xorack.ops.body import body_lines, read_json, value_line
-from xorack.ops.text import printable
 
 
 def test_json_is_indented_and_its_stamps_are_cut():

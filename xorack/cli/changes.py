@@ -20,9 +20,9 @@ from xorack.cli.options import (
 from xorack.core.checks import MAX_TIMEOUT_SECONDS
 from xorack.core.errors import NotAChainError
 from xorack.core.event import rfc3339
+from xorack.core.text import plural
 from xorack.ops.changes import ChangeResult, change_chains, unfinished_tags
 from xorack.ops.run_chains import RunChains
-from xorack.ops.text import plural
 
 Change = Literal["fail", "extend"]
 _with_chains = with_chains("All unfinished chains whose tags begin with RUN/, instead of TAGs.")

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from xorack.cli import screen
+from xorack.core.text import listed, plural
 from xorack.ops.body import body_lines
 from xorack.ops.dead_letters import KINDS, Kind
 from xorack.ops.redrive import Redrive, Survey
-from xorack.ops.text import listed, plural
 
 _DAY_MS = 86_400_000
 _MAX_REASONS = 20

@@ -25,9 +25,9 @@ from xorack.cli.options import (
 )
 from xorack.core.message import pack
 from xorack.core.ports import DEFAULT_RETENTION_MS
+from xorack.core.text import cut, plural
 from xorack.ops.dead_letters import KINDS, Kind, Selector, corrected
 from xorack.ops.redrive import MAX_READ
-from xorack.ops.text import cut, plural
 
 _SHOWN = 20
 

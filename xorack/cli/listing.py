@@ -10,10 +10,10 @@ from xorack.aws.clock import milliseconds
 from xorack.cli import screen
 from xorack.cli.options import Target, json_option, run_option, with_table
 from xorack.core.errors import NotAChainError
+from xorack.core.text import printable
 from xorack.ops.log_windows import window_table
 from xorack.ops.run_chains import RunChains
 from xorack.ops.status import STATUSES, ChainStatus
-from xorack.ops.text import printable
 
 
 @click.command("list", epilog="Example: xorack list --status open --run 2026-01-31")

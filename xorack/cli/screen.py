@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from xorack.core.errors import NotAChainError
+from xorack.core.text import listed, printable, span
 from xorack.ops.backlog import Backlog
 from xorack.ops.status import ChainStatus
-from xorack.ops.text import listed, printable, span
 
 STATUS_COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
 _GAP = 2

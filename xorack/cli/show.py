@@ -13,6 +13,7 @@ from xorack.cli.error_messages import EXPECTED, error_text
 from xorack.cli.options import Target, among_option, json_option, lines_of, run_option, with_table
 from xorack.client.names import Candidate
 from xorack.core.errors import TagNotFound
+from xorack.core.text import cut
 from xorack.ops.dead_letters import DeadMessage, Selector
 from xorack.ops.explain import (
     candidates_in,
@@ -24,7 +25,6 @@ from xorack.ops.explain import (
 )
 from xorack.ops.run_chains import RunChains
 from xorack.ops.status import read_status
-from xorack.ops.text import cut
 
 _LETTERS = 1_000
 _SHOWN = 5

@@ -21,12 +21,12 @@ from xorack.cli.options import (
     with_table,
 )
 from xorack.core.errors import ArgumentError, TagNotFound, UnavailableError
+from xorack.core.text import plural
 from xorack.ops.backlog import Backlog
 from xorack.ops.log_windows import LogWindow
 from xorack.ops.run_chains import ChainCounts, RunChains, count_named
 from xorack.ops.snapshot import read_snapshot
 from xorack.ops.status import read_status
-from xorack.ops.text import plural
 
 _TIMED_OUT = 3
 _NAMED = 10

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from xorack.ops.text import plural
+from xorack.core.text import plural
 
 _STATES = ("", "NotVisible", "Delayed")
 

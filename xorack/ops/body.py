@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from xorack.core.errors import names_token, without_tokens
-from xorack.ops.text import printable
+from xorack.core.text import printable
 
 _STAMP_CHARACTERS = 24
 """No person reads stamps."""

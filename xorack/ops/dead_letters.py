@@ -24,9 +24,9 @@ from xorack.core.errors import ArgumentError
 from xorack.core.event import milliseconds_of, rfc3339
 from xorack.core.message import MAX_BODY_BYTES, pack, parse
 from xorack.core.request import Request
+from xorack.core.text import listed, plural, span
 from xorack.ops.body import read_json, value_line
 from xorack.ops.run_chains import RunChains
-from xorack.ops.text import listed, plural, span
 
 Kind = Literal["failed", "rejected", "malformed", "expired"]
 KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed", "expired")

@@ -6,7 +6,7 @@ import json
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -19,18 +19,16 @@ from xorack.client.names import Candidate, names_of
 from xorack.core.chain import TIMED_OUT, Chain
 from xorack.core.errors import ArgumentError
 from xorack.core.hashing import unit_id
-from xorack.ops.reasons import Explanation, explain
+from xorack.core.reasons import Reasons, find_reasons
+from xorack.core.text import cut, listed, plural, span
 from xorack.ops.run_chains import RunChains
 from xorack.ops.status import ChainStatus
-from xorack.ops.text import cut, listed, plural, span
 
 ROOT = "the chain's own unit: its first step did not end"
-_MAX_CHAINS = 20_000
-"""Chains whose properties are compared."""
 _MAX_NAMED = 1_000
 """Failed chains whose outstanding units are named."""
 _MAX_COMPARED = 10_000
-"""Names that are compared with those of outstanding units."""
+"""Chains of each kind that are compared, and names of each kind; all are counted."""
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _TIMES = frozenset({"created"})
 """Properties that only a range tells: a single second is no reason."""
@@ -59,19 +57,11 @@ def explain_run(
         state, wanted = "unfinished", {"open", "pending"}
     bad = [one for one in chains if one.chain.status in wanted]
     tags = [one.chain.tag for one in bad]
-    rows: tuple[list[dict[str, Any]], list[dict[str, Any]]] = [], []
-    for status in chains[:_MAX_CHAINS]:
-        row = _properties(status.chain, len(run.prefix))
-        if letters:
-            row["dead letter"] = letters.get(status.chain.tag)
-        rows[status.chain.status not in wanted].append(row)
-    why = explain(*rows, len(bad), len(chains), f"{state} chain", ranges=_TIMES)
+    why = _reasons_of_chains(chains, wanted, f"{state} chain", len(run.prefix), letters)
     named = [_names(one, candidates) for one in bad[:_MAX_NAMED]]
     units = _explain_names(named, candidates)
     unnamed = sum(len(one.outstanding) for one in bad[:_MAX_NAMED]) - sum(map(len, named))
-    sentences = [why.sentence if why.findings or not units.sentence else "", units.sentence]
-    if sentences[0]:
-        sentences[1] = sentences[1][:1].lower() + sentences[1][1:]
+    sentences = [why.sentence if why.says_something or not units.sentence else "", units.sentence]
     if late := sum(one.chain.late > 0 and one.reason == TIMED_OUT for one in bad):
         sentences.append(f"{late:,} of them got requests after their time-out: it is too short")
     if bad and all(one.chain.finished <= 1 < one.chain.started for one in bad):
@@ -91,8 +81,8 @@ def explain_run(
         "state": state,
         "count": len(bad),
         "sentence": "; ".join(filter(None, sentences)),
-        "findings": [one.to_dict() for one in why.findings],
-        "name_findings": [one.to_dict() for one in units.findings],
+        "findings": _findings(why),
+        "name_findings": _findings(units.reasons),
         "ages_ms": _ends(one.age_ms for one in bad),
         "silent_ms": _ends(
             (one.chain.ended_at or now) - one.chain.last_stamp_at
@@ -120,7 +110,8 @@ def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     verb = "have failed" if found["state"] == "failed" else "have not ended yet"
     facts.append(("run", f"{count:,} of {chains} {verb}"))
     more = [
-        f"{one['share']:.0%} have {one['what']} ({one['share_of_all']:.0%} of all)"
+        f"{one['condition']}: {one['missing']:,} of {one['of_missing']:,}, "
+        f"{one['others']:,} of {one['of_others']:,} others"
         for one in (*found["findings"][1:], *found["name_findings"][1:])
     ]
     facts += listed("also", cut(more, _SHOWN))
@@ -168,13 +159,60 @@ def _counted(texts: Iterable[str]) -> Counter[str]:
     return Counter(dict(Counter(counts).most_common()))
 
 
+def _reasons_of_chains(
+    chains: Sequence[ChainStatus],
+    wanted: Collection[str],
+    word: str,
+    begin: int,
+    letters: Mapping[str, str],
+) -> Reasons:
+    """Return what distinguishes the chains of these statuses, counted over all chains."""
+
+    def row_of(status: ChainStatus) -> dict[str, Any]:
+        properties = _properties(status.chain, begin)
+        tag = status.chain.tag
+        return properties | ({"dead letter": letters.get(tag)} if letters else {})
+
+    bad = [status for status in chains if status.chain.status in wanted]
+    rest = [status for status in chains if status.chain.status not in wanted]
+    some, others = ([row_of(status) for status in side[:_MAX_COMPARED]] for side in (bad, rest))
+    reasons = find_reasons(some, others, len(bad), len(chains), word, ranges=_TIMES)
+    return reasons if reasons.is_exact else reasons.counted_in(map(row_of, bad), map(row_of, rest))
+
+
+def _findings(reasons: Reasons) -> list[dict[str, Any]]:
+    """Return the findings for JSON: a condition, and how many on both sides meet it."""
+    missing, others = reasons.compared
+    return [
+        {
+            "condition": str(finding.condition),
+            "missing": finding.missing,
+            "of_missing": missing,
+            "others": finding.others,
+            "of_others": others,
+        }
+        for finding in reasons.findings
+    ]
+
+
+_NO_REASONS = Reasons(0, 0, (0, 0))
+
+
+@dataclass(frozen=True)
+class _NameReasons:
+    """What distinguishes the names of outstanding units, in words and as values."""
+
+    sentence: str = ""
+    reasons: Reasons = _NO_REASONS
+
+
 def _explain_names(
     named: Sequence[Mapping[int, str]], candidates: Sequence[Candidate]
-) -> Explanation:
-    """Find what tells the names of outstanding units from the other candidates of their chains."""
+) -> _NameReasons:
+    """Find what distinguishes the names of outstanding units from other candidates."""
     missing = [text for names in named for text in names.values() if text != ROOT]
     if len(missing) < 2:
-        return Explanation("")
+        return _NameReasons()
     every = sorted({_text_of(one) for one in candidates})
     chosen, others = random.Random(0), list[str]()
     most = max(1, _MAX_COMPARED // len(named))
@@ -182,20 +220,36 @@ def _explain_names(
         some = every if len(every) <= most else chosen.sample(every, most)
         others += {*some}.difference(names.values())
     count, total = len(missing), max(len(missing) + len(others), len(named) * len(every))
-    missing = chosen.sample(missing, min(count, _MAX_COMPARED))
+    sample = chosen.sample(missing, min(count, _MAX_COMPARED))
     if others:
-        own, rest = ([_name_parts(text) for text in some] for some in (missing, others))
-        why = explain(own, rest, count, total, "outstanding name")
+        own, rest = ([_name_parts(text) for text in some] for some in (sample, others))
+        why = find_reasons(own, rest, count, total, "outstanding name")
         if why.findings:
-            text = why.sentence.rpartition(" (")[0].replace("have name = ", "are ")
-            share = f"{100 * why.findings[0].all:.0f} % of the names given"
-            return Explanation(f"{text} ({share})", why.findings)
+            why = why if why.is_exact else _count_names(why, missing, named, every)
+            return _NameReasons(why.sentence, why)
     parts = [[str(part) for part in _parts(text)] for text in missing]
     columns = [*zip(*parts, strict=True)] if len({*map(len, parts)}) == 1 else []
     same = [some[0] if len({*some}) == 1 else "…" for some in columns]
-    text = f"All {count:,} outstanding names are {' '.join(same)}"
+    text = f"all {count:,} outstanding names are {' '.join(same)}"
     # The first part alone is the kind of unit: "part … …" says nothing.
-    return Explanation("" if {*(same[1:] or same)} <= {"…"} else text)
+    return _NameReasons("" if {*(same[1:] or same)} <= {"…"} else text)
+
+
+def _count_names(
+    reasons: Reasons,
+    missing: Sequence[str],
+    named: Sequence[Mapping[int, str]],
+    every: Sequence[str],
+) -> Reasons:
+    """Count the conditions over all names: those that are missing, and the others of each chain."""
+    rows = {text: _name_parts(text) for text in {*every, *missing}}
+    counts, given = [], {*every}
+    for finding in reasons.findings:
+        holds = {text for text, row in rows.items() if finding.condition.holds(row)}
+        in_each = len(holds & given)
+        own = sum(text in holds and text in given for names in named for text in {*names.values()})
+        counts.append((sum(text in holds for text in missing), in_each * len(named) - own))
+    return reasons.with_counts(counts)
 
 
 def _parts(name: str) -> list[Any]:
@@ -243,9 +297,9 @@ def causes(chains: Sequence[ChainStatus]) -> list[Cause]:
             rows = runs[prefix]
             own = [row for other, row in rows if other == reason]
             rest = [row for other, row in rows if other != reason]
-            why = explain(own, rest, count, len(rows), "failed chain", ranges=_TIMES)
-            said = why.findings or count == len(rows)
-            found.append(Cause(prefix, reason, count, why.sentence if said else ""))
+            why = find_reasons(own, rest, count, len(rows), "failed chain", ranges=_TIMES)
+            sentence = why.sentence if why.says_something else ""
+            found.append(Cause(prefix, reason, count, sentence))
     return found
 
 

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from xorack.core.chain import TIMED_OUT
+from xorack.core.text import plural
 from xorack.ops.status import ChainStatus
-from xorack.ops.text import plural
 
 WindowState = Literal["whole", "open", "late", "missing", "failed"]
 _NAMED = 3

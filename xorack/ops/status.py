@@ -15,7 +15,7 @@ from xorack.core.event import outstanding_of, outstanding_units, rfc3339
 from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_LENGTHS
-from xorack.ops.text import plural, span
+from xorack.core.text import plural, span
 
 STATUSES = ("pending", "open", "acked", "failed")
 SOON_MS = 600_000

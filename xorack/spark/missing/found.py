@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from xorack.ops.reasons import Explanation
 from xorack.spark.evidence import has_evidence, remembered, total, unit_in, unit_of
 from xorack.spark.folding import named, of_units, totals_of
 from xorack.spark.messages import one_line, plain_errors
 from xorack.spark.missing.comparing import Differing, compare_groups, compare_units, sums_of
-from xorack.spark.missing.why import compare, deduplicated
+from xorack.spark.missing.why import Explanation, compare, deduplicated
 from xorack.spark.storage import reads_plainly
 from xorack.spark.units import chain_columns, column_named, has_columns, is_deterministic, with_tag
 
@@ -130,7 +129,8 @@ class MissingRows:
         # Only what was lost behind the job's rows was lost with a task.
         tasks = self.by if self.jobs and has_columns(self._source, self.by) else ()
         source, mask = (self._source, self._total), self._rows.tracking.mask
-        return compare(source, (some, count), word, tasks, mask)
+        reasons = compare(source, (some, count), word, tasks, mask)
+        return Explanation(reasons.sentence, reasons.findings)
 
     def __str__(self) -> str:
         least = "" if self.is_exact else "at least "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from xorack.core.masking import masked
-from xorack.ops.text import cut
+from xorack.core.text import cut
 from xorack.spark.errors import ColumnsError, OutputDiffersError
 from xorack.spark.messages import one_line
 from xorack.spark.missing.found import resolve

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from xorack.core.masking import masked, masked_path
-from xorack.ops.reasons import CHARACTERS, Explanation, explain
+from xorack.core.reasons import CHARACTERS, Finding, Reasons, find_reasons
 from xorack.spark.messages import plain_errors
 from xorack.spark.units import comparable, has_columns, quoted
 
@@ -24,17 +25,25 @@ _DEDUPED = re.compile(r"(?:Deduplicate|Aggregate|Window \[.*?\],) \[([^\]]*)\]")
 """The columns of a plan's operators that keep a row of each group."""
 
 
+@dataclass(frozen=True)
+class Explanation:
+    """Why rows are missing: a sentence, and the conditions that it rests on, the best first."""
+
+    sentence: str
+    findings: tuple[Finding, ...] = ()
+
+
 def compare(
     source: tuple[DataFrame, int],
     lost: tuple[DataFrame, int],
     word: str,
     keys: Sequence[str],
     mask: Collection[str] = (),
-) -> Explanation:
+) -> Reasons:
     """Compare a sample of some rows of a source, lost by these keys, with one of the others."""
     (every, total), (some, count) = source, lost
     if count >= total:
-        return explain((), (), count, total, word)
+        return find_reasons([], [], count, total, word)
     shown = dict([*comparable(every, CHARACTERS).items()][:_MAX_COLUMNS])
     late = {_FILE: 10.0}
     if has_columns(every, ["xorack_file_"]):
@@ -58,7 +67,7 @@ def compare(
             row.update({name: masked(value) for name, value in row.items() if name.lower() in mask})
             row.update({_FILE: masked_path(row[_FILE], mask)} if row.get(_FILE) else {})
     missing, others = samples
-    return explain(missing, others, count, total, word, late)
+    return find_reasons(missing, others, count, total, word, late)
 
 
 def without(source: DataFrame, some: DataFrame) -> DataFrame:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from urllib.parse import urlencode
 
 from xorack.core.event import event_detail, rfc3339
+from xorack.core.text import plural, printable, span
 from xorack.ops.body import body_lines
 from xorack.ops.browse import GROUPS, ChainPage, Query
 from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.log_windows import WindowState, WindowTable
 from xorack.ops.redrive import Survey
 from xorack.ops.status import SOON_MS, ChainStatus
-from xorack.ops.text import plural, printable, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable

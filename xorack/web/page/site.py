@@ -16,6 +16,7 @@ from xorack.client.names import Candidate
 from xorack.core.errors import ArgumentError, NotAChainError, TagNotFound
 from xorack.core.ports import Publisher
 from xorack.core.request import Request
+from xorack.core.text import plural
 from xorack.ops.backlog import Backlog
 from xorack.ops.browse import GROUPS, ORDERS, SEARCHED, Query, read_chains
 from xorack.ops.changes import change_chain
@@ -24,7 +25,6 @@ from xorack.ops.explain import candidates_in, name_text, names_in
 from xorack.ops.log_windows import window_table
 from xorack.ops.redrive import MoveResult, Redrive, Survey
 from xorack.ops.status import ChainStatus, read_status
-from xorack.ops.text import plural
 from xorack.web.page import pages
 
 _KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
