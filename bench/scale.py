@@ -11,6 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from bench.harness import Table
+from tests.support.chains import make_chain
 from tests.support.weighed_table import WeighedTable
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import Consumer, Message
@@ -22,7 +23,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.item import encode
 from xorack.aws.retry import RetryPolicy
-from xorack.core.chain import EVENT, Chain
+from xorack.core.chain import EVENT
 from xorack.core.message import pack
 from xorack.core.ports import DEFAULT_RETENTION_MS
 from xorack.core.request import Request
@@ -48,7 +49,7 @@ def sweep(chains: int, units: int) -> dict[str, float]:
     for n in range(chains):
         stamp = sum_of(range(1 + n * units, 1 + (n + 1) * units), 16)
         times = dict.fromkeys(("first_seen_at", "created_at", "deadline", "due_at"), 1)
-        chain = Chain(f"run/{n}", stamp, "open", units, version=1, nonce=n, **times)
+        chain = make_chain(f"run/{n}", stamp, "open", units, version=1, nonce=n, **times)
         table.items[chain.tag] = encode(chain, schema.TAG, DEFAULT_RETENTION_MS)
     writer = ChainWriter(DynamoDBStore("chains", client=table))
     outbox = Outbox(writer, {EVENT: EventBus("bus", _Bus())}, workers=Workers(WORKERS))

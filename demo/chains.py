@@ -67,7 +67,7 @@ class ChainMonitor:
     def _has_ended(self, outstanding: int) -> bool:
         chains = list(self.store.scan())
         # The consumer publishes an event before it marks it as published.
-        if any(chain.event_pending or chain.status == "pending" for chain in chains):
+        if any(chain.delivery.event_pending or chain.status == "pending" for chain in chains):
             return False
         left = [_left(chain) for chain in chains if chain.status == "open"]
         return self.ended.total() + len(left) >= self.expected and sum(left) <= outstanding
@@ -95,15 +95,15 @@ class ChainMonitor:
 def _left(chain: Chain) -> int:
     """Return the units of a chain that are missing, as a note says, or that have not ended."""
     noted = json.loads(chain.note)["missing_count"] if chain.note else None
-    return chain.started - chain.finished if noted is None else int(noted)
+    return chain.counts.outstanding if noted is None else int(noted)
 
 
 def why_unacked(chain: Chain, has_event: bool) -> str | None:
     if chain.status == "failed":
         return chain.reason or "failed"
     if chain.status != "acked":
-        left = chain.started - chain.finished
-        return f"{left:,} of {plural(chain.started, 'unit')} outstanding"
+        left = chain.counts.outstanding
+        return f"{left:,} of {plural(chain.counts.started, 'unit')} outstanding"
     return None if has_event else "acked, but its event did not come"
 
 

@@ -91,7 +91,7 @@ def _end(chain: Chain | None, events: Sequence[Event]) -> Iterator[str]:
     elif chain.final:
         yield f"lost event: {chain.status} in the table"
     else:
-        left = f"{chain.finished} of {chain.started} units finished"
+        left = f"{chain.counts.finished} of {chain.counts.started} units finished"
         yield f"not ended: {chain.status} in the table, {left}"
 
 
@@ -100,7 +100,7 @@ def _table(chain: Chain | None, events: Sequence[Event]) -> Iterator[str]:
     if chain is None:
         yield from (f"{event.kind} by its event, but not in the table" for event in events[:1])
         return
-    if chain.event_pending:
+    if chain.delivery.event_pending:
         yield "its event is still pending in the table"
     for event in events:
         if event.detail.get("status") != chain.status:

@@ -168,4 +168,7 @@ def _is_applied(plan: Plan, chain: Chain | None) -> bool:
     """Tell whether all requests of a chain that lost units were applied, or cannot be."""
     if chain is None or chain.status == "pending":
         return False
-    return chain.final or (chain.started, chain.finished) == (plan.units, plan.finished)
+    return chain.final or (chain.counts.started, chain.counts.finished) == (
+        plan.units,
+        plan.finished,
+    )

@@ -145,7 +145,9 @@ class Campaign(Measurement):
             proxy.rates = {}
 
         def published() -> bool:
-            return not any(chain.event_pending for chain in self._read(self.plans).values())
+            return not any(
+                chain.delivery.event_pending for chain in self._read(self.plans).values()
+            )
 
         self._wait("pending events", published)
         return super().settle()

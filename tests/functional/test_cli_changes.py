@@ -33,22 +33,25 @@ def test_extend_sets_the_deadline(stack, xorack):
     before = milliseconds()
     status, out, err = xorack("extend", "a", "--timeout", str(seconds))
     chain = read(stack, "a")
-    assert 0 <= chain.deadline - before - seconds * 1000 < 60_000
+    assert 0 <= chain.deadlines.deadline - before - seconds * 1000 < 60_000
     assert (status, err) == (0, [])
-    assert out == [f"a: open; its deadline is {rfc3339(chain.deadline)}"]
+    assert out == [f"a: open; its deadline is {rfc3339(chain.deadlines.deadline)}"]
     (result,) = map(json.loads, xorack("extend", "a", "--timeout", "7", "--json")[1])
     assert (result["changed"], result["idle_timeout_seconds"]) == (True, 600)
-    assert read(stack, "a").idle_timeout == 600_000
+    assert read(stack, "a").deadlines.idle_timeout == 600_000
 
 
 def test_extend_of_a_chain_that_is_not_created_yet(stack, xorack):
     apply(stack, Request("stamp", "early", "s", traced(1), 1))
     status, (line,), _ = xorack("extend", "early", "--timeout", "7200")
-    deadline = read(stack, "early").deadline
+    deadline = read(stack, "early").deadlines.deadline
     expected = f"early: pending; its deadline is {rfc3339(deadline)} once it is created"
     assert (status, line) == (0, expected)
     apply(stack, Request("create", "early", "c", traced(2), 1, timeout=60))
-    assert (read(stack, "early").status, read(stack, "early").deadline) == ("open", deadline)
+    assert (read(stack, "early").status, read(stack, "early").deadlines.deadline) == (
+        "open",
+        deadline,
+    )
 
 
 @pytest.mark.parametrize("command", ["fail --reason no", "extend --timeout 60"])
@@ -101,8 +104,8 @@ def test_a_run_is_extended(run, xorack):
     status, out, _ = xorack("extend", "--run", "run", "--timeout", "86400", "--yes", "--json")
     assert (status, len(out)) == (0, 5)
     late = milliseconds() + 80_000_000
-    assert all(read(run, f"run/{number}").deadline > late for number in range(1, 5))
-    assert read(run, "run-2/0").deadline < late
+    assert all(read(run, f"run/{number}").deadlines.deadline > late for number in range(1, 5))
+    assert read(run, "run-2/0").deadlines.deadline < late
 
 
 def test_a_chain_of_a_run_that_ends_meanwhile_is_no_error(run, xorack, monkeypatch):

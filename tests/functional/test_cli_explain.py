@@ -5,6 +5,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.support.chains import make_chain
 from tests.support.cli import TAG, apply, assert_error, deliver, named_lines, start
 from tests.support.dead_letters import put
 from tests.support.functions import message
@@ -13,7 +14,7 @@ from xorack import Token, Tracker, plain, traced, unit_id
 from xorack.aws.clock import milliseconds
 from xorack.aws.item import encode
 from xorack.cli import show
-from xorack.core.chain import TIMED_OUT, Chain
+from xorack.core.chain import TIMED_OUT
 from xorack.core.hashing import child_id
 from xorack.core.request import Request
 
@@ -184,7 +185,7 @@ def test_what_came_too_late_and_when_is_shown(stack, xorack):
             fields |= {"created_at": now - 5_000_000, "ended_at": now - 1000, "reason": TIMED_OUT}
             fields |= {"late": 2, "last_stamp_at": now - 61_000 - number * 60_000}
         status = "failed" if number < 6 else "open"
-        chain = Chain(f"{RUN}/{number}", traced(1), status, version=1, **fields)
+        chain = make_chain(f"{RUN}/{number}", traced(1), status, version=1, **fields)
         item = encode(chain, "tag", 3_600_000)
         stack.client("dynamodb").put_item(TableName=stack.table_name, Item=item)
     shown = lines_of(xorack("explain", "--run", RUN))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.chains import make_chain
 from tests.support.fakes import NO_WAIT
 from tests.support.faults import counted_calls, error_response, on_the_wire
 from xorack.aws.client import CONFIG, config_of
@@ -11,7 +12,6 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.item import due_shard
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import TimeOuts
-from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 from xorack.core.marks import all_buckets, mark_key
 from xorack.core.transitions import mark_delivered
@@ -23,7 +23,7 @@ DAY = 86_400_000
 def _store(aws, **options):
     store = DynamoDBStore(aws.table_name, client=aws.client("dynamodb", config=CONFIG), **options)
     for number in range(3):
-        store.write(None, Chain(f"t{number}", b"\1", "open", version=1, due_at=1000 - number))
+        store.write(None, make_chain(f"t{number}", b"\1", "open", version=1, due_at=1000 - number))
     return store
 
 
@@ -34,7 +34,7 @@ def store(aws):
 
 def test_the_last_writer_decides_how_long_a_finished_chain_is_kept(aws, store):
     """The stack's sweeper, if a client with another retention ended the chain."""
-    ended = Chain("t", b"\0", "acked", version=1, ended_at=DAY, event_pending=True)
+    ended = make_chain("t", b"\0", "acked", version=1, ended_at=DAY, event_pending=True)
     DynamoDBStore(aws.table_name, client=store.table.client, retention_ms=DAY).write(None, ended)
     store.write(ended, mark_delivered(ended, ["event"], now=1))
     assert aws.item("t")["expires_at"] == {"N": str(61 * DAY // 1000 + 1)}
@@ -84,7 +84,7 @@ def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
         items = store.table.client.scan(TableName=aws.table_name)["Items"]
         return {int(i["expires_at"]["N"]) for i in items if "spilled_marks" in i}
 
-    chain = Chain("t", first_seen_at=1, spilled=600)
+    chain = make_chain("t", first_seen_at=1, spilled=600)
     store.put_spilled_marks(chain, marks(0, 104), 10_000)
     assert ends() == {11}
     store.put_spilled_marks(chain, marks(100, 104), 5_000)
@@ -97,7 +97,7 @@ def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
     assert ends() == {91}
     assert len(all_buckets(10**9 * 8)) <= 9_363
     # A bucket that does not exist is not created.
-    store.keep_spilled_marks(Chain("u", first_seen_at=1, spilled=600), 90_000)
+    store.keep_spilled_marks(make_chain("u", first_seen_at=1, spilled=600), 90_000)
     items = store.table.client.scan(TableName=aws.table_name)["Items"]
     assert not [i for i in items if i["tag"]["S"].startswith("u")]
 
@@ -124,11 +124,11 @@ def test_a_page_that_fails_is_read_again_and_not_those_before_it(aws):
 
 def test_pending_events_are_in_other_partitions_than_deadlines():
     for status, shards in (("open", range(3)), ("acked", range(3, 6))):
-        assert {due_shard(Chain(f"tag/{n}", status=status)) for n in range(200)} == set(shards)
+        assert {due_shard(make_chain(f"tag/{n}", status=status)) for n in range(200)} == set(shards)
 
 
 def test_a_scan_and_a_read_report_items_that_are_not_chains(store, aws):
-    store.put_spilled_marks(Chain("t0"), bytes(128), 0)
+    store.put_spilled_marks(make_chain("t0"), bytes(128), 0)
     store.delete("t1")
     evil = {"tag": {"S": "evil"}, "stamp": {"S": "text"}}
     store.table.client.put_item(TableName=aws.table_name, Item=evil)

@@ -1,21 +1,20 @@
 """Events over embedded EventBridge."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
+from tests.support.chains import changed, make_chain
 from xorack import traced, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
-from xorack.core.chain import Chain
 from xorack.core.event import event_detail, event_id
 from xorack.core.hashing import xxh64_long_inverse
 from xorack.core.request import Request
 
-ACKED = Chain("t", b"\0", "acked", 1, 1, first_seen_at=1000, created_at=1000, ended_at=61_500)
+ACKED = make_chain("t", b"\0", "acked", 1, 1, first_seen_at=1000, created_at=1000, ended_at=61_500)
 
 
 @pytest.fixture
@@ -25,9 +24,9 @@ def bus(aws):
 
 
 def test_an_event_id_identifies_the_chain_and_its_end():
-    assert event_id(ACKED) == event_id(replace(ACKED, event_pending=True, version=9))
+    assert event_id(ACKED) == event_id(changed(ACKED, event_pending=True, version=9))
     changes = {"tag": "u"}, {"first_seen_at": 2000}, {"status": "failed"}
-    others = {event_id(replace(ACKED, **change)) for change in changes}
+    others = {event_id(changed(ACKED, **change)) for change in changes}
     assert len({event_id(ACKED), *others}) == 4
 
 
@@ -48,8 +47,8 @@ HUNDRED = [f"{unit:016x}" for unit in range(1, 101)]
 def test_stamp_and_counts_tell_what_is_outstanding(stamp, counts, outstanding):
     """The simulation judges all events; these stamps name less, or more, than is outstanding."""
     started, finished = counts
-    failed = replace(ACKED, status="failed", reason="r", stamp=stamp)
-    detail = event_detail(replace(failed, started=started, finished=finished))
+    failed = changed(ACKED, status="failed", reason="r", stamp=stamp)
+    detail = event_detail(changed(failed, started=started, finished=finished))
     names = ("outstanding", "outstanding_units", "outstanding_named", "outstanding_complete")
     assert tuple(detail[name] for name in names) == outstanding
 
@@ -71,7 +70,7 @@ def test_the_largest_event_is_below_28_kib(aws, bus, character):
     text = character * (1024 // len(character.encode()))
     fill = {"x": character * (4000 // len(json.dumps(character, ensure_ascii=False).encode()))}
     create = Request.create(text, "c", traced(1), detail=fill)
-    chain = replace(
+    chain = changed(
         ACKED,
         tag=create.tag,
         status="failed",

@@ -35,7 +35,7 @@ def test_a_failed_order_is_repaired(stack, sqs):
         pass
     assert deliver_all(stack).outcomes["rejected"] == 0
     repaired = read_status(store(stack), f"{TAG}/repair-1")
-    assert (repaired.chain.status, repaired.chain.finished) == ("acked", 2)
+    assert (repaired.chain.status, repaired.chain.counts.finished) == ("acked", 2)
     assert repaired.detail == {"customer": "Ahab", "repairs": TAG}
     # Where the event does not name all, all is done again.
     everything = repair(tracker, {**failed, "outstanding_complete": False}, ORDERS[TAG], 2)

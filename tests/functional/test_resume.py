@@ -1,21 +1,20 @@
 """Whoever waits is resumed: the calls, as the models of the services define them."""
 
 import json
-from dataclasses import replace
 
 import boto3
 import pytest
 from botocore.exceptions import ReadTimeoutError
 from botocore.stub import Stubber
 
+from tests.support.chains import changed, make_chain
 from tests.support.fakes import NO_WAIT
 from xorack.aws.resume import SERVICES, Resumer
-from xorack.core.chain import Chain
 from xorack.core.event import event_detail
 from xorack.core.ports import NobodyWaits, Refusal
 
-ACKED = Chain("t", b"\0", "acked", 1, 1, 2, created_at=0, ended_at=1, resume="")
-FAILED = Chain("t", b"\1", "failed", 1, 0, 2, created_at=0, ended_at=1, reason="timed out")
+ACKED = make_chain("t", b"\0", "acked", 1, 1, 2, created_at=0, ended_at=1, resume="")
+FAILED = make_chain("t", b"\1", "failed", 1, 0, 2, created_at=0, ended_at=1, reason="timed out")
 CALLBACK = "send_durable_execution_callback"
 
 
@@ -57,7 +56,7 @@ def stub():
 
 
 def waiting(chain, kind):
-    return replace(chain, resume=json.dumps({kind: "T"}), resume_pending=True)
+    return changed(chain, resume=json.dumps({kind: "T"}), resume_pending=True)
 
 
 @pytest.mark.parametrize("kind", SERVICES)

@@ -18,6 +18,7 @@ from uuid import uuid4
 from botocore.exceptions import ClientError
 
 from tests.simulation.world import EPOCH
+from tests.support.chains import changed
 from tests.support.mutants import Replaced
 from xorack.acker.chain_writer import CachedChain, ChainWriter
 from xorack.acker.consumer import Consumer, _Batch
@@ -34,7 +35,7 @@ from xorack.aws.table import Table
 from xorack.client.tracker import Step
 from xorack.core import event, marks, transitions
 from xorack.core.budget import Budget, TimeOuts
-from xorack.core.chain import Chain
+from xorack.core.chain import Chain, Counts
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
 from xorack.core.ports import NO_TIME, NobodyWaits
 from xorack.core.request import Request, _check_reserved_id
@@ -188,14 +189,14 @@ def _consumer_publishes(write, consumer, batch, work, **named):
     applied, reason = write(consumer, batch, work, **named)
     ended = not work.left and applied.chain is not None and applied.chain.final
     if ended and any(kind == "applied" for _, kind, _ in applied.outcomes):
-        consumer.outbox.publish([replace(applied.chain, event_pending=True)])
+        consumer.outbox.publish([changed(applied.chain, event_pending=True)])
     return applied, reason
 
 
 def _note_end(expire, writer, chain):
     after = expire(writer, chain)
     if after is not None and after.final and not chain.final:
-        vars(writer).setdefault("ended", []).append(replace(after, event_pending=True))
+        vars(writer).setdefault("ended", []).append(changed(after, event_pending=True))
     return after
 
 
@@ -212,10 +213,10 @@ def _mark_first(publish, outbox, chains, *only):
 
 
 def _first_of_all(mark, chain, *call, refused, **named):
-    first = min((times for times in chain.refusals.values()), default=None)
+    first = min((times for times in chain.delivery.refusals.values()), default=None)
     if first is not None:
-        shared = {**dict.fromkeys(refused, first), **chain.refusals}
-        chain = replace(chain, refused=json.dumps(shared, separators=(",", ":")))
+        shared = {**dict.fromkeys(refused, first), **chain.delivery.refusals}
+        chain = changed(chain, refused=json.dumps(shared, separators=(",", ":")))
     return mark(chain, *call, refused=refused, **named)
 
 
@@ -226,7 +227,7 @@ def _resume_in_vain(resume, *call):
 
 
 def _delete_at_zero(write, store, before, after):
-    if after.status == "acked" and not after.event_pending:
+    if after.status == "acked" and not after.delivery.event_pending:
         store.table.call("delete_item", Key=store.table.key(after.tag))
     else:
         write(store, before, after)
@@ -248,14 +249,15 @@ def _miss_nearer_deadline(schedule, chain):
 
 
 def _tolerate_failed(fold, old, *call):
-    changes = fold(old, *call)
-    tolerates = changes.get("tolerated_units", old.tolerated_units)
-    return {**changes, "failing": None} if tolerates else changes
+    after = fold(old, *call)
+    return replace(after, failing=None) if after.counts.tolerated_units else after
 
 
 def _tolerate_at_zero(tolerated, chain, now):
     return tolerated(chain, now) or (
-        chain.within_tolerance and transitions._is_overdue(chain, now) and not any(chain.stamp)
+        chain.counts.within_tolerance
+        and transitions._is_overdue(chain, now)
+        and not any(chain.stamp)
     )
 
 
@@ -271,9 +273,9 @@ def _count_of_one_write(count, consumer, batch, work, applied):
 
 def frozen_first_seen(fold, old, *call):
     """Begin all chains in one millisecond: only the nonce tells those of one tag apart."""
-    changes = fold(old, *call)
-    first = old.first_seen_at is None and "created_at" in changes
-    return {**changes, "first_seen_at": EPOCH} if first else changes
+    after = fold(old, *call)
+    first = old.first_seen_at is None and after.created_at is not None
+    return replace(after, first_seen_at=EPOCH) if first else after
 
 
 def _first_of_several(child, step, *parts, **named):
@@ -315,7 +317,7 @@ _FAST: tuple[_Row, ...] = (
     (
         "nobody is resumed",
         transitions._run,
-        lambda run, *call: replace(run(*call), resume_pending=False),
+        lambda run, *call: changed(run(*call), resume_pending=False),
     ),
     (
         "a failed chain resumes a task as acked",
@@ -361,8 +363,8 @@ _FAST: tuple[_Row, ...] = (
     ),
     (
         "too much outstanding is tolerated",
-        Chain.within_tolerance.fget,
-        lambda within, chain: within(replace(chain, tolerated_units=chain.tolerated_units + 1)),
+        Counts.within_tolerance.fget,
+        lambda within, counts: within(replace(counts, tolerated_units=counts.tolerated_units + 1)),
     ),
     ("what comes again is counted after the end", Consumer._count_late, _count_again),
     (
@@ -390,7 +392,7 @@ _MONTHS: tuple[_Row, ...] = (
             **encode(chain, key, retention_ms),
             **{
                 n: v
-                for n, v in encode(replace(chain, last_late_at=None), key, retention_ms).items()
+                for n, v in encode(changed(chain, last_late_at=None), key, retention_ms).items()
                 if n == schema.EXPIRES_AT
             },
         },
@@ -406,7 +408,7 @@ _SLOW: tuple[_Row, ...] = (
     (
         "a zero stamp with unequal counts is tolerated",
         transitions._is_overdue_at_zero,
-        lambda at_zero, chain, now: at_zero(chain, now) and not chain.within_tolerance,
+        lambda at_zero, chain, now: at_zero(chain, now) and not chain.counts.within_tolerance,
     ),
     ("a zero stamp with unequal counts is tolerated", transitions._is_tolerated, _tolerate_at_zero),
     ("the first unit of a group starts its children", Step.requests, _first_starts),
@@ -431,7 +433,7 @@ _SLOW: tuple[_Row, ...] = (
     (
         "who waits after the end is not answered",
         transitions._answering,
-        lambda _, chain, now: replace(chain, resume=None),
+        lambda _, chain, now: changed(chain, resume=None),
     ),
     (
         "a task that does not wait counts as resumed",
@@ -447,7 +449,9 @@ _SLOW: tuple[_Row, ...] = (
     (
         "no event is pending, whoever ends the chain publishes it",
         transitions._run,
-        lambda run, chain, *call: replace(run(chain, *call), event_pending=chain.event_pending),
+        lambda run, chain, *call: changed(
+            run(chain, *call), event_pending=chain.delivery.event_pending
+        ),
     ),
     (
         "no event is pending, whoever ends the chain publishes it",
@@ -475,7 +479,7 @@ _SLOW: tuple[_Row, ...] = (
     (
         "what a channel refuses is forgotten",
         transitions.mark_delivered,
-        lambda mark, chain, *call, **named: replace(mark(chain, *call, **named), refused=None),
+        lambda mark, chain, *call, **named: changed(mark(chain, *call, **named), refused=None),
     ),
     ("an error of a service counts as a resumed task", Resumer._resume, _resume_in_vain),
     (
@@ -538,7 +542,7 @@ _SLOW: tuple[_Row, ...] = (
     (
         "a count after the end forgets the event",
         Chain.with_late,
-        lambda count, *call: replace(count(*call), event_pending=False),
+        lambda count, *call: changed(count(*call), event_pending=False),
     ),
     (
         "what a later write of the batch that ends a chain finds late is not counted",

@@ -105,7 +105,10 @@ def chains_in(aws) -> dict:
 
 def totals(chains) -> dict:
     """Return the status and the numbers of started and finished units, by tag."""
-    return {tag: (chain.status, chain.started, chain.finished) for tag, chain in chains.items()}
+    return {
+        tag: (chain.status, chain.counts.started, chain.counts.finished)
+        for tag, chain in chains.items()
+    }
 
 
 def apply(functions, bodies):

@@ -140,7 +140,7 @@ def test_a_frame_that_is_not_deterministic(run):
     rows = run.tracking.rows("n", chain="order", unit="id")
     report = rows.start(frame)
     acker = Acker(run.sent())
-    assert sum(chain.started for chain in acker.chains.values()) == report.units
+    assert sum(chain.counts.started for chain in acker.chains.values()) == report.units
     with pytest.raises(OutputDiffersError):
         rows.finish(frame.select("id"), rows=frame)
     with pytest.raises(StateError):

@@ -98,7 +98,7 @@ def test_readable_files_become_acked_chains(spark, database, queue, tmp_path, ca
     assert acker.statuses() == {"acked": len(texts), "failed": 3}
     for name, text in texts.items():
         chain = acker.chains[f"r1/file/{name}"]
-        assert chain.started == chain.finished == (len(words(text)) or 1)
+        assert chain.counts.started == chain.counts.finished == (len(words(text)) or 1)
     assert len(acker.bus.events) == files
 
 

@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 from playwright.sync_api import Browser
 
 from tests.support.browser import running_browser
+from tests.support.chains import make_chain
 from tests.support.dead_letters import put, put_messages
 from tests.support.in_process import Resources, create_resources, locked_aws
 from tests.support.web import serving
@@ -69,7 +70,7 @@ def _chain(chance: random.Random, now: int, tag: str, *numbers: float) -> Chain:
         times = {"pending_deadline": deadline}
     times |= {"first_seen_at": first_seen_at, "last_stamp_at": now - round(quiet * 1000)}
     status = "pending" if tag == _PENDING else "open"
-    return Chain(tag, stamp, status, int(started), int(finished), 1, **times)
+    return make_chain(tag, stamp, status, int(started), int(finished), 1, **times)
 
 
 _ORDERS = "orders/2026-03-02"
@@ -109,7 +110,7 @@ def _ended_chain(status: str, name: str, ended_at: int) -> Chain:
     times |= {"last_stamp_at": ended_at - 900_000 * failed, "ended_at": ended_at}
     times["deadline"] = ended_at if failed else ended_at + 600_000
     detail = json.dumps({"customer": "Ahab", "ship": "Pequod", "lines": len(_LINES)})
-    ended = Chain(tag, stamp, status, count, count - len(lost), 1, detail=detail, **times)
+    ended = make_chain(tag, stamp, status, count, count - len(lost), 1, detail=detail, **times)
     return replace(ended, reason="timed out" if failed else None)
 
 

@@ -1,15 +1,13 @@
 """The chain writer over a store that fails by a script."""
 
-from dataclasses import replace
-
 import pytest
 
+from tests.support.chains import changed, make_chain
 from tests.support.fakes import NO_WAIT
 from tests.support.memory_store import MemoryStore
 from tests.support.services import apply_requests, writer
 from xorack.acker.chain_writer import Application, CachedChain
 from xorack.aws.retry import RetryPolicy
-from xorack.core.chain import Chain
 from xorack.core.errors import StaleLocalData
 from xorack.core.request import Request
 from xorack.core.transitions import apply
@@ -106,7 +104,7 @@ def test_the_chain_is_read_again_only_after_a_long_wait(store, verified, wait, r
     run(store, stamp("s"), policy=policy(wait), cached=verified)
     assert store.reads == reads
     assert store.chains["t"].stamp == b"\x11"
-    store.chains["t"] = replace(store.chains["t"], deadline=NOW)
+    store.chains["t"] = changed(store.chains["t"], deadline=NOW)
     store.write_faults = [stamp("z", b"\x04"), stamp("u", b"\x04")]
     assert writer(store, now=lambda: NOW, policy=policy(wait)).expire(store.chains["t"]).final
     assert store.reads == 2 * reads
@@ -130,7 +128,7 @@ def test_retries_are_used_up(store, attempts):
 
 
 def test_a_wrong_guess_does_not_count_as_an_attempt(store):
-    store.chains["t"] = Chain("t", b"\2", "pending", version=1)
+    store.chains["t"] = make_chain("t", b"\2", "pending", version=1)
     create = Request.create("t", "a", b"\1")
     assert kinds(run(store, create, cached=GUESS, policy=policy(attempts=1))) == ["applied"]
     assert store.chains["t"].stamp == b"\3"

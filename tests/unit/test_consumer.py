@@ -60,7 +60,7 @@ def test_a_lost_response_about_a_chain_that_had_ended_ends_none(world, monkeypat
     outcomes = result.outcomes
     assert (outcomes["applied"], outcomes["duplicate"], outcomes["repeated"]) == (0, 2, 1)
     assert (result.created, result.ended, result.latencies_ms) == (0, {}, [])
-    assert world.store.chains["a"].repeated == 1
+    assert world.store.chains["a"].tombstone.repeated == 1
 
 
 def test_rejected_requests_that_share_a_dead_lettered_message_are_counted_each(world):
@@ -182,10 +182,10 @@ def test_an_event_is_marked_with_one_write_and_without_a_read(world):
     reads = []
     world.fail("read", lambda tags, *_: reads.append(tags), None)
     for tag, error in (("a", UnavailableError(OSError())), ("b", ConflictError(None))):
-        world.fail("write", lambda before, _: before and before.event_pending, error)
+        world.fail("write", lambda before, _: before and before.delivery.event_pending, error)
         result = world.consume(message(create(tag), finish(tag)))
         assert (result.failed, result.events, result.stats.writes) == ({}, 1, 2)
-        assert world.store.chains[tag].event_pending
+        assert world.store.chains[tag].delivery.event_pending
     assert reads == []
 
 

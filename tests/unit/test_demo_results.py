@@ -15,7 +15,7 @@ from demo.chains import ChainMonitor, named_words, why_unacked
 from demo.database import DemoFailed
 from demo.display import Display, Result, print_result
 from demo.loss import LostWord, lose_words
-from xorack.core.chain import Chain
+from tests.support.chains import make_chain
 
 
 def result(*, words=12_345, lost=0, errors=0, **fields):
@@ -118,8 +118,8 @@ def event(tag, status):
 
 @pytest.mark.thorough
 def test_the_monitor_counts_ended_chains_once():
-    ended = [Chain(tag, status=status, created_at=1) for tag, status in EVENTS.items()]
-    chains = [*ended, Chain("c", status="open", created_at=1, started=9, finished=7)]
+    ended = [make_chain(tag, status=status, created_at=1) for tag, status in EVENTS.items()]
+    chains = [*ended, make_chain("c", status="open", created_at=1, started=9, finished=7)]
     table = SimpleNamespace(scan=lambda: iter(chains))
     stack = FakeStack(*(event(*one) for one in EVENTS.items()), event("a", "acked"))
     shown = []
@@ -129,7 +129,7 @@ def test_the_monitor_counts_ended_chains_once():
         assert shown[-1] == (monitor.ended, 3) == (Counter(acked=1, failed=1), 3)
         assert monitor.events["b"] == event("b", "failed")
         assert not monitor.wait(0.01, outstanding=1)
-        for chain in (Chain("a", status="acked", event_pending=True), Chain("d")):
+        for chain in (make_chain("a", status="acked", event_pending=True), make_chain("d")):
             chains[2:] = [chain]
             assert not monitor.wait(0.01, outstanding=2)
         stack.broken = True
@@ -140,10 +140,10 @@ def test_the_monitor_counts_ended_chains_once():
 @pytest.mark.parametrize(
     ("chain", "has_event", "reason"),
     [
-        (Chain("t", status="acked"), True, None),
-        (Chain("t", status="acked"), False, "acked, but its event did not come"),
-        (Chain("t", status="failed", reason="bad"), True, "bad"),
-        (Chain("t", b"", "open", 1200, 1), False, "1,199 of 1,200 units outstanding"),
+        (make_chain("t", status="acked"), True, None),
+        (make_chain("t", status="acked"), False, "acked, but its event did not come"),
+        (make_chain("t", status="failed", reason="bad"), True, "bad"),
+        (make_chain("t", b"", "open", 1200, 1), False, "1,199 of 1,200 units outstanding"),
     ],
 )
 def test_why_a_chain_is_not_acked(chain, has_event, reason):

@@ -1,15 +1,13 @@
 """The item codec: chains as DynamoDB items."""
 
-from dataclasses import replace
-
 import pytest
 
+from tests.support.chains import changed, make_chain
 from xorack.aws.item import decode, encode
-from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
 
 TIMES = ("first_seen_at", "created_at", "last_stamp_at", "ended_at", "deadline", "due_at")
-FULL = Chain(
+FULL = make_chain(
     "t",
     b"\1\2",
     "failed",
@@ -35,13 +33,13 @@ FULL = Chain(
 )
 
 
-@pytest.mark.parametrize("chain", [FULL, Chain("t"), Chain("t", deadline=0, reason="")])
+@pytest.mark.parametrize("chain", [FULL, make_chain("t"), make_chain("t", deadline=0, reason="")])
 def test_a_chain_survives_its_item(chain):
     assert decode(encode(chain, "key", 1000), "key") == chain
 
 
 def test_defaults_are_left_out_and_only_a_finished_chain_expires():
-    assert encode(Chain("t"), "key", 1000).keys() == {
+    assert encode(make_chain("t"), "key", 1000).keys() == {
         "key",
         "status",
         "started",
@@ -49,9 +47,9 @@ def test_defaults_are_left_out_and_only_a_finished_chain_expires():
         "version",
         "spilled",
     }
-    reported = replace(FULL, ended_at=4, last_late_at=5, event_pending=False, resume_pending=False)
+    reported = changed(FULL, ended_at=4, last_late_at=5, event_pending=False, resume_pending=False)
     assert encode(reported, "key", 1000)["expires_at"] == {"N": "3"}
-    assert encode(replace(reported, last_late_at=None), "key", 997)["expires_at"] == {"N": "2"}
+    assert encode(changed(reported, last_late_at=None), "key", 997)["expires_at"] == {"N": "2"}
 
 
 def test_the_end_of_an_open_chain_is_not_reported_whatever_another_program_wrote():

@@ -14,6 +14,7 @@ from measure.load import Sender, Sent, texts
 from measure.options import BAD, Options
 from measure.report import Result, Totals, to_dict, to_text
 from measure.subscription import Event, Events
+from tests.support.chains import changed
 from tests.support.fakes import FakeQueue
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.event import event_detail
@@ -56,7 +57,7 @@ def simulate(options):
             chain, _ = apply(chain, [Request.extend(plan.tag, "end", 0.001)], now=1_000_100)
             chain = expire(chain, 1_060_000)
         events.add(chain.status, event_detail(chain), 1001.5)
-        chains[plan.tag] = replace(chain, event_pending=False)
+        chains[plan.tag] = changed(chain, event_pending=False)
         times[plan.tag] = 1000.5
     requests = sum(plan.requests for plan in plans)
     sent = Sent(requests=requests, messages=40, first=999.0, times=times)
@@ -143,7 +144,7 @@ def forged(outcome, tag, *, event=(), detail=(), item=(), events=1, letters=()):
     chains = dict(outcome.chains)
     chain = chains.pop(tag)
     if item is not None:
-        chains[tag] = replace(chain, **dict(item))
+        chains[tag] = changed(chain, **dict(item))
     return replace(
         outcome,
         events={**outcome.events, tag: [true, other][2 - events :] if events else []},

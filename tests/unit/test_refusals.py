@@ -5,9 +5,9 @@ from statistics import median
 
 import pytest
 
+from tests.support.chains import make_chain
 from tests.support.slow import BAD, START, SlowFunctions
 from xorack.aws import eventbridge, resume
-from xorack.core.chain import Chain
 from xorack.core.event import event_detail
 
 
@@ -21,7 +21,7 @@ def functions(monkeypatch):
 def ended(functions, tag, *, token=None, event=True):
     """Store a chain that ended long ago, with pending deliveries."""
     resume = None if token is None else json.dumps({"step_functions": token})
-    functions.table.chains[tag] = Chain(
+    functions.table.chains[tag] = make_chain(
         tag,
         b"\0",
         "acked",
@@ -42,7 +42,7 @@ def late(functions, tag, *, token=None):
     """Store an open chain whose deadline has just passed."""
     now = int((START + functions.clock.now) * 1000)
     resume = None if token is None else json.dumps({"step_functions": token})
-    functions.table.chains[tag] = Chain(
+    functions.table.chains[tag] = make_chain(
         tag, b"\1", "open", 1, 0, 2, now, created_at=now, deadline=now, due_at=now, resume=resume
     )
 
@@ -70,7 +70,9 @@ def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls
     assert published(functions) == ["innocent"]
     assert functions.breakers["event"].allows()
     chains = functions.table.chains
-    assert all(chains[tag].event_pending and chains[tag].refused_at for tag in tags)
+    assert all(
+        chains[tag].delivery.event_pending and chains[tag].delivery.refused_at for tag in tags
+    )
     # The bus accepts them again: each is published within an hour.
     functions.bus.refuses = lambda name: False
     for _ in functions.sweep_each_minute(60):
@@ -151,9 +153,13 @@ def test_a_token_is_gone_with_its_delivery_and_in_no_log(functions, caplog):
         functions.sweep()
         functions.clock.spend(1_800)
     good, bad = (functions.table.chains[tag] for tag in ("good", "bad"))
-    assert (good.resume, good.resume_pending, bool(good.resumed_at)) == (None, False, True)
-    assert (bad.resume, bad.resume_pending, bad.due_at) == (None, False, None)
-    assert bad.resume_failed == "AccessDeniedException"
+    assert (good.delivery.resume, good.delivery.resume_pending, bool(good.delivery.resumed_at)) == (
+        None,
+        False,
+        True,
+    )
+    assert (bad.delivery.resume, bad.delivery.resume_pending, bad.due_at) == (None, False, None)
+    assert bad.delivery.resume_failed == "AccessDeniedException"
     logged = [str(vars(record)) for record in caplog.records]
     assert any("not resumed" in line or "refused" in line for line in logged)
     assert not any(refused in line or secret in line for line in logged)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from xorack.core.chain import Chain
+from tests.support.chains import make_chain
 from xorack.ops import snapshot
 
 NOW = 1_000_000_000
 
 
 def chain(tag, **fields):
-    return Chain(tag, **{"status": "open", "first_seen_at": NOW, "created_at": NOW, **fields})
+    return make_chain(tag, **{"status": "open", "first_seen_at": NOW, "created_at": NOW, **fields})
 
 
 class Index(dict):

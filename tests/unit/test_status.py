@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.support.chains import make_chain
 from xorack import traced
 from xorack.cli import screen
-from xorack.core.chain import Chain
 from xorack.ops.status import ChainStatus
 
 NOW = 1_000_000
@@ -12,7 +12,7 @@ NOW = 1_000_000
 
 def status(**fields):
     defaults = {"status": "open", "first_seen_at": 1000, "created_at": 2000}
-    return ChainStatus(Chain("t", **defaults | fields), NOW)
+    return ChainStatus(make_chain("t", **defaults | fields), NOW)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_came_after_the_end_is_shown():
     ],
 )
 def test_the_state_of_a_callback_is_shown(capsys, state, shown):
-    ended = ChainStatus(Chain("t", b"\0", **{"status": "acked", "ended_at": 1, **state}), 2)
+    ended = ChainStatus(make_chain("t", b"\0", **{"status": "acked", "ended_at": 1, **state}), 2)
     screen.print_properties(screen.properties_of(ended, {}))
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
     assert dict(line for line in lines if len(line) == 2).get("resume") == shown

@@ -9,13 +9,13 @@ from itertools import pairwise
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
+from tests.support.chains import make_chain
 from tests.support.functions import message
 from tests.support.slow import START, SlowFunctions
 from xorack.acker.breaker import CircuitBreaker
 from xorack.aws.client import config_of
 from xorack.aws.eventbridge import EventBus
 from xorack.core.budget import Budget, TimeOuts
-from xorack.core.chain import Chain
 from xorack.core.request import Request
 
 
@@ -39,7 +39,7 @@ def open_chains(functions, count):
     """Store open chains of one unit; return their tags."""
     tags = [f"t{n}" for n in range(count)]
     for tag in tags:
-        functions.table.chains[tag] = Chain(tag, b"\1", "open", 1, 0, 1, START, START)
+        functions.table.chains[tag] = make_chain(tag, b"\1", "open", 1, 0, 1, START, START)
     return tags
 
 
@@ -51,7 +51,9 @@ def due_chains(functions, count, prefix="t", **state):
     functions.clock.spend(1_000)
     for n in range(count):
         fields = state or {"status": "open", "deadline": n}
-        functions.table.chains[f"{prefix}{n}"] = Chain(f"{prefix}{n}", b"\1", due_at=n, **fields)
+        functions.table.chains[f"{prefix}{n}"] = make_chain(
+            f"{prefix}{n}", b"\1", due_at=n, **fields
+        )
 
 
 @pytest.mark.slow
@@ -163,7 +165,7 @@ def test_a_bus_that_never_answers_fails_no_message(monkeypatch, seconds):
     functions.bus.dead = False
     figures = functions.sweep()
     assert (figures["EventsPublished"], figures["EventsPending"]) == (400, 0)
-    assert not any(chain.event_pending for chain in functions.table.chains.values())
+    assert not any(chain.delivery.event_pending for chain in functions.table.chains.values())
 
 
 def test_a_sweep_judges_all_deadlines_before_it_waits_for_a_dead_bus(functions):
@@ -193,7 +195,7 @@ def test_a_sweep_without_time_is_incomplete_and_still_publishes(functions):
     figures = functions.sweep()
     assert figures["SweepsIncomplete"] == 0
     assert {chain.status for chain in functions.table.chains.values()} == {"failed"}
-    assert not any(chain.event_pending for chain in functions.table.chains.values())
+    assert not any(chain.delivery.event_pending for chain in functions.table.chains.values())
 
 
 def test_each_sweep_makes_progress_with_a_slow_bus(functions):

@@ -117,8 +117,8 @@ def state(chain):
     return {
         "status": chain.status,
         "stamp": base64.b64encode(chain.stamp).decode(),
-        "started": chain.started,
-        "finished": chain.finished,
+        "started": chain.counts.started,
+        "finished": chain.counts.finished,
         "event": event and {name: value for name, value in event.items() if name != "id"},
     }
 

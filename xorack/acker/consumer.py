@@ -288,7 +288,7 @@ class Consumer:
         if chain is None or not chain.final:
             return applied, None
         repeated, late = _after_the_end(batch, tag, applied)
-        kept_from = max(chain.ended_at or 0, chain.last_late_at or 0)
+        kept_from = max(chain.ended_at or 0, chain.tombstone.last_late_at or 0)
         sent_at = max(one.sent_at or 0 for one in batch.sources(tag))
         if not (late or repeated or sent_at > kept_from):
             return applied, None

@@ -142,12 +142,12 @@ class Outbox:
             if isinstance(after, str):
                 unmarked[before.tag] = after
                 continue
-            reports.alerts += len(after.refusals.keys() - before.refusals.keys())
+            reports.alerts += len(after.delivery.refusals.keys() - before.delivery.refusals.keys())
             answers = reports.refused.get(before.tag, {}).values()
             in_vain = any(isinstance(answer, NobodyWaits) for answer in answers)
-            ended = before.resume_pending and not after.resume_pending
-            if ended and after.resume_failed and not in_vain:
-                given_up[before.tag] = after.resume_failed
+            ended = before.delivery.resume_pending and not after.delivery.resume_pending
+            if ended and after.delivery.resume_failed and not in_vain:
+                given_up[before.tag] = after.delivery.resume_failed
         reports.alerts += len(given_up)
         log_failures(logging.WARNING, "events still marked as pending", unmarked)
         log_failures(logging.ERROR, "the callback was abandoned after 24 hours", given_up)

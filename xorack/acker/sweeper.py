@@ -199,7 +199,11 @@ class Sweeper:
         """
         chains = self._read(self.reporter, tags)
         due = {chain.tag: chain.due_channels(self.reporter.now()) for chain in chains}
-        acked = [c for c in chains if c.status == "acked" and EVENT in due[c.tag] and not c.refused]
+        acked = [
+            c
+            for c in chains
+            if c.status == "acked" and EVENT in due[c.tag] and not c.delivery.refused
+        ]
         reports = self._own_outbox.publish(acked, EVENT)
         done = {chain.tag for chain in acked} - reports.pending.keys()
         with self._lock:
@@ -257,7 +261,11 @@ class Sweeper:
         for channel in self.waiting.keys() & channels:
             ranks = self.waiting[channel]
             if len(ranks) < _MAX_PENDING or chain.tag in ranks:
-                ranks[chain.tag] = (channel in chain.refusals, chain.status == "failed", ended_at)
+                ranks[chain.tag] = (
+                    channel in chain.delivery.refusals,
+                    chain.status == "failed",
+                    ended_at,
+                )
             else:
                 self.result.add_pending(ended_at)
 

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from xorack.aws import schema
 from xorack.aws.table import Item, ttl
-from xorack.core.chain import END_OF_TIME, Chain, Status
+from xorack.core.chain import ATTRIBUTES, END_OF_TIME, Chain, Status
 from xorack.core.checks import check_json
 from xorack.core.errors import NotAChainError, shown
 from xorack.core.marks import MARK_BYTES
@@ -45,8 +45,9 @@ def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
     item: Item = {partition_key: {"S": chain.tag}}
     if chain.version:
         item[schema.FORMAT_NAME] = {"N": str(schema.FORMAT)}
-    for name, type_ in schema.ATTRIBUTES.items():
-        value = getattr(chain, name)
+    values = chain.attributes()
+    for name, type_ in ATTRIBUTES.items():
+        value = values[name]
         if type_ == "bool" or name in schema.ABSENT_AT_ZERO:
             value = int(value) or None
         if value is not None and value != b"":
@@ -56,7 +57,7 @@ def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
         item[schema.DUE_SHARD] = {"N": str(due_shard(chain))}
     if chain.ended_at is not None:
         # What is sent within one retention after what came last is taken for as long again.
-        last = max(chain.ended_at, chain.last_late_at or 0)
+        last = max(chain.ended_at, chain.tombstone.last_late_at or 0)
         item[schema.EXPIRES_AT] = ttl(END_OF_TIME if chain.undelivered else last + 2 * retention_ms)
     return item
 
@@ -69,7 +70,7 @@ def decode(item: Item, partition_key: str) -> Chain:
         newest = f"its format is {written}, and this version knows {schema.FORMAT} at most"
         raise NotAChainError(tag, newest)
     fields: dict[str, Any] = {schema.STATUS: "open"}
-    for name, type_ in schema.ATTRIBUTES.items():
+    for name, type_ in ATTRIBUTES.items():
         if name not in item:
             continue
         kind, expected, convert = _TYPES[type_]
@@ -80,7 +81,7 @@ def decode(item: Item, partition_key: str) -> Chain:
             found = f"{value}" if actual == "N" else f"of type {actual}"
             raise NotAChainError(tag, f"its {name} is {found}, expected {expected}") from error
     _check(tag, fields)
-    return Chain(tag, **fields)
+    return Chain.of_attributes(tag, fields)
 
 
 def _check(tag: str, fields: dict[str, Any]) -> None:

@@ -86,7 +86,7 @@ class Resumer:
         service = SERVICES[self.kind]
         refused = {}
         for tag, chain in chains.items():
-            token = json.loads(chain.resume or "{}")[self.kind]
+            token = json.loads(chain.delivery.resume or "{}")[self.kind]
             if (event := self._naming.in_time(chain, event_detail)) is None:
                 refused[tag] = NotAccepted(NO_TIME, permanent=True)
                 continue

@@ -6,11 +6,10 @@ functions use them. docs/protocol.md fixes `TAG`, `STAMP`, `STATUS` and `EXPIRES
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Final
 
 from xorack.core import checks
-from xorack.core.chain import Chain
+from xorack.core.chain import ATTRIBUTES
 
 TAG: Final = "tag"
 """Default name of the partition key."""
@@ -38,10 +37,6 @@ FORMAT: Final = 1
 SPILLED_MARKS: Final = "spilled_marks"
 """The set of marks in an item that is a bucket of marks and not a chain."""
 
-ATTRIBUTES: Final = {
-    one.name: str(one.type).removesuffix(" | None") for one in fields(Chain) if one.name != TAG
-}
-"""Attributes of a chain's item, with their types in Python."""
 COUNTERS: Final = ("repeated", "late")
 """What is counted after a chain's end."""
 ABSENT_AT_ZERO: Final = (*COUNTERS, "tolerated_units")

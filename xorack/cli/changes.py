@@ -122,8 +122,10 @@ def _line(op: Change, result: ChangeResult) -> str:
     tag, chain = result.tag, status.chain
     if op == "extend":
         pending = "" if chain.status != "pending" else " once it is created"
-        return f"{tag}: {chain.status}; its deadline is {rfc3339(chain.deadline)}{pending}"
+        return (
+            f"{tag}: {chain.status}; its deadline is {rfc3339(chain.deadlines.deadline)}{pending}"
+        )
     if not chain.final:
         return f"{tag}: pending; it fails as soon as it is created"
-    event = "the sweeper publishes its event" if chain.event_pending else "event published"
+    event = "the sweeper publishes its event" if chain.delivery.event_pending else "event published"
     return f"{tag}: failed; {event}"

@@ -81,7 +81,7 @@ def cells(status: ChainStatus) -> dict[str, str]:
         "TAG": chain.tag,
         "STATUS": chain.status,
         "DONE": "?" if status.percent is None else f"{status.percent:g} %",
-        "UNITS": f"{chain.finished:,}/{chain.started:,}",
+        "UNITS": f"{chain.counts.finished:,}/{chain.counts.started:,}",
         "AGE": "?" if status.age_ms is None else span(status.age_ms),
         "TIME LEFT": time_left,
         "REASON": "; ".join(filter(None, (why, status.after_end))),
@@ -116,7 +116,7 @@ def properties_of(
         note = [status.outstanding_note] if status.outstanding_note else []
         yield from listed("outstanding", [*ids, *note] or ["none"])
     if chain.final:
-        yield "event", "pending" if chain.event_pending else "published"
+        yield "event", "pending" if chain.delivery.event_pending else "published"
     if status.callback:
         yield "resume", status.callback
     yield from listed("dead letters", letters)

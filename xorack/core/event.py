@@ -54,11 +54,11 @@ def event_id(chain: Chain) -> str:
 
 def outstanding_units(chain: Chain) -> int | None:
     """Return the number of outstanding units; None if the chain's counts do not tell it."""
-    left = chain.started - chain.finished
+    left = chain.counts.outstanding
     if chain.tolerated:
         return left
     known = left > 0 or (left == 0 and not any(chain.stamp))
-    return left if 0 < chain.started < MAX_COUNT and known else None
+    return left if 0 < chain.counts.started < MAX_COUNT and known else None
 
 
 def outstanding_of(chain: Chain) -> tuple[list[int], bool, int]:
@@ -72,7 +72,7 @@ def outstanding_of(chain: Chain) -> tuple[list[int], bool, int]:
     if not ids and (noted := noted_units(chain)):
         return noted, False, 0
     # Three plain ids may cancel out. Chosen ids may have the stamp of fewer others.
-    enough = len(ids) >= chain.started - chain.finished and len(chain.stamp) != PLAIN_LENGTH
+    enough = len(ids) >= chain.counts.outstanding and len(chain.stamp) != PLAIN_LENGTH
     return sorted(ids), complete and enough, len(ids)
 
 
@@ -94,14 +94,14 @@ def event_detail(chain: Chain) -> dict[str, Any]:
         "created_at": rfc3339(created_at),
         "ended_at": rfc3339(chain.ended_at),
         "duration_ms": duration,
-        "started": min(MAX_COUNT, chain.started),
-        "finished": min(MAX_COUNT, chain.finished),
+        "started": min(MAX_COUNT, chain.counts.started),
+        "finished": min(MAX_COUNT, chain.counts.finished),
         "detail": json.loads(chain.detail) if chain.detail else {},
     }
     if chain.status == "failed":
         detail["reason"] = chain.reason
     if chain.tolerated:
-        detail["tolerated_units"] = min(MAX_COUNT, chain.tolerated_units)
+        detail["tolerated_units"] = min(MAX_COUNT, chain.counts.tolerated_units)
     if chain.status == "failed" or chain.tolerated:
         if chain.note:
             detail["note"] = json.loads(chain.note)

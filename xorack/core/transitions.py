@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Status
+from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Deadlines, Status
 from xorack.core.checks import RESUME_KINDS
 from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import rfc3339
@@ -63,7 +63,7 @@ def _is_zero(chain: Chain, _: int = 0) -> bool:
 
 
 def _is_complete(chain: Chain, _: int) -> bool:
-    return _is_zero(chain) and (chain.started == chain.finished or chain.adopted)
+    return _is_zero(chain) and (chain.counts.outstanding == 0 or chain.adopted)
 
 
 def _is_overdue(chain: Chain, now: int) -> bool:
@@ -72,7 +72,7 @@ def _is_overdue(chain: Chain, now: int) -> bool:
 
 
 def _is_overdue_at_zero(chain: Chain, now: int) -> bool:
-    return _is_overdue(chain, now) and _is_zero(chain) and chain.started != chain.finished
+    return _is_overdue(chain, now) and _is_zero(chain) and chain.counts.outstanding != 0
 
 
 def _is_tolerated(chain: Chain, now: int) -> bool:
@@ -81,14 +81,14 @@ def _is_tolerated(chain: Chain, now: int) -> bool:
     A finish that overtakes its start hides a unit from the counts. The stamp names both. One that
     does not name fewer units than it has cells in a table holds more than the counts say.
     """
-    if chain.failing or not chain.within_tolerance or not _is_overdue(chain, now):
+    if chain.failing or not chain.counts.within_tolerance or not _is_overdue(chain, now):
         return False
     from xorack.core.peeling import peel  # few invocations see a deadline pass
 
-    (ids, complete), left = peel(chain.stamp), chain.started - chain.finished
+    (ids, complete), left = peel(chain.stamp), chain.counts.outstanding
     if not complete and left < TRACED_LENGTHS.get(len(chain.stamp), 0):
         return False
-    return not _is_zero(chain) and (len(ids) + left) // 2 <= chain.tolerated_units
+    return not _is_zero(chain) and (len(ids) + left) // 2 <= chain.counts.tolerated_units
 
 
 class Transition(NamedTuple):
@@ -108,7 +108,10 @@ class Transition(NamedTuple):
     reason: str | None = None
 
 
-_COUNTS = ": the stamp is zero, but {0.started} units were started and {0.finished} finished"
+_COUNTS = (
+    ": the stamp is zero, but {0.counts.started} units were started and "
+    "{0.counts.finished} finished"
+)
 
 TRANSITIONS: tuple[Transition, ...] = (
     Transition(
@@ -144,8 +147,11 @@ def _run(chain: Chain, step: Literal["request", "sweep"], now: int) -> Chain:
                 "reason": reason.format(chain) if reason else chain.failing,
                 "failing": None,
                 "ended_at": now,
-                "event_pending": True,
-                "resume_pending": chain.resume is not None,
+                "delivery": replace(
+                    chain.delivery,
+                    event_pending=True,
+                    resume_pending=chain.delivery.resume is not None,
+                ),
                 "due_at": now + PUBLISH_GRACE_MS,
             }
         before, chain = chain, replace(chain, **changes)
@@ -247,7 +253,7 @@ class WriteState:
         self.shared = NO_CONTENT in self.seen.values()
         self.length = len(self.chain.stamp) or None if self.chain else None
         self.verdicts = VERDICTS[_state_of(self.chain)]
-        self.resume_sent_at = self.chain.resume_sent_at if self.chain else None
+        self.resume_sent_at = self.chain.delivery.resume_sent_at if self.chain else None
 
     def add(self, effect: Effect) -> None:
         """Add what a request changes for those after it. A rejected one does not use up its id."""
@@ -351,8 +357,9 @@ def apply(
     if not effects:
         return Applied(chain, in_order)
     if chain is None:
-        chain = Chain(requests[0].tag, pending_deadline=_after(now, limits.pending_timeout_ms))
-    after = replace(chain, **_fold(chain, effects, now, limits))
+        pending = Deadlines(pending_deadline=_after(now, limits.pending_timeout_ms))
+        chain = Chain(requests[0].tag, deadlines=pending)
+    after = _fold(chain, effects, now, limits)
     if chain.final:
         assert all(effect.stamp is None for effect in effects), "the end is final"
         return Applied(_answering(after, now), in_order)
@@ -397,33 +404,31 @@ def _duplicate(request: Request, same_content: bool) -> Outcome:
     return Outcome(request, "rejected", RequestIdReused(request.id))
 
 
-def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> dict[str, Any]:
-    def deadline(request: Request) -> int | None:
-        return _after(now, _milliseconds(request.timeout) or limits.default_timeout_ms)
-
+def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Chain:
+    """Return the chain with all effects, before transitions run."""
     changes: dict[str, Any] = {
         "version": old.version + 1,
         "first_seen_at": now if old.first_seen_at is None else old.first_seen_at,
         "marks": old.marks + b"".join(mark for effect in effects for mark in effect.marks),
-        "started": old.started + sum(effect.started for effect in effects),
-        "finished": old.finished + sum(effect.finished for effect in effects),
         **_fold_stamps(old, [one.stamp for one in effects if one.stamp is not None], now),
     }
-    assert changes["started"] >= old.started, "counts only grow"
-    assert changes["finished"] >= old.finished
-    for effect in effects:
-        request = effect.request
+    counts = replace(
+        old.counts,
+        started=old.counts.started + sum(effect.started for effect in effects),
+        finished=old.counts.finished + sum(effect.finished for effect in effects),
+    )
+    assert counts.started >= old.counts.started, "counts only grow"
+    assert counts.finished >= old.counts.finished
+    deadlines, delivery = old.deadlines, old.delivery
+    for request, stamp, *_, sent_at in effects:
         changes |= {"note": request.note} if request.note else {}
         if request.resume is not None:
-            changes["resume"] = _json(request.resume)
-            changes["resume_sent_at"] = effect.sent_at
-        if request.op == "create" and effect.stamp is not None:
+            callback = _json(request.resume)
+            delivery = replace(delivery, resume=callback, resume_sent_at=sent_at)
+        if request.op == "create" and stamp is not None:
             changes["created_at"] = now
-            changes["pending_deadline"] = None
-            if not old.extended:
-                changes["deadline"] = deadline(request)
-            changes["idle_timeout"] = _milliseconds(request.idle_timeout)
-            changes["tolerated_units"] = request.tolerated_units
+            counts = replace(counts, tolerated_units=request.tolerated_units)
+            deadlines = _created(deadlines, request, now, limits)
             if request.detail is not None:
                 changes["detail"] = _json(masked_fields(request.detail, limits.mask))
         elif request.op == "fail":
@@ -431,9 +436,22 @@ def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> di
             changes["failing"] = reason or "fail was asked"
         elif request.op == "extend":
             # An extend overrides the create's timeout, even if it overtook the create.
-            changes["deadline"] = deadline(request)
-            changes["extended"] = True
-    return changes
+            deadlines = replace(deadlines, deadline=_deadline(request, now, limits), extended=True)
+    return replace(old, **changes, counts=counts, deadlines=deadlines, delivery=delivery)
+
+
+def _created(before: Deadlines, create: Request, now: int, limits: Limits) -> Deadlines:
+    """Return the deadlines of a chain that a create sets up."""
+    return replace(
+        before,
+        deadline=before.deadline if before.extended else _deadline(create, now, limits),
+        pending_deadline=None,
+        idle_timeout=_milliseconds(create.idle_timeout),
+    )
+
+
+def _deadline(request: Request, now: int, limits: Limits) -> int | None:
+    return _after(now, _milliseconds(request.timeout) or limits.default_timeout_ms)
 
 
 def _fold_stamps(old: Chain, stamps: Sequence[bytes], now: int) -> dict[str, Any]:
@@ -465,17 +483,18 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 
 def _answering(chain: Chain, now: int) -> Chain:
-    """Return an ended chain that answers who waits now; what a service said before is void."""
-    refusals = {one: times for one, times in chain.refusals.items() if one == EVENT}
-    at = now + PUBLISH_GRACE_MS
-    return replace(
-        chain,
+    """Return an ended chain that answers its new callback; earlier answers are void."""
+    refusals = {one: times for one, times in chain.delivery.refusals.items() if one == EVENT}
+    delivery = replace(
+        chain.delivery,
         resume_pending=True,
         resumed_at=None,
         resume_failed=None,
         refused=_json(refusals) if refusals else None,
-        due_at=at if chain.due_at is None else min(at, chain.due_at),
     )
+    at = now + PUBLISH_GRACE_MS
+    due_at = at if chain.due_at is None else min(at, chain.due_at)
+    return replace(chain, delivery=delivery, due_at=due_at)
 
 
 def _json(value: object) -> str:
@@ -523,12 +542,13 @@ def mark_delivered(
     assert chain.final, "only the end of a chain is delivered"
     assert delivered or refused, "each write has a delivery"
     left = [channel for channel in chain.undelivered if channel not in delivered]
-    refusals = {one: times for one, times in chain.refusals.items() if one in left}
+    before = chain.delivery
+    refusals = {one: times for one, times in before.refusals.items() if one in left}
     changes: dict[str, Any] = {}
     for channel, reason in refused.items():
         since, _ = refusals.pop(channel, (now, now))
         in_vain = isinstance(reason, NobodyWaits)
-        if chain.refused_at is None and not in_vain:
+        if before.refused_at is None and not in_vain:
             changes["refused_at"] = now
         if in_vain or (channel != EVENT and now - since >= _GIVE_UP_MS):
             changes["resume_failed"] = reason
@@ -537,17 +557,18 @@ def mark_delivered(
             # Waits double if each is as long as all before it.
             wait = _FIRST_WAIT_MS + max(0, now - since)
             refusals[channel] = since, now + min(wait, _LONGEST_WAIT_MS)
-    if chain.resume_pending and not {*left} - {EVENT}:
+    resume_pending = bool({*left} - {EVENT})
+    if before.resume_pending and not resume_pending:
         changes["resume"] = None
         if "resume_failed" not in changes:
             changes["resumed_at"] = now
-    at_once = (0, (chain.ended_at or 0) + PUBLISH_GRACE_MS)
-    return replace(
-        chain,
-        version=chain.version + 1,
+    delivery = replace(
+        before,
         event_pending=EVENT in left,
-        resume_pending=bool({*left} - {EVENT}),
+        resume_pending=resume_pending,
         refused=_json(refusals) if refusals else None,
-        due_at=min((refusals.get(one, at_once)[1] for one in left), default=None),
         **changes,
     )
+    at_once = (0, (chain.ended_at or 0) + PUBLISH_GRACE_MS)
+    due_at = min((refusals.get(one, at_once)[1] for one in left), default=None)
+    return replace(chain, version=chain.version + 1, delivery=delivery, due_at=due_at)

@@ -117,7 +117,7 @@ def read_chains(
         searched=part.read,
         more=more,
         complete=not query.after and not part.after,
-        event_pending=sum(one.chain.event_pending for one in found.values()),
+        event_pending=sum(one.chain.delivery.event_pending for one in found.values()),
         invalid=tuple(invalid.values()),
         causes=tuple(causes([*found.values()]) if counts["failed"] else ()),
         hour=_last_hour(found.values(), at),

@@ -62,7 +62,7 @@ def change_chain(
         raise TagNotFound(tag)
     if outcome.error is not None:
         raise outcome.error
-    if chain.event_pending and publisher is not None:
+    if chain.delivery.event_pending and publisher is not None:
         Outbox(writer, {EVENT: publisher}).publish([chain])
         chain = store.read([tag]).get(tag, chain)
     return ChainStatus(chain, milliseconds()), outcome.kind == "applied"

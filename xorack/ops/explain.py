@@ -62,9 +62,9 @@ def explain_run(
     units = _explain_names(named, candidates)
     unnamed = sum(len(one.outstanding) for one in bad[:_MAX_NAMED]) - sum(map(len, named))
     sentences = [why.sentence if why.says_something or not units.sentence else "", units.sentence]
-    if late := sum(one.chain.late > 0 and one.reason == TIMED_OUT for one in bad):
+    if late := sum(one.chain.tombstone.late > 0 and one.reason == TIMED_OUT for one in bad):
         sentences.append(f"{late:,} of them got requests after their time-out: it is too short")
-    if bad and all(one.chain.finished <= 1 < one.chain.started for one in bad):
+    if bad and all(one.chain.counts.finished <= 1 < one.chain.counts.started for one in bad):
         sentences.append("no child's work finished: see the workers' logs, such as `token refused`")
     dead = _counted(letters[tag] for tag in tags if tag in letters)
     if bad and not why.findings and dead.total() == len(bad):
@@ -72,8 +72,8 @@ def explain_run(
     if unnamed and not any(named):
         sentences.append(f"the outstanding units have no names: {name_hint(candidates)}")
     after_end = {
-        "repeated creates": sum(one.chain.repeated for one in chains),
-        "late requests": sum(one.chain.late for one in chains),
+        "repeated creates": sum(one.chain.tombstone.repeated for one in chains),
+        "late requests": sum(one.chain.tombstone.late for one in chains),
     }
     return {
         "run": run.name,
@@ -310,9 +310,9 @@ def _properties(chain: Chain, begin: int) -> dict[str, Any]:
     detail = json.loads(chain.detail) if chain.detail else {}
     return {
         **{f"part {n}": part for n, part in enumerate(parts, 2)},
-        "units": chain.started,
+        "units": chain.counts.started,
         "created": created,
-        "nothing finished": chain.finished == 0,
+        "nothing finished": chain.counts.finished == 0,
         **{f"detail {n}": v for n, v in detail.items() if isinstance(v, (str, int, float, bool))},
     }
 

@@ -22,7 +22,7 @@ SOON_MS = 600_000
 """A deadline within this time is soon."""
 _NAMED = {16: 32, 64: 80, 256: 384, 1024: 1792}
 """Units that a traced stamp names, by its cells."""
-_FIELDS = ("tag", "status", "started", "finished", "tolerated_units", "tolerated")
+_FIELDS = ("status", "started", "finished", "tolerated_units")
 _STATES = ("event_pending", "repeated", "late", "resume_pending", "resume_failed")
 _TIMES = ("created_at", "last_stamp_at", "ended_at", "last_late_at")
 _RESUME_TIMES = ("resume_sent_at", "resumed_at", "refused_at")
@@ -43,17 +43,19 @@ class ChainStatus:
         if chain.status == "acked" and not chain.tolerated:
             return 100.0
         # A finish that overtakes its start is counted before it. Only an ack is 100 %.
-        known = chain.started > 0 and chain.finished <= chain.started
-        return min(chain.finished * 1000 // chain.started, 999) / 10 if known else None
+        known = chain.counts.started > 0 and chain.counts.finished <= chain.counts.started
+        return (
+            min(chain.counts.finished * 1000 // chain.counts.started, 999) / 10 if known else None
+        )
 
     @property
     def counts(self) -> str:
         """The counts of units in words, such as ``4 of 6 units``."""
         chain = self.chain
-        if self.percent is None and chain.finished:
-            return f"{chain.finished:,} finished, {chain.started:,} started so far"
-        counts = f"{chain.finished:,} of {plural(chain.started, 'unit')}"
-        return counts if chain.started else "its senders report no counts"
+        if self.percent is None and chain.counts.finished:
+            return f"{chain.counts.finished:,} finished, {chain.counts.started:,} started so far"
+        counts = f"{chain.counts.finished:,} of {plural(chain.counts.started, 'unit')}"
+        return counts if chain.counts.started else "its senders report no counts"
 
     @property
     def age_ms(self) -> int | None:
@@ -87,32 +89,35 @@ class ChainStatus:
     def after_end(self) -> str:
         """A text on what came after the chain's end; empty if nothing did."""
         chain = self.chain
-        counts = ((chain.repeated, "repeated create"), (chain.late, "late request"))
+        counts = (
+            (chain.tombstone.repeated, "repeated create"),
+            (chain.tombstone.late, "late request"),
+        )
         return ", ".join(plural(count, what) for count, what in counts if count)
 
     @property
     def tolerance(self) -> str:
         """A text on the outstanding units that do not fail the chain; empty if all would."""
         chain = self.chain
-        units = plural(chain.tolerated_units, "unit")
+        units = plural(chain.counts.tolerated_units, "unit")
         if chain.tolerated:
-            return f"acked with {chain.started - chain.finished:,} outstanding, {units} tolerated"
-        return f"{units} outstanding at the deadline" if chain.tolerated_units else ""
+            return f"acked with {chain.counts.outstanding:,} outstanding, {units} tolerated"
+        return f"{units} outstanding at the deadline" if chain.counts.tolerated_units else ""
 
     @property
     def callback(self) -> str:
         """The state of the chain's callback; empty without a callback."""
         chain = self.chain
         if not chain.final:
-            sent_at = chain.resume_sent_at
+            sent_at = chain.delivery.resume_sent_at
             return "" if sent_at is None else f"waits, by the create sent {rfc3339(sent_at)}"
-        if chain.resume_failed is not None:
-            return f"failed: {chain.resume_failed}"
-        if chain.resumed_at is not None:
-            return f"done, {rfc3339(chain.resumed_at)}"
-        refused = chain.refused_at
+        if chain.delivery.resume_failed is not None:
+            return f"failed: {chain.delivery.resume_failed}"
+        if chain.delivery.resumed_at is not None:
+            return f"done, {rfc3339(chain.delivery.resumed_at)}"
+        refused = chain.delivery.refused_at
         since = "" if refused is None else f", refused since {rfc3339(refused)}"
-        return f"pending{since}" if chain.resume_pending else ""
+        return f"pending{since}" if chain.delivery.resume_pending else ""
 
     @cached_property
     def _outstanding(self) -> tuple[list[int], bool, int]:
@@ -179,8 +184,10 @@ class ChainStatus:
         if self.urgency == "late":
             deadline = f"passed {deadline}: the sweeper will end it"
         created = ("not yet: its producer died, or its message waits or is dead-lettered", "")
-        late, _ = moment(chain.last_late_at)
-        idle = span(chain.idle_timeout) if chain.idle_timeout and not final else ""
+        late, _ = moment(chain.tombstone.last_late_at)
+        idle = (
+            span(chain.deadlines.idle_timeout) if chain.deadlines.idle_timeout and not final else ""
+        )
         percent = "" if self.percent is None else f"{self.percent:g} %"
         facts = (
             ("reason", self.reason or "", ""),
@@ -200,13 +207,18 @@ class ChainStatus:
 
     def to_dict(self) -> dict[str, Any]:
         chain, age = self.chain, self.age_ms
+        attributes = chain.attributes()
         return {
-            **{name: getattr(chain, name) for name in (*_FIELDS, *_STATES)},
-            **{name: rfc3339(getattr(chain, name)) for name in (*_TIMES, *_RESUME_TIMES)},
+            "tag": chain.tag,
+            **{name: attributes[name] for name in _FIELDS},
+            "tolerated": chain.tolerated,
+            **{name: attributes[name] for name in _STATES},
+            **{name: rfc3339(attributes[name]) for name in (*_TIMES, *_RESUME_TIMES)},
             "percent": self.percent,
             "age_seconds": None if age is None else age / 1000,
             "deadline": rfc3339(self.deadline),
-            "idle_timeout_seconds": chain.idle_timeout and chain.idle_timeout / 1000,
+            "idle_timeout_seconds": chain.deadlines.idle_timeout
+            and chain.deadlines.idle_timeout / 1000,
             "reason": self.reason,
             "note": self.note,
             "detail": self.detail,

@@ -165,13 +165,17 @@ def timeline(status: ChainStatus) -> list[Moment]:
         kind = "done" if chain.status == "acked" else "late"
         ended = status.tolerance if chain.tolerated else chain.reason or ""
         moments.append(Moment(chain.ended_at, chain.status.capitalize(), ended, kind))
-        event = ("Event not published", "", "late") if chain.event_pending else ("Event published",)
+        event = (
+            ("Event not published", "", "late")
+            if chain.delivery.event_pending
+            else ("Event published",)
+        )
         moments.append(Moment(None, *event))
         if status.callback:
-            kind = "late" if chain.resume_failed else ""
-            moments.append(Moment(chain.resumed_at, "Callback", status.callback, kind))
+            kind = "late" if chain.delivery.resume_failed else ""
+            moments.append(Moment(chain.delivery.resumed_at, "Callback", status.callback, kind))
         if status.after_end:
-            moments.append(Moment(chain.last_late_at, "After the end", status.after_end))
+            moments.append(Moment(chain.tombstone.last_late_at, "After the end", status.after_end))
     placed: list[tuple[int, Moment]] = []
     for moment in moments:  # one without a time keeps its place
         placed.append((moment.at or (placed[-1][0] if placed else 0), moment))
