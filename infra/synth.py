@@ -31,11 +31,16 @@ def build(
         context: Settings and CDK context. They override cdk.json; the CDK's CLI overrides both.
         outdir: Folder of the assembly; by default the CLI's, or else a temporary one.
     """
+    app = app_in(outdir, context)
+    return app, XorackStack(app, StackSettings.from_context(app.node.get_all_context()))
+
+
+def app_in(outdir: Path | None, context: Mapping[str, object] | None) -> App:
+    """Return an app without stacks, whose assembly goes into a folder."""
     # Without the CDK's CLI, nobody else reads cdk.json.
     defaults: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
     folder = None if outdir is None else str(outdir)
-    app = App(context={**defaults, **(context or {})}, outdir=folder, tree_metadata=False)
-    return app, XorackStack(app, StackSettings.from_context(app.node.get_all_context()))
+    return App(context={**defaults, **(context or {})}, outdir=folder, tree_metadata=False)
 
 
 def synth(outdir: Path, context: Mapping[str, object] | None = None) -> Path:

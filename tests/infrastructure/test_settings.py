@@ -5,7 +5,7 @@ import inspect
 import re
 
 import pytest
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import CfnParameter, Duration, RemovalPolicy
 from aws_cdk.aws_lambda import Architecture
 from aws_cdk.aws_logs import RetentionDays
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
@@ -114,6 +114,31 @@ def test_values_of_the_cdk_are_the_numbers_and_the_text_of_the_command_line():
         ({"default_timeout_seconds": Duration.days(4000)}, "345600000, expected a whole number"),
         ({"removal_policy": RemovalPolicy.SNAPSHOT}, "'snapshot', expected one of retain, destroy"),
         ({"log_retention_days": RetentionDays.INFINITE}, "'INFINITE', expected one of 1, 3, 5"),
+    ):
+        with pytest.raises(ArgumentError, match=line):
+            Settings(**wrong)
+
+
+def test_a_token_is_taken_where_the_deployment_may_decide_and_named_elsewhere(stack):
+    number = CfnParameter(stack, "Number", type="Number").value_as_number
+    text = CfnParameter(stack, "Text").value_as_string
+    late = Settings(
+        batch_size=number,
+        max_concurrency=number,
+        memory_mb=number,
+        default_timeout_seconds=Duration.seconds(number),
+        retention_days=Duration.seconds(number),
+        log_retention_days=number,
+        failed_chains_threshold=number,
+        alarm_topic_arn=text,
+    )
+    assert stack.resolve(late.retention_seconds) == {"Ref": "Number"}
+    for wrong, line in (
+        ({"function_timeout_seconds": number}, "10 to 900 .seconds., not a token: the synthesis"),
+        ({"max_receive_count": number}, "receives., not a token: the synthesis needs its value"),
+        ({"table_name": text}, r"table_name: '\$\{Token\[TOKEN.*, not a token: the synthesis"),
+        ({"retention_days": number}, "a number of days, or `Duration.seconds` of a token"),
+        ({"batch_size": number, "batch_window_seconds": 0}, "expected 1 to 300 seconds, since"),
     ):
         with pytest.raises(ArgumentError, match=line):
             Settings(**wrong)

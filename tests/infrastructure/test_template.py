@@ -1,18 +1,22 @@
 """The template for CloudFormation alone: what the CDK deploys, with parameters."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
+import aws_cdk
 import pytest
 
-from infra.synth import main
+from infra.synth import ROOT, main
 from infra.template import PARAMETERS, write
 
-from .templates import STATEFUL
+from .templates import STATEFUL, Template, run
 
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:alarms"
 VALUES = {
@@ -42,13 +46,8 @@ def resolved(value, values):
             return resolved(part, values)
         case {"Ref": name} if name in values:
             return str(values[name])
-        case {"Fn::Sub": text}:
-            text = re.sub(
-                r"\$\{([A-Z][\w:]*)\}", lambda found: str(values.get(*found.group(1, 0))), text
-            )
-            return text.replace("${!", "${")
-        case {"Fn::Join": ["", parts]}:
-            return "".join(
+        case {"Fn::Join": [separator, parts]}:
+            return separator.join(
                 part if isinstance(part, str) else json.dumps(part, sort_keys=True)
                 for part in (resolved(part, values) for part in parts)
             )
@@ -61,13 +60,10 @@ def resolved(value, values):
 
 def test_with_parameters_it_is_what_the_settings_make(made, synthesise):
     template, _ = made
-    one = {name: f"{VALUES[name] // parameter.factor}" for name, parameter in PARAMETERS.items()}
-    settings = {PARAMETERS[name].setting: value for name, value in one.items()}
+    settings = {setting: f"{VALUES[name]}" for name, (setting, _) in PARAMETERS.items()}
+    settings["retention_days"] = "40"
     expected = synthesise(alarm_topic_arn=TOPIC, **settings)
     theirs, ours = (resolved(body, VALUES) for body in (expected.body, template))
-    for body in (theirs, ours):
-        (permission,) = (name for name in body["Resources"] if "AllowEventRule" in name)
-        body["Resources"]["AllowEventRule"] = body["Resources"].pop(permission)  # the name is in it
     versions = [name for name in theirs["Resources"] if name not in ours["Resources"]]
     assert {theirs["Resources"].pop(name)["Type"] for name in versions} == {"AWS::Lambda::Version"}
     assert len(versions) == 2
@@ -85,7 +81,7 @@ def test_it_needs_neither_the_cdk_nor_another_file(made, template):
     body, packed = made
     text = json.dumps(body, separators=(",", ":"))
     assert len(text) <= 51_200  # more needs a bucket for the template
-    assert not re.search("cdk|bootstrap|Xorack(Stack|Alarm)", text, re.IGNORECASE)
+    assert not re.search("cdk|bootstrap", text, re.IGNORECASE)
     assert body["Parameters"]["CodeKey"]["Default"] == packed.name
     assert [name for name, one in body["Parameters"].items() if "Default" not in one] == [
         "CodeBucket"
@@ -124,5 +120,36 @@ def test_the_parameters_follow_from_the_settings(tmp_path):
     template, _ = write(tmp_path, context)
     parameters = json.loads(template.read_text())["Parameters"]
     assert "BatchSize" not in parameters  # more than ten need a window
-    assert parameters["MaxConcurrency"]["Default"] == 20
+    assert parameters["MaxConcurrency"]["Default"] == "20"
     assert parameters["RetentionSeconds"]["MinValue"] == 19 * 86_400
+
+
+@pytest.mark.thorough
+def test_typescript_includes_it_as_the_page_shows(made, tmp_path):
+    """The packages are those that jsii has: what npm would install, with the CDK for TypeScript."""
+    site = Path(aws_cdk.__file__).parents[1]
+    for path in site.glob("**/_jsii/*.jsii.tgz"):
+        with tarfile.open(path) as archive:
+            package = json.load(archive.extractfile("package/package.json"))["name"]
+            if package in ("aws-cdk-lib", "constructs", "@aws-cdk/cloud-assembly-schema"):
+                archive.extractall(tmp_path / "unpacked" / package)
+                target = tmp_path / "node_modules" / package
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / "unpacked" / package / "package").rename(target)
+    shutil.copytree(made[1].parent, tmp_path / "xorack")
+    page = (ROOT / "docs" / "own-stack.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"^```typescript\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "app.mts").write_text(source)  # node runs TypeScript, and does not check types
+    node = os.environ["JSII_NODE"]
+    environment = {"CDK_OUTDIR": "out", "CDK_VALIDATION": "false", "NODE_NO_WARNINGS": "1"}
+    app = run(node, "app.mts", cwd=tmp_path, **environment)
+    assert (app.stdout, app.stderr, app.returncode) == ("", "", 0)
+    template = Template.read(tmp_path / "out" / "orders.template.json")
+    ours = {**made[0]["Resources"]}
+    assert {name: one["Type"] for name, one in ours.items()}.items() <= {
+        name: one["Type"] for name, one in template.resources.items()
+    }.items()
+    asset = template.path.with_name("orders.assets.json").read_text()
+    for name in ("consumer", "sweeper"):
+        assert template.function(name)[1]["Code"]["S3Key"] in asset
+    assert {"sqs:SendMessage"} <= template.granted("Loader046D4679")[template.queue()[0]]

@@ -26,7 +26,7 @@ from xorack.cdk.queue import create_queues
 from xorack.cdk.resume import ResumeAccess
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import adopt_table, create_table
-from xorack.cdk.validation import check_arguments, has_own_policy, is_known_to_differ
+from xorack.cdk.validation import as_text, check_arguments, has_own_policy, is_known_to_differ
 
 _Topic: TypeAlias = "cdk.aws_sns.ITopic | None"
 
@@ -221,10 +221,13 @@ class Acker(AckerParts):
         }
         return cls.from_attributes(scope, construct_id, **{**exported, **attributes})
 
-    def add_outputs(self) -> None:
+    def add_outputs(self, *, stack_name: str | None = None) -> None:
         """Add outputs to the stack: names and ARNs, by which `xorack --stack` finds the acker.
 
         They are exported as the stack's name, a hyphen and theirs, for `from_stack_outputs`.
+
+        Args:
+            stack_name: The stack's name, if it is known at the deployment only.
 
         Examples:
             acker.add_outputs()
@@ -239,7 +242,10 @@ class Acker(AckerParts):
             "EventBusName": (name_for(bus, self), "Bus of the chains' events"),
             "EventBusArn": (bus.event_bus_arn, "Its ARN"),
             "ConsumerName": (self.consumer.function_name, "Applies requests"),
-            "RetentionSeconds": (str(self.settings.retention_seconds), "Life of finished chains"),
+            "RetentionSeconds": (
+                as_text(self.settings.retention_seconds),
+                "Life of finished chains",
+            ),
             "Service": (self.name, "Dimension of the metrics, name of a created bus"),
             "SweeperName": (self.sweeper.function_name, "Times chains out"),
         }
@@ -247,7 +253,7 @@ class Acker(AckerParts):
             outputs["DashboardName"] = (self.dashboard.dashboard_name, "Dashboard")
         stack = cdk.Stack.of(self)
         for name, (value, description) in outputs.items():
-            export = f"{stack.stack_name}-{name}"
+            export = cdk.Fn.join("-", [stack_name or stack.stack_name, name])
             cdk.CfnOutput(stack, name, value=value, description=description, export_name=export)
 
     def grant_resume(

@@ -17,6 +17,7 @@ from xorack.aws.schema import DUE_INDEX, Metric
 from xorack.cdk.grants import AckerParts
 from xorack.cdk.queue import visibility_timeout_seconds
 from xorack.cdk.settings import DEAD_LETTER_DAYS, QUEUE_DAYS, Settings
+from xorack.cdk.validation import as_text
 
 PAGE: Final = "PageWorkIsStuck"
 TICKET: Final = "TicketForTomorrow"
@@ -64,7 +65,7 @@ class _Row:
             metric=metric.with_(
                 label=self.name if is_expression else None, period=cdk.Duration.minutes(minutes)
             ),
-            alarm_description=f"[{severity}] {self.text.format(threshold=threshold)} "
+            alarm_description=f"[{severity}] {self.text.format(threshold=as_text(threshold))} "
             f"Runbook: docs/operations.md#{runbook}",  # CloudWatch takes 1,024 characters
             threshold=threshold,
             comparison_operator=self.comparison,

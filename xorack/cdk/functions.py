@@ -24,6 +24,7 @@ from xorack.cdk.permissions import (
 )
 from xorack.cdk.queue import pending_timeout_seconds
 from xorack.cdk.table import index_arn, is_imported, removal_policy
+from xorack.cdk.validation import as_text
 
 _RUNTIME: Final = getattr(cdk.aws_lambda.Runtime, "PYTHON_{}_{}".format(*code.LAMBDA_PYTHON))
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
@@ -129,10 +130,10 @@ def _create_function(
             "EVENT_BUS_NAME": name_for(acker.events.bus, scope),
             "PARTITION_KEY": settings.partition_key,
             "DEAD_LETTER_QUEUE_URL": acker.dead_letters.queue_url,
-            "DEFAULT_TIMEOUT_SECONDS": str(settings.default_timeout_seconds),
+            "DEFAULT_TIMEOUT_SECONDS": as_text(settings.default_timeout_seconds),
             **({"MASK": settings.mask} if settings.mask else {}),
             "PENDING_TIMEOUT_SECONDS": str(pending_timeout_seconds(acker.queue)),
-            "RETENTION_SECONDS": str(settings.retention_seconds),
+            "RETENTION_SECONDS": as_text(settings.retention_seconds),
             "POWERTOOLS_SERVICE_NAME": acker.name,
             "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
             **({"CHECK_TABLE": "true"} if is_imported(acker.table) else {}),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeAlias
@@ -38,37 +39,59 @@ PROFILES: Final = {"low-cost": (1_000, 1), "low-latency": (10, 0)}
 _PROFILED: Final = ("batch_size", "batch_window_seconds")
 Time: TypeAlias = int | Any
 """A number in the unit of the setting's name, or a `Duration`; as an attribute it is a number."""
+Late: TypeAlias = int | Any
+"""A number, or one that is known at the deployment only, such as a `CfnParameter`'s."""
 Choice: TypeAlias = str | Any
 """Text, or the CDK's value of that name, such as `RemovalPolicy.DESTROY`; then it is text."""
 _TOPIC: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}"
 
 
 def _setting(
-    default: Any, expected: str, kind: type, is_valid: Any = lambda value: True, **limits: Any
+    default: Any,
+    expected: str,
+    kind: type,
+    is_valid: Any = lambda value: True,
+    *,
+    late: bool = False,
+    **limits: Any,
 ) -> Any:
-    """Define a setting; `limits` are those of CloudFormation for a parameter in its place."""
-    metadata = {"expected": expected, "kind": kind, "is_valid": is_valid, "limits": limits}
-    return field(default=default, metadata=metadata)
+    """Define a setting.
+
+    If it may be `late`, the synthesis does not need its value: it takes tokens as well. `limits`
+    are those of a `CfnParameter` in its place.
+    """
+    metadata = {"expected": expected, "kind": kind, "is_valid": is_valid, "late": late}
+    return field(default=default, metadata={**metadata, "limits": limits})
 
 
-def _number(default: int | None, low: int, high: int, unit: str) -> Any:
+def _number(default: int | None, low: int, high: int, unit: str, *, late: bool = False) -> Any:
     expected = f"a whole number from {low} to {high} ({unit})"
-    valid = range(low, high + 1)
-    return _setting(default, expected, int, valid.__contains__, MinValue=low, MaxValue=high)
+    valid, limits = range(low, high + 1), {"min_value": low, "max_value": high}
+    return _setting(default, expected, int, valid.__contains__, late=late, **limits)
 
 
-def _choice(default: Any, *choices: object) -> Any:
+def _choice(default: Any, *choices: object, late: bool = False) -> Any:
     expected = "one of " + ", ".join(map(str, choices))
-    kind = type(default)
-    return _setting(default, expected, kind, choices.__contains__, AllowedValues=[*choices])
+    limits = {"allowed_values": [*map(str, choices)]}
+    return _setting(default, expected, type(default), choices.__contains__, late=late, **limits)
 
 
 def flag(default: bool) -> Any:
     return _setting(default, "true or false", bool)
 
 
-def text(default: str | None, pattern: str, expected: str) -> Any:
-    return _setting(default, expected, str, lambda value: re.fullmatch(pattern, value))
+def text(default: str | None, pattern: str, expected: str, *, late: bool = False) -> Any:
+    return _setting(default, expected, str, lambda value: re.fullmatch(pattern, value), late=late)
+
+
+def is_token(value: object) -> bool:
+    """Return whether a value is known at the deployment only; does not import the CDK."""
+    if isinstance(value, float):
+        # The CDK marks such numbers by their first two bytes.
+        return struct.pack(">d", value)[:2] == b"\xfb\xff"
+    if type(value).__name__ == "Duration":
+        return bool(value.is_unresolved())  # type: ignore[attr-defined]
+    return isinstance(value, str) and "${Token[" in value
 
 
 def _is_key_name(name: str) -> bool:
@@ -140,31 +163,36 @@ class Settings:
     )
     profile: str = _choice("low-cost", *PROFILES)
     function_timeout_seconds: Time = _number(60, 10, 900, "seconds")
-    memory_mb: int = _number(1024, 512, 10_240, "MB")
+    memory_mb: Late = _number(1024, 512, 10_240, "MB", late=True)
     # __post_init__ takes these from the profile.
-    batch_size: int = _number(None, 1, 10_000, "messages")
+    batch_size: Late = _number(None, 1, 10_000, "messages", late=True)
     batch_window_seconds: Time = _number(None, 0, 300, "seconds")
     # A new account may have ten executions for all functions: half of them for the consumer.
-    max_concurrency: int = _number(5, 2, 1_000, "concurrent invocations")
+    max_concurrency: Late = _number(5, 2, 1_000, "concurrent invocations", late=True)
     max_receive_count: int = _number(100, 1, 1_000, "receives")
     resume: str = _choice("none", "none", *RESUME_KINDS, "all")
-    default_timeout_seconds: Time = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds")
+    default_timeout_seconds: Time = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds", late=True)
     mask: Choice | None = text(
         None,
         r"\s*[^,\s\0][^,\0]*(,\s*[^,\s\0][^,\0]*)*",
         "names of fields, such as customer,email",
     )
     # A finished chain has to outlive every message that may still come back.
-    retention_days: Time = _number(30, QUEUE_DAYS + DEAD_LETTER_DAYS + 1, _TEN_YEARS, "days")
+    retention_days: Time = _number(
+        30, QUEUE_DAYS + DEAD_LETTER_DAYS + 1, _TEN_YEARS, "days", late=True
+    )
     deletion_protection: bool = flag(True)
     removal_policy: Choice = _choice("retain", "retain", "destroy")
-    log_retention_days: Time = _choice(30, *_LOG_RETENTION.values())
+    log_retention_days: Time = _choice(30, *_LOG_RETENTION.values(), late=True)
     architecture: Choice = _choice("arm64", "arm64", "x86_64")
     tracing: bool = flag(False)
     alarm_topic_arn: str | None = text(
-        None, _TOPIC, "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms"
+        None,
+        _TOPIC,
+        "the ARN of an SNS topic, such as arn:aws:sns:eu-west-1:123456789012:alarms",
+        late=True,
     )
-    failed_chains_threshold: int = _number(0, 0, 1_000_000, "failed chains")
+    failed_chains_threshold: Late = _number(0, 0, 1_000_000, "failed chains", late=True)
     monitoring: str = _choice("full", "full", "minimal")
     contributor_insights: bool = flag(False)
     policies_ready: bool = flag(False)
@@ -175,13 +203,16 @@ class Settings:
             object.__setattr__(self, setting.name, value)  # the class is frozen
             if value is None and setting.default is None:
                 continue
+            if is_token(value):
+                _check_token(setting.name, value, check)
             # isinstance would accept True as an int.
-            if type(value) is not check["kind"] or not check["is_valid"](value):
+            elif type(value) is not check["kind"] or not check["is_valid"](value):
                 raise ArgumentError(f"setting {setting.name}", value, check["expected"])
         for name, default in zip(_PROFILED, PROFILES[self.profile], strict=True):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
-        if self.batch_size > 10 and self.batch_window_seconds == 0:
+        is_large = is_token(self.batch_size) or self.batch_size > 10
+        if is_large and self.batch_window_seconds == 0:
             name = "batch_window_seconds"
             expected = (
                 f"1 to 300 seconds, since batch_size is {self.batch_size} and Lambda gathers more "
@@ -203,9 +234,10 @@ class Settings:
         return int(6 * self.function_timeout_seconds + self.batch_window_seconds)
 
     @property
-    def retention_seconds(self) -> int:
+    def retention_seconds(self) -> Late:
         """Retention of a finished chain, in seconds."""
-        return int(self.retention_days * _DAY)
+        days: Any = self.retention_days
+        return days.to_seconds() if is_token(days) else int(days * _DAY)
 
     @classmethod
     def from_context(cls, context: Mapping[str, object]) -> Self:
@@ -237,9 +269,23 @@ class Settings:
         )
 
 
+def _check_token(name: str, value: Any, check: Mapping[str, Any]) -> None:
+    """Raise ArgumentError for a token where the synthesis needs the value."""
+    expected = f"{check['expected']}, not a token: the synthesis needs its value"
+    if name == "retention_days":
+        expected = "a number of days, or `Duration.seconds` of a token"
+        is_allowed = type(value).__name__ == "Duration"
+    else:
+        is_allowed = check["late"]
+    if not is_allowed:
+        raise ArgumentError(f"setting {name}", value, expected)
+
+
 def _plain(name: str, value: Any) -> Any:
     """Return a value of the CDK as a number or as text, and all others as they are."""
     match type(value).__name__:  # an import of the CDK would start a node
+        case "Duration" if name.endswith("_days") and is_token(value):
+            return value  # no arithmetic can change its unit
         case "Duration":
             seconds = value.to_seconds()
             if name.endswith("_days"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aws_cdk import CfnResource, Stack, Token, aws_iam, aws_kms
+from aws_cdk import CfnResource, Stack, Token, Tokenization, aws_iam, aws_kms
 from constructs import Construct
 
 # The kind of each argument, and an attribute that only this kind has.
@@ -73,6 +73,11 @@ def is_external(grantee: aws_iam.IGrantable, account: str) -> bool:
 def has_own_policy(resource: Any) -> bool:
     """Return True if the resource is one of this app, so the CDK can change its policy."""
     return isinstance(resource.node.default_child, CfnResource)
+
+
+def as_text(number: float) -> str:
+    """Return a number as text, also one that is known at the deployment only."""
+    return Tokenization.stringify_number(number)
 
 
 def is_known_to_differ(one: str, other: str) -> bool:
