@@ -65,12 +65,22 @@ const isTag = (tag) => typeof tag === "string" && tag && !tag.includes("\0") && 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 const isCells = (cells) => [16, 64, 256, 1024].includes(cells);
 
+// Whether JSON text is nested more than 128 levels deep, the protocol's limit in each language.
+function isTooDeep(text) {
+  let depth = 0;
+  for (const [bracket] of text.replace(/"[^"\\]*(?:\\.[^"\\]*)*"?/gs, "").matchAll(/[[\]{}]/g)) {
+    depth += bracket === "[" || bracket === "{" ? 1 : -1;
+    if (depth > 128) return true;
+  }
+  return false;
+}
+
 // A token from its JSON object, or from its text; the MAC is not verified.
 export function parseToken(value) {
   let token = value;
   if (typeof value === "string" || Buffer.isBuffer(value)) {
     try {
-      token = JSON.parse(value.toString());
+      token = isTooDeep(value.toString()) ? undefined : JSON.parse(value.toString());
     } catch {
       check(false, "token text", String(value), "the JSON text of a token");
     }

@@ -16,6 +16,7 @@ import xorack.aws
 from tests.support.fakes import FakeQueue
 from xorack.client.token import Keys, Token
 from xorack.client.tracker import Tracker
+from xorack.core.errors import ArgumentError
 from xorack.core.event import event_detail
 from xorack.core.hashing import unit_id, xxh64_long, xxh64_long_inverse
 from xorack.core.message import parse
@@ -56,7 +57,7 @@ def dense(stamp):
 def test_the_format_is_frozen():
     """A changed line is a change of the protocol."""
     digest = hashlib.sha256(PATH.read_bytes()).hexdigest()
-    assert digest == "8c92c0a6c25350755273375b67465824d1afa45a78399af67a7d88eac09a9e33"
+    assert digest == "c7ab03c6e2382563bcf8fe3666db7b7634d531266dbe8cd471bb6fe654e3e771"
 
 
 def test_the_docs_have_the_schema_of_events():
@@ -167,6 +168,16 @@ def test_tokens(case):
     keys, token = Keys(case["key"]), Token.from_json(case["token"])
     assert keys.sign(replace(token, mac=None)) == keys.verified(case["token"]) == token
     assert token.to_json() == case["token"]
+
+
+@pytest.mark.parametrize("case", VECTORS["token_texts"], ids=lambda case: case["text"][:90])
+def test_token_texts(case):
+    for text in (case["text"], case["text"].encode("utf-8", "surrogatepass")):
+        if case["token"] is None:
+            with pytest.raises(ArgumentError, match="token"):
+                Token.from_json(text)
+        else:
+            assert Token.from_json(text).to_json() == case["token"]
 
 
 @pytest.mark.thorough

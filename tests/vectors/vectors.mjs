@@ -55,7 +55,7 @@ const FIELDS = {
   op: (x) => Object.hasOwn(FIELDS_OF, x), tag: text(1, 1024), id: text(1, 128), stamp, started: count,
   finished: count, timeout: seconds, idle_timeout: seconds, tolerated_units: count,
   starts: ids, finishes: ids, finishes_once: (x) => ids(x) && x.length > 0 && x.length <= 10_000, cells: (x) => [0, 16, 64, 256, 1024].includes(x),
-  detail: (x) => isObject(x) && size(x) <= 4096, reason: text(0, 1024),
+  detail: (x) => isObject(x) && size(x) <= 4096 && depthOf(JSON.stringify(x)) <= 64, reason: text(0, 1024),
   text: text(1, 1024), missing: (x) => ids(x) && x.length > 0 && x.length <= 100, missing_count: count,
   resume: (x) => isObject(x) && Object.keys(x).length === 1 && (text(1, 2048)(x.step_functions) || text(1, 1024)(x.lambda)),
 };
@@ -119,8 +119,19 @@ function invalidContent(request) {
   return ["tag", "id", ...(needsStamp ? ["stamp"] : [])].find((name) => fieldsOf(request.op).includes(name) && !(name in request));
 }
 
+// How many objects and arrays contain each other, at most, in a text of JSON.
+function depthOf(json) {
+  let depth = 0, most = 0;
+  for (const [bracket] of json.replace(/"(?:[^"\\]|\\.)*"?/gs, "").matchAll(/[[\]{}]/g)) {
+    depth += "[{".includes(bracket) ? 1 : -1;
+    most = Math.max(most, depth);
+  }
+  return most;
+}
+
 function parse(body) {
   let message;
+  if (depthOf(body) > 128) return [[], ["body"]];
   try { message = JSON.parse(body); } catch { return [[], ["body"]]; }
   if (!isObject(message)) return [[], ["body"]];
   if (message.version !== 1) return [[], ["version"]];
@@ -288,6 +299,11 @@ const CHECKS = {
       if (count !== undefined) parts.push(long(BigInt(count)));
       assert.equal(id, `${op}-${token.unit}-${hex(unitId(...parts))}`);
     }
+  },
+  token_texts: async ({ text, token }) => {
+    const read = async () => tracked()[0].step(text, (step) => step.tokens[0]);
+    if (!token) return assert.rejects(read, /token/);
+    assert.deepEqual({ ...(await read()), mac: undefined }, { ...token, mac: undefined });
   },
   tokens: async ({ key, token }) => {
     assert.equal(macOf(key, token), token.mac);

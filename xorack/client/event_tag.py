@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -12,6 +11,7 @@ from urllib.parse import unquote_plus
 
 from xorack.core.checks import MAX_TAG_BYTES
 from xorack.core.errors import ArgumentError
+from xorack.core.strict_json import read_json
 
 _MAX_LAYERS: Final = 8
 """S3's notification by SNS in an SQS message has six."""
@@ -78,8 +78,8 @@ def layers(event: Mapping[str, Any], *, bodies: bool = True) -> Iterator[Mapping
     for _ in range(_MAX_LAYERS):
         if isinstance(layer, str):
             try:
-                layer = json.loads(layer)
-            except (ValueError, RecursionError):
+                layer = read_json(layer)
+            except ValueError:
                 return
         if not isinstance(layer, Mapping):
             return

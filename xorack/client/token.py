@@ -17,6 +17,7 @@ from xorack.core.errors import ArgumentError
 from xorack.core.hashing import unit_id
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_CELLS, check_cells
+from xorack.core.strict_json import read_json
 
 StampKind = Literal["traced", "plain"]
 TokenKey: TypeAlias = str | bytes | Sequence[str | bytes]
@@ -79,8 +80,8 @@ class Token:
             return token
         if isinstance(token, (str, bytes)):
             try:
-                token = json.loads(token)
-            except (ValueError, RecursionError):
+                token = read_json(token if isinstance(token, str) else token.decode())
+            except ValueError:
                 expected = "the JSON text of a token, as str(token) gives it"
                 raise ArgumentError("token text", token, expected) from None
         if not isinstance(token, Mapping):
@@ -88,7 +89,7 @@ class Token:
         for name, valid, expected in _checks(token):
             if not valid:
                 raise ArgumentError(f"token {name}", token.get(name), expected)
-        cells = check_cells(token.get("cells", TRACED_CELLS), "token cells")
+        cells = check_cells(_whole(token.get("cells", TRACED_CELLS)), "token cells")
         unit, tags = int(token["unit"], 16), _tags_of(token["tags"])
         return cls(unit, tags, token["kind"], cells, token.get("mac"))
 
@@ -117,6 +118,11 @@ def _checks(token: Mapping[str, Any]) -> Iterator[tuple[str, object, str]]:
     yield "cells", kind == "traced" or "cells" not in token, "absent: plain stamps have none"
     is_mac = mac is None or (isinstance(mac, str) and re.fullmatch("[0-9a-f]{32}", mac))
     yield "mac", is_mac, "32 lower-case hex digits"
+
+
+def _whole(number: Any) -> Any:
+    """Return a float without a fraction as an integer: JSON does not distinguish 16.0 from 16."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _tags_of(tags: Sequence[object]) -> tuple[str, ...]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 from xorack.core.checks import unknown_field
 from xorack.core.errors import ArgumentError, shown
 from xorack.core.request import Request
+from xorack.core.strict_json import MAX_DEPTH, integer_of, is_too_deep
 
 VERSION = 1
 """Version of the message format."""
@@ -76,16 +76,8 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _integer(digits: str) -> int | Decimal:
-    """Read an integer; one beyond Python's limit of digits as a type that no field accepts."""
-    try:
-        return int(digits)
-    except ValueError:
-        return Decimal(digits)
-
-
-_STRICT = json.JSONDecoder(object_pairs_hook=_distinct, parse_int=_integer)
-_LENIENT = json.JSONDecoder(parse_int=_integer)
+_STRICT = json.JSONDecoder(object_pairs_hook=_distinct, parse_int=integer_of)
+_LENIENT = json.JSONDecoder(parse_int=integer_of)
 """Decodes all JSON, to find where the requests of a message begin and end."""
 
 
@@ -120,6 +112,8 @@ def parse(body: str) -> Parsed:
 def _parse_each(body: object) -> Parsed:
     """Parse a message request by request."""
     try:
+        if isinstance(body, str) and is_too_deep(body):
+            raise _too_deep(body)
         _raw_requests(_LENIENT, body)
         texts = _request_texts(str(body))
     except ArgumentError as error:
@@ -162,9 +156,13 @@ def _decode(decode: Callable[..., Any], text: str, *position: int) -> Any:
     except ArgumentError:
         raise
     except RecursionError:
-        raise ArgumentError("body", text, "JSON that is nested less deeply") from None
+        raise _too_deep(text) from None
     except ValueError as error:
         raise ArgumentError("body", text, f"JSON ({shown(str(error))[1:-1]})") from None
+
+
+def _too_deep(text: str) -> ArgumentError:
+    return ArgumentError("body", text, f"JSON that is nested at most {MAX_DEPTH} levels deep")
 
 
 def _raw_requests(decoder: json.JSONDecoder, body: object) -> list[object]:
