@@ -59,14 +59,14 @@ measure: venv ## Load a deployed stack and judge it: STACK=name, ARGS="--chains 
 deployed: venv ## Deploy a stack of its own, load and judge it, delete it: STACK=name, ARGS of measure
 	@$(PY) -m tools.deployed $(if $(call GIVEN,STACK),--stack "$$STACK") $(ARGS)
 
-# Four workers: one has the Spark tests, one those of the embedded AWS and the CDK; they often wait.
-PYTEST := $(PY) -m pytest -n 4 --max-worker-restart=3
+# A file's tests run on one worker, and share its fixtures. Four workers, because they often wait.
+PYTEST := $(PY) -m pytest -n 4 --dist loadfile --max-worker-restart=3
 
-# Folders without the others: each worker imports all that it collects.
+# Folders without Spark, the embedded AWS and the CDK; each worker imports every file that it collects.
 QUICK := unit property functional
 
-check: lint types ## Lint, types and quick tests, in half a minute: no Spark, no embedded AWS, no CDK
-	@$(PYTEST) -n 2 -m "not (thorough or slow or spark or embedded or browser)" $(QUICK:%=tests/%) $(ARGS)
+check: lint types ## Lint, types and quick tests: no Spark, no embedded AWS, no CDK
+	@$(PYTEST) -n 2 -m "not slow" $(QUICK:%=tests/%) $(ARGS)
 
 test: lint types tests ## Lint, types and all tests except the slow ones
 
@@ -77,7 +77,7 @@ tests: venv
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 slow-tests: venv
-	@$(PYTEST) -n 3 -m slow $(ARGS)
+	@$(PYTEST) -n 3 -m slow --timeout 1200 $(ARGS)
 
 test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark35
 	@$(VENV) spark35

@@ -94,7 +94,6 @@ def run(client, given, **environ):
     return json.loads(done.stdout)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("client", [pytest.param("python", marks=pytest.mark.slow), "node"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario["name"])
 def test_a_client_does_what_the_scenario_says(scenario, client):

@@ -10,7 +10,7 @@ from tests.e2e.conftest import ROOT, python
 from tests.support.plain_words import counted
 from tests.support.plain_words import words as plain_words
 
-pytestmark = [pytest.mark.embedded, pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 TEXTS = {
     "one.txt": "The quick brown fox jumps over the lazy dog. The end.",

@@ -17,8 +17,6 @@ from xorack.errors import LocalError
 from xorack.local.deploy import deploy
 from xorack.local.embedded import EmbeddedAWS
 
-pytestmark = pytest.mark.embedded
-
 HANDLER = """
 import os, sys, time
 

@@ -11,7 +11,7 @@ from xorack.aws.sqs import send
 from xorack.core.request import Request
 from xorack.local.deploy import deploy
 
-pytestmark = [pytest.mark.embedded, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 EXAMPLE = ROOT / "examples" / "fan_in"
 LINES = 1000
 BROKEN = 617

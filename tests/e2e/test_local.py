@@ -20,8 +20,6 @@ from xorack.errors import NotRunningError
 from xorack.local import assembly as assembly_module
 from xorack.local import background
 
-pytestmark = pytest.mark.embedded
-
 GUIDE = (ROOT / "docs" / "local.md").read_text(encoding="utf-8")
 MORE = 'tracker.start("order/18", timeout=3600)\n'
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.conftest import python
 
-pytestmark = [pytest.mark.embedded, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 FAULTS = (
     *("--duplicate", "0.2", "--delay", "0.1"),

@@ -12,8 +12,6 @@ from tests.support.functions import chain
 from xorack.aws.sqs import send
 from xorack.core.request import Request
 
-pytestmark = pytest.mark.embedded
-
 ROLE = "arn:aws:iam::000000000000:role/any"
 DURABLE = '''
 import json, os

@@ -19,8 +19,6 @@ from xorack.core.request import Request
 from xorack.local.deploy import Stack, deploy
 from xorack.local.embedded import EmbeddedAWS
 
-pytestmark = pytest.mark.embedded
-
 
 @pytest.fixture(scope="module")
 def events(stack):

@@ -16,7 +16,7 @@ from xorack.core.message import pack
 from xorack.local.deploy import deploy
 from xorack.local.embedded import EmbeddedAWS
 
-pytestmark = [pytest.mark.embedded, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "docs" / "state.md").read_text(encoding="utf-8")
 SECONDS = {"WaiterConfig": {"Delay": 1, "MaxAttempts": 60}}

@@ -13,7 +13,7 @@ from tests.engines.engine import ENGINES, EngineMissing, engine
 from tests.support.proxy import RATES
 from xorack.local.embedded import EmbeddedAWS
 
-pytestmark = [pytest.mark.slow, pytest.mark.embedded]
+pytestmark = pytest.mark.slow
 
 SEED = int(os.environ.get("ENGINES_SEED", "1"))
 CHAINS = int(os.environ.get("ENGINES_CHAINS", "20"))

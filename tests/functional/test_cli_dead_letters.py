@@ -98,7 +98,6 @@ def test_the_invalid_value_is_named(stack, xorack, sqs, body, error, field, valu
     assert (status, sum(map(len, out)) < 6000) == (0, True)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("selection", "numbers"),
     [

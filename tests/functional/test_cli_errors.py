@@ -184,7 +184,6 @@ UNWRITABLE = [
 ]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("line", "status", "err"),
     [UNWRITABLE[0], *(pytest.param(*one, marks=pytest.mark.slow) for one in UNWRITABLE[1:])],

@@ -47,7 +47,6 @@ def run(stack):
     return RUN
 
 
-@pytest.mark.thorough
 def test_failed_chains_of_a_run_have_something_in_common(run, stack, xorack, tmp_path):
     names = tmp_path / "names.txt"
     names.write_text("bill\nparcel\n")

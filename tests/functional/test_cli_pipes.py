@@ -10,7 +10,6 @@ from tests.support.dead_letters import put_messages
 from xorack.cli import main
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("command", "names"),
     [

@@ -19,8 +19,6 @@ from xorack.ops import dead_letters, redrive
 from xorack.ops.backlog import depth
 from xorack.ops.dead_letters import KINDS
 
-pytestmark = pytest.mark.thorough
-
 
 def dead_letter_queue():
     """Moto's queue."""

@@ -12,8 +12,6 @@ from xorack.core.request import Request
 from xorack.errors import UnavailableError
 from xorack.ops.run_chains import RunChains
 
-pytestmark = pytest.mark.thorough
-
 RUN = "2026-01-31"
 
 

@@ -183,7 +183,6 @@ def test_a_stamp_takes_one_call_and_eight_marks_are_spilled_in_another(aws, acke
     assert left_seconds > DEFAULT_RETENTION_MS / 1000
 
 
-@pytest.mark.thorough
 def test_a_repeated_id_applies_once_also_in_a_write_with_new_ones(aws, acker, monkeypatch):
     acker.create("t", A)
     acker.stamp("t", B, request_id="mine")

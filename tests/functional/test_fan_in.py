@@ -92,7 +92,6 @@ def test_one_message_to_the_acker_finishes_a_batch(work, functions):
     assert functions.events()["t"]["finished"] == 11
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("moment", ["in the midst of the batch", "before the send", "after it"])
 def test_a_function_that_is_killed_repeats_the_batch_and_counts_once(
     work, functions, monkeypatch, moment

@@ -169,7 +169,6 @@ def test_a_place_that_cannot_take_messages_is_refused_in_words(arguments, why):
         fan_out(None, {"a": "text"}, **arguments)
 
 
-@pytest.mark.thorough
 def test_a_broker_gives_the_token_back():
     from tests.support import broker
 

@@ -108,7 +108,6 @@ def test_one_whose_start_was_interrupted(xorack, running, state):
     assert xorack("local", "status") == (1, [], [line])
 
 
-@pytest.mark.thorough
 def test_the_environment_hides_the_users_account_from_a_shell(running, monkeypatch, xorack):
     monkeypatch.setenv("AWS_PROFILE", "production")
     monkeypatch.setenv("XORACK_TABLE", "chains")
@@ -137,7 +136,6 @@ def test_the_environment_without_a_java(running, monkeypatch, xorack):
     assert "PYSPARK_PYTHON" not in "\n".join(lines)
 
 
-@pytest.mark.thorough
 def test_the_environment_evaluated_again_is_the_same(running, monkeypatch, xorack):
     """Hosts that need no proxy are those of both variables, each once."""
     monkeypatch.setattr(java, "java_home", lambda: Path("/java"))

@@ -11,8 +11,6 @@ import pytest
 from xorack.errors import LocalError
 from xorack.local import environment
 
-pytestmark = pytest.mark.embedded
-
 
 @pytest.fixture
 def requirements(tmp_path):

@@ -15,8 +15,6 @@ from xorack.aws.clock import milliseconds
 from xorack.core.request import Request
 from xorack.core.stamp import traced
 
-pytestmark = pytest.mark.thorough
-
 SECRET = "content-of-the-detail"
 
 

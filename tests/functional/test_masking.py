@@ -65,7 +65,6 @@ def rejected(secret):
     return [*map(json.dumps, [*bodies, beside]), twice]
 
 
-@pytest.mark.thorough
 def test_what_the_acker_masks_is_in_no_output(functions, outputs, monkeypatch):
     monkeypatch.setenv("MASK", "customer, other")
     created = Request.create("run/1", "c", traced(1), detail=DETAIL)

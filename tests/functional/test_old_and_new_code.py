@@ -18,8 +18,6 @@ from xorack.aws import schema
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.message import pack
 
-pytestmark = pytest.mark.thorough
-
 FORMATS = sorted((Path(__file__).parents[1] / "data").glob("format-*.json"))
 HOUR = 3_600_000
 

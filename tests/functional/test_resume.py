@@ -102,7 +102,6 @@ def test_a_throttled_call_is_repeated(stub, code):
     assert resumer.publish([waiting(ACKED, "step_functions")]) == {}
 
 
-@pytest.mark.thorough
 def test_a_lost_response_is_an_outage_whose_reason_has_no_callback_id():
     def lose(request, **_):
         raise ReadTimeoutError(endpoint_url=request.url)

@@ -247,7 +247,6 @@ with tracker.batch():
 """
 
 
-@pytest.mark.thorough
 def test_a_forked_process_connects_and_sends_by_itself():
     """Two processes on one connection would read each other's responses, and batches end in one."""
     with QueueServer() as server:

@@ -72,7 +72,6 @@ def test_chains_are_listed_unfinished_first_and_filtered(web, chains):
         assert ("No chains whose tag begins with “%25”." in page.text) == (not expected)
 
 
-@pytest.mark.thorough
 def test_failed_chains_are_grouped_by_run_and_reason(aws, web):
     """What they have in common stands above the list; a bar shows what is missing."""
     requests = []
@@ -133,7 +132,6 @@ def test_an_invalid_query_is_explained(unused, query):
     assert "expected" in page.text
 
 
-@pytest.mark.thorough
 def test_a_page_reads_a_bounded_part_and_leads_to_the_rest(aws):
     apply(aws, *(Request.create(f"t{n:02}", "c", traced(n + 1)) for n in range(12)))
     apply(aws, *(Request("fail", f"t{n:02}", "f", reason="x") for n in range(12)))
@@ -149,7 +147,6 @@ def test_a_page_reads_a_bounded_part_and_leads_to_the_rest(aws):
     assert pages >= 3
 
 
-@pytest.mark.thorough
 def test_the_nearest_deadlines_are_found_wherever_they_are(aws):
     apply(aws, *(Request.create(f"t{n}", "c", traced(n + 1), timeout=9000 + n) for n in range(20)))
     page = read_chains(store(aws), Query(), shown=3, searched=1)
@@ -475,7 +472,6 @@ def test_a_defect_is_a_page_without_its_text(web, monkeypatch, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-@pytest.mark.thorough
 def test_two_readers_of_the_queue_take_turns(aws, web):
     """A look while a retry holds messages would see none of them."""
     put_messages(aws, failed=range(12))

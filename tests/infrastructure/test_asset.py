@@ -111,7 +111,6 @@ def test_a_change_outside_of_the_closure_is_no_new_code(tmp_path):
     assert code_now().keys() - before.keys() == {tmp_path / "xorack/core/unused.py"}
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_handlers_import_from_it_alone(asset, template, function):
     module, _, name = template.function(function)[1]["Handler"].rpartition(".")

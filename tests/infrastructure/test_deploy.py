@@ -89,7 +89,6 @@ BROKEN = [
 ]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("environment", "line"), BROKEN)
 def test_what_is_missing_is_one_line(environment, line, deploy):
     ran, calls = deploy(**environment)
@@ -99,7 +98,6 @@ def test_what_is_missing_is_one_line(environment, line, deploy):
     assert (ran.returncode, ran.stdout, calls) == (2, "", [])
 
 
-@pytest.mark.thorough
 def test_a_prepared_account_gets_the_arguments(deploy):
     arguments = "-c @aws-cdk/core:bootstrapQualifier=mine --require-approval never"
     ran, calls = deploy(arguments, **HERE)

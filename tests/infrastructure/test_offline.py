@@ -11,8 +11,6 @@ from infra.synth import ROOT
 
 from .templates import Template, run
 
-pytestmark = pytest.mark.thorough
-
 # Each process logs its start and each connection, which fails.
 WATCH_PYTHON = """
 import os, socket, sys

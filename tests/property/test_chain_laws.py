@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,7 +88,6 @@ def test_a_fail_anywhere_before_the_end_fails_the_chain(requests, data):
     assert (chain.status, chain.reason) == ("failed", "why")
 
 
-@pytest.mark.thorough
 @given(st.text() | JSON.map(json.dumps))
 def test_parse_never_raises(body):
     parsed = parse(body)

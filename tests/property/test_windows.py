@@ -352,7 +352,6 @@ MUTANTS = {
 SEEDS = (503, 1168, 1188, 1685, 20286, *range(1000))  # the first catch mutants that few catch
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(name, monkeypatch):
     function, broken = MUTANTS[name]

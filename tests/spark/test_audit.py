@@ -10,8 +10,6 @@ from tests.spark.orders import LINES, SIZES, UNITS, Run, lines_of, tag
 from tests.support.queue_server import QueueServer, requests_in
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 
-pytestmark = pytest.mark.spark
-
 ALL, ORDERS = len(LINES), len(SIZES)
 
 

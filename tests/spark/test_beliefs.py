@@ -16,8 +16,6 @@ from tests.support.queue_server import QueueServer, requests_in
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 from xorack.spark import rows as rows_module
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture(scope="module")
 def run(spark, tmp_path_factory):

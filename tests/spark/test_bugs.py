@@ -12,8 +12,6 @@ from tests.spark.orders import Run, part_files
 from tests.support.queue_server import QueueServer
 from xorack.errors import OutputDiffersError
 
-pytestmark = pytest.mark.spark
-
 ALL = 600
 TABLE = {
     cells[0]: cells[1:]

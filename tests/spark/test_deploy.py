@@ -16,8 +16,6 @@ import pytest
 from tests.spark.conftest import OTHERS
 from tests.spark.helpers import ROOT, Acker, block_with, code_blocks, run_process, totals
 
-pytestmark = pytest.mark.spark
-
 DOC = (ROOT / "docs" / "spark-deploy.md").read_text(encoding="utf-8")
 NAMES = {
     "ACCOUNT": "123456789012",

@@ -15,9 +15,6 @@ from xorack import plain, unit_id, xor
 from xorack.errors import ColumnsError, OutputDiffersError, StateError
 from xorack.spark.units import quoted
 
-pytestmark = pytest.mark.spark
-
-
 UTC = timezone.utc
 TYPES = {
     "tinyint": [-1, 7],

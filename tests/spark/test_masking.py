@@ -11,8 +11,6 @@ from tests.support.queue_server import QueueServer
 from xorack.core.masking import masked
 from xorack.errors import ArgumentError, OutputDiffersError
 
-pytestmark = pytest.mark.spark
-
 SECRET = "ahab@pequod.example"
 MASK = ["Email", "customer"]
 

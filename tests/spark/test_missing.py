@@ -15,8 +15,6 @@ from xorack import unit_id
 from xorack.errors import OutputDiffersError
 from xorack.spark.missing import why
 
-pytestmark = pytest.mark.spark
-
 ORDERS, SIZE = 60, 6
 SEEDS = range(*map(int, os.environ.get("RANDOM_JOBS", "0:10").split(":")))
 """Random jobs: RANDOM_JOBS=0:1000 runs a thousand."""

@@ -25,7 +25,7 @@ from tests.spark.helpers import (
 )
 from tests.support.cluster_job import CHAINS, UNITS
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 TAGS = {f"r/file/{chain}" for chain in range(CHAINS)}
 MISHAPS = {

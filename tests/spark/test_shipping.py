@@ -57,7 +57,6 @@ def without_xorack(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 @pytest.mark.skipif(not CONNECT, reason="Spark 3.5 takes no Python files")
 @pytest.mark.parametrize("place", ["master", "remote"])
 def test_tasks_import_what_is_shipped(place, without_xorack, tmp_path):

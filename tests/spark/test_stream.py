@@ -27,7 +27,7 @@ from tests.spark.helpers import (
 )
 from tests.support.plain_words import counted
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 # Runs the streams; kills itself right after a query sent its n-th batch (DIE_AFTER=step:n).
 RUN = """

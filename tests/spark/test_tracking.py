@@ -23,8 +23,6 @@ from xorack.spark import Observed, Report, Tracking, folding, starting
 from xorack.spark.record import Record
 from xorack.spark.storage import Stored, _text
 
-pytestmark = pytest.mark.spark
-
 ALL, ORDERS = len(LINES), len(SIZES)
 
 

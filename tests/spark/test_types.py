@@ -12,8 +12,6 @@ from tests.spark.orders import Run, lines_of
 from tests.support.queue_server import QueueServer
 from xorack.errors import ColumnsError, OutputDiffersError
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture(scope="module")
 def run(spark, tmp_path_factory):

@@ -15,8 +15,6 @@ from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, State
 from xorack.spark import Tracking, storage
 from xorack.spark.storage import read_texts, write_text
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = "topic string, partition int, offset long, amount long"
 
 

@@ -16,7 +16,7 @@ from tests.support.broker import Broker, records, sizes
 from tests.support.threads import in_threads
 from xorack.spark import Tracking
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 HOUR = int(datetime(2026, 9, 14, 14, tzinfo=timezone.utc).timestamp())
 # Runs the snippet of docs/windows.md. The process kills itself at the n-th time of a step

@@ -12,8 +12,6 @@ from tests.spark.orders import as_set
 from tests.spark.test_windows import Log
 from xorack.errors import OutputDiffersError, StateError
 
-pytestmark = pytest.mark.spark
-
 BATCHES = {0: {"0": 2, "1": 0}, 1: {"0": 9, "1": 6}, 2: {"0": 9, "1": 6}, 3: {"0": 12, "1": 6}}
 """Where each batch ends, as the source's offsets tell."""
 

@@ -8,8 +8,6 @@ from tests.spark.acker import Acker
 from tests.spark.helpers import ROOT, code_blocks
 from tests.support.log_source import LogSource, append
 
-pytestmark = pytest.mark.spark
-
 PAGE = (ROOT / "docs" / "windows.md").read_text(encoding="utf-8")
 JOB, OPENS = code_blocks(PAGE, "python")[:2]
 SOLD = {"time": 1_789_393_000, "sku": "s"}

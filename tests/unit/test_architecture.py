@@ -157,7 +157,6 @@ IMPORTS = [
 """Imports of one process each, in their order, and what must not be loaded after each."""
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("statements", IMPORTS)
 def test_an_import_does_not_load(statements):
     code = "import sys\n" + "".join(f"{one}\nprint(*sys.modules)\n" for one, _ in statements)

@@ -232,7 +232,6 @@ class SlowBus(EventBus):
         return {}
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("chains", "workers"), [(0, 1), (1_107, 1), (1_107, 8)])
 def test_naming_outstanding_units_takes_a_quarter_of_an_invocation(world, chains, workers):
     """1 MiB of chains that failed, whose ids were chosen to be hard to name, took 25 s."""

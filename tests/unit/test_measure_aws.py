@@ -14,8 +14,6 @@ from xorack.cli import options
 from xorack.cli.commands import run
 from xorack.ops import redrive
 
-pytestmark = pytest.mark.thorough
-
 RUN = "measure-20260131-00000001"
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DeleteQueue")
 

@@ -274,7 +274,6 @@ def test_a_request_with_ids_is_the_request_with_the_sum_of_their_stamps(op, cell
     assert short.to_json() == ({n: raw[n] for n in raw if n != "cells"} if cells == 16 else raw)
 
 
-@pytest.mark.thorough
 def test_the_time_and_memory_of_a_message_of_ids_are_bounded():
     """500 of them would be 20 MB of stamps of 1,024 cells."""
     raw = [
@@ -290,7 +289,6 @@ def test_the_time_and_memory_of_a_message_of_ids_are_bounded():
     assert len(next(pack([Request.stamp_("t", "i", starts=range(1, 50_001))]))) < MAX_BODY_BYTES
 
 
-@pytest.mark.thorough
 def test_a_message_may_hold_as_many_requests_as_fit():
     smallest = json.dumps(FAIL, separators=(",", ":"))
     message = '{"version":1,"requests":[' + ",".join([smallest] * MAX_REQUESTS) + "]}"

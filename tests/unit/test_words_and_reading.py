@@ -55,7 +55,6 @@ def test_normalized_has_the_same_words(text):
     assert normalized(text).decode().split(" ") == (words(text) or [""])
 
 
-@pytest.mark.thorough
 @settings(max_examples=300)
 @given(
     text=st.text(ALPHABET, max_size=150),
