@@ -10,7 +10,7 @@ import pytest
 from tests.spark.acker import Acker
 from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import as_set
-from xorack.acker.partition_names import partition_names
+from xorack.core.partition_names import partition_names
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 from xorack.spark import Tracking, storage
 from xorack.spark.storage import read_texts, write_text

@@ -40,8 +40,12 @@ def exported(package):
     private = ("xorack._lazy", "xorack.core", package)
     found = {name: home for name, home in imported(package).items() if home[0] not in private}
     if found.pop("*", None):
-        classes = (one for one in tree("xorack.core.errors").body if isinstance(one, ast.ClassDef))
-        found |= {one.name: ("xorack.core.errors", one.name) for one in classes}
+        homes = [
+            (home, node) for home in ("xorack.core.errors", package) for node in tree(home).body
+        ]
+        found |= {
+            node.name: (home, node.name) for home, node in homes if isinstance(node, ast.ClassDef)
+        }
     return found
 
 

@@ -16,9 +16,9 @@ import click
 
 from xorack.cli import screen
 from xorack.cli.options import json_option
+from xorack.errors import LocalError, NotRunningError
 from xorack.local import background
 from xorack.local.background import Background
-from xorack.local.errors import LocalError, NotRunningError
 from xorack.local.java import spark_environ
 
 _POLL_SECONDS = 0.5

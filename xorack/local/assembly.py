@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 
+from xorack.errors import LocalError
 from xorack.local.environment import cache_folder
-from xorack.local.errors import LocalError
 from xorack.local.program import run_program
 
 SETTINGS: Mapping[str, str] = {

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xorack.errors import LocalError, NotRunningError
 from xorack.local import assembly, environment
 from xorack.local.deploy import Stack, deploy, iso_time
 from xorack.local.embedded import LOG_NAME, EmbeddedAWS
-from xorack.local.errors import LocalError, NotRunningError
 from xorack.local.isolation import isolated
 
 _STOP_SECONDS = 10.0

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from xorack.core.event import SOURCE
+from xorack.errors import LocalError
 from xorack.local.embedded import Client, EmbeddedAWS
-from xorack.local.errors import LocalError
 from xorack.local.isolation import ACCOUNT, REGION
 
 _PSEUDO_PARAMETERS = {"AccountId": ACCOUNT, "Region": REGION, "Partition": "aws"}

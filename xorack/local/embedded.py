@@ -16,8 +16,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from xorack.errors import LocalError
 from xorack.local import environment
-from xorack.local.errors import LocalError
 from xorack.local.isolation import ACCOUNT, REGION, isolated
 
 Client: TypeAlias = Any  # boto3 makes its clients at run time and has no types for them

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from xorack.local.errors import LocalError
+from xorack.errors import LocalError
 
 REQUIREMENTS = Path(__file__).with_name("requirements.lock")
 """Exact versions and hashes of all packages; `make lock` makes it of requirements.txt."""

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from uuid import uuid4
 
-from xorack.local.errors import LocalError
+from xorack.errors import LocalError
 
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _SCRIPT = f"""\

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from xorack.acker.partition_names import partition_names
 from xorack.aws.clock import milliseconds
 from xorack.core.chain import TIMED_OUT, Chain
 from xorack.core.errors import TagNotFound
 from xorack.core.event import outstanding_of, outstanding_units, rfc3339
+from xorack.core.partition_names import partition_names
 from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_LENGTHS

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.masking import masked_path
+from xorack.errors import ColumnsError
 from xorack.spark import folding, storage, units
-from xorack.spark.errors import ColumnsError
 from xorack.spark.folding import SUMS, Totals
 from xorack.spark.messages import one_line, readable
 from xorack.spark.reading import READ_ALL, check_reading

@@ -10,7 +10,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
-from xorack.spark.errors import OutputDiffersError
+from xorack.errors import OutputDiffersError
 from xorack.spark.evidence import forget, open_output, per_chain, source_of, unit_in
 from xorack.spark.folding import SUMS, folding, summarize, totals_of
 from xorack.spark.messages import plain_errors

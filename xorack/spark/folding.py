@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from xorack.spark.errors import ColumnsError
+from xorack.errors import ColumnsError
 from xorack.spark.messages import plain_errors
 from xorack.spark.units import chain_columns, quoted, with_tag
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xorack.core.masking import masked_path
 from xorack.core.text import cut
-from xorack.spark.errors import OutputDiffersError
+from xorack.errors import OutputDiffersError
 from xorack.spark.record import summary_in
 from xorack.spark.storage import MAX_NAMED, files_of, files_read
 

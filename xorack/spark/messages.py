@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xorack.core.errors import ArgumentError, XorAckError
-from xorack.spark.errors import ColumnsError
+from xorack.errors import ColumnsError
 
 _THROWN = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+\.\w+: )?(.+)", re.MULTILINE)
 """The message of a Java exception, or of one of its causes, in what Spark's clients raise."""

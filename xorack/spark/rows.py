@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.core.message import SendReport
+from xorack.errors import ColumnsError
 from xorack.spark import finishing
-from xorack.spark.errors import ColumnsError
 from xorack.spark.evidence import (
     Observed,
     Output,

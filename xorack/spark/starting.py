@@ -15,7 +15,7 @@ from xorack.core.errors import StateError
 from xorack.core.masking import masked_fields
 from xorack.core.request import Request
 from xorack.core.stamp import plain
-from xorack.spark.errors import ColumnsError
+from xorack.errors import ColumnsError
 from xorack.spark.evidence import open_output, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, of_units, summarize
 from xorack.spark.inputs import files_started

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from xorack.core.checks import MAX_TAG_BYTES
 from xorack.core.errors import ArgumentError
-from xorack.spark.errors import ColumnsError
+from xorack.errors import ColumnsError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from xorack.spark.errors import ColumnsError
+from xorack.errors import ColumnsError
 from xorack.spark.evidence import evidence_of
 from xorack.spark.folding import named, of_units
 from xorack.spark.messages import plain_errors

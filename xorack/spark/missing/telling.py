@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xorack.core.masking import masked
 from xorack.core.text import cut
-from xorack.spark.errors import ColumnsError, OutputDiffersError
+from xorack.errors import ColumnsError, OutputDiffersError
 from xorack.spark.messages import one_line
 from xorack.spark.missing.found import resolve
 from xorack.spark.units import column_named

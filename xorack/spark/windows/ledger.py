@@ -40,10 +40,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
-from xorack.acker.partition_names import shortened
 from xorack.core.checks import MAX_DETAIL_BYTES
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
+from xorack.core.partition_names import shortened
 from xorack.core.request import Request
 
 _CELLS = 16

@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegralType, StringType
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
-from xorack.spark.errors import ColumnsError
+from xorack.errors import ColumnsError
 from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
 from xorack.spark.folding import SUMS, Totals, folding, named, of_units, together
 from xorack.spark.missing.telling import output_differs
