@@ -62,10 +62,10 @@ deployed: venv ## Deploy a stack of its own, load and judge it, delete it: STACK
 # A file's tests run on one worker, and share its fixtures. Four workers, because they often wait.
 PYTEST := $(PY) -m pytest -n 4 --dist loadfile --max-worker-restart=3
 
-# Folders without Spark, the embedded AWS and the CDK; each worker imports every file that it collects.
+# Folders without Spark, the embedded AWS, the CDK and a browser; each worker imports every file that it collects.
 QUICK := unit property functional
 
-check: lint types ## Lint, types and quick tests: no Spark, no embedded AWS, no CDK
+check: lint types ## Lint, types and quick tests: no Spark, no embedded AWS, no CDK, no browser
 	@$(PYTEST) -n 2 -m "not slow" $(QUICK:%=tests/%) $(ARGS)
 
 test: lint types tests ## Lint, types and all tests except the slow ones

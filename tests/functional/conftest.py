@@ -1,4 +1,4 @@
-"""Fixtures of several files: the stack, the command line and the Lambda functions."""
+"""The stack, the command line, the page and the Lambda functions, over AWS in this process."""
 
 import io
 from types import SimpleNamespace
@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 from botocore.client import BaseClient
 
-from tests.support.browser import NoBrowser, running_browser
 from tests.support.cli import Stacks, outputs_of
 from tests.support.dead_letters import Calls
 from tests.support.functions import Functions
@@ -100,13 +99,3 @@ def web(aws, sqs):
 def answer(monkeypatch):
     """A function that puts lines on stdin."""
     return lambda text: monkeypatch.setattr("sys.stdin", io.StringIO(text))
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Npm's headless Chromium."""
-    try:
-        with running_browser() as started:
-            yield started
-    except NoBrowser as error:
-        pytest.skip(str(error))

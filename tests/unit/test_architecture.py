@@ -18,6 +18,7 @@ HOUSE = [
     "tests/property",
     "tests/infrastructure",
     "tests/conformance",
+    "tests/browser",
     "tests/functional",
     "tests/e2e",
     "tests/engines",

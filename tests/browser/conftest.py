@@ -1,0 +1,16 @@
+"""A headless browser, beside the fixtures of the page that tests/functional has."""
+
+import pytest
+
+from tests.functional.conftest import _few_shards, sqs, web  # noqa: F401
+from tests.support.browser import NoBrowser, running_browser
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Npm's headless Chromium."""
+    try:
+        with running_browser() as started:
+            yield started
+    except NoBrowser as error:
+        pytest.skip(str(error))
