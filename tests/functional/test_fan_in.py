@@ -3,6 +3,7 @@
 import functools
 import sys
 from collections import Counter
+from threading import Barrier
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -10,9 +11,11 @@ import pytest
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from tests.support.events import record_of
+from tests.support.fakes import FakeQueue
 from tests.support.faults import counted_calls, failing
 from tests.support.functions import Context
-from xorack import Tracker, fan_in, fan_out, token_of
+from tests.support.threads import in_threads
+from xorack import Token, Tracker, fan_in, fan_out, token_of
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import ArgumentError, SendError
@@ -365,11 +368,54 @@ def test_a_table_that_does_not_answer_holds_up_no_work(work, functions, clock, o
     assert acked(functions) == 4
 
 
-def test_a_table_that_may_not_be_read_fails_the_messages(work, functions):
-    work.start("a")
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
+@pytest.mark.parametrize("operation", ["DescribeTable", "GetItem"])
+def test_a_table_that_cannot_be_read_holds_up_no_work_either(
+    work, functions, operation, code, caplog
+):
+    work.start(*"abc")
+    functions.deliver()
     handler = handler_of(work, nothing, skip_ended=True)
-    with failing("GetItem", "AccessDeniedException"), pytest.raises(BatchProcessingError):
-        handler(work.receive(), Context())
+    with failing(operation, code):
+        assert failures(handler(work.receive(), Context())) == []
+    assert acked(functions) == 4
+    (line,) = caplog.records
+    assert line.message.startswith("chains not checked for their end: all messages are handled")
+
+
+def test_to_skip_ended_chains_a_tracker_needs_a_table():
+    with pytest.raises(ArgumentError, match="table_name: None, expected the name of"):
+        fan_in(Tracker("queue"), skip_ended=True)
+
+
+def test_threads_share_a_handler_and_each_call_answers_for_its_own_event():
+    together, sent = Barrier(2), FakeQueue()
+
+    def handle(record, step):
+        together.wait(10)
+        if record.message_id.endswith(record.body):
+            raise ValueError
+
+    handler = fan_in(Tracker("queue", sent))(handle)
+
+    def call(last):
+        token = str(Token(last + 1, ("t",)))
+        records = [
+            record_of(
+                {
+                    "MessageId": f"{last}-{number}{number % 3}",
+                    "ReceiptHandle": "r",
+                    "Body": str(last),
+                    "MessageAttributes": {"xorack": {"StringValue": token, "DataType": "String"}},
+                }
+            )
+            for number in range(60)
+        ]
+        return failures(handler({"Records": records}, Context()))
+
+    expected = [[f"{last}-{n}{last}" for n in range(last, 60, 3)] for last in (0, 1)]
+    assert in_threads(call, (0, 1)) == expected
+    assert Counter(request["id"][-1] for request in sent.requests) == {"1": 40, "2": 40}
 
 
 def test_without_powertools_the_decorator_says_what_to_install(work, monkeypatch):

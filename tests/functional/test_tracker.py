@@ -3,10 +3,13 @@
 import asyncio
 import contextvars
 import json
+import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from functools import reduce
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +20,7 @@ from tests.support.in_process import create_resources
 from tests.support.queue_server import QueueServer
 from tests.support.threads import in_threads
 from xorack import Token, Tracker, traced, unit_id, xor
-from xorack.aws.client import CONFIG
+from xorack.aws.client import CONFIG, PerProcess
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import group_id
 from xorack.core.errors import ArgumentError, XorAckError
@@ -398,3 +401,39 @@ def test_the_error_names_what_is_invalid_in_a_token(invalid, named):
         assert Token.from_json(form) == token
     with pytest.raises(ArgumentError, match=named):
         Token.from_json(invalid)
+
+
+def test_threads_share_a_tracker(aws, functions):
+    """All of them make their first call at once, with the clients that the tracker makes."""
+    shared = Tracker(aws.queue_url, table_name=aws.table_name)
+
+    def work(number):
+        with shared.batch():
+            tokens = [shared.start(f"{number}/{n}", timeout=60) for n in range(5)]
+            with shared.step(*tokens) as step:
+                child = step.child("a")
+            shared.note(child, f"thread {number}")
+            shared.extend(child, 600 + number)
+        run(shared.step(child))
+        return shared.state(f"{number}/0")
+
+    assert set(in_threads(work, range(8))) == {None}
+    expected = {f"{number}/{n}": 2 for number in range(8) for n in range(5)}
+    assert finished(functions) == expected
+    items = [functions.aws.item(f"{number}/4") for number in range(8)]
+    texts = [json.loads(item["note"]["S"])["text"] for item in items]
+    assert texts == [f"thread {number}" for number in range(8)]
+    assert set(in_threads(shared.state, expected)) == {"acked"}
+
+
+def test_threads_make_one_client_at_its_first_call():
+    made = []
+
+    def make():
+        time.sleep(0.01)
+        made.append(os.getpid())
+        return SimpleNamespace(call=os.getpid)
+
+    client = PerProcess(make)
+    assert set(in_threads(lambda _: client.call(), range(8))) == {os.getpid()} == set(made)
+    assert len(made) == 1

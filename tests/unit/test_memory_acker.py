@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests.support.threads import in_threads
 from xorack import Acker, errors
 
 
@@ -69,6 +70,15 @@ def test_storage_is_a_read_only_copy(acker):
         before["foo"] = b"\0"
     acker.fail("foo")
     assert before != acker.storage == {}
+
+
+def test_threads_share_an_acker_and_one_of_them_ends_each_chain(acker, events):
+    tags = [f"t{number}" for number in range(50)]
+    for tag in tags:
+        acker.add(tag, b"\1\2\4")
+    stamps = [b"\1\0\0", b"\0\2\0", b"\0\0\4"]
+    in_threads(lambda stamp: [acker.stamp(tag, stamp) for tag in tags], stamps)
+    assert sorted(events) == sorted(("acked", tag, False) for tag in tags)
 
 
 def test_without_pyee_it_says_what_to_install(monkeypatch):

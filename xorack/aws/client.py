@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -52,28 +53,46 @@ CONFIG = config_of(TimeOuts(connect=3, read=10), attempts=3)
 """For producers and the direct API. botocore's defaults wait for minutes."""
 
 
+_making = threading.RLock()
+"""Held while a client is made: boto3's session is not safe for threads, but its clients are."""
+
+
+def _new_lock() -> None:
+    """Replace the lock in a forked process: a thread of the parent may hold the old one."""
+    global _making  # noqa: PLW0603
+    _making = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)
+
+
 def make_client(service: str, *, config: Config = CONFIG, **settings: Any) -> Any:
     """Create a boto3 client; the settings are other arguments of ``boto3.client``."""
     # The region is that of boto3's default session, or AWS_REGION, which boto3 never reads.
     session = boto3.DEFAULT_SESSION
     chosen = session and session._session.instance_variables().get("region")  # noqa: SLF001
     region = settings.pop("region_name", None) or chosen or os.environ.get("AWS_REGION") or None
-    return boto3.client(service, region, config=config, **settings)
+    with _making:
+        return boto3.client(service, region, config=config, **settings)
 
 
 class PerProcess:
-    """A boto3 client that each process makes at its first call: forks cannot share connections."""
+    """A boto3 client that each process makes at its first call: forks cannot share connections.
+
+    Threads may share one.
+    """
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
         self._made: tuple[int, Any] = (0, None)
 
     def __getattr__(self, operation: str) -> Any:
-        process, client = self._made
-        if process != os.getpid():
-            client = self._make()
-            self._made = (os.getpid(), client)
-        return getattr(client, operation)
+        if self._made[0] != os.getpid():
+            with _making:
+                if self._made[0] != os.getpid():
+                    self._made = (os.getpid(), self._make())
+        return getattr(self._made[1], operation)
 
 
 class BoundedClient:

@@ -18,7 +18,7 @@ from xorack.client.event_tag import layers
 from xorack.client.records import NAME, attribute_of, lane_of, records_of
 from xorack.client.token import Keys, Token, TokenKey
 from xorack.client.tracker import Step, Tracker, collected
-from xorack.core.errors import ArgumentError, StateError, UnavailableError, XorAckError
+from xorack.core.errors import ArgumentError, StateError, XorAckError
 
 Handler = Callable[[dict[str, Any], Any], Any]
 
@@ -151,8 +151,8 @@ def fan_in(
         tags: See `token_of`.
         required: See `step_of`.
         skip_ended: Take a message as handled, without a call, if all its chains have ended. It
-            asks `Tracker.state` for a chain at most every 10 seconds, and works if DynamoDB does
-            not answer.
+            asks `Tracker.state` for a chain at most every 10 seconds. If the state cannot be read,
+            the function is called, and a line of the log says why.
 
     Raises:
         ArgumentError: An argument is invalid. The function is a coroutine function or a generator,
@@ -164,6 +164,7 @@ def fan_in(
         ...     process(record.json_body)
     """
     reader = _Reader(tracker.keys, bodies, tags)
+    # The handler runs in several threads: only what all invocations may share stands here.
     ended, processor_of = _Ended(tracker) if skip_ended else None, _processors()
 
     def decorate(function: Callable[[Any, Step | None], Any]) -> Handler:
@@ -195,12 +196,15 @@ def fan_in(
 
 
 class _Ended:
-    """Tells which chains have ended. What it has read counts for seconds."""
+    """Knows which chains have ended. What it has read counts for seconds. Threads may share it."""
 
     _SECONDS = 10
     _MAX_TAGS = 10_000
 
     def __init__(self, tracker: Tracker) -> None:
+        if not tracker.table_name:
+            expected = "the name of the acker's table: skip_ended reads the chains' states"
+            raise ArgumentError("table_name", tracker.table_name, expected)
         self._tracker = tracker
         self._known: dict[str, tuple[bool, float]] = {}
         self._asks_after = 0.0
@@ -215,8 +219,11 @@ class _Ended:
             return ended
         try:
             ended = self._tracker.state(tag) in ("acked", "failed")
-        except UnavailableError:
+        except Exception as error:  # noqa: BLE001 - whatever the reason is, the work is done
             self._asks_after = now + self._SECONDS
+            why = f"{type(error).__name__}: {error}"
+            text = f"chains not checked for their end: all messages are handled: {why}"
+            LOG.warning(text, extra={"why": why})
         if len(self._known) >= self._MAX_TAGS:
             self._known.clear()
         self._known[tag] = ended, now + self._SECONDS
@@ -296,11 +303,14 @@ def _finished(result: Any) -> Any:
 
 
 def _processors() -> Callable[[str], Any]:
-    """Return a function that makes one batch processor for each kind of source."""
+    """Return a function that makes a batch processor for a kind of source.
+
+    A processor holds the records of one invocation, so each invocation needs its own.
+    """
     try:
         from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "fan_in needs Powertools: install xorack with the extra fan-in", name=error.name
         ) from error
-    return functools.cache(lambda kind: BatchProcessor(event_type=EventType[kind]))
+    return lambda kind: BatchProcessor(event_type=EventType[kind])
