@@ -187,3 +187,27 @@ def test_a_removed_item_finishes_nothing(tracker):
     change = records_in(event)[0]["dynamodb"]
     change["OldImage"] = change.pop("NewImage")
     assert token_of(records_in(event)[0]) is None
+
+
+def test_a_pipe_gives_its_records_alone(tracker, functions):
+    """EventBridge Pipes call a function with an array, and read the same answer."""
+    for kind in ("sqs", "dynamodb"):
+        tokens = [tracker.start(f"{kind}/{n}", timeout=60) for n in range(2)]
+        event = json.loads((EVENTS / f"{kind}.json").read_text(encoding="utf-8"))
+        records = [copy.deepcopy(event["Records"][0]) for _ in tokens]
+        for number, (record, token) in enumerate(zip(records, tokens, strict=True)):
+            with_token(record, token)
+            record.get("dynamodb", record)["SequenceNumber"] = record["messageId"] = str(number)
+
+        def first_fails(record, step):
+            if step.tokens[0].tags[0].endswith("/1"):
+                raise ValueError
+
+        assert failures(fan_in(tracker)(first_fails)(records, Context())) == ["1"]
+        assert acked(functions, f"{kind}/0") == 1
+
+
+@pytest.mark.parametrize("records", [[], [{"eventSource": "aws:kinesis", "data": ""}], ["a"]])
+def test_another_array_is_refused_in_words(tracker, records):
+    with pytest.raises(ArgumentError, match="or a pipe's records of SQS"):
+        fan_in(tracker)(nothing)(records, Context())

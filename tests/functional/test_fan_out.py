@@ -43,8 +43,9 @@ class Stream:
 class Producer:
     """A producer of confluent-kafka; it keeps what it has not delivered."""
 
-    def __init__(self, error=None, full=0, lost=0):
+    def __init__(self, error=None, full=0, lost=0, only_errors=False):
         self.error, self.full, self.lost, self.sent, self.queue = error, full, lost, [], []
+        self.only_errors = only_errors
 
     def produce(self, topic, value, *, key, headers, on_delivery):
         if self.full:
@@ -58,7 +59,9 @@ class Producer:
 
     def flush(self, seconds):
         for delivered in self.queue[self.lost :]:
-            delivered(self.error, None)
+            if self.error or not self.only_errors:
+                delivered(self.error, None)
+        return self.lost
 
 
 def test_a_fan_out_sends_text_as_it_is_other_bodies_as_json_and_all_in_one_group(tracker):
@@ -74,6 +77,21 @@ def test_a_fan_out_sends_text_as_it_is_other_bodies_as_json_and_all_in_one_group
     assert {entry["MessageGroupId"] for entry in entries} == {group_id("t 1")}
     token = json.loads(entries[1]["MessageAttributes"]["xorack"]["StringValue"])
     assert int(token["unit"], 16) == child_id(*again)
+
+
+def test_a_fifo_queue_keeps_equal_bodies_of_two_children_and_drops_a_copy(tracker, aws):
+    client = aws.client("sqs", config=CONFIG)
+    attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    url = client.create_queue(QueueName="work.fifo", Attributes=attributes)["QueueUrl"]
+    for tag in ("t", "u", "t"):  # the last is a step that runs again
+        with tracker.step(tracker.start(tag, "root")) as step:
+            assert fan_out(step, {"one": "body", "two": "body"}, url, client, group="g") == 2
+    fan_out(None, [("one", "body"), ("one", "body")], url, client, group="g")
+    count = ["ApproximateNumberOfMessages"]
+    attributes = client.get_queue_attributes(QueueUrl=url, AttributeNames=count)["Attributes"]
+    assert attributes == {"ApproximateNumberOfMessages": "6"}
+    with pytest.raises(ArgumentError, match="group: None, expected the message group"):
+        fan_out(None, {"a": "body"}, url, client)
 
 
 @pytest.mark.parametrize("place", ["StreamName", "StreamARN"])
@@ -134,6 +152,8 @@ def test_messages_of_kafka_have_their_token_in_a_header(tracker):
         for *_, headers in producer.sent
     ]
     assert [token.unit for token in tokens] == UNITS
+    silent = Producer(only_errors=True)
+    assert fan_out(None, {"a": 1, "b": 2}, topic="work", client=silent) == 2
     fan_out(None, {"a": "text"}, topic="work", client=producer)
     assert producer.sent[-1] == ("work", b"text", None, None)
 
@@ -143,6 +163,8 @@ def test_messages_of_kafka_have_their_token_in_a_header(tracker):
     [
         (Producer(error="Broker: Message size too large"), "2 of 2 .* Message size too large"),
         (Producer(lost=1), "1 of 2 messages not sent: no answer in 60 seconds"),
+        (Producer(lost=1, only_errors=True), "1 of 2 messages not sent: no answer in 60 seconds"),
+        (Producer(error="Broker: x", only_errors=True), "2 of 2 messages not sent: Broker: x"),
     ],
 )
 def test_messages_that_kafka_does_not_accept_stop_the_fan_out(tracker, functions, producer, why):

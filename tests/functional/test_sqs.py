@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.support.faults import failing
 from tests.support.functions import receive_bodies
@@ -91,6 +92,57 @@ def test_failed_entries_are_sent_again_unless_they_are_invalid(aws, client, send
         assert send(aws.queue_url, stamps(20), client, **arguments).messages == 5
     assert sizes == calls
     assert len(receive_bodies(aws, aws.queue_url)) == (1 if senders_fault else 5)
+
+
+THROTTLED = [
+    "KMS.ThrottlingException",
+    "KmsThrottled",
+    "RequestThrottled",
+    "AWS.SimpleQueueService.RequestThrottled",
+    "RequestThrottledException",
+    "Throttling",
+    "ThrottlingException",
+    "ThrottledException",
+    "TooManyRequestsException",
+    "SlowDown",
+    "RequestLimitExceeded",
+    "LimitExceededException",
+    "BandwidthLimitExceeded",
+    "PriorRequestNotComplete",
+    "ServiceUnavailable",
+    "InternalError",
+    "InternalFailure",
+    "RequestTimeout",
+]
+"""What SQS, the services behind it, and botocore's list of retries call throttling or an outage."""
+
+
+@pytest.mark.parametrize("code", THROTTLED)
+def test_what_is_throttled_is_sent_again_whether_the_call_or_an_entry_fails(code):
+    error = ClientError({"Error": {"Code": code, "Message": "m"}}, "SendMessageBatch")
+    entry = {"Id": "0", "Code": code, "Message": "m", "SenderFault": True}
+    client = MagicMock()
+    client.send_message_batch.side_effect = [error, {"Failed": [entry]}, error, {}]
+    assert send("url", stamps(1), client, policy=FAST).messages == 1
+    assert client.send_message_batch.call_count == 4
+
+
+def test_a_batch_that_an_emulator_finds_too_long_is_halved():
+    accepted = []
+
+    def send_message_batch(QueueUrl, Entries):
+        if sum(len(entry["MessageBody"]) for entry in Entries) > 256 * 1024:
+            code = "AWS.SimpleQueueService.BatchRequestTooLong"
+            raise ClientError({"Error": {"Code": code, "Message": "262144 bytes"}}, "Send")
+        accepted.extend(entry["MessageBody"] for entry in Entries)
+        return {"Failed": []}
+
+    client = SimpleNamespace(send_message_batch=send_message_batch)
+    bodies = [str(number) * 100_000 for number in range(7)]
+    assert send_messages("url", map(make_message, bodies), client, FAST).messages == 7
+    assert accepted == bodies
+    with pytest.raises(SendError, match="BatchRequestTooLong"):
+        send_messages("url", [make_message("x" * 300_000)], client, FAST)
 
 
 def test_the_error_names_an_invalid_queue(client):

@@ -403,6 +403,18 @@ def test_the_error_names_what_is_invalid_in_a_token(invalid, named):
         Token.from_json(invalid)
 
 
+@pytest.mark.parametrize(
+    ("given", "groups"),
+    [({}, ["run", None]), ({"group": None}, [None]), ({"group": "g"}, ["g"])],
+)
+def test_the_group_of_messages_is_the_run_or_the_callers_choice(given, groups):
+    tracker = Tracker("queue", queue := FakeQueue(), **given)
+    with tracker.batch():
+        tracker.start("run/1")
+        tracker.start("alone")
+    assert [entry.get("MessageGroupId") for entry in queue.entries] == groups
+
+
 def test_threads_share_a_tracker(aws, functions):
     """All of them make their first call at once, with the clients that the tracker makes."""
     shared = Tracker(aws.queue_url, table_name=aws.table_name)

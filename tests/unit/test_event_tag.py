@@ -121,6 +121,21 @@ def test_an_event_of_another_kind_or_of_several_records_has_no_tag(message):
         event_tag(message)
 
 
+TEST_EVENT = {
+    "Service": "Amazon S3",
+    "Event": "s3:TestEvent",
+    "Time": "2026-01-31T12:00:00.000Z",
+    "Bucket": "orders",
+    "RequestId": "5582815E1AEA5ADF",
+    "HostId": "8cLeGAmw098X5cv4Zkwcmo8vvZa3eH3eKxsPzbB9wrR",
+}
+
+
+@pytest.mark.parametrize("wrap", [lambda one: one, sqs, envelope, lambda one: sqs(envelope(one))])
+def test_the_event_by_which_s3_tests_a_notification_starts_no_chain(wrap):
+    assert event_tag(wrap(TEST_EVENT)) is None
+
+
 @pytest.fixture(scope="module")
 def token():
     tracker = Tracker("https://queue")

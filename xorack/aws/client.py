@@ -19,25 +19,42 @@ from xorack.core.ports import NO_TIME
 _Key = TypeVar("_Key")
 _Entry = TypeVar("_Entry")
 
-_TRANSIENT = {
-    "InternalFailure",
-    "InternalServerError",
-    "InternalServiceError",
-    "KmsThrottlingException",
-    "LimitExceededException",
-    "ProvisionedThroughputExceededException",
-    "RequestLimitExceeded",
-    "RequestThrottled",
-    "RequestTimeout",
-    "ServiceUnavailable",
-    "ServiceUnavailableException",
-    "SlowDown",
-    "Throttling",
-    "ThrottlingException",
-    "TooManyRequestsException",
-    "TransactionConflictException",
-    "TransactionInProgressException",
-}
+_TRANSIENT = frozenset(
+    (
+        "BandwidthLimitExceeded",
+        "InternalError",
+        "InternalFailure",
+        "InternalServerError",
+        "InternalServiceError",
+        "KMSThrottlingException",  # Kinesis
+        "KmsThrottled",  # SQS
+        "KmsThrottlingException",  # Step Functions
+        "LimitExceededException",
+        "PriorRequestNotComplete",
+        "ProvisionedThroughputExceededException",
+        "ReplicatedWriteConflictException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "RequestTimeout",
+        "RequestTimeoutException",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+    )
+)
+"""Codes of throttling and of outages, without the service that some have before a dot."""
+
+
+def is_transient_code(code: str) -> bool:
+    """Return whether a retry may help after this code, also of an entry: ``KMS.Throttling…``."""
+    return code.rpartition(".")[2] in _TRANSIENT
 
 
 def config_of(time_outs: TimeOuts, attempts: int = 1) -> Config:
@@ -132,7 +149,7 @@ def is_transient(error: Exception) -> bool:
     """
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return error_code(error) in _TRANSIENT or status >= 500
+        return is_transient_code(error_code(error)) or status >= 500
     return isinstance(error, (ConnectionError, HTTPClientError))
 
 

@@ -17,7 +17,7 @@ _MAX_LAYERS: Final = 8
 """S3's notification by SNS in an SQS message has six."""
 
 
-def event_tag(event: Mapping[str, Any]) -> str:
+def event_tag(event: Mapping[str, Any]) -> str | None:
     """Return the tag of the chain that an event starts, for `Tracker.start`.
 
     Every delivery of the event has the same tag, so a second start has no effect.
@@ -28,10 +28,16 @@ def event_tag(event: Mapping[str, Any]) -> str:
             EventBridge; ``sns/message id``; ``sqs/message id``; ``source/event id``. Of a tag above
             1,024 bytes, the end is a hash.
 
+    Returns:
+        The tag. None of ``s3:TestEvent``, which S3 sends when its notifications are set up: there
+        is nothing to process, so start no chain.
+
     Raises:
         ArgumentError: The event is of none of these kinds, or has several records.
     """
     for layer in reversed(list(layers(event))):
+        if layer.get("Event") == "s3:TestEvent" and "Bucket" in layer:
+            return None
         # What only looks like an event names nothing: its sender may put anything into a body.
         with suppress(KeyError, TypeError, AttributeError, UnicodeEncodeError):
             if tag := _tag(layer):

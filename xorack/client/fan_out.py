@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -37,7 +39,8 @@ def fan_out(
         messages: Bodies by the names of the children, as a mapping or as pairs: a part, or a tuple
             of parts, as `Step.child` takes them. A body that is not a string is sent as JSON. For
             Kinesis, each is a mapping, and the token is a field of it.
-        queue_url: A standard queue of SQS; or else give a stream or a topic.
+        queue_url: A queue of SQS; or else give a stream or a topic. A FIFO queue needs ``group``,
+            and recognises a message that is sent again by its unit, not by its body.
         client: A boto3 client of SQS or Kinesis, by default one of the default credential chain; or
             a ``Producer`` of confluent-kafka.
         stream: The name or the ARN of a stream of Kinesis.
@@ -61,11 +64,30 @@ def fan_out(
         return put_records(stream, _fields(made, group), client)
     if topic is not None:
         return _produce(topic, made, client, group)
+    is_fifo = str(queue_url).endswith(".fifo")
+    if is_fifo and group is None:
+        raise ArgumentError("group", group, "the message group: a FIFO queue needs one")
     entries = (
-        make_message(_text(body), group, {NAME: None if token is None else str(token)})
+        make_message(
+            _text(body),
+            group,
+            {NAME: None if token is None else str(token)},
+            _deduplication_id(token) if is_fifo else None,
+        )
         for body, token in made
     )
     return send_messages(queue_url or "", entries, client).messages
+
+
+def _deduplication_id(token: Token | None) -> str:
+    """Return the id by which a FIFO queue recognises a message that is sent again.
+
+    By default the queue hashes the body alone, and would drop the equal bodies of two children.
+    The same unit in the same chains is the same message; without a token, no two messages are.
+    """
+    if token is None:
+        return uuid.uuid4().hex
+    return hashlib.blake2b(token.canonical, digest_size=16).hexdigest()
 
 
 def _messages(step: Step | None, messages: Any) -> _Made:
@@ -114,8 +136,10 @@ def _produce(topic: str, made: _Made, producer: Any, key: str | None) -> int:
                 break
             except BufferError:  # its queue is full
                 producer.poll(1)
-    producer.flush(_FLUSH_SECONDS)
-    if arrived < sent:
+    unanswered = producer.flush(_FLUSH_SECONDS)
+    # With delivery.report.only.error, the producer does not call back for what has arrived.
+    if arrived < sent and (unanswered or failures):
         why = failures[0] if failures else f"no answer in {_FLUSH_SECONDS} seconds"
-        raise SendError(f"topic {topic}: {sent - arrived} of {sent} messages not sent: {why}")
+        count = min(sent - arrived, unanswered + len(failures))
+        raise SendError(f"topic {topic}: {count} of {sent} messages not sent: {why}")
     return sent

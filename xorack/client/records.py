@@ -34,7 +34,10 @@ def records_of(event: Any) -> tuple[str, list[dict[str, Any]]]:
     records: Any = None
     sources: set[Any] = set()
     with suppress(AttributeError, KeyError, TypeError):  # it has another shape
-        if isinstance(partitions := event.get("records"), Mapping):
+        if isinstance(event, list):  # EventBridge Pipes give the records alone
+            records, sources = event, {record.get("eventSource") for record in event}
+            sources -= {"aws:kinesis"}  # a pipe gives them in another shape
+        elif isinstance(partitions := event.get("records"), Mapping):
             records = [record for partition in partitions.values() for record in partition]
             sources = {event.get("eventSource")}
         else:
@@ -42,7 +45,10 @@ def records_of(event: Any) -> tuple[str, list[dict[str, Any]]]:
             sources = {record.get("eventSource") for record in records}
     if len(sources) == 1 and (kind := _KINDS.get(next(iter(sources)))):
         return kind, records
-    expected = "an event of SQS, Kinesis, DynamoDB Streams or Kafka; use step_of for others"
+    expected = (
+        "an event of SQS, Kinesis, DynamoDB Streams or Kafka, or a pipe's records of SQS or "
+        "DynamoDB Streams; use step_of for others"
+    )
     raise ArgumentError("event", event, expected)
 
 

@@ -14,7 +14,7 @@ import os
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
@@ -42,7 +42,8 @@ _MAX_IDS = 40
 """Most ids of a request: a few more take as many bytes as the smallest traced stamp."""
 
 
-def _group_of(request: Request) -> str | None:
+def by_run(request: Request) -> str | None:
+    """Return the group of a request's message: its tag up to the first slash, if it has one."""
     run, slash, _ = request.tag.partition("/")
     return run if run and slash else None
 
@@ -115,8 +116,9 @@ class Tracker:
         stamps: The kind of stamps of chains started here: ``traced`` ones name the outstanding
             units; ``plain`` ones have 8 bytes and do not.
         cells: The size of traced stamps, 16, 64, 256 or 1,024 cells a table; see `xorack.traced`.
-        group: The group of all messages: a backlog of one group does not delay others. By default
-            each chain's is its tag up to the first ``/``, if it has one.
+        group: The group of all messages, or a function that returns that of a request: a backlog
+            of one group does not delay others. By default each chain's is its tag up to the first
+            ``/``, if it has one. None sends no group: emulators may refuse one.
         policy: The limits of retries for messages that were not accepted.
         token_key: A secret of at least 16 bytes that signs and verifies tokens; by default that of
             the environment variable ``XORACK_TOKEN_KEY``, or none. Of two keys, the first signs.
@@ -142,7 +144,7 @@ class Tracker:
     _: KW_ONLY
     stamps: StampKind = "traced"
     cells: int = TRACED_CELLS
-    group: str | None = None
+    group: str | Callable[[Request], str | None] | None = field(default=by_run, repr=False)
     policy: RetryPolicy | None = field(default=None, repr=False)
     token_key: InitVar[TokenKey | None] = None
     mask: Collection[str] = ()
@@ -155,7 +157,8 @@ class Tracker:
             raise ArgumentError("stamps", self.stamps, "traced or plain")
         if check_cells(self.cells) != TRACED_CELLS and self.stamps == "plain":
             raise ArgumentError("cells", self.cells, "traced stamps: plain ones have no cells")
-        if self.group is not None and (not isinstance(self.group, str) or not self.group):
+        is_name = isinstance(self.group, str) and self.group
+        if not (self.group is None or is_name or callable(self.group)):
             raise ArgumentError("group", self.group, "the name of a group of messages, or None")
         if self.client is None:
             self.client = PerProcess(lambda: queue_client(self.queue_url))
@@ -341,8 +344,7 @@ class Tracker:
         collected = _BATCHES.get().get(self)
         if collected is not None and collected.add(requests):
             return
-        group = self.group or _group_of
-        send(self.queue_url, requests, self.client, group=group, policy=self.policy)
+        send(self.queue_url, requests, self.client, group=self.group, policy=self.policy)
 
 
 class Step:

@@ -31,9 +31,10 @@ def lines_of(key: str) -> dict[str, str]:
 def split(event: dict[str, Any], context: Any) -> None:
     """Send a message for each line of a new file."""
     key = event["detail"]["object"]["key"]
-    token = tracker.start(event_tag(event), timeout=TIMEOUT, detail={"key": key})
-    with tracker.step(token) as step:
-        fan_out(step, lines_of(key), WORK_QUEUE_URL)
+    if tag := event_tag(event):
+        token = tracker.start(tag, timeout=TIMEOUT, detail={"key": key})
+        with tracker.step(token) as step:
+            fan_out(step, lines_of(key), WORK_QUEUE_URL)
 
 
 @fan_in(tracker, tags=f"{BUCKET}/")
