@@ -112,9 +112,13 @@ docs: venv ## Build the site of the docs, with the API reference, into site/
 	@$(VENV) docs
 	@NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/.venv-docs/bin:$$PATH" mkdocs build
 
-lint: venv ## ruff: lint and format
+# It runs on the node of .venv, or else on the machine's.
+BIOME = $(PY) -m tests.support.npm tools/javascript && $(NODE) tools/javascript/node_modules/.bin/biome
+
+lint: venv ## ruff and Biome: lint and format of Python and JavaScript
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
+	@$(BIOME) ci --error-on-warnings --log-level=warn
 
 types: venv ## mypy, strict
 	@$(PY) -m mypy
@@ -123,9 +127,10 @@ types-cdk: venv ## mypy, strict, with the types of the CDK: some minutes
 	@$(PY) -m mypy --config-file= --python-version 3.10 --strict --follow-imports=silent \
 	  --cache-dir .mypy_cache/infra-slow -p infra -p xorack.cdk
 
-format: venv ## Format the code and apply the fixes of ruff
+format: venv ## Format the code and apply the fixes of ruff and Biome
 	@$(PY) -m ruff check --fix --quiet . || true
 	@$(PY) -m ruff format .
+	@$(BIOME) check --write --log-level=warn
 
 synth: venv ## Write the CloudFormation template to cdk.out
 	@$(PY) -m infra.synth --out cdk.out $(ARGS)
@@ -167,7 +172,7 @@ audit: python ## Look up known vulnerabilities of the locked packages: ARGS="-s 
 	  --require-hashes --disable-pip --strict --progress-spinner off $(ARGS)
 
 clean: ## Remove all built files except .venv
-	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules site .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
+	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules tools/javascript/node_modules site .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
 	  .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 

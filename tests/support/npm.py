@@ -1,4 +1,7 @@
-"""The npm packages of a folder, pinned and hashed in its package-lock.json."""
+"""The npm packages of a folder, pinned and hashed in its package-lock.json.
+
+`python -m tests.support.npm tools/javascript` installs those of a folder.
+"""
 
 from __future__ import annotations
 
@@ -28,3 +31,7 @@ def install(folder: Path, unpack: Callable[[Environ], object] = lambda environ: 
             subprocess.run(npm, cwd=folder, env=environ, stdin=subprocess.DEVNULL, check=True)
             unpack(environ)
             stamp.write_text(lock)
+
+
+if __name__ == "__main__":
+    install(Path(sys.argv[1]))

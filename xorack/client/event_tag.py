@@ -70,7 +70,7 @@ def _shortened(tag: str) -> str:
     data = tag.encode()
     if len(data) <= MAX_TAG_BYTES:
         return tag
-    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+    digest = hashlib.sha256(data).hexdigest()[:32]  # Node has no BLAKE2b of this size
     return data[: MAX_TAG_BYTES - len(digest) - 1].decode(errors="ignore") + "/" + digest
 
 

@@ -283,6 +283,8 @@ _NOT_DEFERRED: Final = "a plain function: nobody awaits a coroutine or iterates 
 
 def _refuse_deferred(function: Any) -> None:
     """Raise ArgumentError if a call of a function does not run it, also below wrappers."""
+    if not callable(function):
+        raise ArgumentError("handler", function, "a function of a record and its step")
     if any(kind(function) for kind in _DEFERRED):
         raise ArgumentError("handler", function, _NOT_DEFERRED)
     if (inner := getattr(function, "__wrapped__", None)) is not None:
