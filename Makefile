@@ -28,7 +28,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy deployed clean distclean measure docs
+.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy destroy deployed clean distclean measure docs
 
 help: ## List the targets
 	@"$(PYTHON)" -c 'import re, sys; targets = re.findall("^([a-z0-9-]+):.*?## (.*)", open(sys.argv[1]).read(), re.M); \
@@ -150,6 +150,11 @@ deploy: venv ## Deploy to your AWS account: ARGS="-c batch_size=500 ...", in CI 
 	@$(NODE) $(PY) -m tools.preflight $(ARGS)
 	@$(INSTALL_CDK)
 	@$(NODE) npx --no-install cdk deploy $(ARGS)
+
+destroy: venv ## Delete the stack, and leave what holds state: docs/deploy.md has what stays
+	@$(NODE) $(PY) -m tools.preflight $(ARGS)
+	@$(INSTALL_CDK)
+	@$(NODE) npx --no-install cdk destroy $(ARGS)
 
 wheel: venv ## Build dist/xorack-*.whl: pure Python, one for all platforms
 	@rm -rf build # it may hold modules that no longer exist

@@ -1,11 +1,30 @@
-"""The CDK app of `cdk deploy` and `make deploy`."""
+"""The CDK app of `cdk deploy` and `make deploy`.
+
+Any Python starts it: with the packages of `.venv`, where `make venv` has made one, or else with
+those that are installed.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
-from infra.synth import main
+VENV = Path(__file__).resolve().parent / ".venv"
+
+
+def run() -> int:
+    """Synthesise, and return the exit status; the CDK's CLI passes settings in the environment."""
+    python = VENV / "bin" / "python"
+    if python.exists() and Path(sys.prefix).resolve() != VENV.resolve():
+        os.execv(python, [str(python), *sys.argv])  # noqa: S606 - no shell is needed
+    try:
+        from infra.synth import main
+    except (ModuleNotFoundError, SyntaxError) as error:
+        print(f"error: {error}: run `make venv`, then `cdk deploy` again", file=sys.stderr)
+        return 1
+    return main([])
+
 
 if __name__ == "__main__":
-    # The CDK's CLI passes settings in the environment.
-    sys.exit(main([]))
+    sys.exit(run())

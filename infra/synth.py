@@ -19,6 +19,8 @@ from infra.settings import StackSettings
 from infra.stack import XorackStack
 from xorack.core.errors import StateError
 
+_REPRODUCIBLE: Final[Mapping[str, Any]] = {"tree_metadata": False, "stack_traces": False}
+"""Without these, an assembly has paths of temporary folders: no two syntheses are equal."""
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
@@ -40,7 +42,7 @@ def app_in(outdir: Path | None, context: Mapping[str, object] | None) -> App:
     # Without the CDK's CLI, nobody else reads cdk.json.
     defaults: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
     folder = None if outdir is None else str(outdir)
-    return App(context={**defaults, **(context or {})}, outdir=folder, tree_metadata=False)
+    return App(context={**defaults, **(context or {})}, outdir=folder, **_REPRODUCIBLE)
 
 
 def synth(outdir: Path, context: Mapping[str, object] | None = None) -> Path:

@@ -19,15 +19,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = "requirements.lock"
-DEMO = ("-r", "requirements.txt")
+REQUIREMENTS = "requirements.txt"
+FOR_TESTS = "# For tests alone"
+"""Begins the part of requirements.txt that the demo does not install."""
 ENVIRONMENTS = {
-    "demo": (".venv", LOCK, *DEMO),
-    "dev": (".venv", LOCK, *DEMO, "--group", "dev"),
+    "demo": (".venv", LOCK),
+    "dev": (".venv", LOCK, "-r", REQUIREMENTS, "--group", "dev"),
     "docs": (".venv-docs", LOCK, "--group", "docs"),
     "judges": (".venv-judges", "tools/judges.lock", "--group", "judges"),
     "spark35": (".venv-spark35", "tools/spark35.lock", "--group", "spark35"),
 }
-"""Name -> folder, lock file, what uv installs; `dev` contains `demo`."""
+"""Name -> folder, lock file, what uv installs (`demo`: `demo_packages`); `dev` contains `demo`."""
 PYTHONS = {"spark35": ">=3.10,<3.12"}
 """Environments that need another Python than the one that runs this."""
 PIP_TO_UV = {
@@ -91,6 +93,12 @@ def contents(path: Path, same_python: bool) -> str:
     return stamp.read_text()
 
 
+def demo_packages() -> list[str]:
+    """Return what the demo needs: the first part of requirements.txt."""
+    part = (ROOT / REQUIREMENTS).read_text(encoding="utf-8").partition(FOR_TESTS)[0]
+    return [line for line in part.splitlines() if line and not line.startswith("#")]
+
+
 def environment(name: str, same_python: bool = False) -> Path:
     """Make or update one of `ENVIRONMENTS`; return the folder of its programs.
 
@@ -98,8 +106,9 @@ def environment(name: str, same_python: bool = False) -> Path:
     `same_python`, one whose Python is of another version than this is replaced.
     """
     folder, lock, *needs = ENVIRONMENTS[name]
+    needs = needs or demo_packages()
     path = ROOT / folder
-    sources = [(ROOT / source).read_bytes() for source in (DEMO[1], "pyproject.toml", lock)]
+    sources = [(ROOT / source).read_bytes() for source in (REQUIREMENTS, "pyproject.toml", lock)]
     digest = hashlib.sha256(b"\0".join(sources)).hexdigest()
     ready = {f"{one} {digest}" for one in ((name, "dev") if name == "demo" else (name,))}
     if contents(path, same_python) in ready:

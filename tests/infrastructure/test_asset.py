@@ -1,8 +1,10 @@
 """The functions' code: handlers, the parts of the library that they use, and locked packages."""
 
 import importlib.util
+import os
 import re
 import shutil
+import subprocess
 import sys
 from importlib import metadata
 from modulefinder import ModuleFinder
@@ -16,6 +18,7 @@ from xorack.cdk import code
 
 from .templates import FUNCTIONS, python
 from .test_lock import MAIN, PROJECT, PYTHONS, locked
+from .test_setup import script
 
 PACKAGES = ["aws_lambda_powertools", "jmespath", "typing_extensions"]
 RUNTIME = ["boto3", "botocore", "s3transfer", "dateutil", "six", "urllib3"]
@@ -48,7 +51,8 @@ def asset(template):
 
 
 def test_it_has_the_handlers_and_what_they_import(asset):
-    packed = {path.relative_to(asset) for path in asset.rglob("*") if path.is_file()}
+    files = {path.relative_to(asset) for path in asset.rglob("*") if path.is_file()}
+    packed = {path for path in files if path.suffix != ".pyc"}  # a Python of Lambda's adds bytecode
     ours = {path for path in packed if path.parts[0] in ("lambda_src", "xorack")}
     assert {Path(f"lambda_src/{name}.py") for name in FUNCTIONS} <= packed
     for path in ours:
@@ -63,6 +67,7 @@ def test_it_has_the_handlers_and_what_they_import(asset):
 
 @pytest.mark.slow
 def test_the_python_of_lambda_adds_bytecode_that_it_does_not_check(monkeypatch, tmp_path):
+    monkeypatch.setattr(code, "find_python", lambda version: sys.executable)
     monkeypatch.setattr(code, "LAMBDA_PYTHON", sys.version_info[:2])
     made = [shutil.copytree(code.assemble_code.__wrapped__(), tmp_path / name) for name in "ab"]
     compiled = [{p.relative_to(one): p.read_bytes() for p in one.rglob("*.pyc")} for one in made]
@@ -79,6 +84,39 @@ def test_the_python_of_lambda_adds_bytecode_that_it_does_not_check(monkeypatch, 
     monkeypatch.setattr(code, "_compile", lambda folder: None)
     unpacked = code.assemble_code.__wrapped__()
     assert {p.relative_to(unpacked) for p in unpacked.rglob("*.pyc")} == {*compiled[0]}
+
+
+def test_bytecode_is_made_by_any_python_of_the_version_that_runs(monkeypatch, tmp_path):
+    """A stub of the name does not count, as pyenv has it for versions that are not active."""
+    assert code.find_python(sys.version_info[:2]) == sys.executable
+    folders = [tmp_path / name for name in ("empty", "stub", "other", "right")]
+    answers = {"stub": "exit 127", "other": "echo 3 12", "right": "echo 3 99"}
+    for folder in folders:
+        folder.mkdir()
+        if text := answers.get(folder.name):
+            script(folder / "python3.99", f"{text}\n")
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
+    assert code.find_python((3, 99)) == str(tmp_path / "right" / "python3.99")
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders[:-1])))
+    assert code.find_python((3, 99)) is None
+
+
+@pytest.mark.thorough
+def test_two_syntheses_are_equal_and_anybody_can_read_the_code(tmp_path):
+    """Lambda's user is another: with a strict umask, the functions could not be imported."""
+    command = [sys.executable, "-m", "infra.synth", "--out"]
+    for name, umask in (("strict", 0o077), ("usual", 0o022)):
+        subprocess.run([*command, tmp_path / name], cwd=ROOT, umask=umask, check=True)
+    made = [
+        {path.relative_to(tmp_path / name): path for path in (tmp_path / name).rglob("*")}
+        for name in ("strict", "usual")
+    ]
+    assert made[0].keys() == made[1].keys()
+    for path, first in made[0].items():
+        if first.is_file():
+            assert first.read_bytes() == made[1][path].read_bytes(), path
+            if path.parts[0].startswith("asset."):
+                assert first.stat().st_mode & 0o777 == 0o644, path
 
 
 def test_each_module_in_it_is_reached_by_a_handler(asset):

@@ -49,11 +49,11 @@ def deploy(aws, tmp_path, monkeypatch):
     programs.mkdir(parents=True)
     unused = script(tmp_path / "unused", "")
 
-    def run(arguments="", node=True, **environment):
+    def run(arguments="", target="deploy", node=True, **environment):
         for name in ("npm", "npx") if node else ():
             script(programs / name, f'echo {name} "$@" >> {log}\n')
         ran = make(
-            "deploy",
+            target,
             f"CURDIR={tmp_path}",
             f"PYTHON={unused}",
             f"PY={sys.executable}",
@@ -67,6 +67,12 @@ def deploy(aws, tmp_path, monkeypatch):
         return ran, log.read_text().splitlines() if log.exists() else []
 
     return run
+
+
+def test_destroy_runs_the_command_line(deploy):
+    ran, calls = deploy("--force -c @aws-cdk/core:bootstrapQualifier=mine", "destroy", **HERE)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert calls[1].startswith("npx --no-install cdk destroy --force")
 
 
 NO_BOOTSTRAP = "has no /cdk-bootstrap/hnb659fds/version: run `make bootstrap` once"

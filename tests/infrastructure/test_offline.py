@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -70,6 +72,41 @@ def test_the_app_runs_without_network_and_node(machine, validation):
     assert mapping["BatchSize"] == 77
     # The app reads cdk.json's context itself.
     assert "CDKMetadata" not in template.resources
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A fresh clone, in which nothing was installed yet."""
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    for name in ("app.py", "cdk.json"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("infra", "xorack"):
+        (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
+def run_app(clone, *python):
+    """Run what `cdk deploy` runs, with a Python that has no packages."""
+    command = json.loads((clone / "cdk.json").read_text())["app"]
+    assert command == "python3 app.py"
+    return run(*python, "app.py", cwd=clone)
+
+
+def test_a_fresh_clone_says_in_one_line_what_to_run(clone):
+    ran = run_app(clone, sys.executable, "-S")
+    line = r"error: .*: run `make venv`, then `cdk deploy` again\n"
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert re.fullmatch(line, ran.stderr)
+
+
+def test_the_app_runs_with_the_packages_of_the_checkouts_environment(clone):
+    python = clone / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!{sys.executable}\nimport sys\nprint(*sys.argv[1:])\n")
+    python.chmod(0o755)
+    ran = run_app(clone, sys.executable, "-S")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "app.py\n", "")
 
 
 def test_jsii_runs_the_node_of_the_wheel_or_of_the_user(machine):

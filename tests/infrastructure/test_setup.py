@@ -67,10 +67,13 @@ class Checkout:
         self.arguments: tuple[str | Path, ...] = ()
         for name in SOURCES:
             (root / name).touch()
+        text = f"# a\npackage==1; python_version > '3'\n\n{venv.FOR_TESTS}\npytest==1\n"
+        (root / "requirements.txt").write_text(text)
 
     def uv(self, *arguments: str | Path) -> None:
         self.commands.append(str(arguments[0]))
-        self.arguments = arguments if "-r" in arguments else self.arguments
+        if "--require-hashes" in arguments:
+            self.arguments = arguments
         if arguments[0] == "venv":
             shutil.rmtree(self.venv, ignore_errors=True)
             (self.venv / "bin").mkdir(parents=True)
@@ -99,6 +102,8 @@ def checkout(tmp_path, monkeypatch):
 def test_an_environment_is_updated_if_it_is_outdated_or_has_too_little(checkout):
     assert checkout.set_up("demo") == NEW
     assert "dev" not in checkout.arguments
+    assert {"package==1; python_version > '3'", "--require-hashes"} <= {*checkout.arguments}
+    assert not {"pytest==1", "requirements.txt"} & {*checkout.arguments}
     for source in SOURCES:
         with (checkout.root / source).open("a") as file:
             file.write("# another\n")
@@ -222,7 +227,9 @@ def test_help_is_the_default_and_names_every_target():
     assert {line.split()[1] for line in printed.splitlines()} == set(targets)
 
 
-@pytest.mark.parametrize("target", ["demo", "measure", "check", "test-all", "format", "deploy"])
+@pytest.mark.parametrize(
+    "target", ["demo", "measure", "check", "test-all", "format", "deploy", "destroy"]
+)
 def test_every_target_that_runs_something_sets_up_first(target):
     commands = made("-n", target, f"PYTHON={sys.executable}")
     assert commands.index("tools/venv.py") < commands.rindex(".venv/bin")

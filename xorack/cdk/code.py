@@ -34,22 +34,30 @@ _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 M
 def assemble_code() -> Path:
     """Copy everything side by side into a folder, which is deleted when the process ends.
 
-    There is bytecode if this is Lambda's Python, or if the wheel was built by it.
+    The folder has bytecode if there is a Python of Lambda's version, or if the wheel has it.
     """
     folder = Path(tempfile.mkdtemp(prefix="xorack-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for shipped in _IN_WHEEL.glob("asset.*"):
+    shipped = next(_IN_WHEEL.glob("asset.*"), None)
+    if shipped is not None:
         shutil.copytree(shipped, folder, ignore=_compiled_by_pip, dirs_exist_ok=True)
-        _compile(folder)
-        return folder
+    else:
+        _gather(folder)
+    _compile(folder)
+    # Lambda's user is not the files' owner, and the CDK packs each file with its own mode.
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return folder
+
+
+def _gather(folder: Path) -> None:
+    """Copy the handlers of a checkout with what they import."""
     for source in handlers_closure(_LIBRARY.parent):
         target = folder / source.relative_to(_LIBRARY.parent)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
     for release in _PACKAGES:
         _copy_package(release, folder)
-    _compile(folder)
-    return folder
 
 
 def _compile(folder: Path) -> None:
@@ -57,13 +65,31 @@ def _compile(folder: Path) -> None:
 
     It has unchecked hashes: the CDK dates all files 1980, so Python would reject dated bytecode.
     """
-    if sys.version_info[:2] != LAMBDA_PYTHON:
+    python = find_python(LAMBDA_PYTHON)
+    if python is None:
         return
-    command = [sys.executable, "-m", "compileall", "-q", "-f", "--invalidation-mode"]
+    command = [python, "-m", "compileall", "-q", "-f", "--invalidation-mode"]
     # A seed of its own orders the sets in constants: the same bytes each time.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    environment.pop("PYTHONPYCACHEPREFIX", None)
+    for name in ("PYTHONPYCACHEPREFIX", "PYTHONPATH", "PYTHONHOME"):
+        environment.pop(name, None)
     subprocess.run([*command, "unchecked-hash", "-s", folder, folder], env=environment, check=True)
+
+
+def find_python(version: tuple[int, int]) -> str | None:
+    """Return a Python of a version: the one that runs this, or the first on PATH."""
+    if sys.version_info[:2] == version:
+        return sys.executable
+    for folder in os.get_exec_path():
+        candidate = Path(folder, "python{}.{}".format(*version))
+        if not os.access(candidate, os.X_OK):
+            continue
+        # A program of this name may be a stub, as pyenv has it for a version that is not active.
+        command = [str(candidate), "-c", "import sys; print(*sys.version_info[:2])"]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ran.stdout.split() == [str(part) for part in version]:
+            return str(candidate)
+    return None
 
 
 def _compiled_by_pip(_: str, names: list[str]) -> list[str]:
