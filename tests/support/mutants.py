@@ -5,6 +5,7 @@ other code: every module and table that holds the function runs the mutant.
 """
 
 from collections.abc import Callable
+from inspect import isgeneratorfunction
 from types import FunctionType
 from typing import Any
 
@@ -33,7 +34,10 @@ class Replaced:
         self.function.__globals__[name] = lambda *args, **named: self.by(
             self.original, *args, **named
         )
-        self.function.__code__ = eval(f"lambda *args, **named: {name}(*args, **named)").__code__
+        call = f"{name}(*args, **named)"
+        # The code of a generator may be replaced by that of a generator only.
+        body = f"(yield from {call})" if isgeneratorfunction(self.function) else call
+        self.function.__code__ = eval(f"lambda *args, **named: {body}").__code__
 
     def __exit__(self, *_: object) -> None:
         self.function.__code__ = self.original.__code__
