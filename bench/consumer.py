@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from itertools import count
 from time import process_time
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 from bench.harness import Table, accepting_server, interleaved
@@ -42,7 +42,8 @@ def make_event(batch: int, chains: int, size: int, *, ended: bool = False) -> di
     records = []
     for number in range(size):
         tag, unit = f"{batch}/chain-{number % chains}", (batch << 32) + number + 1
-        op, stamp = "create" if number < chains else "stamp", traced(unit)
+        op: Literal["create", "stamp"] = "create" if number < chains else "stamp"
+        stamp = traced(unit)
         requests = [Request(op, tag, f"r{number}", stamp, started=1)]
         requests += [Request.stamp_(tag, "s", stamp, finished=1)] * ended
         (body,) = pack(requests)

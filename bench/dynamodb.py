@@ -78,7 +78,9 @@ def _variants(client: Any, writers: int, seconds: float) -> dict[str, Callable[[
         "an acker each": [acker().stamp for _ in range(writers)],
         "one acker": [acker().stamp] * writers,
     }
-    variants = {name: partial(per_second, client, ours, seconds) for name, ours in ways.items()}
+    variants: dict[str, Callable[[], float]] = {
+        name: partial(per_second, client, ours, seconds) for name, ours in ways.items()
+    }
     return variants | {"consumer": partial(per_second, client, [consumer(acker())], seconds, BATCH)}
 
 

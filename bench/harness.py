@@ -29,14 +29,21 @@ class Table:
 
     def add(self, *cells: str | float | None) -> None:
         """Append a row: integers in full, floats with three significant digits, None empty."""
-        forms = {float: figure, int: "{:,}".format, type(None): lambda _: ""}
-        self.rows.append([forms.get(type(cell), str)(cell) for cell in cells])
+        self.rows.append([_cell(cell) for cell in cells])
 
     def markdown(self) -> str:
         """Format the table: the first column left-aligned, the others right-aligned."""
         rule = ["---", *["---:"] * (len(self.head) - 1)]
         lines = ["| " + " | ".join(row) + " |" for row in (self.head, rule, *self.rows)]
         return "\n".join(lines) + "\n"
+
+
+def _cell(value: str | float | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else figure(value)
 
 
 def interleaved(variants: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:

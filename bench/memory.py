@@ -26,7 +26,7 @@ _ACK = _FOLDER / "node_modules" / "ack"
 
 def _time_ack(length: int, count: int) -> float:
     # `ack` uses `new Buffer`, of which node warns.
-    command = [_BIN / "node", "--no-deprecation", ROOT / "bench" / "ack.js", _ACK]
+    command: list[str | Path] = [_BIN / "node", "--no-deprecation", ROOT / "bench" / "ack.js", _ACK]
     return float(subprocess.check_output([*command, str(length), str(count)]))
 
 
@@ -45,8 +45,8 @@ def measure(quick: bool) -> list[Table]:
     rounds, count = (1, 20_000) if quick else (5, 200_000)
     if not _ACK.exists():
         quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-        install = [_BIN / "npm", "install", "--prefix", _FOLDER, f"ack@{VERSION}", *quiet]
-        subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
+        npm: list[str | Path] = [_BIN / "npm", "install", "--prefix", _FOLDER]
+        subprocess.run([*npm, f"ack@{VERSION}", *quiet], check=True, stdout=subprocess.DEVNULL)
     table = Table(["bytes", "`ack`, ns a stamp", "`Acker`", "ratio"])
     for length in LENGTHS:
         ways = {

@@ -14,7 +14,6 @@ from argparse import Namespace
 from collections.abc import Hashable
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -127,8 +126,8 @@ def make_corpus(folder: Path, words: int) -> None:
     folder.mkdir()
     for number in range(1, FILES + 1):
         size = 2 * words * number // (FILES * (FILES + 1))
-        text = iter(rng.choices(vocabulary, weights, k=size))
-        lines = iter(lambda text=text: " ".join(islice(text, 12)), "")
+        text = rng.choices(vocabulary, weights, k=size)
+        lines = [" ".join(text[at : at + 12]) for at in range(0, size, 12)]
         (folder / f"{number}.txt").write_text("\n".join(lines))
 
 

@@ -36,7 +36,7 @@ def write_words(spark: SparkSession, place: str, files: Sequence[InputFile], enc
     scan_database(spark, readable, encoding).write.parquet(f"{place}/words")
     # The errors are those of the attempts of tasks whose words were written.
     failed = read(spark, f"{place}/words", WORDS).where("error IS NOT NULL")
-    errors = dict(failed.groupBy("file").agg(F.min("error")).collect())
+    errors: dict[str, str] = dict(failed.groupBy("file").agg(F.min("error")).collect())
     rows = []
     for file, path, size, problem in files:
         error = f"{shown(path)} {problem}" if problem else errors.get(file)

@@ -63,8 +63,8 @@ def list_files(database: str) -> list[InputFile]:
 
 def _local(root: bytes) -> Iterator[InputFile]:
     """Yield the regular files below a folder of this machine, and those that cannot be read."""
-    errors: list[OSError] = []
-    for folder, folders, names in os.walk(root, onerror=errors.append):
+    unreadable: list[OSError] = []
+    for folder, folders, names in os.walk(root, onerror=unreadable.append):
         folders[:] = [name for name in folders if not name.startswith(b".")]
         for path in (os.path.join(folder, name) for name in names):
             relative = shown(os.path.relpath(path, root))
@@ -75,8 +75,8 @@ def _local(root: bytes) -> Iterator[InputFile]:
                 continue
             if stat.S_ISREG(status.st_mode):
                 yield InputFile(relative, path, status.st_size)
-    for error in errors:
-        raise JobError(f"database {shown(error.filename)}: {error.strerror}")
+    for problem in unreadable:
+        raise JobError(f"database {shown(problem.filename)}: {problem.strerror}")
 
 
 def _remote(database: str) -> Iterator[InputFile]:

@@ -22,7 +22,7 @@ def session(name: str, *, verbose: bool = False) -> SparkSession:
     java = "-Djava.net.preferIPv4Stack=true -XX:+UseParallelGC"
     if not verbose:
         java += f" -Dlog4j2.configurationFile={_ROOT}/pipeline/log4j2.properties"
-    settings = {
+    settings: dict[str, str | int | float | bool | None] = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": java,
         "spark.driver.host": "127.0.0.1",
