@@ -240,7 +240,10 @@ def test_naming_outstanding_units_takes_a_quarter_of_an_invocation(world, chains
     bodies = pack([*failed, create("acked"), finish("acked")])
     world.bus = SlowBus(60, sent)
     result = world.consume(*bodies, workers=workers)
-    assert (sent[0], result.failed, world.bus.left >= 60 * 0.75 - 0.022) == ("acked", {}, True)
+    # Several workers send their first batches at once, in any order.
+    assert "acked" in (sent[:1] if workers == 1 else sent)
+    assert result.failed == {}
+    assert world.bus.left >= 60 * 0.75 - 0.022
     assert result.events + result.events_pending == 1 + chains
     for _ in range(2 if chains else 0):
         world.now += 60_000
