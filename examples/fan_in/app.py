@@ -37,30 +37,43 @@ class FanIn(Stack):
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
-        context = self.node.get_context
-        acker = Acker(self, "Acker")
-        bucket = aws_s3.Bucket(self, "Files", enforce_ssl=True)
+        self.acker = Acker(self, "Acker")
+        self.bucket = aws_s3.Bucket(self, "Files", enforce_ssl=True)
         notification = {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
-        bucket.node.default_child.add_property_override("NotificationConfiguration", notification)
-
+        resource = self.bucket.node.default_child
+        resource.add_property_override("NotificationConfiguration", notification)
         # A line that fails five times is dead-lettered; the file's event names it.
-        dead = aws_sqs.Queue(self, "Dead", enforce_ssl=True, retention_period=Duration.days(14))
-        queue = aws_sqs.Queue(
+        self.dead = aws_sqs.Queue(
+            self, "Dead", enforce_ssl=True, retention_period=Duration.days(14)
+        )
+        retry_seconds = int(self.node.get_context("retry_seconds"))
+        self.queue = aws_sqs.Queue(
             self,
             "Work",
             enforce_ssl=True,
-            visibility_timeout=Duration.seconds(int(context("retry_seconds"))),
-            dead_letter_queue=aws_sqs.DeadLetterQueue(queue=dead, max_receive_count=5),
+            visibility_timeout=Duration.seconds(retry_seconds),
+            dead_letter_queue=aws_sqs.DeadLetterQueue(queue=self.dead, max_receive_count=5),
         )
+        split, work, report = self._functions()
+        self._subscribe(split, work, report)
+        for producer in (split, work):
+            self.acker.grant_send(producer)
+        self.queue.grant_send_messages(split)
+        self.bucket.grant_read(split)
+        self.bucket.grant_read_write(report)
+        self._outputs()
+
+    def _functions(self) -> list[aws_lambda.Function]:
+        """Create the functions that split a file, handle a line, and report on a file."""
         code = aws_lambda.Code.from_asset(code_folder())
         environment = {
-            "ACKER_QUEUE_URL": acker.queue.queue_url,
-            "WORK_QUEUE_URL": queue.queue_url,
-            "BUCKET": bucket.bucket_name,
-            "TIMEOUT": str(context("timeout_seconds")),
-            "FAILURE_RATE": str(context("failure_rate")),
+            "ACKER_QUEUE_URL": self.acker.queue.queue_url,
+            "WORK_QUEUE_URL": self.queue.queue_url,
+            "BUCKET": self.bucket.bucket_name,
+            "TIMEOUT": str(self.node.get_context("timeout_seconds")),
+            "FAILURE_RATE": str(self.node.get_context("failure_rate")),
         }
-        split, work, report = (
+        return [
             aws_lambda.Function(
                 self,
                 f"{name.capitalize()}Function",
@@ -72,40 +85,40 @@ class FanIn(Stack):
                 timeout=Duration.seconds(seconds),
             )
             for name, seconds in (("split", 300), ("work", 10), ("report", 30))
-        )
+        ]
 
+    def _subscribe(
+        self, split: aws_lambda.Function, work: aws_lambda.Function, report: aws_lambda.Function
+    ) -> None:
+        """Invoke the functions: for a new file, for lines in the queue, for the end of a chain."""
         files = aws_events.EventPattern(
             source=["aws.s3"],
             detail_type=["Object Created"],
             detail={
-                "bucket": {"name": [bucket.bucket_name]},
+                "bucket": {"name": [self.bucket.bucket_name]},
                 "object": {"key": aws_events.Match.anything_but_prefix("reports/")},
             },
         )
         target = aws_events_targets.LambdaFunction(split)
         aws_events.Rule(self, "NewFile", event_pattern=files, targets=[target])
         source = aws_lambda_event_sources.SqsEventSource(
-            queue,
+            self.queue,
             batch_size=100,
             max_batching_window=Duration.seconds(1),
             report_batch_item_failures=True,
         )
         work.add_event_source(source)
-        acker.events.rule("Report", targets=[aws_events_targets.LambdaFunction(report)])
+        self.acker.events.rule("Report", targets=[aws_events_targets.LambdaFunction(report)])
 
-        for producer in (split, work):
-            acker.grant_send(producer)
-        queue.grant_send_messages(split)
-        bucket.grant_read(split)
-        bucket.grant_read_write(report)
+    def _outputs(self) -> None:
         outputs = {
-            "BucketName": bucket.bucket_name,
-            "WorkQueueUrl": queue.queue_url,
-            "DeadUrl": dead.queue_url,
-            "TableName": acker.table.table_name,
-            "QueueUrl": acker.queue.queue_url,
-            "DeadLetterQueueUrl": acker.dead_letters.queue_url,
-            "SweeperName": acker.sweeper.function_name,
+            "BucketName": self.bucket.bucket_name,
+            "WorkQueueUrl": self.queue.queue_url,
+            "DeadUrl": self.dead.queue_url,
+            "TableName": self.acker.table.table_name,
+            "QueueUrl": self.acker.queue.queue_url,
+            "DeadLetterQueueUrl": self.acker.dead_letters.queue_url,
+            "SweeperName": self.acker.sweeper.function_name,
         }
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)

@@ -21,6 +21,26 @@ CHAINS = 30
 UNITS = 200
 FOLDER = "XORACK_TEST_FOLDER"
 """The variable that tells the tasks where the record of failures is."""
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-Djava.net.preferIPv4Stack=true",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.python.daemon.module": "tests.support.stumbling_daemon",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    # A task a file: the requests of each are sent by a task of their own.
+    "spark.sql.files.openCostInBytes": "128m",
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "512m",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.2",
+    "spark.speculation.quantile": "0.5",
+}
 
 
 def once(folder: Path, name: str) -> bool:
@@ -41,40 +61,25 @@ def kill_executor() -> None:
     time.sleep(60)
 
 
-def main(master: str, queue_url: str, place: str) -> None:
+def session(master: str, place: str) -> SparkSession:
+    """Start a session with speculation, whose tasks fail as the stumbling daemon says."""
     from xorack.local.java import java_home
-    from xorack.spark import Tracking, sending
 
-    sending._MAX_CHAINS = 10  # several tasks send
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if master.startswith("local-cluster"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    root = Path(__file__).resolve().parents[2]
-    os.environ["PYTHONPATH"] = str(root)
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-        "-Djava.net.preferIPv4Stack=true",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.python.daemon.module": "tests.support.stumbling_daemon",
-        f"spark.executorEnv.{FOLDER}": place,
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.adaptive.coalescePartitions.enabled": "false",
-        # A task a file: the requests of each are sent by a task of their own.
-        "spark.sql.files.openCostInBytes": "128m",
-        "spark.executor.cores": "1",
-        "spark.executor.memory": "512m",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.multiplier": "1.2",
-        "spark.speculation.quantile": "0.5",
-    }
+    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
+    settings = SETTINGS | {f"spark.executorEnv.{FOLDER}": place}
     builder = SparkSession.builder.master(master).appName("xorack retries")
-    spark = builder.config(map=settings).getOrCreate()
+    return builder.config(map=settings).getOrCreate()
+
+
+def main(master: str, queue_url: str, place: str) -> None:
+    from xorack.spark import Tracking, sending
+
+    sending._MAX_CHAINS = 10  # several tasks send
+    spark = session(master, place)
     tracking = Tracking(spark, queue_url, "r", f"{place}/records")
     rows = tracking.rows("rows", chain="file", unit=["file", "position"])
     written, counted = f"{place}/written", f"{place}/counted"

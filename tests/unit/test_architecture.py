@@ -1,9 +1,11 @@
 """A folder imports only from folders below it, and imports stay lean."""
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -243,3 +245,45 @@ def test_a_number_of_time_has_its_unit_in_the_name(folder):
         and {"int", "float"} & {*re.findall(r"\w+", ast.unparse(node.annotation))}
     ]
     assert unnamed == []
+
+
+LONGER = {
+    "xorack/acker/chain_writer.py _attempt",
+    "xorack/cdk/acker.py __init__",
+    "xorack/cdk/dashboard.py create_dashboard",
+    "xorack/cdk/functions.py _create_function",
+    "xorack/ops/explain.py explain_run",
+    "xorack/spark/finishing.py _of_run",
+    "xorack/spark/missing/comparing.py compare_groups",
+    "xorack/spark/missing/found.py _compare",
+    "xorack/spark/missing/found.py resolve",
+}
+"""Functions that are longer; no other may be."""
+
+
+def lines_of_code(text):
+    """Return the numbers of the lines that hold code: no comment, docstring or blank line."""
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines.difference_update(range(node.lineno, node.end_lineno + 1))
+    return lines
+
+
+NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+
+
+@pytest.mark.parametrize("folder", [one for one in FLOOR if not one.startswith("tests/")])
+def test_a_function_has_at_most_40_lines_of_code(folder):
+    long = set()
+    for path in files_of(folder):
+        text = path.read_text(encoding="utf-8")
+        code = lines_of_code(text)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                size = len(code.intersection(range(node.lineno, node.end_lineno + 1)))
+                long |= {f"{path.relative_to(ROOT)} {node.name}"} if size > 40 else set()
+    assert long - LONGER == set()
