@@ -36,6 +36,12 @@ export interface Failure {
   Message?: string;
   SenderFault?: boolean;
 }
+/** A request to the acker, as docs/protocol.md describes it. */
+export interface Request {
+  op: "create" | "stamp" | "fail" | "extend" | "note";
+  tag: string;
+  id: string;
+}
 /** Answers as SQS's SendMessageBatch. */
 export type Send = (
   queueUrl: string,
@@ -87,8 +93,8 @@ export interface TrackerOptions {
   keys?: string | string[] | null;
   stamps?: "traced" | "plain";
   cells?: 16 | 64 | 256 | 1024;
-  /** The group of all messages; by default each chain's is its tag up to the first slash. */
-  group?: string;
+  /** The group of all messages, or null; by default each tag up to its first slash. */
+  group?: string | null | ((request: Request) => string | null);
   /** The acker's table, which `state` reads. */
   tableName?: string;
   /** Reads the table instead of the SDK. */
@@ -158,8 +164,8 @@ export function fanOut(
   queueUrl: string,
   options?: { send?: Send; client?: unknown; group?: string },
 ): Promise<number>;
-/** The tag of the chain that an event of S3, SNS, SQS or EventBridge starts. */
-export function eventTag(event: object): string;
+/** The tag of the chain that an event starts; undefined for s3:TestEvent, which starts none. */
+export function eventTag(event: object): string | undefined;
 /** Each id of an outstanding unit with the candidate that has it, or null. */
 export function namesOf(
   outstanding: { outstanding?: string[]; tag?: string } | Iterable<string | bigint>,

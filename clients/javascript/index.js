@@ -1,10 +1,13 @@
 // xorack for Node: steps around the handlers of messages, and everything that the package exports.
 // docs/fan-in.md describes what a handler may rely on.
-import { createHash } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import {
+  ArgumentError,
   BatchError,
   check,
   checkOptions,
+  deduplicationId,
+  digestOf,
   isObject,
   MAX_TAG_BYTES,
   parseToken,
@@ -14,7 +17,7 @@ import {
   truncated,
   XorAckError,
 } from "./protocol.js";
-import { checkWork, finished, sdkSend, sendAll, Tracker } from "./tracker.js";
+import { checkWork, finished, groupId, sdkSend, sendAll, Tracker } from "./tracker.js";
 
 export {
   ArgumentError,
@@ -121,16 +124,21 @@ function tagOf(layer) {
 function shortened(tag) {
   const bytes = Buffer.from(tag);
   if (bytes.length <= MAX_TAG_BYTES) return tag;
-  const digest = createHash("sha256").update(bytes).digest("hex").slice(0, 32);
+  const digest = digestOf(bytes, 32);
   return `${truncated(bytes, MAX_TAG_BYTES - digest.length - 1)}/${digest}`;
 }
 
-/** The tag of the chain that an event starts: every delivery of the event has the same one. */
+/**
+ * The tag of the chain that an event starts: every delivery of the event has the same one. It is
+ * undefined for s3:TestEvent, which S3 sends when its notifications are set up.
+ */
 export function eventTag(event) {
-  const tags = [...layersOf(event, true)].map(tagOf).filter((tag) => tag?.isWellFormed());
-  const expected = "one event or record of S3, SNS, SQS or EventBridge";
-  check(tags.length, "event", event, expected);
-  return shortened(tags.at(-1));
+  for (const layer of [...layersOf(event, true)].reverse()) {
+    if (layer.Event === "s3:TestEvent" && "Bucket" in layer) return undefined;
+    const tag = tagOf(layer);
+    if (tag?.isWellFormed()) return shortened(tag);
+  }
+  throw new ArgumentError("event", event, "one event or record of S3, SNS, SQS or EventBridge");
 }
 
 // Tokens of messages
@@ -218,6 +226,7 @@ function laneOf(record) {
 }
 
 const BATCH_SOURCES = ["aws:sqs", "aws:kinesis", "aws:dynamodb"];
+const PIPE_SOURCES = ["aws:sqs", "aws:dynamodb"]; // those of Kinesis have another shape there
 const KAFKA_SOURCES = ["aws:kafka", "SelfManagedKafka"];
 
 function recordsOf(event) {
@@ -225,10 +234,11 @@ function recordsOf(event) {
   const given = isKafka ? Object.values(event.records).flat() : (event?.Records ?? event);
   const records = Array.isArray(given) ? given : []; // EventBridge Pipes give a list alone
   const sources = isKafka ? [event.eventSource] : records.map((record) => record?.eventSource);
-  const known = isKafka ? KAFKA_SOURCES : BATCH_SOURCES;
+  const known = isKafka ? KAFKA_SOURCES : Array.isArray(event) ? PIPE_SOURCES : BATCH_SOURCES;
   const isOne = new Set(sources).size === 1 && known.includes(sources[0]);
   const expected =
-    "an event of SQS, Kinesis, DynamoDB Streams or Kafka; use stepOf for other events";
+    "an event of SQS, Kinesis, DynamoDB Streams or Kafka, or a pipe's records of SQS or " +
+    "DynamoDB Streams; use stepOf for other events";
   check(isOne, "event", event, expected);
   return records;
 }
@@ -262,7 +272,8 @@ class Ended {
       return await tracker.state(tag);
     } catch (error) {
       this.#asksAfter = Date.now() + Ended.#MS;
-      warn("status not read", { tag, why: `${error.name}: ${error.message}` });
+      const why = `${error.name}: ${error.message}`;
+      warn("chains not checked for their end", { why });
       return undefined;
     }
   }
@@ -326,6 +337,10 @@ export function fanIn(tracker, work, options = {}) {
   checkOptions(options, [...READING, "skipEnded"]);
   checkWork(work, "handler", "work");
   const reader = new Reader(tracker, options);
+  const { tableName } = tracker;
+  const table = "the name of the acker's table: skipEnded reads the chains' states";
+  const argument = "tableName";
+  check(!options.skipEnded || tableName, "table_name", tableName, table, { argument });
   const ended = options.skipEnded ? new Ended() : undefined;
   return async (event, context) => {
     const records = recordsOf(event);
@@ -360,12 +375,12 @@ function messageOf(step, pair, queueUrl, group) {
   const body = typeof content === "string" ? content : toJson(content);
   check(typeof body === "string", "messages", content, "a body that is a string or JSON");
   const text = token && JSON.stringify(token);
-  // Content-based deduplication would drop the second of two equal bodies.
-  const isFifo = token && queueUrl.endsWith(".fifo");
+  // By default a FIFO queue compares bodies alone, and would drop the second of two equal ones.
+  const id = token ? deduplicationId(token) : randomUUID().replaceAll("-", "");
   return {
     MessageBody: body,
-    ...(group != null && { MessageGroupId: group }),
-    ...(isFifo && { MessageDeduplicationId: token.unit }),
+    ...(group != null && { MessageGroupId: groupId(group) }),
+    ...(queueUrl.endsWith(".fifo") && { MessageDeduplicationId: id }),
     ...(text && { MessageAttributes: { [NAME]: { DataType: "String", StringValue: text } } }),
   };
 }
@@ -379,6 +394,9 @@ export async function fanOut(step, messages, queueUrl, options = {}) {
   const { send, client, group } = options;
   const isUrl = typeof queueUrl === "string" && queueUrl;
   check(isUrl, "queue_url", queueUrl, "the URL of an SQS queue", { argument: "queueUrl" });
+  const isGrouped = !queueUrl.endsWith(".fifo") || group != null;
+  check(isGrouped, "group", group, "the message group: a FIFO queue needs one");
+  check(group == null || typeof group === "string", "group", group, "the message group");
   const isList = typeof messages === "object" && messages !== null && Symbol.iterator in messages;
   check(isList, "messages", messages, "pairs of a child's name and a body");
   const entries = Array.from(messages, (pair) => messageOf(step, pair, queueUrl, group));

@@ -1,6 +1,6 @@
 // The protocol's pure part: ids of units, stamps, tokens, and the checks of what a caller gives.
 // docs/protocol.md describes it, and docs/vectors.json has examples.
-import { createHmac } from "node:crypto";
+import { createHash, createHmac } from "node:crypto";
 
 // Errors
 
@@ -362,12 +362,21 @@ export function parseToken(value) {
 /** The cells of a token's stamps; 0 for plain ones. */
 export const cellsOf = ({ kind, cells = 16 }) => (kind === "plain" ? 0 : cells);
 
-/** The MAC of a token: HMAC-SHA256 over its canonical form, 16 bytes. */
-export function macOf(key, token) {
+function canonicalOf(token) {
   const head = ["xorack-token", "1", token.unit.toLowerCase(), cellsOf(token)];
-  const canonical = [...head, ...token.tags].join("\0");
-  return createHmac("sha256", key).update(canonical).digest("hex").slice(0, 32);
+  return [...head, ...token.tags].join("\0");
 }
+
+/** The MAC of a token: HMAC-SHA256 over its canonical form, 16 bytes. */
+export const macOf = (key, token) =>
+  createHmac("sha256", key).update(canonicalOf(token)).digest("hex").slice(0, 32);
+
+/** The first hex digits of the SHA-256 of text or bytes. */
+export const digestOf = (data, digits) =>
+  createHash("sha256").update(data).digest("hex").slice(0, digits);
+
+/** The id by which a FIFO queue recognises a message with this token that is sent again. */
+export const deduplicationId = (token) => digestOf(canonicalOf(token), 32);
 
 /** The id of a step's units: that of its only unit, or one of the set and its chains. */
 export function groupOf(tokens) {

@@ -18,6 +18,7 @@ import {
   checkUnit,
   childId,
   cleanText,
+  digestOf,
   groupOf,
   hex,
   macOf,
@@ -35,21 +36,28 @@ import {
 // AWS's answers
 
 /** Codes of errors that a later call may not have, the same as in xorack/aws/client.py. */
-export const TRANSIENT = new Set([
+const TRANSIENT = new Set([
+  "BandwidthLimitExceeded",
+  "InternalError",
   "InternalFailure",
   "InternalServerError",
   "InternalServiceError",
-  "KMS.ThrottlingException",
+  "KMSThrottlingException",
   "KmsThrottled",
   "KmsThrottlingException",
   "LimitExceededException",
+  "PriorRequestNotComplete",
   "ProvisionedThroughputExceededException",
+  "ReplicatedWriteConflictException",
   "RequestLimitExceeded",
   "RequestThrottled",
+  "RequestThrottledException",
   "RequestTimeout",
+  "RequestTimeoutException",
   "ServiceUnavailable",
   "ServiceUnavailableException",
   "SlowDown",
+  "ThrottledException",
   "Throttling",
   "ThrottlingException",
   "TooManyRequestsException",
@@ -72,10 +80,15 @@ const CONNECTION = new Set([
   "UND_ERR_SOCKET",
 ]);
 
+/** Whether a code is transient, also behind the name of a service: KMS.ThrottlingException. */
+const isTransientCode = (code) => TRANSIENT.has(String(code).split(".").at(-1));
+
+const codesOf = (error) => [error?.name, error?.Code, error?.code, error?.cause?.code];
+
 function isTransient(error) {
-  const codes = [error?.name, error?.Code, error?.code, error?.cause?.code];
   const status = error?.$metadata?.httpStatusCode ?? 0;
-  return status >= 500 || codes.some((code) => TRANSIENT.has(code) || CONNECTION.has(code));
+  const codes = codesOf(error);
+  return status >= 500 || codes.some((code) => isTransientCode(code) || CONNECTION.has(code));
 }
 
 /** Import a package of the SDK: beside this package, or else where the program itself is. */
@@ -157,12 +170,19 @@ async function failuresOf(send, queueUrl, entries) {
   try {
     const answer = await send(queueUrl, entries);
     const failed = (answer?.Failed ?? []).map(({ Id, Code, Message, SenderFault }) => {
-      const isPermanent = Boolean(SenderFault) && !TRANSIENT.has(Code);
+      const isPermanent = Boolean(SenderFault) && !isTransientCode(Code);
       return [Id, { isPermanent, reason: `${Code}: ${Message}` }];
     });
     return new Map(failed);
   } catch (error) {
     if (error instanceof StateError) throw error; // there is no SDK
+    const isTooLong = codesOf(error).some((code) => String(code).endsWith("BatchRequestTooLong"));
+    if (isTooLong && entries.length > 1) {
+      // Emulators, and AWS before August 2025, take 256 KiB a call.
+      const half = entries.length >> 1;
+      const first = await failuresOf(send, queueUrl, entries.slice(0, half));
+      return new Map([...first, ...(await failuresOf(send, queueUrl, entries.slice(half)))]);
+    }
     const failure = { isPermanent: !isTransient(error), cause: error };
     const reason = `${error?.name ?? "Error"}: ${error?.message ?? error}`;
     return new Map(entries.map(({ Id }) => [Id, { ...failure, reason }]));
@@ -193,12 +213,23 @@ export async function sendAll(send, queueUrl, messages) {
     await sendBatch(send, queueUrl, batch);
 }
 
-const runOf = ({ tag }) => tag.slice(0, Math.max(0, tag.indexOf("/")));
+const MAX_GROUP = 128;
+
+/** The MessageGroupId of a name: itself, or what SQS accepts of it with a hash. */
+export function groupId(name) {
+  if (/^[!-~]{1,128}$/.test(name)) return name;
+  const accepted = name.replace(/[^!-~]/gu, "_").slice(0, MAX_GROUP - 17);
+  return `${accepted}-${digestOf(name, 16)}`;
+}
+
+/** The group of a request's message: its tag up to the first slash, if it has one. */
+const byRun = ({ tag }) => (tag.indexOf("/") > 0 ? tag.slice(0, tag.indexOf("/")) : null);
 
 function* messagesOf(requests, group) {
-  for (const [run, own] of Map.groupBy(requests, (request) => group ?? runOf(request))) {
+  const nameOf = typeof group === "function" ? group : () => group;
+  for (const [name, own] of Map.groupBy(requests, nameOf)) {
     const size = (text) => Buffer.byteLength(text) + 1;
-    const grouped = /^[!-~]{1,128}$/.test(run) ? { MessageGroupId: run } : {};
+    const grouped = name == null ? {} : { MessageGroupId: groupId(name) };
     for (const texts of partsOf(own.map(toJson), size, MAX_REQUESTS, MAX_BODY_BYTES))
       yield { MessageBody: `{"version":1,"requests":[${texts.join(",")}]}`, ...grouped };
   }
@@ -343,14 +374,15 @@ export class Tracker {
     const isUrl = typeof queueUrl === "string" && queueUrl;
     check(isUrl, "queue_url", queueUrl, "the URL of an SQS queue", { argument: "queueUrl" });
     checkOptions(options, OPTIONS);
-    const { client, keys, tableName, group } = options;
+    const { client, keys, tableName, group = byRun } = options;
     const stamps = options.stamps ?? "traced";
     const cells = checkCells(options.cells ?? 16);
     check(["traced", "plain"].includes(stamps), "stamps", stamps, "traced or plain");
     const isTraced = stamps === "traced" || cells === 16;
     check(isTraced, "cells", cells, "traced stamps: plain ones have no cells");
-    const isName = group == null || (typeof group === "string" && group);
-    check(isName, "group", group, "the name of a group of messages");
+    const isName = typeof group === "string" && group;
+    const isGroup = group === null || isName || typeof group === "function";
+    check(isGroup, "group", group, "the name of a group of messages, a function, or null");
     const send = options.send ?? sdkSend(client);
     const read = options.read ?? sdkRead();
     Object.assign(this, { queueUrl, stamps, cells, tableName, group, send, read });

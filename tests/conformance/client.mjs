@@ -68,6 +68,7 @@ const HANDLERS = {
 class Program {
   tokens = {};
   sent = [];
+  groups = [];
   messages = [];
   answers = []; // of the queue to the next calls
   statuses = {};
@@ -87,6 +88,7 @@ class Program {
     }
     if (QueueUrl.startsWith("work")) return void this.messages.push(...Entries);
     this.sent.push(...Entries.map((entry) => entry.MessageBody));
+    this.groups.push(...Entries.map((entry) => entry.MessageGroupId ?? null));
     if (acker === "acker") return undefined;
     const body = JSON.stringify({ QueueUrl, Entries });
     const response = await new Promise((resolve, reject) =>
@@ -162,8 +164,8 @@ class Program {
     });
   }
 
-  async fan_out({ units, messages, as, queue = "work" }) {
-    await this.current.step(this.of(units), (step) => fanOut(step, messages, queue));
+  async fan_out({ units, messages, as = [], to = "work", group }) {
+    await this.current.step(this.of(units), (step) => fanOut(step, messages, to, { group }));
     as.forEach((name, n) => {
       const { StringValue } = this.messages.at(n - as.length).MessageAttributes.xorack;
       this.tokens[name] = JSON.parse(StringValue);
@@ -219,9 +221,12 @@ for (const { calls, environ = {} } of scenarios) {
   Object.assign(process.env, environ);
   const outcomes = [];
   for (const call of calls.map(decoded)) outcomes.push(await outcomeOf(program, call));
-  const { sent, tokens, handled = null } = program;
-  const messages = program.messages.map(({ Id, ...message }) => message);
-  results.push({ sent, tokens, outcomes, messages, logged, handled });
+  const { sent, groups, tokens, messages, handled = null } = program;
+  const entries = messages.map((one) => [
+    one.MessageGroupId ?? null,
+    one.MessageDeduplicationId ?? null,
+  ]);
+  results.push({ sent, groups, tokens, outcomes, messages, entries, logged, handled });
   for (const name of Object.keys(environ)) delete process.env[name];
 }
 console.log(JSON.stringify(results));

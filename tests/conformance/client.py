@@ -59,7 +59,7 @@ class AWS:
     """A client of SQS and DynamoDB that keeps what it sends; it may refuse."""
 
     def __init__(self, queue_url):
-        self.sent, self.messages, self.answers, self.statuses = [], [], [], {}
+        self.sent, self.groups, self.messages, self.answers, self.statuses = [], [], [], [], {}
         self.real = queue_client(queue_url) if queue_url != "acker" else None
         self.meta = Mock()
 
@@ -74,6 +74,7 @@ class AWS:
             self.messages += Entries
             return {}
         self.sent += [entry["MessageBody"] for entry in Entries]
+        self.groups += [entry.get("MessageGroupId") for entry in Entries]
         return self.real.send_message_batch(QueueUrl=QueueUrl, Entries=Entries) if self.real else {}
 
     def get_item(self, Key, **_):
@@ -135,6 +136,7 @@ class Program:
             "token_key" if name == "keys" else name: v for name, v in (options or {}).items()
         }
         policy = RetryPolicy(attempts=8, sleep=lambda seconds: None)
+        options = {"table_name": "chains", **options}
         self.current = Tracker(self.queue_url, self.aws, policy=policy, **options)
         self.current._store = DynamoDBStore("chains", "chain", self.aws, retention_ms=1)
 
@@ -179,12 +181,12 @@ class Program:
         with step_of(self.current, message, bodies=bodies, required=required) as step:
             return f"{step.child(child).unit:016x}" if step else None
 
-    def fan_out(self, units, messages, name, queue="work"):
+    def fan_out(self, units, messages, name=(), to="work", group=None):
         pairs = [
             (tuple(child) if isinstance(child, list) else child, body) for child, body in messages
         ]
         with self.current.step(*self.of(units)) as step:
-            fan_out(step, pairs, queue, self.aws)
+            fan_out(step, pairs, to, self.aws, group=group)
         for one, entry in zip(name, self.aws.messages[-len(name) :], strict=True):
             token = entry["MessageAttributes"]["xorack"]["StringValue"]
             self.tokens[one] = Token.from_json(token)
@@ -255,6 +257,11 @@ for scenario in given["scenarios"]:
             "tokens": {name: token.to_json() for name, token in program.tokens.items()},
             "outcomes": outcomes,
             "messages": program.aws.messages,
+            "groups": program.aws.groups,
+            "entries": [
+                [one.get("MessageGroupId"), one.get("MessageDeduplicationId")]
+                for one in program.aws.messages
+            ],
             "logged": lines.messages,
             "handled": program.handled,
         }

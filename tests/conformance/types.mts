@@ -48,7 +48,7 @@ const failed: (string | { partition: string; offset: number })[] = answer.batchI
 const found: Token | undefined = tokenOf(tracker, { body: "{}" }, { bodies: true });
 const length: number = await stepOf(tracker, { body: "{}" }, (step) => step?.tags.length ?? 0);
 const names: Record<string, unknown> = namesOf({ outstanding: [] }, ["harpoon", ["a", ["b", 2]]]);
-const id: bigint = unitId(eventTag({ Records: [] }));
+const id: bigint = unitId(eventTag({ Records: [] }) ?? "none");
 export function reasonOf(error: unknown): string {
   if (error instanceof ArgumentError) return error.field;
   return error instanceof XorAckError ? error.code : "unknown";

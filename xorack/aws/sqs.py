@@ -79,7 +79,8 @@ def group_id(name: str) -> str:
     """Return the ``MessageGroupId`` of a name: itself, or what SQS accepts of it with a hash."""
     if re.fullmatch(f"[!-~]{{1,{_GROUP_CHARACTERS}}}", name):
         return name
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    # SHA-256 is the same in every language that sends.
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return re.sub("[^!-~]", "_", name)[: _GROUP_CHARACTERS - 17] + "-" + digest
 
 

@@ -87,7 +87,7 @@ def _deduplication_id(token: Token | None) -> str:
     """
     if token is None:
         return uuid.uuid4().hex
-    return hashlib.blake2b(token.canonical, digest_size=16).hexdigest()
+    return hashlib.sha256(token.canonical).hexdigest()[:32]
 
 
 def _messages(step: Step | None, messages: Any) -> _Made:
