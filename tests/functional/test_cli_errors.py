@@ -25,7 +25,7 @@ TAG_LENGTH = "expected a string of 1 to 1024 UTF-8 bytes without NUL"
     ("status", "arguments", "line"),
     [
         (1, "show typo", "tag: 'typo' does not exist; if it is a run: xorack explain --run typo\n"),
-        (1, "show run/typo", "tag: 'run/typo' does not exist\n"),
+        (1, "show run/typo", "tag: 'run/typo' does not exist; xorack explain run/typo says more\n"),
         (1, "show typo --table gone", "there is no table gone in us-east-1\n"),
         (1, "list --table gone --region eu-west-1", "there is no table gone in eu-west-1\n"),
         (1, "redrive --stack orders", ORDERS),

@@ -5,7 +5,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.chains import make_chain
+from tests.support.chains import changed, make_chain
 from tests.support.cli import TAG, apply, assert_error, deliver, named_lines, start
 from tests.support.dead_letters import put
 from tests.support.functions import message
@@ -13,7 +13,7 @@ from tests.support.services import Message
 from xorack import Token, Tracker, plain, traced, unit_id
 from xorack.aws.clock import milliseconds
 from xorack.aws.item import encode
-from xorack.cli import show
+from xorack.cli import options
 from xorack.core.chain import TIMED_OUT
 from xorack.core.hashing import child_id
 from xorack.core.request import Request
@@ -53,16 +53,17 @@ def test_failed_chains_of_a_run_have_something_in_common(run, stack, xorack, tmp
     shown = lines_of(xorack("explain", "--run", run, "--among", names))
     assert shown["run"] == [f"10 of 40 chains of run {RUN} have failed"]
     assert shown["why"] == [
-        "part 2 = 'eu': 10 of 10 failed chains, 0 of 30 others; "
-        "name = 'bill': 10 of 10 outstanding names, 0 of 10 others; "
-        "no child's work finished: see the workers' logs, such as `token refused`"
+        "part 2 = 'eu': 10 of 10 failed chains, 0 of 30 others",
+        "name = 'bill': 10 of 10 outstanding names, 0 of 10 others",
     ]
     assert shown["reasons"] == ["10  no VAT number"]
     assert shown["outstanding"] == ["10  bill", "1  unit without a name: none of --among is theirs"]
     assert len(shown["tags"]) == 10
     (found,) = map(json.loads, xorack("explain", "--run", run, "--json")[1])
     assert (found["state"], found["count"], found["unnamed"]) == ("failed", 10, 11)
-    assert found["findings"][0]["condition"] == "part 2 = 'eu'"
+    (group,) = found["groups"]
+    assert (group["reason"], group["count"]) == ("no VAT number", 10)
+    assert group["findings"][0]["condition"] == "part 2 = 'eu'"
 
 
 @pytest.fixture
@@ -93,27 +94,28 @@ def oil_lost(stack):
 def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack, xorack, tmp_path):
     (names := tmp_path / "names.txt").write_text("\n".join(oil_lost))
     put(stack, message(Request("stamp", f"{RUN}/3", "late", traced(7))), error="tag: 'x' is gone")
-    result = xorack("explain", "--run", RUN, "--among", names)
-    assert result[1][0].split(maxsplit=1) == [
-        "why",
+    put(stack, message(Request("stamp", f"{RUN}/5", "late", traced(7))), error="tag: 'y' is gone")
+    shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
+    assert shown["why"] == [
+        "each has a note: … bottles of oil are gone; 1 unit missing",
+        "2 of 11 have a dead letter: rejected: tag: '…' is gone",
         "part 3 = 'oil': 11 of 11 outstanding names, 22 of 88 others",
     ]
-    shown = lines_of(result)
     assert shown["reasons"] == ["11  row … is bad"]
-    assert shown["notes"] == ["11  … bottles of oil are gone; … unit missing"]
+    assert shown["notes"] == ["11  … bottles of oil are gone; 1 unit missing"]
     assert sorted(shown["outstanding"]) == ["3  line 3 oil", "4  line 1 oil", "4  line 2 oil"]
-    assert shown["dead letters"] == ["1  rejected: tag: '…' is gone"]
+    assert shown["dead letters"] == ["2  rejected: tag: '…' is gone"]
     assert shown["tags"][-1] == "and 1 more"
     # Without other names to compare with, the sentence has what they share.
     names.write_text("\n".join(name for name in oil_lost if "oil" in name))
     shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
-    assert shown["why"] == ["all 11 outstanding names are line … oil"]
+    assert shown["why"][-1] == "all 11 outstanding names are line … oil"
     shown = lines_of(xorack("explain", "--run", RUN))
-    assert shown["why"][0].endswith("the outstanding units have no names: give --among")
+    assert shown["why"][-1] == "the outstanding units have no names: give --among"
     assert shown["outstanding"] == ["11  units without a name"]
     names.write_text('["line", 2, "oil"]')
     shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
-    assert shown["why"][0].endswith(
+    assert shown["why"][-1].endswith(
         'none of --among is theirs: child("line", 3) is [["line", 3]] there'
     )
 
@@ -132,7 +134,7 @@ def test_unfinished_chains_and_runs_without_chains(stack, xorack):
             error="id: 's' is used",
         )
     shown = lines_of(xorack("explain", "--run", RUN))
-    assert "each chain has a dead letter: rejected: id: '…' is used" in shown["why"][0]
+    assert shown["why"][0] == "each has a dead letter: rejected: id: 's' is used"
     status, out, _ = xorack("explain", "--run", "other")
     assert (status, out[0][13:]) == (
         1,
@@ -140,11 +142,10 @@ def test_unfinished_chains_and_runs_without_chains(stack, xorack):
     )
 
 
-@pytest.mark.parametrize(
-    ("command", "tag"), [("show", TAG), ("explain", TAG), ("show", "order/\x1b[2J17")]
-)
-def test_a_step_that_ran_twice_is_shown_on_its_chain(stack, xorack, sqs, monkeypatch, command, tag):
+@pytest.mark.parametrize("tag", [TAG, "order/\x1b[2J17"])
+def test_a_step_that_ran_twice_is_shown_on_its_chain(stack, xorack, sqs, monkeypatch, tag):
     """The words are in the dead letter of the rejected request: the chain does not know them."""
+    command = "show"
     assert_error(xorack(command, "none"), 1, "tag: 'none' does not exist")
     tracker, token = Tracker(stack.queue_url), Token(unit_id(tag), (tag,))
     apply(stack, Request.create(tag, "c", traced(token.unit), timeout=3600))
@@ -163,7 +164,7 @@ def test_a_step_that_ran_twice_is_shown_on_its_chain(stack, xorack, sqs, monkeyp
     assert words in shown["dead_letters"][0]["error"]
     which = f"--tag {TAG}" if tag == TAG else shown["dead_letters"][0]["id"]
     assert link == f"xorack dead-letters show {which}"
-    monkeypatch.setattr(show, "_LETTERS", 1)
+    monkeypatch.setattr(options, "_LETTERS", 1)
     assert "1 of about 1 dead letters were read" in xorack(command, tag)[2]
 
     def forbidden(_):
@@ -182,15 +183,20 @@ def test_what_came_too_late_and_when_is_shown(stack, xorack):
         fields = {"created_at": now - 9_000_000, "first_seen_at": now - 9_000_000}
         if number < 6:
             fields |= {"created_at": now - 5_000_000, "ended_at": now - 1000, "reason": TIMED_OUT}
-            fields |= {"late": 2, "last_stamp_at": now - 61_000 - number * 60_000}
+            fields |= {
+                "late": 2,
+                "last_late_at": now,
+                "last_stamp_at": now - 61_000 - number * 60_000,
+            }
         status = "failed" if number < 6 else "open"
         chain = make_chain(f"{RUN}/{number}", traced(1), status, version=1, **fields)
         item = encode(chain, "tag", 3_600_000)
         stack.client("dynamodb").put_item(TableName=stack.table_name, Item=item)
     shown = lines_of(xorack("explain", "--run", RUN))
-    (why,) = shown["why"]
-    assert "6 of them got requests after their time-out: it is too short" in why
-    assert "created" not in why
+    why, names = shown["why"]
+    assert why.startswith("2 requests came after its time-out, the last ")
+    assert why.endswith(": the time-out is too short")
+    assert names == "the outstanding units have no names: give --among"
     assert shown["age"] == ["1 h 23 min"]
     assert shown["last stamp"] == ["1 min to 6 min before the end"]
     assert shown["after end"] == ["12  late requests"]
@@ -201,4 +207,45 @@ def test_errors(stack, xorack):
     assert_error(xorack("explain", "a", "--run", "b"), 2, "TAG excludes --run")
     start(stack, "plain", timeout=3600)
     apply(stack, Request("stamp", "plain-2", "s", plain(9), 1))
-    assert lines_of(xorack("explain", "plain-2"))["created"][0].startswith("not yet: ")
+    assert "its create has not come" in lines_of(xorack("explain", "plain-2"))["why"][0]
+    assert lines_of(xorack("show", "plain-2"))["created"][0].startswith("not yet: ")
+
+
+def test_several_reasons_are_explained_each(stack, xorack):
+    """Chains that were withdrawn have nothing to do with those that timed out."""
+    for number in range(20):
+        tag = f"{RUN}/{'eu' if number < 8 else 'us'}/{number}"
+        now = milliseconds()
+        fields = {"first_seen_at": now - 9e6, "created_at": now - 9e6, "last_stamp_at": now - 8e6}
+        status, reason = ("failed", TIMED_OUT) if number < 8 else ("acked", None)
+        if 8 <= number < 14:
+            status, reason = "failed", f"withdrawn at {number}:05:07 by Ahab"
+        ended = {"ended_at": now, "reason": reason, "started": 3, "finished": 2}
+        chain = make_chain(
+            tag, traced(1), status, version=1, **{k: int(v) for k, v in fields.items()}
+        )
+        item = encode(changed(chain, **ended), "tag", 3_600_000)
+        stack.client("dynamodb").put_item(TableName=stack.table_name, Item=item)
+    shown = lines_of(xorack("explain", "--run", RUN))
+    assert shown["why"][0] == "8 timed out: part 2 = 'eu': 8 of 8 failed chains, 0 of 12 others"
+    assert not any("silent" in line for line in shown["why"] if line.startswith("6 withdrawn"))
+    assert shown["reasons"] == ["8  timed out", "6  withdrawn at … by Ahab"]
+
+
+def test_a_run_without_failures_tells_its_dead_letters_and_late_requests(stack, xorack):
+    now = milliseconds()
+    times = dict.fromkeys(("first_seen_at", "created_at", "last_stamp_at", "ended_at"), now)
+    chain = make_chain(f"{RUN}/1", bytes(648), "acked", 1, 1, 2, late=3, last_late_at=now, **times)
+    item = encode(chain, "tag", 3_600_000)
+    stack.client("dynamodb").put_item(TableName=stack.table_name, Item=item)
+    for number in range(2):
+        again = message(Request("stamp", f"{RUN}/1", f"s{number}", traced(7)))
+        put(stack, again, error=f"Slow down: 50{number} after 0.{number} s")
+    shown = lines_of(xorack("explain", "--run", RUN))
+    assert shown["run"] == [f"1 chain of run {RUN}: none has failed or is unfinished"]
+    assert shown["dead letters"] == ["2  rejected: Slow down: … after … s"]
+    assert shown["after end"] == ["3  late requests"]
+    (listed,) = map(json.loads, xorack("dead-letters", "list", "--json")[1])
+    assert [(group["reason"], group["count"]) for group in listed["groups"]] == [
+        ("Slow down: … after … s", 2)
+    ]

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 import click
 
 from xorack import __version__
-from xorack.cli import changes, dead_letters, listing, screen, show
+from xorack.cli import changes, dead_letters, listing, screen
 from xorack.cli.error_messages import EXPECTED, error_text
+from xorack.cli.explain import explain
 from xorack.cli.local import local, local_environ, local_option
+from xorack.cli.show import show
 from xorack.cli.wait import wait
 from xorack.cli.web import web
 from xorack.core.errors import ArgumentError
@@ -118,8 +120,8 @@ def cli(context: click.Context, is_local: bool) -> None:
 for _command in (
     listing.list_,
     listing.windows,
-    show.show,
-    show.explain,
+    show,
+    explain,
     wait,
     changes.fail,
     changes.extend,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from xorack.cli import screen
@@ -29,7 +28,7 @@ def to_dict(survey: Survey, retention_ms: int) -> dict[str, Any]:
         "messages": survey.total,
         "seen": survey.seen,
         "complete": survey.complete,
-        "groups": [asdict(group) for group in survey.groups],
+        "groups": [group.to_dict() for group in survey.groups],
         "retention_days": retention_ms / _DAY_MS,
     }
 

@@ -17,11 +17,15 @@ from xorack.aws.client import make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.stack import StackOutputs, find_stack, open_table
+from xorack.cli import screen
+from xorack.cli.error_messages import EXPECTED, error_text
 from xorack.core.errors import ArgumentError, StateError, shown
 from xorack.ops.backlog import Backlog, read_backlog
+from xorack.ops.dead_letters import DeadMessage, Selector
 from xorack.ops.redrive import Redrive
 from xorack.ops.run_chains import RunChains
 
+_LETTERS = 1_000
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -62,6 +66,11 @@ class Target:
     dead_letters: str | None = None
     queue: str | None = None
 
+    @property
+    def title(self) -> str:
+        """What is read, for people: the table or the stack."""
+        return f"table {self.table}" if self.table else f"stack {self.stack}"
+
     def client(self, service: str) -> Any:
         try:
             return make_client(service, region_name=self.region)
@@ -78,7 +87,8 @@ class Target:
             return lambda: None
         outputs = self.find_stack()
         urls = outputs.queue_url, outputs.dead_letter_queue_url
-        return functools.partial(read_backlog, self.client("sqs"), *urls)
+        clients = {"metrics": self.client("cloudwatch")}
+        return functools.partial(read_backlog, self.client("sqs"), *urls, **clients)
 
     def find_stack(self, alternative: str = "") -> StackOutputs:
         """Find the stack; an error names --stack, and the alternative to it."""
@@ -124,6 +134,21 @@ def _chains(tags: tuple[str, ...], run: RunChains | None, chains: int | None = N
             raise click.UsageError("--chains requires --run")
         run = RunChains(run.name, chains)
     return Chains(tags, run)
+
+
+def read_letters(target: Target, selector: Selector) -> list[DeadMessage]:
+    """Return the selected dead letters; none if only the table is known, or SQS does not say."""
+    backlog = target.queues()()
+    if backlog is None or not backlog.dead_letters:
+        return []
+    try:
+        survey = target.open_dead_letters().survey(selector, limit=_LETTERS, keep=_LETTERS)
+    except EXPECTED as error:
+        screen.say(f"the dead letters cannot be read: {error_text(error)}", error=True)
+        return []
+    if not survey.complete:
+        screen.say(f"{survey.read:,} of about {survey.total:,} dead letters were read", error=True)
+    return survey.messages
 
 
 def lines_of(file: TextIO | None) -> Iterator[str]:

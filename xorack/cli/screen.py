@@ -16,6 +16,7 @@ from rich.text import Text
 from xorack.core.errors import NotAChainError
 from xorack.core.text import listed, printable, span
 from xorack.ops.backlog import Backlog
+from xorack.ops.clues import clues_of
 from xorack.ops.status import ChainStatus
 
 STATUS_COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
@@ -111,6 +112,9 @@ def properties_of(
     if status.detail:
         lines = json.dumps(status.detail, ensure_ascii=False, indent=2).split("\n")
         yield from listed("detail", lines)
+    yield from listed(
+        "not started", [clue.text for clue in clues_of(status) if clue.kind == "not_started"]
+    )
     if chain.status != "acked" or chain.tolerated:
         ids = [f"{unit:016x}  {names.get(unit, '')}".rstrip() for unit in status.outstanding]
         note = [status.outstanding_note] if status.outstanding_note else []

@@ -12,7 +12,7 @@ import click
 from xorack.cli import screen
 from xorack.cli.error_messages import error_text
 from xorack.cli.options import Target, among_option, lines_of, with_table
-from xorack.ops.explain import candidates_in
+from xorack.ops.unit_names import candidates_in
 from xorack.web.page.server import WebServer
 from xorack.web.page.site import DeadLetters, Site
 
@@ -37,9 +37,8 @@ def web(port: int, among: TextIO | None, target: Target) -> None:
     store, letters = target.open(), None
     if target.table is None:
         letters = DeadLetters(target.open_dead_letters(), target.queues())
-    title = f"table {target.table}" if target.table else f"stack {target.stack}"
     names, bus = candidates_in(lines_of(among)), target.open_bus(store)
-    site = Site(title, store, letters, candidates=names, publisher=bus, explain=error_text)
+    site = Site(target.title, store, letters, candidates=names, publisher=bus, explain=error_text)
     try:
         server = WebServer(site, port)
     except OSError as error:

@@ -23,9 +23,9 @@ def span(milliseconds: int) -> str:
     return f"{milliseconds // 100 / 10:g} s"
 
 
-def plural(count: int, noun: str) -> str:
-    """Format a number of things, for example ``1 message`` or ``2 messages``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """Format a number of things, for example ``1 message``, ``2 messages`` or ``2 copies``."""
+    return f"{count:,} " + (noun if count == 1 else nouns or f"{noun}s")
 
 
 def cut(values: Sequence[str], most: int, count: int | None = None) -> list[str]:

@@ -2,42 +2,131 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from xorack.core.text import plural
+from xorack.core.text import plural, span
 
-_STATES = ("", "NotVisible", "Delayed")
+_VISIBLE = "ApproximateNumberOfMessages"
+_IN_FLIGHT = "ApproximateNumberOfMessagesNotVisible"
+_DELAYED = "ApproximateNumberOfMessagesDelayed"
+STUCK_MS = 60_000
+"""Messages that nobody took for this time: Lambda waits 20 s at most on a quiet queue."""
+_METRIC_MINUTES = 15
 
 
-class Backlog(NamedTuple):
-    """Numbers of messages in the acker's queue and of dead letters, as SQS approximates them."""
+@dataclass(frozen=True)
+class Backlog:
+    """Numbers of messages in the acker's queue and of dead letters, as SQS approximates them.
+
+    `in_flight` of the waiting messages are with the consumer. `oldest_ms` is how long the oldest
+    one waits at least; None if that is not known.
+    """
 
     waiting: int
     dead_letters: int
+    in_flight: int = 0
+    oldest_ms: int | None = None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether messages wait, and no consumer takes them."""
+        waits = self.waiting > self.in_flight == 0
+        return waits and self.oldest_ms is not None and self.oldest_ms >= STUCK_MS
+
+    @property
+    def stuck_text(self) -> str:
+        """What to say of a consumer that takes no messages; empty if it takes them."""
+        if not self.is_stuck:
+            return ""
+        return (
+            f"the consumer takes no messages: {plural(self.waiting, 'message')} in the queue, "
+            f"the oldest for {span(self.oldest_ms or 0)}. Is it stopped, throttled or failing?"
+        )
 
     def __str__(self) -> str:
         """Say what is in the queues; empty if nothing is."""
         dead = plural(self.dead_letters, "dead letter")
         parts = [f"{plural(self.waiting, 'message')} not applied yet"] if self.waiting else []
+        parts += [self.stuck_text] if self.is_stuck else []
         parts += [f"{dead}: xorack dead-letters list"] if self.dead_letters else []
         return "; ".join(parts)
 
 
+def _counts(client: Any, queue_url: str) -> tuple[int, int]:
+    """Ask SQS how many messages a queue holds, and how many of them are in flight."""
+    names = [_VISIBLE, _IN_FLIGHT, _DELAYED]
+    response = client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)
+    counts = {name: int(response.get("Attributes", {}).get(name, 0)) for name in names}
+    return sum(counts.values()), counts[_IN_FLIGHT]
+
+
 def depth(client: Any, queue_url: str) -> int:
     """Ask SQS how many messages a queue holds: visible, in flight, delayed."""
-    names = [f"ApproximateNumberOfMessages{state}" for state in _STATES]
-    response = client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)
-    return sum(int(response.get("Attributes", {}).get(name, 0)) for name in names)
+    return _counts(client, queue_url)[0]
 
 
-def read_backlog(client: Any, queue_url: str, dead_letters_url: str) -> Backlog | None:
+def read_backlog(
+    client: Any, queue_url: str, dead_letters_url: str, metrics: Any = None
+) -> Backlog | None:
     """Ask SQS for the depth of both queues; None if it does not say.
 
     Readers of chains go on without it: they may not have the permission sqs:GetQueueAttributes.
+    A client of CloudWatch, `metrics`, tells how long the oldest message has waited.
     """
     try:
-        return Backlog(depth(client, queue_url), depth(client, dead_letters_url))
+        waiting, in_flight = _counts(client, queue_url)
+        dead_letters = depth(client, dead_letters_url)
     except (ClientError, BotoCoreError):
         return None
+    oldest_ms = _oldest_ms(metrics, queue_url) if waiting and metrics is not None else None
+    return Backlog(waiting, dead_letters, in_flight, oldest_ms)
+
+
+def _oldest_ms(metrics: Any, queue_url: str) -> int | None:
+    """Return the age of the oldest message by the queue's metric; None if it has no value."""
+    now = datetime.now(timezone.utc)
+    with suppress(ClientError, BotoCoreError, KeyError):
+        points = metrics.get_metric_statistics(
+            Namespace="AWS/SQS",
+            MetricName="ApproximateAgeOfOldestMessage",
+            Dimensions=[{"Name": "QueueName", "Value": queue_url.rpartition("/")[2]}],
+            StartTime=now - timedelta(minutes=_METRIC_MINUTES),
+            EndTime=now,
+            Period=60,
+            Statistics=["Maximum"],
+        )["Datapoints"]
+        if points:
+            latest: float = max(points, key=lambda point: point["Timestamp"])["Maximum"]
+            return round(1000 * latest)
+    return None
+
+
+@dataclass
+class Watch:
+    """Reads the backlog again and again, and sees by itself that nobody takes the messages.
+
+    CloudWatch's metric comes some minutes late. Between two reads of a queue that a consumer
+    serves, messages are in flight, or the queue is empty.
+    """
+
+    read: Callable[[], Backlog | None]
+    clock: Callable[[], float] = time.monotonic
+    _since: float | None = field(default=None, init=False)
+
+    def __call__(self) -> Backlog | None:
+        """Read the backlog; say how long messages have waited at least, as far as it was seen."""
+        backlog = self.read()
+        if backlog is None or backlog.in_flight or not backlog.waiting:
+            self._since = None
+            return backlog
+        if self._since is None:
+            self._since = self.clock()
+        seen_ms = round(1000 * (self.clock() - self._since))
+        return replace(backlog, oldest_ms=max(seen_ms, backlog.oldest_ms or 0))

@@ -27,6 +27,7 @@ from xorack.core.request import Request
 from xorack.core.text import listed, plural, span
 from xorack.ops.body import read_json, value_line
 from xorack.ops.run_chains import RunChains
+from xorack.ops.similar_texts import cause_of, shared_text
 
 Kind = Literal["failed", "rejected", "malformed", "expired"]
 KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed", "expired")
@@ -36,12 +37,6 @@ _FAILED = "failed at every attempt: the consumer's log says why"
 _MAX_AGAIN = MAX_BODY_BYTES - 64
 """Limit of a body that is sent again: the attribute ``sent_at`` counts, too."""
 _MAX_UNPACKED = 8 * MAX_BODY_BYTES
-_QUOTED = re.compile(
-    r"""(?<![a-z][a-z])'(?:[^'\\]|\\.)*'(?:\.\.\.)?|"(?:[^"\\]|\\.)*"(?:\.\.\.)?"""
-)
-_CUT = re.compile(r"""(?<=: )b?(?:'[^']{70,}|"[^"]{70,})\.\.\.(?=,)""")
-"""A long value in an error message: it is cut, and so has no quote at its end."""
-_INDEX = re.compile(r"^requests\[\d+\]")
 _FIELD = re.compile(r"(?:requests\[\d+\]\.)?(\w+): ")
 _LENGTHS = "Buffer lengths "
 _TOO_OLD = (
@@ -56,9 +51,9 @@ class DeadMessage:
     """A message of the dead-letter queue. Times are milliseconds since the epoch.
 
     `queued_at` is SQS's time of sending: that of the first send if SQS moved the message, which has
-    no `rejected_at` then. `error` is the reason of the consumer or the parser; `reason` is without
-    the values that differ between messages. `bodies` are to be sent back: several if the unpacked
-    `body` is too large for a message. `message_id` and `sender` are of what the consumer got.
+    no `rejected_at` then. `error` is the reason of the consumer or the parser; `reason` is that
+    or what else is known. `bodies` are to be sent back: several if the unpacked `body` is too large
+    for a message. `message_id` and `sender` are of what the consumer got.
     """
 
     id: str
@@ -103,6 +98,11 @@ class DeadMessage:
     @property
     def tag(self) -> str:
         return next(iter(self.tags), "")
+
+    @cached_property
+    def cause(self) -> str:
+        """The reason without the values that differ between messages of one cause."""
+        return cause_of(self.reason)
 
     @cached_property
     def offending(self) -> tuple[str, Any] | None:
@@ -163,7 +163,8 @@ class DeadMessage:
 class Selector:
     """A choice of dead-lettered messages: those that meet all conditions that are given.
 
-    `reason` is a part of the error; `tag` and `run` are of a request's chain.
+    `reason` is a part of the reason, or of the text that a group shows. `tag` and `run` are of a
+    request's chain.
     """
 
     ids: Collection[str] = ()
@@ -176,7 +177,7 @@ class Selector:
         return (
             (not self.kinds or message.kind in self.kinds)
             and (not self.ids or message.id in self.ids)
-            and (not self.reason or self.reason in f"{message.reason}\0{message.error}")
+            and (not self.reason or self.reason in f"{message.cause}\0{message.reason}")
             and (self.tag is None or self.tag in message.tags)
             and (not self.run or any(tag.startswith(self.run.prefix) for tag in message.tags))
         )
@@ -184,21 +185,30 @@ class Selector:
 
 @dataclass
 class Group:
-    """Dead-lettered messages with the same reason; the example is the tag of one of them."""
+    """Dead-lettered messages with one cause; the example is the tag of one of them.
+
+    `cause` is that of `DeadMessage.cause`, `reason` the text that all of them share.
+    """
 
     kind: Kind
+    cause: str
     reason: str
     count: int = 0
     example: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("kind", "reason", "count", "example")}
 
 
 def add_to_groups(
     groups: dict[tuple[Kind, str], Group], messages: Iterable[DeadMessage]
 ) -> list[Group]:
-    """Count messages by kind and reason; return the groups, the most frequent first."""
+    """Count messages by kind and cause; return the groups, the most frequent first."""
     for message in messages:
-        key = (message.kind, message.reason)
-        group = groups.setdefault(key, Group(*key))
+        key = (message.kind, message.cause)
+        group = groups.setdefault(key, Group(*key, message.reason))
+        if message.reason != group.reason:
+            group.reason = shared_text([group.reason, message.reason])
         group.count += 1
         group.example = group.example or message.tag or None
     return sorted(groups.values(), key=lambda group: (-group.count, group.reason))
@@ -299,7 +309,7 @@ def _classify(envelope: _Envelope, oldest: int) -> dict[str, Any]:
     return {
         "kind": kind,
         "error": error,
-        "reason": _QUOTED.sub("'…'", _CUT.sub("'…'", _INDEX.sub("requests[…]", reason))),
+        "reason": reason,
         "tags": tuple(dict.fromkeys(tag for tag in tags if isinstance(tag, str))),
         "bodies": tuple(bodies),
     }

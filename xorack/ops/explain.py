@@ -1,186 +1,318 @@
-"""Why chains failed: what those of a run have in common, and which of their units are missing."""
+"""Why chains failed or do not end: those of a run by their cause, and one chain among its likes."""
 
 from __future__ import annotations
 
 import json
-import random
-import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from types import MappingProxyType
+from functools import cached_property
 from typing import Any
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.client.names import Candidate, names_of
-from xorack.core.chain import TIMED_OUT, Chain
-from xorack.core.errors import ArgumentError
-from xorack.core.hashing import unit_id
+from xorack.client.names import Candidate
+from xorack.core.chain import Chain
 from xorack.core.reasons import Reasons, find_reasons
 from xorack.core.text import cut, listed, plural, span
+from xorack.ops.clues import Clue, clues_of
+from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.run_chains import RunChains
+from xorack.ops.similar_texts import cause_of, count_causes, shared_text
 from xorack.ops.status import ChainStatus
+from xorack.ops.unit_names import NameReasons, explain_names, name_hint, name_text, names_of_chain
 
-ROOT = "the chain's own unit: its first step did not end"
 _MAX_NAMED = 1_000
 """Failed chains whose outstanding units are named."""
 _MAX_COMPARED = 10_000
-"""Chains of each kind that are compared, and names of each kind; all are counted."""
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+"""Chains of each side that are compared; all are counted."""
 _TIMES = frozenset({"created"})
-"""Properties that only a range tells: a single second is no reason."""
+"""Properties of which only a range is a reason: a single second is none."""
 _SHOWN = 10
 _MAX_CAUSES = 5
 _MIN_GROUP = 5
-"""Failed chains that make a group: fewer are seen at a glance."""
+"""Failed chains that make a group of a page: fewer are seen at a glance."""
+_NEARLY = 0.8
+"""The share of chains about which a note or dead letter says more than their counts."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Chains of one cause: failed ones with one reason, or unfinished ones.
+
+    Attributes:
+        reason: The text that their reasons share; empty for unfinished chains.
+        reasons: What distinguishes them from all other chains of the run.
+        notes, dead_letters: Texts on these chains, with the number of chains.
+    """
+
+    reason: str
+    chains: Sequence[ChainStatus]
+    reasons: Reasons
+    notes: Counter[str]
+    dead_letters: Counter[str]
+
+    @cached_property
+    def clues(self) -> list[tuple[Clue, int]]:
+        """What the chains' counts and times say, with the number of chains."""
+        found: dict[str, list[Clue]] = defaultdict(list)
+        for status in self.chains:
+            for clue in clues_of(status):
+                found[clue.kind].append(clue)
+        shared = [(Clue(c[0].kind, shared_text(x.text for x in c)), len(c)) for c in found.values()]
+        return sorted(shared, key=lambda pair: -pair[1])
+
+    def lines(self) -> list[str]:
+        """Return why these chains are as they are, what leads to the cause first.
+
+        Words of those who did the work come first, then what the chains have in common. Counts and
+        times are the last, and of no use where most chains have words.
+        """
+        count = len(self.chains)
+        words = [
+            f"{self._share(number)} {name}: {text}"
+            for name, texts in (("a note", self.notes), ("a dead letter", self.dead_letters))
+            for text, number in [*texts.items()][:1]
+        ]
+        lines = [line for line in words if line]
+        if self.reasons.findings:
+            lines.append(self.reasons.sentence)
+        if max(self.notes.total(), self.dead_letters.total()) < _NEARLY * count:
+            lines += [
+                clue.text if number == count else f"{number:,} of {count:,}: {clue.text}"
+                for clue, number in self.clues
+            ]
+        return lines
+
+    def _share(self, number: int) -> str:
+        count = len(self.chains)
+        if number >= count:
+            return "each has" if count > 1 else "it has"
+        return f"{number:,} of {count:,} have"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "reason": self.reason,
+            "count": len(self.chains),
+            "findings": findings_of(self.reasons),
+            "clues": [
+                {"kind": clue.kind, "text": clue.text, "chains": number}
+                for clue, number in self.clues
+            ],
+            "notes": self.notes,
+            "dead_letters": self.dead_letters,
+        }
+
+
+@dataclass(frozen=True)
+class RunExplanation:
+    """Why chains of a run failed or, if none has failed, have not ended."""
+
+    run: str
+    state: str
+    chains: Sequence[ChainStatus]
+    bad: Sequence[ChainStatus]
+    groups: Sequence[Group]
+    named: Sequence[Mapping[int, str]]
+    names: NameReasons
+    letters: Sequence[DeadMessage]
+    hint: str
+    now: int = field(default_factory=milliseconds)
+
+    @property
+    def after_end(self) -> dict[str, int]:
+        """What came after the end of the run's chains, of all of them."""
+        counts = {
+            "repeated creates": sum(status.chain.tombstone.repeated for status in self.chains),
+            "late requests": sum(status.chain.tombstone.late for status in self.chains),
+        }
+        return {name: count for name, count in counts.items() if count}
+
+    @property
+    def unnamed(self) -> int:
+        """Outstanding units without a name, of the chains whose units were looked up."""
+        units = sum(len(status.outstanding) for status in self.bad[: len(self.named)])
+        return units - sum(map(len, self.named))
+
+    @cached_property
+    def outstanding(self) -> Counter[str]:
+        """Names of outstanding units, with the number of chains."""
+        counts = Counter(text for names in self.named for text in {*names.values()})
+        return Counter(dict(counts.most_common()))
+
+    @property
+    def why(self) -> list[str]:
+        """What leads to the cause: of each reason, with the reason if there are several."""
+        lines = []
+        for group in self.groups[:_MAX_CAUSES]:
+            head = f"{len(group.chains):,} {group.reason}: " if len(self.groups) > 1 else ""
+            lines += [head + line for line in group.lines()]
+        if self.names.sentence:
+            lines.append(self.names.sentence)
+        if self.unnamed and not any(self.named):
+            lines.append(f"the outstanding units have no names: {self.hint}")
+        if not lines and self.bad:
+            lines.append(self.groups[0].reasons.sentence)
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``xorack explain --run --json`` prints."""
+        return {
+            "run": self.run,
+            "chains": len(self.chains),
+            "state": self.state,
+            "count": len(self.bad),
+            "why": self.why,
+            "groups": [group.to_dict() for group in self.groups],
+            "name_findings": findings_of(self.names.reasons),
+            "ages_ms": _ends(status.age_ms for status in self.bad),
+            "silent_ms": _ends(map(self._silent_ms, self.bad)),
+            "outstanding": self.outstanding,
+            "unnamed": self.unnamed,
+            "name_hint": self.hint if self.unnamed and any(self.named) else "",
+            "dead_letters": count_causes(map(letter_text, self.letters)),
+            "after_end": self.after_end,
+            "tags": [status.chain.tag for status in self.bad[:_SHOWN]],
+        }
+
+    def _silent_ms(self, status: ChainStatus) -> int | None:
+        last = status.chain.last_stamp_at
+        return None if last is None else (status.chain.ended_at or self.now) - last
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Return names and values for people, a line each."""
+        chains, found = f"{plural(len(self.chains), 'chain')} of run {self.run}", self.to_dict()
+        if not self.bad:
+            none = "none has failed or is unfinished" if self.chains else "is the name right?"
+            return [("run", f"{chains}: {none}"), *self._rest(found)]
+        facts = listed("why", self.why)
+        verb = "have failed" if self.state == "failed" else "have not ended yet"
+        facts.append(("run", f"{len(self.bad):,} of {chains} {verb}"))
+        compared = [*(group.reasons for group in self.groups), self.names.reasons]
+        more = [each.describe(finding) for each in compared for finding in each.findings[1:]]
+        facts += listed("also", cut(more, _SHOWN))
+        for name, what, rest in (
+            ("ages_ms", "age", ""),
+            ("silent_ms", "last stamp", " before the end" if self.state == "failed" else " ago"),
+        ):
+            if ends := found[name]:
+                facts.append((what, " to ".join(dict.fromkeys(map(span, ends))) + rest))
+        if self.state == "failed":
+            reasons = Counter({group.reason: len(group.chains) for group in self.groups})
+            facts += _counted_lines("reasons", reasons)
+        facts += _counted_lines("notes", count_causes(_notes_of(self.bad)))
+        facts += self._outstanding_lines()
+        tags = [status.chain.tag for status in self.bad]
+        return [*facts, *self._rest(found), *listed("tags", cut(tags, _SHOWN, len(tags)))]
+
+    def _rest(self, found: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return what matters although every chain is acked: dead letters, and late requests."""
+        return [
+            *_counted_lines("dead letters", found["dead_letters"]),
+            *_counted_lines("after end", self.after_end),
+        ]
+
+    def _outstanding_lines(self) -> list[tuple[str, str]]:
+        texts = Counter({name_text(name): count for name, count in self.outstanding.items()})
+        lines = [value for _, value in _counted_lines("outstanding", texts)]
+        if self.unnamed:
+            hint = self.hint if any(self.named) else ""
+            unit = "unit without a name" if self.unnamed == 1 else "units without a name"
+            lines.append(f"{self.unnamed:>6,}  {': '.join(filter(None, (unit, hint)))}")
+        return listed("outstanding", lines)
 
 
 def explain_run(
     store: DynamoDBStore,
     run: RunChains,
     candidates: Sequence[Candidate] = (),
-    letters: Mapping[str, str] = MappingProxyType({}),
-) -> dict[str, Any]:
-    """Read the entire table; return what `xorack explain --run --json` prints of a run's chains.
+    letters: Sequence[DeadMessage] = (),
+) -> RunExplanation:
+    """Read the entire table; explain the chains of a run.
 
     The candidates are names that the steps may have given to units: see `xorack.names_of`. The
-    letters are reasons of dead-lettered messages, by the tag of their chain. ``state`` says what is
-    explained: ``failed`` or, if none has failed, ``unfinished`` chains; ``count`` is their number.
+    letters are dead-lettered messages of the run's chains.
     """
     now = milliseconds()
-    chains = [ChainStatus(one, now) for one in store.scan(lambda _: None, prefix=run.prefix)]
-    state, wanted = "failed", {"failed"}
-    if not any(one.chain.status == "failed" for one in chains):
-        state, wanted = "unfinished", {"open", "pending"}
-    bad = [one for one in chains if one.chain.status in wanted]
-    tags = [one.chain.tag for one in bad]
-    why = _reasons_of_chains(chains, wanted, f"{state} chain", len(run.prefix), letters)
-    named = [_names(one, candidates) for one in bad[:_MAX_NAMED]]
-    units = _explain_names(named, candidates)
-    unnamed = sum(len(one.outstanding) for one in bad[:_MAX_NAMED]) - sum(map(len, named))
-    sentences = [why.sentence if why.says_something or not units.sentence else "", units.sentence]
-    if late := sum(one.chain.tombstone.late > 0 and one.reason == TIMED_OUT for one in bad):
-        sentences.append(f"{late:,} of them got requests after their time-out: it is too short")
-    if bad and all(one.chain.counts.finished <= 1 < one.chain.counts.started for one in bad):
-        sentences.append("no child's work finished: see the workers' logs, such as `token refused`")
-    dead = _counted(letters[tag] for tag in tags if tag in letters)
-    if bad and not why.findings and dead.total() == len(bad):
-        sentences.append(f"each chain has a dead letter: {next(iter(dead))}")
-    if unnamed and not any(named):
-        sentences.append(f"the outstanding units have no names: {name_hint(candidates)}")
-    after_end = {
-        "repeated creates": sum(one.chain.tombstone.repeated for one in chains),
-        "late requests": sum(one.chain.tombstone.late for one in chains),
-    }
-    return {
-        "run": run.name,
-        "chains": len(chains),
-        "state": state,
-        "count": len(bad),
-        "sentence": "; ".join(filter(None, sentences)),
-        "findings": _findings(why),
-        "name_findings": _findings(units.reasons),
-        "ages_ms": _ends(one.age_ms for one in bad),
-        "silent_ms": _ends(
-            (one.chain.ended_at or now) - one.chain.last_stamp_at
-            for one in bad
-            if one.chain.last_stamp_at is not None
-        ),
-        "reasons": _counted(one.reason or "" for one in bad if state == "failed"),
-        "notes": _counted(filter(None, (one.note_text for one in bad))),
-        "outstanding": dict(Counter(t for names in named for t in {*names.values()}).most_common()),
-        "unnamed": unnamed,
-        "name_hint": name_hint(candidates) if unnamed and any(named) else "",
-        "dead_letters": dead,
-        "after_end": {what: count for what, count in after_end.items() if count},
-        "tags": tags[:_SHOWN],
-    }
+    chains = [ChainStatus(chain, now) for chain in store.scan(lambda _: None, prefix=run.prefix)]
+    return explain_chains(run, chains, candidates, letters)
 
 
-def run_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return names and values of `explain_run` for people, a line each."""
-    chains, count = f"{plural(found['chains'], 'chain')} of run {found['run']}", found["count"]
-    if not count:
-        none = "none has failed or is unfinished" if found["chains"] else "is the name right?"
-        return [("run", f"{chains}: {none}")]
-    facts = [("why", found["sentence"])] if found["sentence"] else []
-    verb = "have failed" if found["state"] == "failed" else "have not ended yet"
-    facts.append(("run", f"{count:,} of {chains} {verb}"))
-    more = [
-        f"{one['condition']}: {one['missing']:,} of {one['of_missing']:,}, "
-        f"{one['others']:,} of {one['of_others']:,} others"
-        for one in (*found["findings"][1:], *found["name_findings"][1:])
-    ]
-    facts += listed("also", cut(more, _SHOWN))
-    for name, what, rest in (
-        ("ages_ms", "age", ""),
-        ("silent_ms", "last stamp", " before the end" if found["state"] == "failed" else " ago"),
-    ):
-        if ends := found[name]:
-            facts.append((what, " to ".join(dict.fromkeys(map(span, ends))) + rest))
-    for name in ("reasons", "notes", "outstanding", "dead_letters", "after_end"):
-        text_of = name_text if name == "outstanding" else str
-        lines = cut([f"{n:>6,}  {text_of(text)}" for text, n in found[name].items()], _SHOWN)
-        if name == "outstanding" and (unnamed := found["unnamed"]):
-            unit = "unit" if unnamed == 1 else "units"
-            hint = ": ".join(filter(None, (f"{unit} without a name", found["name_hint"])))
-            lines.append(f"{unnamed:>6,}  {hint}")
-        facts += listed(name.replace("_", " "), lines)
-    return facts + listed("tags", cut(found["tags"], _SHOWN, count))
-
-
-def name_hint(candidates: Sequence[Candidate]) -> str:
-    """Say what to do about outstanding units without a name among the candidates."""
-    if not candidates:
-        return "give --among"
-    flat = any(isinstance(one, list) and len(one) > 1 for one in candidates)
-    return "none of --among is theirs" + (
-        ': child("line", 3) is [["line", 3]] there' if flat else ""
+def explain_chains(
+    run: RunChains,
+    chains: Sequence[ChainStatus],
+    candidates: Sequence[Candidate] = (),
+    letters: Sequence[DeadMessage] = (),
+) -> RunExplanation:
+    """Explain chains of a run that were read: the failed ones or, if there are none, the open."""
+    bad = [status for status in chains if status.chain.status == "failed"]
+    state = "failed" if bad else "unfinished"
+    bad = bad or [status for status in chains if not status.chain.final]
+    groups: dict[str, list[ChainStatus]] = defaultdict(list)
+    for status in bad:
+        groups[cause_of(status.reason or "") if state == "failed" else ""].append(status)
+    largest = sorted(groups.values(), key=lambda group: -len(group))
+    named = [names_of_chain(status, candidates) for status in bad[:_MAX_NAMED]]
+    texts = {tag: letter_text(letter) for letter in letters for tag in letter.tags}
+    return RunExplanation(
+        run=run.name,
+        state=state,
+        chains=chains,
+        bad=bad,
+        groups=[_group(state, group, chains, len(run.prefix), texts) for group in largest],
+        named=named,
+        names=explain_names(named, candidates),
+        letters=letters,
+        hint=name_hint(candidates),
     )
 
 
-def _ends(values: Iterable[int | None]) -> list[int]:
-    """Return the least and the most of times that are known; nothing if none is."""
-    known = [max(0, value) for value in values if value is not None]
-    return [min(known), max(known)] if known else []
-
-
-def _counted(texts: Iterable[str]) -> Counter[str]:
-    """Count texts, the commonest first; those that differ in numbers alone are one group."""
-    groups: dict[str, Counter[str]] = defaultdict(Counter)
-    for text in texts:
-        groups[_NUMBER.sub("…", text)][text] += 1
-    counts = {
-        next(iter(some)) if len(some) == 1 else text: some.total() for text, some in groups.items()
-    }
-    return Counter(dict(Counter(counts).most_common()))
-
-
-def _reasons_of_chains(
+def _group(
+    state: str,
+    group: Sequence[ChainStatus],
     chains: Sequence[ChainStatus],
-    wanted: Collection[str],
-    word: str,
     begin: int,
     letters: Mapping[str, str],
-) -> Reasons:
-    """Return what distinguishes the chains of these statuses, counted over all chains."""
+) -> Group:
+    """Compare chains of one cause with all others of their run, counted over all of them."""
 
     def row_of(status: ChainStatus) -> dict[str, Any]:
         properties = _properties(status.chain, begin)
         tag = status.chain.tag
         return properties | ({"dead letter": letters.get(tag)} if letters else {})
 
-    bad = [status for status in chains if status.chain.status in wanted]
-    rest = [status for status in chains if status.chain.status not in wanted]
-    some, others = ([row_of(status) for status in side[:_MAX_COMPARED]] for side in (bad, rest))
-    reasons = find_reasons(some, others, len(bad), len(chains), word, ranges=_TIMES)
-    return reasons if reasons.is_exact else reasons.counted_in(map(row_of, bad), map(row_of, rest))
+    tags = {status.chain.tag for status in group}
+    rest = [status for status in chains if status.chain.tag not in tags]
+    some, others = ([row_of(status) for status in side[:_MAX_COMPARED]] for side in (group, rest))
+    word = f"{state} chain"
+    reasons = find_reasons(some, others, len(group), len(chains), word, ranges=_TIMES)
+    if not reasons.is_exact:
+        reasons = reasons.counted_in(map(row_of, group), map(row_of, rest))
+    return Group(
+        reason=shared_text(status.reason or "" for status in group) if state == "failed" else "",
+        chains=group,
+        reasons=reasons,
+        notes=count_causes(_notes_of(group)),
+        dead_letters=count_causes(letters[tag] for tag in sorted(tags) if tag in letters),
+    )
 
 
-def _findings(reasons: Reasons) -> list[dict[str, Any]]:
+def letter_text(letter: DeadMessage) -> str:
+    """Return why a message is a dead letter, with its kind."""
+    return f"{letter.kind}: {letter.reason}"
+
+
+def _notes_of(chains: Iterable[ChainStatus]) -> Iterable[str]:
+    return filter(None, (status.note_text for status in chains))
+
+
+def _counted_lines(name: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return texts with their counts, a line each, the first ones."""
+    return listed(name, cut([f"{n:>6,}  {text}" for text, n in counts.items()], _SHOWN))
+
+
+def findings_of(reasons: Reasons) -> list[dict[str, Any]]:
     """Return the findings for JSON: a condition, and how many on both sides meet it."""
     missing, others = reasons.compared
     return [
@@ -195,112 +327,50 @@ def _findings(reasons: Reasons) -> list[dict[str, Any]]:
     ]
 
 
-_NO_REASONS = Reasons(0, 0, (0, 0))
-
-
-@dataclass(frozen=True)
-class _NameReasons:
-    """What distinguishes the names of outstanding units, in words and as values."""
-
-    sentence: str = ""
-    reasons: Reasons = _NO_REASONS
-
-
-def _explain_names(
-    named: Sequence[Mapping[int, str]], candidates: Sequence[Candidate]
-) -> _NameReasons:
-    """Find what distinguishes the names of outstanding units from other candidates."""
-    missing = [text for names in named for text in names.values() if text != ROOT]
-    if len(missing) < 2:
-        return _NameReasons()
-    every = sorted({_text_of(one) for one in candidates})
-    chosen, others = random.Random(0), list[str]()
-    most = max(1, _MAX_COMPARED // len(named))
-    for names in named:
-        some = every if len(every) <= most else chosen.sample(every, most)
-        others += {*some}.difference(names.values())
-    count, total = len(missing), max(len(missing) + len(others), len(named) * len(every))
-    sample = chosen.sample(missing, min(count, _MAX_COMPARED))
-    if others:
-        own, rest = ([_name_parts(text) for text in some] for some in (sample, others))
-        why = find_reasons(own, rest, count, total, "outstanding name")
-        if why.findings:
-            why = why if why.is_exact else _count_names(why, missing, named, every)
-            return _NameReasons(why.sentence, why)
-    parts = [[str(part) for part in _parts(text)] for text in missing]
-    columns = [*zip(*parts, strict=True)] if len({*map(len, parts)}) == 1 else []
-    same = [some[0] if len({*some}) == 1 else "…" for some in columns]
-    text = f"all {count:,} outstanding names are {' '.join(same)}"
-    # The first part alone is the kind of unit: "part … …" says nothing.
-    return _NameReasons("" if {*(same[1:] or same)} <= {"…"} else text)
-
-
-def _count_names(
-    reasons: Reasons,
-    missing: Sequence[str],
-    named: Sequence[Mapping[int, str]],
-    every: Sequence[str],
-) -> Reasons:
-    """Count the conditions over all names: those that are missing, and the others of each chain."""
-    rows = {text: _name_parts(text) for text in {*every, *missing}}
-    counts, given = [], {*every}
-    for finding in reasons.findings:
-        holds = {text for text, row in rows.items() if finding.condition.holds(row)}
-        in_each = len(holds & given)
-        own = sum(text in holds and text in given for names in named for text in {*names.values()})
-        counts.append((sum(text in holds for text in missing), in_each * len(named) - own))
-    return reasons.with_counts(counts)
-
-
-def _parts(name: str) -> list[Any]:
-    """Return the parts of a name of `names_in`, of all levels of a path."""
-    path = json.loads(name) if name.startswith("[") else [name]
-    return [part for step in path for part in (step if isinstance(step, list) else [step])]
-
-
-def _name_parts(name: str) -> dict[str, Any]:
-    """Return what names are compared by: their parts, and that of the parent."""
-    parts = _parts(name)
-    if len(parts) == 1:
-        return {"name": parts[0]}
-    path = json.loads(name)
-    parent = {"parent": name_text(json.dumps(path[:-1]))} if len(path) > 1 else {}
-    return {f"part {n}": part for n, part in enumerate(parts, 1)} | parent
+def _ends(values: Iterable[int | None]) -> list[int]:
+    """Return the least and the most of times that are known; nothing if none is."""
+    known = [max(0, value) for value in values if value is not None]
+    return [min(known), max(known)] if known else []
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Failed chains of one run with one reason, and what they have in common.
+    """Failed chains of one run with one cause, and what they have in common.
 
-    The prefix is the run and a slash; empty for tags without one. The sentence is empty if nothing
-    tells them from the others.
+    The prefix is the run and a slash; empty for tags without one. `key` is that of `cause_of`. The
+    sentence is empty if nothing distinguishes them from the others.
     """
 
     prefix: str
+    key: str
     reason: str
     count: int
     sentence: str
 
 
 def causes(chains: Sequence[ChainStatus]) -> list[Cause]:
-    """Group failed chains by run and reason; return the largest groups, of five chains or more."""
-    runs: dict[str, list[tuple[str | None, dict[str, Any]]]] = defaultdict(list)
+    """Group failed chains by run and cause; return the largest groups, of five chains or more."""
+    runs: dict[str, list[ChainStatus]] = defaultdict(list)
+    failed: dict[tuple[str, str], list[ChainStatus]] = defaultdict(list)
     for status in chains:
-        head, slash, _ = status.chain.tag.partition("/")
-        prefix = head + slash if slash else ""
-        reason = (status.reason or "") if status.chain.status == "failed" else None
-        runs[prefix].append((reason, _properties(status.chain, len(prefix))))
-    counts = Counter((p, r) for p, rows in runs.items() for r, _ in rows if r is not None)
+        prefix = run_prefix(status.chain.tag)
+        runs[prefix].append(status)
+        if status.chain.status == "failed":
+            failed[prefix, cause_of(status.reason or "")].append(status)
     found = []
-    for (prefix, reason), count in counts.most_common(_MAX_CAUSES):
-        if count >= _MIN_GROUP:
-            rows = runs[prefix]
-            own = [row for other, row in rows if other == reason]
-            rest = [row for other, row in rows if other != reason]
-            why = find_reasons(own, rest, count, len(rows), "failed chain", ranges=_TIMES)
-            sentence = why.sentence if why.says_something else ""
-            found.append(Cause(prefix, reason, count, sentence))
+    largest = sorted(failed.items(), key=lambda item: -len(item[1]))[:_MAX_CAUSES]
+    for (prefix, key), group in largest:
+        if len(group) >= _MIN_GROUP:
+            compared = _group("failed", group, runs[prefix], len(prefix), {})
+            lines = compared.lines()
+            found.append(Cause(prefix, key, compared.reason, len(group), "; ".join(lines[:2])))
     return found
+
+
+def run_prefix(tag: str) -> str:
+    """Return the run of a tag with its slash; empty if the tag has none."""
+    run, slash, _ = tag.partition("/")
+    return run + slash if slash else ""
 
 
 def _properties(chain: Chain, begin: int) -> dict[str, Any]:
@@ -315,58 +385,3 @@ def _properties(chain: Chain, begin: int) -> dict[str, Any]:
         "nothing finished": chain.counts.finished == 0,
         **{f"detail {n}": v for n, v in detail.items() if isinstance(v, (str, int, float, bool))},
     }
-
-
-def _names(status: ChainStatus, candidates: Sequence[Candidate]) -> dict[int, str]:
-    """Return the names of a chain's outstanding units that are found or, of a window, known."""
-    units = status.outstanding
-    known = {unit: name for unit, name in status.partitions.items() if unit in units}
-    return known | names_in(units, candidates, status.chain.tag)
-
-
-def _text_of(name: Candidate) -> str:
-    return name if isinstance(name, str) else json.dumps(name, ensure_ascii=False)
-
-
-def names_in(units: Sequence[int], candidates: Iterable[Candidate], tag: str) -> dict[int, str]:
-    """Return the names of a chain's outstanding units, as far as they are found."""
-    names = {
-        int(unit, 16): _text_of(name)
-        for unit, name in names_of(units, candidates, tag).items()
-        if name is not None
-    }
-    own = unit_id(tag)
-    return {**names, own: ROOT} if own in names else names
-
-
-def name_text(name: str) -> str:
-    """Return a name of `names_in` for people: ``line 3``, or ``page 2 / line 3`` of a path."""
-    if not name.startswith("["):
-        return name
-    steps = (step if isinstance(step, list) else [step] for step in json.loads(name))
-    return " / ".join(" ".join(map(str, step)) for step in steps)
-
-
-def candidates_in(lines: Iterable[str]) -> Iterator[Candidate]:
-    """Yield the candidates of a file's lines, for `xorack.names_of`.
-
-    A line is a name; one that is an integer is also tried as an int. A JSON list is a path: the
-    name at each level below the root, where a list within it is a name of several parts.
-    """
-    for number, line in enumerate(lines, 1):
-        name = line.rstrip("\r\n")
-        if name.startswith("["):
-            yield _path(name, number)
-        elif name:
-            yield name
-            if name.removeprefix("-").isdecimal() and name.isascii() and len(name) < 20:
-                yield int(name)
-
-
-def _path(text: str, line: int) -> Candidate:
-    with suppress(ValueError, RecursionError, TypeError):
-        path = [tuple(step) if isinstance(step, list) else step for step in json.loads(text)]
-        parts = [p for step in path for p in (step if isinstance(step, tuple) else (step,))]
-        if parts and all(type(part) in (str, int) for part in parts):
-            return path
-    raise ArgumentError(f"line {line}", text, "a name, or a JSON list of names")

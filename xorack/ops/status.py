@@ -75,6 +75,22 @@ class ChainStatus:
         return None if self.chain.final else self.chain.effective_deadline
 
     @property
+    def timeout_ms(self) -> int | None:
+        """Milliseconds from the create to the deadline of the create or of an extend, if known."""
+        chain = self.chain
+        deadline = chain.deadlines.deadline
+        if deadline is None or chain.created_at is None:
+            return None
+        return max(0, deadline - chain.created_at)
+
+    @property
+    def timeout_text(self) -> str:
+        """The time-out that the create or an extend has set; empty if there is none."""
+        if self.timeout_ms is None or (self.chain.final and self.reason != TIMED_OUT):
+            return ""
+        return span(self.timeout_ms) + (", extended" if self.chain.deadlines.extended else "")
+
+    @property
     def urgency(self) -> Literal["ok", "soon", "late"]:
         """The distance of the deadline; ``soon`` is within `SOON_MS`."""
         left = SOON_MS + 1 if self.deadline is None else self.deadline - self.now
@@ -198,6 +214,7 @@ class ChainStatus:
             ("first seen", *moment(chain.first_seen_at if chain.created_at is None else None)),
             ("last stamp", *moment(chain.last_stamp_at)),
             ("tolerance", self.tolerance if chain.tolerated or not final else "", ""),
+            ("time-out", self.timeout_text, ""),
             ("deadline", deadline or ("" if final else "none"), at),
             ("idle timeout", idle, ""),
             ("ended", *moment(chain.ended_at)),
@@ -216,7 +233,8 @@ class ChainStatus:
             **{name: rfc3339(attributes[name]) for name in (*_TIMES, *_RESUME_TIMES)},
             "percent": self.percent,
             "age_seconds": None if age is None else age / 1000,
-            "deadline": rfc3339(self.deadline),
+            "deadline": rfc3339(self.chain.effective_deadline),
+            "timeout_seconds": None if self.timeout_ms is None else self.timeout_ms / 1000,
             "idle_timeout_seconds": chain.deadlines.idle_timeout
             and chain.deadlines.idle_timeout / 1000,
             "reason": self.reason,

@@ -21,10 +21,10 @@ from xorack.ops.backlog import Backlog
 from xorack.ops.browse import GROUPS, ORDERS, SEARCHED, Query, read_chains
 from xorack.ops.changes import change_chain
 from xorack.ops.dead_letters import DeadMessage, Kind, Selector, add_to_groups
-from xorack.ops.explain import candidates_in, name_text, names_in
 from xorack.ops.log_windows import window_table
 from xorack.ops.redrive import MoveResult, Redrive, Survey
 from xorack.ops.status import ChainStatus, read_status
+from xorack.ops.unit_names import candidates_in, name_text, names_in
 from xorack.web.page import pages
 
 _KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")

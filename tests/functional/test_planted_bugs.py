@@ -1,0 +1,250 @@
+"""Bugs of producers, workers and operation: `xorack explain` says what leads to each."""
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from tests.support.chains import changed
+from tests.support.cli import deliver, named_lines, store
+from tests.support.services import Message
+from xorack import Token, Tracker, traced, unit_id
+from xorack.aws.clock import milliseconds
+from xorack.aws.item import encode
+from xorack.core.message import pack
+from xorack.core.request import Request
+from xorack.core.transitions import expire
+
+HOUR_MS = 3_600_000
+TAG = "order/17"
+
+
+class Plant:
+    """An application around a stack: its producer, its queue, its workers, and time."""
+
+    def __init__(self, stack):
+        self.stack, self.sqs = stack, stack.client("sqs")
+        self.tracker = Tracker(stack.queue_url, client=self.sqs)
+
+    def consume(self):
+        """Let the acker's consumer run until the queue is empty."""
+        url = self.stack.queue_url
+        while received := self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get(
+            "Messages"
+        ):
+            bodies = [Message(one["MessageId"], one["Body"]) for one in received]
+            deliver(self.stack, bodies)
+            for one in received:
+                self.sqs.delete_message(QueueUrl=url, ReceiptHandle=one["ReceiptHandle"])
+
+    def split(self, token, *children, send=True):
+        """Run the first step: it starts children, and sends its request unless it is killed."""
+        step = self.tracker.step(token)
+        tokens = [step.child(*parts) for parts in children]
+        if send:
+            self.send(step)
+        return tokens
+
+    def work(self, token):
+        self.send(self.tracker.step(token))
+
+    def send(self, step):
+        with step:
+            pass
+
+    def later(self, tag, hours=2):
+        """Let time pass: the chain becomes older, and ends if its deadline has passed."""
+        self.consume()
+        chain = store(self.stack).read([tag])[tag]
+        shift = round(hours * HOUR_MS)
+        names = ("first_seen_at", "created_at", "last_stamp_at", "deadline")
+        before = chain.attributes()
+        times = {name: before[name] - shift for name in names if before[name] is not None}
+        if chain.deadlines.pending_deadline is not None:
+            times["pending_deadline"] = chain.deadlines.pending_deadline - 100 * 24 * HOUR_MS
+        chain = changed(chain, **times)
+        chain = expire(chain, milliseconds())
+        item = encode(chain, self.stack.partition_key, 30 * 24 * HOUR_MS)
+        self.stack.client("dynamodb").put_item(TableName=self.stack.table_name, Item=item)
+
+
+LINES = [("line", number) for number in range(5)]
+
+
+def swallowed_messages(plant):
+    """A worker deletes the messages of one kind without working on them."""
+    for number in range(6):
+        tag = f"order/{number}"
+        kinds = ("oil", "wick", "lamp")
+        children = plant.split(plant.tracker.start(tag, timeout=3600), *((k,) for k in kinds))
+        for kind, token in zip(kinds, children, strict=True):
+            if number % 2 or kind != "oil":
+                plant.work(token)
+        plant.later(tag)
+    return "order/2"
+
+
+def killed_after_publishing(plant):
+    for token in plant.split(plant.tracker.start(TAG, timeout=3600), *LINES, send=False):
+        plant.work(token)
+    plant.later(TAG)
+
+
+def other_children_on_a_retry(plant):
+    token = plant.tracker.start(TAG, timeout=3600)
+    first = plant.split(token, ("page", 1), ("page", 2), send=False)  # killed here
+    plant.split(token, ("page", "one"), ("page", "two"))
+    for one in first:
+        plant.work(one)
+    plant.later(TAG)
+
+
+def splitter_that_ran_twice(plant):
+    token = plant.tracker.start(TAG, timeout=3600)
+    plant.split(token, ("page", 1))
+    plant.split(token, ("page", "one"))
+    plant.consume()
+
+
+def two_producers_with_one_tag(plant):
+    plant.tracker.start(TAG, timeout=3600, detail={"shop": "Nantucket"})
+    plant.tracker.start(TAG, timeout=7200, detail={"shop": "New Bedford"})
+    plant.consume()
+
+
+def wrong_queue_of_the_producer(plant):
+    other = plant.sqs.create_queue(QueueName="other-stack")["QueueUrl"]
+    Tracker(other, client=plant.sqs).start(TAG)
+
+
+def wrong_queue_of_the_workers(plant):
+    other = plant.sqs.create_queue(QueueName="other-stack")["QueueUrl"]
+    tokens = plant.split(plant.tracker.start(TAG, timeout=3600), *LINES)
+    elsewhere = Tracker(other, client=plant.sqs)
+    for token in tokens:
+        with elsewhere.step(token):
+            pass
+    plant.later(TAG)
+
+
+def stopped_consumer(plant):
+    plant.tracker.start(TAG)
+    plant.stack.client("cloudwatch").put_metric_data(
+        Namespace="AWS/SQS",
+        MetricData=[
+            {
+                "MetricName": "ApproximateAgeOfOldestMessage",
+                "Dimensions": [
+                    {"Name": "QueueName", "Value": plant.stack.queue_url.rpartition("/")[2]}
+                ],
+                "Timestamp": datetime.now(timezone.utc) - timedelta(minutes=2),
+                "Value": 840.0,
+            }
+        ],
+    )
+
+
+def time_out_too_short(plant):
+    (token,) = plant.split(plant.tracker.start(TAG, timeout=60), ("page", 1))
+    plant.later(TAG, 0.05)
+    plant.work(token)
+    plant.consume()
+
+
+def idle_time_out(plant):
+    (token, _) = plant.split(plant.tracker.start(TAG, timeout=9000, idle_timeout=600), *LINES[:2])
+    plant.work(token)
+    plant.later(TAG, 0.5)
+
+
+def producer_died_before_its_create(plant):
+    plant.split(Token(unit_id(TAG), (TAG,)), *LINES)
+    plant.consume()
+
+
+def worker_of_the_first_step_is_gone(plant):
+    plant.tracker.start(TAG, timeout=3600)
+    plant.later(TAG)
+
+
+def job_that_did_not_finish(plant):
+    stamp = traced(12345)
+    create = Request("create", TAG, "c", stamp, 400, timeout=3600)
+    for body in pack([create]):
+        plant.sqs.send_message(QueueUrl=plant.stack.queue_url, MessageBody=body)
+    plant.later(TAG)
+
+
+def rows_that_a_job_lost(plant):
+    plant.tracker.note(
+        Token(unit_id(TAG), (TAG,)), "all 400 rows have sku = NULL", missing_count=400
+    )
+    job_that_did_not_finish(plant)
+
+
+def malformed_request(plant):
+    request = {"op": "create", "tag": TAG, "id": "c", "timeout": "1h"}
+    body = json.dumps({"version": 1, "requests": [request]})
+    plant.sqs.send_message(QueueUrl=plant.stack.queue_url, MessageBody=body)
+    plant.consume()
+
+
+def twice_a_day(plant):
+    """A scheduler starts a chain again that has ended, under the tag of the day."""
+    plant.work(plant.tracker.start(TAG))
+    plant.consume()
+    plant.tracker.start(TAG)
+    plant.tracker.start(TAG, detail={"attempt": 2})
+    plant.consume()
+
+
+BUGS = {
+    swallowed_messages: [
+        "3 of 6 chains of run order failed for the same reason",
+        "oil",
+    ],
+    killed_after_publishing: [
+        "5 units finished that no step started: their step was killed after publishing"
+    ],
+    other_children_on_a_retry: [
+        "2 units finished that no step started",
+        "or ran again with other children",
+    ],
+    splitter_that_ran_twice: ["1 dead letter of it: rejected: id: 'step-", "token passed on"],
+    two_producers_with_one_tag: ["1 dead letter of it: rejected: ", "already exists"],
+    wrong_queue_of_the_producer: [f"stack xorack has no chain '{TAG}'", "to another queue"],
+    wrong_queue_of_the_workers: [
+        "its first step ended, but none of its 5 children: their workers did not run, refuse the "
+        "token, or send to another queue",
+        "silent since its first second: look at your queue and workers",
+    ],
+    stopped_consumer: [
+        "the consumer takes no messages: 1 message in the queue, the oldest for 14 min"
+    ],
+    time_out_too_short: ["1 request came after its time-out", "the time-out is too short"],
+    idle_time_out: ["no step ended for 10 min, its idle time-out"],
+    producer_died_before_its_create: ["steps of it came, but its create has not come"],
+    worker_of_the_first_step_is_gone: ["its first step did not end"],
+    job_that_did_not_finish: ["none of its 400 units was finished: the job that finishes them"],
+    rows_that_a_job_lost: ["a sender noted: all 400 rows have sku = NULL; 400 units missing"],
+    malformed_request: ["1 dead letter of it: malformed: requests[0].timeout: '1h'"],
+    twice_a_day: ["acked: all of its units are finished; 1 repeated create came after its end"],
+}
+LEADS = {
+    # What would lead away from the cause, and was said.
+    swallowed_messages: ["silent", "none of its"],
+    job_that_did_not_finish: ["child", "workers' logs"],
+    rows_that_a_job_lost: ["silent", "none of its"],
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_what_is_said_leads_to_the_bug(stack, xorack, tmp_path, bug):
+    (names := tmp_path / "names.txt").write_text("oil\nwick\nlamp\n")
+    tag = bug(Plant(stack)) or TAG
+    _, out, _ = xorack("explain", tag, "--among", names)
+    said = named_lines(out)
+    why = "\n".join([*said["why"], *said.get("outstanding", [])])
+    assert [words for words in BUGS[bug] if words not in why] == [], why
+    assert [words for words in LEADS.get(bug, []) if words in why] == []

@@ -1,0 +1,93 @@
+"""The command `xorack explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+import click
+
+from xorack.aws.clock import milliseconds
+from xorack.cli import screen
+from xorack.cli.options import (
+    Target,
+    among_option,
+    json_option,
+    lines_of,
+    read_letters,
+    run_option,
+    with_table,
+)
+from xorack.client.names import Candidate
+from xorack.core.errors import TagNotFound
+from xorack.core.text import listed
+from xorack.ops.browse import SEARCHED
+from xorack.ops.dead_letters import Selector
+from xorack.ops.explain import explain_run, run_prefix
+from xorack.ops.explain_chain import explain_absence, explain_chain, of_backlog, to_dict
+from xorack.ops.run_chains import RunChains
+from xorack.ops.status import ChainStatus, read_status
+from xorack.ops.unit_names import candidates_in, name_text, names_of_chain
+
+
+@click.command(
+    short_help="Say why a chain failed, or the chains of a run.",
+    epilog="Example: xorack explain --run 2026-01-31 --among steps.txt",
+)
+@click.argument("tag", required=False)
+@run_option(help="Explain the failed chains of this run, instead of one chain.")
+@among_option(help="Name the outstanding units: a file of names, as for `xorack show`; - is stdin.")
+@json_option
+@with_table
+def explain(
+    tag: str | None, run: RunChains | None, among: TextIO | None, as_json: bool, target: Target
+) -> int:
+    """Say why a chain failed or does not end, or what the failed chains of a run have in common.
+
+    Of a chain: what its reason, notes, dead letters, counts and times point to, whether the
+    consumer takes its messages, and how many chains of its run are like it. Of a run: each reason,
+    with what distinguishes its chains from the others (parts of the tag, detail, size, time),
+    notes, dead letters, and names of outstanding units. If none has failed, the unfinished ones.
+
+    Exit status: 1 if there is no such chain, or the run has no chain.
+    """
+    if (tag is None) == (run is None):
+        raise click.UsageError("Missing TAG or --run" if run is None else "TAG excludes --run")
+    candidates = list(candidates_in(lines_of(among)))
+    if run is None:
+        return _explain_chain(target, str(tag), candidates, as_json)
+    store, letters = target.open(), read_letters(target, Selector(run=run))
+    found = explain_run(store, run, candidates, letters)
+    if as_json:
+        screen.print_json(found.to_dict())
+    else:
+        screen.print_properties(found.facts())
+        for why in of_backlog(target.queues()()):
+            screen.say(why.text, error=True)
+    return int(not found.chains)
+
+
+def _explain_chain(target: Target, tag: str, candidates: Sequence[Candidate], as_json: bool) -> int:
+    """Print why a chain is as it is, or why there is none; return the exit status."""
+    store, status = target.open(), None
+    letters, backlog = read_letters(target, Selector(tag=tag)), target.queues()()
+    try:
+        status = read_status(store, tag)
+    except TagNotFound:
+        why = explain_absence(tag, target.title, letters, backlog)
+    else:
+        now, likes = milliseconds(), []
+        if prefix := run_prefix(tag) if status.chain.status != "acked" else "":
+            part = store.scan_part(SEARCHED, lambda _: None, prefix=prefix)
+            likes = [ChainStatus(chain, now) for chain in part.chains]
+        why = explain_chain(status, letters, backlog, likes)
+    if as_json:
+        screen.print_json(to_dict(tag, status, why))
+        return int(status is None)
+    facts = [("tag", tag), ("status", status.chain.status if status else "not found")]
+    facts += listed("why", [one.text for one in why])
+    if status is not None and status.chain.status != "acked":
+        names = names_of_chain(status, candidates)
+        facts += listed("outstanding", sorted(name_text(name) for name in names.values()))
+    screen.print_properties(facts)
+    return int(status is None)

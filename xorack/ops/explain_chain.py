@@ -1,0 +1,132 @@
+"""Why one chain failed or does not end: words, dead letters, counts, the queue and its likes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xorack.core.errors import ArgumentError
+from xorack.core.text import plural, span
+from xorack.ops.backlog import Backlog
+from xorack.ops.clues import clues_of
+from xorack.ops.dead_letters import DeadMessage
+from xorack.ops.explain import Group, explain_chains, letter_text, run_prefix
+from xorack.ops.run_chains import RunChains
+from xorack.ops.similar_texts import count_causes
+from xorack.ops.status import ChainStatus
+
+_MAX_LETTERS = 3
+
+
+@dataclass(frozen=True)
+class Why:
+    """One thing that leads to the cause: its kind, for programs, and a text."""
+
+    kind: str
+    text: str
+
+
+def explain_chain(
+    status: ChainStatus,
+    letters: Sequence[DeadMessage] = (),
+    backlog: Backlog | None = None,
+    likes: Sequence[ChainStatus] = (),
+) -> list[Why]:
+    """Return what leads to the cause of a chain's state, the strongest first; never nothing.
+
+    The letters are dead-lettered messages of the chain; the likes are chains of its run.
+    """
+    chain = status.chain
+    why = []
+    if status.reason:
+        why.append(Why("reason", f"{chain.status}: {status.reason}"))
+    if status.note_text:
+        why.append(Why("note", f"a sender noted: {status.note_text}"))
+    why += _of_letters(letters)
+    why += [Why(clue.kind, clue.text) for clue in clues_of(status)]
+    if not chain.final:
+        why += of_backlog(backlog)
+    if group := _likes_of(status, likes):
+        why.append(Why("likes", _likes_text(group, likes)))
+    if len(why) == (status.reason is not None) and not chain.final:
+        why.append(Why("progress", _progress(status)))
+    elif chain.status == "acked":
+        end = status.tolerance or "all of its units are finished"
+        late = f"; {status.after_end} came after its end" if status.after_end else ""
+        why.insert(0, Why("acked", f"acked: {end}{late}"))
+    return why
+
+
+def explain_absence(
+    tag: str, place: str, letters: Sequence[DeadMessage], backlog: Backlog | None
+) -> list[Why]:
+    """Return why there may be no chain of a tag; `place` is where it was looked for."""
+    why = [*_of_letters(letters), *of_backlog(backlog)]
+    where = "its requests were not sent, or to another queue, or it ended long ago and is deleted"
+    why.append(Why("absent", f"{place} has no chain {tag!r}: {where}"))
+    if "/" not in tag:
+        why.append(Why("run", f"if it is a run: xorack explain --run {shlex.quote(tag)}"))
+    return why
+
+
+def _of_letters(letters: Sequence[DeadMessage]) -> list[Why]:
+    counts = count_causes(map(letter_text, letters))
+    return [
+        Why("dead_letter", f"{plural(count, 'dead letter')} of it: {text}")
+        for text, count in counts.most_common(_MAX_LETTERS)
+    ]
+
+
+def of_backlog(backlog: Backlog | None) -> list[Why]:
+    """Return what the queue says: messages that wait change the chain once they are applied."""
+    if backlog is None or not backlog.waiting:
+        return []
+    waits = "waits" if backlog.waiting == 1 else "wait"
+    text = f"{plural(backlog.waiting, 'message')} {waits} in the acker's queue"
+    return [Why("queue", backlog.stuck_text or text)]
+
+
+def _likes_of(status: ChainStatus, likes: Sequence[ChainStatus]) -> Group | None:
+    """Return the chains of the run with the chain's cause, if there are others."""
+    prefix = run_prefix(status.chain.tag)
+    if not prefix or status.chain.status == "acked":
+        return None
+    try:
+        run = RunChains(prefix[:-1])
+    except ArgumentError:
+        return None
+    # Of a run with failed chains, the failed ones are explained.
+    is_failed = status.chain.status == "failed"
+    chains = [one for one in likes if is_failed or one.chain.status != "failed"]
+    for group in explain_chains(run, chains).groups:
+        if len(group.chains) > 1 and status.chain.tag in {one.chain.tag for one in group.chains}:
+            return group
+    return None
+
+
+def _likes_text(group: Group, likes: Sequence[ChainStatus]) -> str:
+    prefix = run_prefix(group.chains[0].chain.tag)
+    verb = "failed for the same reason" if group.reason else "have not ended"
+    text = f"{len(group.chains):,} of {plural(len(likes), 'chain')} of run {prefix[:-1]} {verb}"
+    found = f"; {group.reasons.sentence}" if group.reasons.findings else ""
+    return f"{text}{found}: xorack explain --run {shlex.quote(prefix[:-1])}"
+
+
+def _progress(status: ChainStatus) -> str:
+    last = status.chain.last_stamp_at
+    ago = "" if last is None else f", the last step {span(max(0, status.now - last))} ago"
+    left = "no deadline"
+    if status.deadline is not None:
+        left = f"its deadline is in {span(max(0, status.deadline - status.now))}"
+    return f"{status.counts} finished{ago}; {left}: nothing points to a problem yet"
+
+
+def to_dict(tag: str, status: ChainStatus | None, why: Sequence[Why]) -> dict[str, Any]:
+    """Return what ``xorack explain TAG --json`` prints."""
+    return {
+        "tag": tag,
+        "status": None if status is None else status.chain.status,
+        "why": [{"kind": one.kind, "text": one.text} for one in why],
+    }
