@@ -30,7 +30,7 @@ from xorack.aws.log import LOG, log_chain, log_failures
 from xorack.core.chain import Chain
 from xorack.core.errors import ArgumentError, RequestIdReused
 from xorack.core.event import event_id
-from xorack.core.masking import masked_letter
+from xorack.core.masking import masked_dead_letter
 from xorack.core.message import Rejected, parse, reject
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
@@ -104,7 +104,7 @@ class _Batch:
                 reason = str(ArgumentError("sent_at", message.sent_at, expected))
                 self.reject(message, [Rejected(message.body, reason)])
                 continue
-            requests, rejected = parse(message.body)
+            requests, rejected = parse(message.body, hide_values=bool(mask))
             for request in requests:
                 self.requests[request.tag].append((request, message))
             self.reject(message, rejected)
@@ -112,9 +112,9 @@ class _Batch:
 
     def reject(self, of: Message, entries: Iterable[Rejected]) -> None:
         for one in entries:
-            body, reason = masked_letter(one.body, one.reason, self.mask)
+            body = masked_dead_letter(one.body, self.mask)
             known = one._replace(sent_at=of.sent_at, message_id=of.id, sender=of.sender)
-            self.rejected.append(known._replace(body=body, reason=reason))
+            self.rejected.append(known._replace(body=body))
 
     def sources(self, tag: str) -> list[Message]:
         """Return the message of each request for a chain."""

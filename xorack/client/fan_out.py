@@ -61,7 +61,7 @@ def fan_out(
         raise ArgumentError("queue_url", places, "one of queue_url, stream and topic")
     made = _messages(step, messages)
     if stream is not None:
-        return put_records(stream, _fields(made, group), client)
+        return put_records(stream, _fields(step, made, group), client)
     if topic is not None:
         return _produce(topic, made, client, group)
     is_fifo = str(queue_url).endswith(".fifo")
@@ -105,11 +105,12 @@ def _text(body: Any) -> str:
     return body if isinstance(body, str) else json.dumps(body)
 
 
-def _fields(made: _Made, group: str | None) -> Iterator[dict[str, Any]]:
+def _fields(step: Step | None, made: _Made, group: str | None) -> Iterator[dict[str, Any]]:
     """Yield entries of PutRecords, with tokens as a field of the JSON."""
     for number, (body, token) in enumerate(made):
         if not isinstance(body, Mapping):
-            raise ArgumentError("messages", body, "a mapping: the token is a field of its JSON")
+            shown = step.shown(body) if step else body
+            raise ArgumentError("messages", shown, "a mapping: the token is a field of its JSON")
         data = json.dumps({**body, **({} if token is None else {NAME: token.to_json()})})
         yield {"Data": data.encode(), "PartitionKey": group or str(number)}
 

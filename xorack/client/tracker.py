@@ -69,6 +69,21 @@ def _cleaned(name: str, value: Any) -> Any:
     return data.decode("utf-8", "ignore")
 
 
+def _shown(tracker: Tracker, name: object) -> object:
+    """Return what errors show of a unit's name: its hash if the tracker masks fields."""
+    return masked(name) if tracker.mask else name
+
+
+def _unit_of(tracker: Tracker, parts: Sequence[Any], parent: int | None = None) -> int:
+    """Return the id of a unit, or of a child of `parent`; errors show names as `_shown` does."""
+    try:
+        return unit_id(*parts) if parent is None else child_id(parent, *parts)
+    except ArgumentError as error:
+        if not tracker.mask:
+            raise
+        raise ArgumentError("part", masked([*map(str, parts)]), error.expected) from None
+
+
 class _Collected:
     """The requests of a batch. Tasks and forks that were started in its block may outlive it."""
 
@@ -223,9 +238,11 @@ class Tracker:
             SendError: The queue did not accept the request.
         """
         validate_tag(tag)
-        unit = unit_id(*parts) if parts else unit_id(tag)
+        unit = _unit_of(self, parts or (tag,))
         token = self.keys.sign(Token(unit, (tag,), self.stamps, self.cells))
         check_unit(unit, token.stamp_cells)
+        if not (detail is None or isinstance(detail, Mapping)):
+            raise ArgumentError("detail", _shown(self, detail), "a mapping of JSON values, or None")
         fields = {
             **_carried(token, [unit]),
             "timeout": timeout,
@@ -384,7 +401,8 @@ class Step:
             raise StateError("the step has ended: its stamp is sent, no child can be started")
         parents = [token.unit for token in self.tokens]
         if unit is None:
-            unit = child_id(group_id(self.tokens), *(parts or (len(self._children),)))
+            names = parts or (len(self._children),)
+            unit = _unit_of(self._tracker, names, group_id(self.tokens))
         unit = check_unit(unit, self.tokens[0].stamp_cells)
         token = self._tracker.keys.sign(replace(self.tokens[0], unit=unit, tags=self.tags))
         if unit in self._children or unit in parents:
@@ -395,7 +413,7 @@ class Step:
 
     def shown(self, name: object) -> object:
         """Return what errors show of a unit's name: its hash if the tracker masks fields."""
-        return masked(name) if self._tracker.mask else name
+        return _shown(self._tracker, name)
 
     def requests(self) -> list[Request]:
         """Return the requests that end this step, one in each chain."""

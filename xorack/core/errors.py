@@ -106,6 +106,7 @@ class ArgumentError(XorAckError, ValueError):
     Attributes:
         field: Its name, for example ``tag`` or ``requests``.
         expected: The expected value; empty if the text says it otherwise.
+        without_value: The text of the error, which does not quote the value.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class ArgumentError(XorAckError, ValueError):
         super().__init__(f"{field}: {problem or f'{shown(value)}, expected {expected}'}")
         self.field = field
         self.expected = expected
+        self.without_value = str(self) if problem else f"{field}: …, expected {expected}"
 
 
 class RequestIdReused(ArgumentError):

@@ -10,9 +10,11 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from xorack.core.errors import ArgumentError
-from xorack.core.request import FIELDS
+from xorack.core.request import is_valid_field
+from xorack.core.strict_json import read_json
 
 _HASH = re.compile("#[0-9a-f]{12}")
 
@@ -48,43 +50,64 @@ def masked_fields(value: Any, mask: Collection[str]) -> Any:
         }
     if isinstance(value, (list, tuple)) and mask:
         return [masked_fields(item, mask) for item in value]
-    return value
+    return _masked_text(value, mask) if isinstance(value, str) and mask else value
+
+
+def _masked_text(text: str, mask: Collection[str]) -> str:
+    """Return a text in which masked fields are hashes if it is JSON itself, as logs often hold."""
+    stripped = text.lstrip("\ufeff \t\r\n")
+    if not stripped.startswith(("{", "[", '"')):
+        return text
+    try:
+        content = read_json(stripped)
+    except ValueError:
+        return text
+    shown = masked_fields(content, mask)
+    return text if shown == content else json.dumps(shown)
 
 
 def masked_path(path: str, mask: Collection[str]) -> str:
     """Return a path in which the values of partition columns are masked."""
     parts = ((part, *part.partition("=")) for part in path.split("/"))
     return "/".join(
-        f"{name}={masked(value)}" if equals and name.lower() in mask else part
+        f"{name}={masked(unquote(value))}" if equals and unquote(name).lower() in mask else part
         for part, name, equals, value in parts
     )
 
 
-def masked_letter(body: str, reason: str, mask: Collection[str]) -> tuple[str, str]:
-    """Return a rejected message and its reason without masked values; no JSON stays as it is.
+def masked_dead_letter(body: str, mask: Collection[str]) -> str:
+    """Return the body of a rejected message without anything that may be a masked value.
 
-    Also fields that no request has are masked: a detail may have a misspelt name, or stand beside.
+    Only fields that the protocol knows and that are valid keep their values. The sender of a
+    rejected message made a mistake, so a value may stand anywhere else: in a misspelt field, beside
+    the request, in a text that is not JSON.
     """
     if not mask:
-        return body, reason
-    names = "|".join(map(re.escape, (*mask, "detail")))
-    reason = re.sub(rf"(?<!\w)({names}): .*?(?=, expected)", r"\1: …", reason, flags=re.I | re.S)
+        return body
     try:
-        content = json.loads(body)
-        shown = masked_fields(content, mask)
-        if isinstance(content, dict) and isinstance(content.get("requests"), list):
-            shown["requests"] = [_masked_request(request, mask) for request in content["requests"]]
-        # Written anew even if nothing is masked: of a field that stands twice, one was read.
-        return json.dumps(shown), reason
-    except (ValueError, RecursionError):
-        return body, reason
+        content = read_json(body)
+    except ValueError:
+        return f"{masked(body)} ({len(body):,} characters that are no JSON)"
+    if not isinstance(content, dict):
+        return json.dumps(masked(content))
+    shown = {name: masked(value) for name, value in content.items()}
+    if type(version := content.get("version")) in (int, float):
+        shown["version"] = version
+    if isinstance(requests := content.get("requests"), list):
+        shown["requests"] = [_masked_request(request, mask) for request in requests]
+    return json.dumps(shown)
 
 
 def _masked_request(request: Any, mask: Collection[str]) -> Any:
     if not isinstance(request, dict):
-        return masked_fields(request, mask)
-    shown = {name: value for name, value in request.items() if name in FIELDS - {"detail"}}
-    hidden = masked_fields({n: v for n, v in request.items() if n not in shown}, mask)
-    if not isinstance(hidden.get("detail", {}), (dict, list)):
-        hidden["detail"] = masked(hidden["detail"])
-    return {**shown, **hidden}
+        return masked(request)
+    return {name: _masked_value(name, value, mask) for name, value in request.items()}
+
+
+def _masked_value(name: str, value: Any, mask: Collection[str]) -> Any:
+    """Return the value of a request's field: itself if it is valid, or else its hash."""
+    if name == "detail" and isinstance(value, dict):
+        return masked_fields(value, mask)
+    if not is_valid_field(name, value):
+        return masked(value)
+    return masked_fields(value, mask)

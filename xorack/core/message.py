@@ -96,8 +96,10 @@ def reject(requests: Iterable[tuple[Request, str]]) -> list[Rejected]:
     return _rejected([(_json(request), reason) for request, reason in requests])
 
 
-def parse(body: str) -> Parsed:
+def parse(body: str, *, hide_values: bool = False) -> Parsed:
     """Parse a message. Never raises: the result holds what is invalid as rejected.
+
+    With ``hide_values``, the reasons of rejections do not quote values.
 
     An invalid request is rejected alone; beyond a hundred, together with the other invalid ones. A
     message is rejected entirely if it is not JSON of the right shape. What is rejected keeps its
@@ -106,25 +108,29 @@ def parse(body: str) -> Parsed:
     try:
         return Parsed([Request.from_json(raw) for raw in _raw_requests(_STRICT, body)], [])
     except ArgumentError:
-        return _parse_each(body)
+        return _parse_each(body, hide_values)
 
 
-def _parse_each(body: object) -> Parsed:
+def _parse_each(body: object, hide_values: bool) -> Parsed:
     """Parse a message request by request."""
+
+    def reason(error: ArgumentError) -> str:
+        return error.without_value if hide_values else str(error)
+
     try:
         if isinstance(body, str) and is_too_deep(body):
             raise _too_deep(body)
         _raw_requests(_LENIENT, body)
         texts = _request_texts(str(body))
     except ArgumentError as error:
-        return Parsed([], [Rejected(_encodable(str(body)), str(error))])
+        return Parsed([], [Rejected(_encodable(str(body)), reason(error))])
     requests: list[Request] = []
     invalid: list[tuple[str, str]] = []
     for index, text in enumerate(texts):
         try:
             requests.append(Request.from_json(_decode(_STRICT.decode, text)))
         except ArgumentError as error:
-            invalid.append((_encodable(text), f"requests[{index}].{error}"))
+            invalid.append((_encodable(text), f"requests[{index}].{reason(error)}"))
     return Parsed(requests, _rejected(invalid))
 
 

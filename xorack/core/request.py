@@ -61,8 +61,6 @@ _OPERATIONS: dict[str, frozenset[str]] = {
     "extend": frozenset(("tag", "id", "timeout")),
     "note": _NOTE,
 }
-FIELDS = frozenset(("op",)).union(*_OPERATIONS.values())
-"""The names of all fields of requests."""
 STEP_ID = re.compile("step-([0-9a-f]{16})")
 """The ids that are reserved for the steps of one unit; the group is the unit's id."""
 
@@ -83,14 +81,21 @@ def _validated(op: object, fields: Mapping[str, Any], check: Check) -> dict[str,
                 raise unknown_field(name, value, known)
         except ArgumentError as error:
             problems.append(error)
-    if len(problems) == 1:
-        raise problems[0]
     if problems:
-        first = problems[0].field
-        text = "; ".join(map(str, problems[:_MAX_PROBLEMS]))
-        raise ArgumentError(first, problem=text.removeprefix(f"{first}: "))
+        raise _joined(problems)
     _complete(op, values)
     return values
+
+
+def _joined(problems: list[ArgumentError]) -> ArgumentError:
+    """Return one error that names all invalid fields, in the order of the request."""
+    first, named = problems[0], problems[:_MAX_PROBLEMS]
+    if len(problems) == 1:
+        return first
+    text = "; ".join(map(str, named))
+    error = ArgumentError(first.field, problem=text.removeprefix(f"{first.field}: "))
+    error.without_value = "; ".join(problem.without_value for problem in named)
+    return error
 
 
 def _complete(op: str, values: dict[str, Any]) -> None:
@@ -190,6 +195,16 @@ def validate_tag(tag: object, field: str = "tag") -> str:
     """Return the tag if it is valid; raise ArgumentError if not."""
     checked: str = CHECKS["tag"](field, tag)
     return checked
+
+
+def is_valid_field(name: str, value: object) -> bool:
+    """Return whether a request has such a field, and the value is valid for it as JSON."""
+    if name == "op":
+        return isinstance(value, str) and value in _OPERATIONS
+    try:
+        return name in CHECKS and check_json(name, value) is not None
+    except ArgumentError:
+        return False
 
 
 @dataclass(frozen=True, init=False)
