@@ -28,7 +28,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy destroy deployed clean distclean measure docs
+.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy destroy deployed clean distclean docs
 
 help: ## List the targets
 	@"$(PYTHON)" -c 'import re, sys; targets = re.findall("^([a-z0-9-]+):.*?## (.*)", open(sys.argv[1]).read(), re.M); \
@@ -53,10 +53,7 @@ venv-demo: python
 demo: venv-demo ## Run the demo on this machine: DIR=folder of your own files, LOSE=what to lose
 	@$(PY) -m demo $(if $(call GIVEN,DIR),--dir "$$DIR") $(if $(call GIVEN,LOSE),--lose "$$LOSE") $(ARGS)
 
-measure: venv ## Load a deployed stack and judge it: STACK=name, ARGS="--chains 1000 --lose 0.05"
-	@$(PY) -m measure $(if $(call GIVEN,STACK),--stack "$$STACK") $(ARGS)
-
-deployed: venv ## Deploy a stack of its own, load and judge it, delete it: STACK=name, ARGS of measure
+deployed: venv ## Deploy a stack of its own, examine it, delete it: STACK=name, ARGS of xorack doctor
 	@$(PY) -m tools.deployed $(if $(call GIVEN,STACK),--stack "$$STACK") $(ARGS)
 
 # A file's tests run on one worker, and share its fixtures. Four workers, because they often wait.

@@ -1,8 +1,8 @@
-"""A campaign: a run of `measure` whose programs are killed and whose calls fail.
+"""A campaign: a trial of `xorack doctor` whose programs are killed and whose calls fail.
 
 Calls of the programs go through two proxies, to the engine and to SQS and EventBridge. Both inject
-faults, and programs are killed, until nothing is left to do. The verifier is that of `measure`; it
-reads past the proxies.
+faults, and programs are killed, until nothing is left to do. The verifier is the doctor's; it reads
+past the proxies.
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from measure.judge import judge
-from measure.load import Sender, Sent
-from measure.options import Options
-from measure.run import Measurement
 from tests.engines import programs
 from tests.engines.engine import client
 from tests.support.in_process import create_resources
@@ -33,18 +29,19 @@ from tests.support.proxy import RATES, FaultProxy
 from xorack.aws.stack import StackOutputs
 from xorack.core.chain import Chain
 from xorack.local.embedded import EmbeddedAWS
+from xorack.ops.doctor.load import Load, Sender, Sent
+from xorack.ops.doctor.trial import Trial
 
 _PROGRAM_SECONDS = 600
 _TEAM = ("consumer",) * 3 + ("sweeper",) * 2 + ("sender", "direct") * 2
 _LOAD: dict[str, Any] = {
-    "units": "1:10,8:40,30:35,140:15",  # chains of 140 units have marks outside their item
-    "message_bytes": 9_000,
-    "rate": 20.0,
-    "duplicate": 0.2,
-    "delay": 0.2,
-    "reorder": 0.3,
-    "lose": 0.25,
-    "bad": 0.3,
+    # Chains of 140 units have marks outside their item.
+    "sizes": (1, 8, 8, 8, 8, 30, 30, 30, 140),
+    "rate": 300.0,
+    "tick_seconds": 0.05,
+    "losing": 0.25,
+    "reordered": 0.3,
+    "repeated": 0.2,
 }
 
 
@@ -94,7 +91,7 @@ class Programs:
 
     def _keep_running(self, name: str, number: int) -> None:
         """Run a program until it ends by itself, or all is over; kill it now and then."""
-        chance = random.Random(f"{self._job.options.seed}/{number}")
+        chance = random.Random(f"{self._job.load.seed}/{number}")
         for start in count():
             given = (name, self._job, 1000 * number + start)
             process = self._processes.Process(target=programs.main, args=given, daemon=True)
@@ -123,11 +120,11 @@ class Programs:
 
 
 @dataclass
-class Campaign(Measurement):
-    """A measurement with programs, proxies and kills."""
+class Campaign(Trial):
+    """A trial with programs, proxies and kills."""
 
-    programs: Programs
-    proxies: tuple[FaultProxy, FaultProxy]
+    programs: Programs | None = None
+    proxies: tuple[FaultProxy, ...] = ()
 
     def send(self, sender: Sender) -> Sent:
         """Send all messages while programs send them, too, in other messages."""
@@ -143,13 +140,6 @@ class Campaign(Measurement):
         self.programs.calm.set()  # no program is killed any more
         for proxy in self.proxies:
             proxy.rates = {}
-
-        def published() -> bool:
-            return not any(
-                chain.delivery.event_pending for chain in self._read(self.plans).values()
-            )
-
-        self._wait("pending events", published)
         return super().settle()
 
 
@@ -162,7 +152,7 @@ def run(
     name of a mutant of tests/simulation, to run instead of the code.
     """
     lines: list[str] = []
-    options = Options(seed=seed, chains=chains, patience=12 if broken else 60, **_LOAD)
+    load = Load(seed=seed, chains=chains, **_LOAD)
     name = f"engines-{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:
         resources = create_resources(
@@ -182,18 +172,24 @@ def run(
         log = Path(stack.enter_context(tempfile.TemporaryDirectory()), "log")
         log.touch()
         table, queue = resources.table_name, resources.queue_url
-        job = programs.Job(options, name, queue, table, environ, str(log), broken)
+        job = programs.Job(load, name, queue, table, environ, str(log), broken)
         running = stack.enter_context(Programs(job))
         outputs = StackOutputs(table, queue, resources.dead_letter_queue_url, resources.bus_name)
-        proxies = (others, engine)
         campaign = Campaign(
-            options, name, outputs, resources.client, lines.append, running, proxies
+            load,
+            name,
+            outputs,
+            resources.client,
+            lines.append,
+            patience_seconds=12 if broken else 60,
+            programs=running,
+            proxies=(others, engine),
         )
-        outcome = campaign.measure().outcome
+        _, outcome = campaign.conduct()
         gave_up = [line for line in lines if line.startswith("gave up")]
-        violations = [*gave_up, *running.crashes, *judge(outcome)]
+        violations = [*gave_up, *running.crashes, *outcome.all_violations()]
     faults: Counter[str] = Counter()
-    for proxy in proxies:
+    for proxy in (others, engine):
         for (_, fault), number in proxy.happened.items():
             faults[fault] += number
     del faults[""]

@@ -22,8 +22,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 import lambda_src.consumer
 import lambda_src.sweeper
-from measure.load import Sender, requests
-from measure.options import Options
 from tests.simulation.mutants import mutated
 from tests.support.functions import Context
 from xorack.aws.client import is_transient, make_client
@@ -31,6 +29,7 @@ from xorack.compat.dynamodb_acker import DynamoDBAcker
 from xorack.core import transitions
 from xorack.core.errors import SendError, StaleLocalData, TagNotFound
 from xorack.core.request import Request
+from xorack.ops.doctor.load import Load, Sender
 
 _INVOCATION_SECONDS = 12.0
 _FORGET_DELETE = 0.05
@@ -44,7 +43,7 @@ for _service in ("dynamodb", "sqs", "events"):
 class Job:
     """What all programs of a campaign share; `broken` is a mutant of tests/simulation."""
 
-    options: Options
+    load: Load
     run: str
     queue_url: str
     table_name: str
@@ -100,18 +99,18 @@ def sweeper(job: Job, chance: random.Random) -> None:
 
 def sender(job: Job, chance: random.Random) -> None:
     """Send all of the load, in messages of another size."""
-    options = replace(job.options, message_bytes=chance.choice((4_000, 20_000)), rate=10.0)
+    load = replace(job.load, tick_seconds=chance.choice((0.03, 0.1)))
     while True:
         with suppress(SendError):
-            Sender(options, job.run, job.queue_url, make_client("sqs")).send()
+            Sender(load, job.run, job.queue_url, make_client("sqs")).send()
             return
 
 
 def direct(job: Job, chance: random.Random) -> None:
     """Apply the stamps of some chains with `DynamoDBAcker`, which also come through the queue."""
     acker = DynamoDBAcker(job.table_name)
-    shared = [plan for plan in job.options.plans(job.run) if plan.number % 3 == 0]
-    stamps = [one for plan in shared for one in requests(plan) if one.op == "stamp"]
+    shared = [plan for plan in job.load.plans(job.run) if plan.number % 3 == 0]
+    stamps = [one for plan in shared for one in plan.requests() if one.op == "stamp"]
     chance.shuffle(stamps)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(partial(_apply, acker), stamps))

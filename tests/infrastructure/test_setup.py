@@ -210,14 +210,15 @@ def test_make_passes_arguments_on(tmp_path):
         ("demo", (), []),
         ("demo", (f"DIR={escaped}", "LOSE=3"), ["--dir", special, "--lose", "3"]),
         ("demo", ("ARGS=--verbose",), ["--verbose"]),
-        ("measure", (), []),
-        ("measure", (f"STACK={escaped}", "ARGS=--yes"), ["--stack", special, "--yes"]),
+        ("deployed", (), []),
+        ("deployed", (f"STACK={escaped}", "ARGS=--yes"), ["--stack", special, "--yes"]),
     ):
         log.unlink(missing_ok=True)
         fakes = (f"PY={python}", f"PYTHON={unused}")
         others = {"DIR": "/not/from/the/environment", "STACK": "nor-this"}
         made(target, *fakes, *arguments, **others)
-        assert log.read_text().splitlines() == ["-m", target, *expected]
+        module = {"deployed": "tools.deployed"}.get(target, target)
+        assert log.read_text().splitlines() == ["-m", module, *expected]
 
 
 def test_help_is_the_default_and_names_every_target():
@@ -228,7 +229,7 @@ def test_help_is_the_default_and_names_every_target():
 
 
 @pytest.mark.parametrize(
-    "target", ["demo", "measure", "check", "test-all", "format", "deploy", "destroy"]
+    "target", ["demo", "deployed", "check", "test-all", "format", "deploy", "destroy"]
 )
 def test_every_target_that_runs_something_sets_up_first(target):
     commands = made("-n", target, f"PYTHON={sys.executable}")

@@ -9,8 +9,9 @@ seed is one schedule. Read in this order: `options`, `workload`, `world` (machin
 `invariants`, `services` (the calls into xorack), `senders`, `schedule` and `operator` (the
 machines). docs/simulation.md says more.
 
-Where a seed cannot decide the order, `measure` has the plan, and its judge sees what a run leaves
-behind: of a deployed stack, of the embedded AWS (tests/e2e), and of processes that are killed over
-other implementations of DynamoDB (tests/engines). `measure.judge.check_event` judges the events of
-all of them, `tests.support.fault_kinds` lists all faults, and `mutants` breaks the code for all.
+Where a seed cannot decide the order, `xorack doctor` has the plan, and verifies what a run leaves
+behind: on a deployed stack, on the embedded AWS (tests/e2e), and with processes that are killed
+over other implementations of DynamoDB (tests/engines). `xorack.ops.doctor.verify.check_event`
+judges the events of all of them, `tests.support.fault_kinds` lists all faults, and `mutants` breaks
+the code for all.
 """

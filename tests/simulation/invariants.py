@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from operator import le
 from typing import NamedTuple
 
-from measure.judge import check_event
 from tests.simulation.model import Item, Model, binary, deadline_of, marks, number, refusals, text
 from tests.simulation.options import DEFAULT_TIMEOUT, MAX_INDEX_LAG, MAX_SKEW, RETENTION
 from tests.simulation.workload import Submission
@@ -16,6 +15,7 @@ from xorack.aws.schema import COUNTERS, FORMAT
 from xorack.core.checks import MAX_COUNT
 from xorack.core.marks import INLINE_MARKS, MANY_INLINE_MARKS
 from xorack.core.transitions import PUBLISH_GRACE_MS
+from xorack.ops.doctor.verify import check_event
 
 Statements = Iterator[tuple[str, object]]
 _LONGEST_CALL = 30 * 60_000

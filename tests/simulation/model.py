@@ -3,13 +3,13 @@
 import json
 from dataclasses import dataclass, field
 
-from measure.judge import Expected
 from tests.simulation.options import PENDING_TIMEOUT
 from tests.simulation.workload import ChainWorkload, Submission
 from xorack.core.checks import MAX_COUNT
 from xorack.core.event import rfc3339
 from xorack.core.marks import MARK_BYTES, mark_of
 from xorack.core.stamp import TRACED_LENGTHS, sum_of
+from xorack.ops.doctor.verify import Expected
 
 Item = dict[str, dict]
 UNMUTATED_MARK_OF = mark_of

@@ -29,7 +29,6 @@ HOUSE = [
     "bench",
     "tests/support",
     "demo",
-    "measure",
     "examples",
     "pipeline",
     "lambda_src",
@@ -228,8 +227,6 @@ def test_a_service_does_not_reach_through_another(service):
 TIME = re.compile(r"(.*_)?(age|delay|duration|interval|pause|retention|timeout|wait)")
 PUBLIC = {"timeout", "idle_timeout"}
 """The protocol's own names: seconds or, where Python gives them, a timedelta."""
-SHARES = {"delay"}
-"""Options of the load generator: shares of its messages."""
 
 
 @pytest.mark.parametrize("folder", sorted({one.split("/")[0] for one in FLOOR} - {"tests"}))
@@ -241,7 +238,7 @@ def test_a_number_of_time_has_its_unit_in_the_name(folder):
         if isinstance(node, (ast.arg, ast.AnnAssign))
         and node.annotation is not None
         and TIME.fullmatch(name := getattr(node, "arg", None) or ast.unparse(node.target))
-        and name not in PUBLIC | SHARES
+        and name not in PUBLIC
         and {"int", "float"} & {*re.findall(r"\w+", ast.unparse(node.annotation))}
     ]
     assert unnamed == []

@@ -34,5 +34,5 @@ def test_it_is_found_by(where):
 
 
 def test_a_queue_of_no_stack_is_named():
-    with pytest.raises(StateError, match=f"^the queue {QUEUE} is not CloudFormation's"):
+    with pytest.raises(StateError, match=f"^the queue {QUEUE} was not created by CloudFormation"):
         find_stack(QUEUE, aws({}, {}))

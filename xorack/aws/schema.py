@@ -51,6 +51,9 @@ RESUME_KINDS: Final = tuple(checks.RESUME_KINDS)
 
 METRIC_NAMESPACE: Final = "xorack"
 
+ALIAS: Final = "live"
+"""The alias of each function's version that runs: code and environment change in one step."""
+
 
 class Metric:
     """Names of the metrics that the functions emit."""

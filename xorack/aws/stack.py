@@ -25,12 +25,20 @@ class StackOutputs(NamedTuple):
     retention_ms: int = DEFAULT_RETENTION_MS
 
 
-def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:
-    """Find a deployed acker by its stack's name or its queue's URL; raise StateError if none."""
+class DescribedStack(NamedTuple):
+    """A CloudFormation stack: its name, status and outputs."""
+
+    name: str
+    status: str
+    outputs: dict[str, str]
+
+
+def describe_stack(where: str, client: Callable[[str], Any]) -> DescribedStack:
+    """Describe a stack, by its name or its queue's URL; raise StateError if there is none."""
     if "://" in where:
         queue, tags = where, client("sqs").list_queue_tags(QueueUrl=where).get("Tags", {})
         if not (where := tags.get("aws:cloudformation:stack-name", "")):
-            raise StateError(f"the queue {queue} is not CloudFormation's")
+            raise StateError(f"the queue {queue} was not created by CloudFormation")
     cloudformation = client("cloudformation")
     try:
         (stack,) = cloudformation.describe_stacks(StackName=where)["Stacks"]
@@ -41,14 +49,19 @@ def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:
             raise StateError(f"there is no stack {where} in {region}") from error
         raise
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
+    return DescribedStack(where, stack["StackStatus"], outputs)
+
+
+def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:
+    """Find a deployed acker by its stack's name or its queue's URL; raise StateError if none."""
+    stack, state, outputs = describe_stack(where, client)
     keys = ("TableName", "QueueUrl", "DeadLetterQueueUrl", "EventBusName")
     if absent := [key for key in keys if key not in outputs]:
-        state = stack["StackStatus"]
-        raise StateError(f"stack {where} is {state} and has no output {', '.join(absent)}")
+        raise StateError(f"stack {stack} is {state} and has no output {', '.join(absent)}")
     seconds = outputs.get("RetentionSeconds", str(DEFAULT_RETENTION_MS // 1000))
     if not re.fullmatch("[0-9]{1,10}", seconds):
         problem = f"{shown(seconds)}, expected whole seconds"
-        raise StateError(f"output RetentionSeconds of stack {where}: {problem}")
+        raise StateError(f"output RetentionSeconds of stack {stack}: {problem}")
     table, queue, dead_letters, bus = (outputs[key] for key in keys)
     return StackOutputs(table, queue, dead_letters, bus, int(seconds) * 1000)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import aws_cdk as cdk
 from constructs import Construct, DependencyGroup
 
-from xorack.aws.schema import METRIC_NAMESPACE
+from xorack.aws.schema import ALIAS, METRIC_NAMESPACE
 from xorack.cdk import code
 from xorack.cdk.events import name_for
 from xorack.cdk.grants import AckerParts
@@ -29,8 +29,6 @@ from xorack.cdk.validation import as_text
 _RUNTIME: Final = getattr(cdk.aws_lambda.Runtime, "PYTHON_{}_{}".format(*code.LAMBDA_PYTHON))
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
 _RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
-_ALIAS: Final = "live"
-"""The alias of each function's version that runs: code and environment change in one step."""
 
 
 class ClosedRole(cdk.aws_iam.Role):
@@ -174,7 +172,7 @@ def create_consumer(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Funct
     cdk.aws_lambda.EventSourceMapping(
         scope,
         "Messages",
-        target=function.add_alias(_ALIAS),
+        target=function.add_alias(ALIAS),
         event_source_arn=queue.queue_arn,
         batch_size=settings.batch_size,
         max_batching_window=cdk.Duration.seconds(settings.batch_window_seconds),
@@ -195,7 +193,7 @@ def create_sweeper(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Functi
     )
     # The next sweep replaces the retry of one that failed, or that Lambda did not take.
     retries: Any = {"retry_attempts": 0, "max_event_age": cdk.Duration.seconds(60)}
-    alias = function.add_alias(_ALIAS, **retries)
+    alias = function.add_alias(ALIAS, **retries)
     cdk.aws_events.Rule(
         scope,
         "EachMinute",

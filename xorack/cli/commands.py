@@ -11,6 +11,7 @@ import click
 
 from xorack import __version__
 from xorack.cli import changes, dead_letters, listing, screen
+from xorack.cli.doctor import doctor
 from xorack.cli.error_messages import EXPECTED, error_text
 from xorack.cli.explain import explain
 from xorack.cli.local import local, local_environ, local_option
@@ -128,6 +129,7 @@ for _command in (
     dead_letters.dead_letters,
     dead_letters.redrive,
     web,
+    doctor,
     local,
 ):
     cli.add_command(_command)

@@ -125,19 +125,13 @@ def deploy(aws: EmbeddedAWS, template: Path, *, name: str = "xorack") -> Stack:
             )
     stack = _create(aws, name, f"{aws.endpoint_url}/{bucket}/{key}")
     resources = aws.client("cloudformation").describe_stack_resources(StackName=name)
-    physical: dict[str, dict[str, str]] = {}
-    for one in resources["StackResources"]:
-        of_type = physical.setdefault(one["ResourceType"], {})
-        of_type[one["LogicalResourceId"]] = one["PhysicalResourceId"]
-    dynamodb = aws.client("dynamodb")
-    # ministack ignores the template's time to live.
-    for table_type in ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable"):
-        for logical_id, table in physical.get(table_type, {}).items():
-            properties = content["Resources"][logical_id]["Properties"]
-            if ttl := properties.get("TimeToLiveSpecification"):
-                dynamodb.update_time_to_live(TableName=table, TimeToLiveSpecification=ttl)
+    functions = {
+        resource["LogicalResourceId"]: resource["PhysicalResourceId"]
+        for resource in resources["StackResources"]
+        if resource["ResourceType"] == "AWS::Lambda::Function"
+    }
     outputs = {o["OutputKey"]: o["OutputValue"] for o in stack.get("Outputs", [])}
-    return Stack(aws, name, outputs, physical.get("AWS::Lambda::Function", {}))
+    return Stack(aws, name, outputs, functions)
 
 
 def _upload_assets(aws: EmbeddedAWS, assembly: Path) -> str:

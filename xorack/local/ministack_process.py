@@ -5,7 +5,7 @@ this package. The parent holds the other end of standard input. When the parent 
 closes; then this process removes its directory and kills its group, Lambda workers included. A
 parent that sends a line first lets it run on. It holds a lock on its file `running` until it ends.
 
-Four changes to ministack, tested in tests/e2e:
+Six changes to ministack, tested in tests/e2e:
 
 * An event source mapping delivers batches of the template's size, after the template's window.
   ministack delivers at most ten messages at a time, at once.
@@ -13,8 +13,11 @@ Four changes to ministack, tested in tests/e2e:
   and their errors by function. They count calls as they arrive, so the demo's figures do not
   depend on the code under test.
 * Parameters are numbers in an event source mapping. ministack keeps their text, and never polls.
-* A template may hold any alarms, which do nothing. ministack rejects a template with composite
-  alarms or alarms on expressions.
+* A template may hold any alarms, which exist and stay as they are. ministack rejects a template
+  with composite alarms or alarms on expressions.
+* A table has the time to live and the recovery that its template says. ministack ignores both.
+* Every invocation of a function counts in the metrics `Invocations` and `Errors`. ministack counts
+  only those that a caller of Lambda's own API makes.
 
 `GET /_xorack/events/N` returns the events of all buses so far, without the first N. A request that
 a web page can cause is rejected: it could deploy a function, which runs as the user.
@@ -99,19 +102,49 @@ def _correct_batches(sqs: Ministack, functions: Ministack) -> None:
     sqs._receive_messages_for_esm = receive
 
 
-def _accept_inert(provisioners: Ministack) -> None:
-    """Let CloudFormation create and delete what does nothing here: alarms."""
-
-    def made(name: str) -> tuple[str, Ministack]:
-        return name, {"Arn": f"arn:aws:cloudwatch:us-east-1:123456789012:alarm:{name}"}
-
-    handlers = {
-        "create": lambda logical_id, properties, stack: made(f"{stack}-{logical_id}"),
-        "update": lambda name, *_: made(name),
-        "delete": lambda name, properties: None,
+def _accept_alarms(provisioners: Ministack, cloudwatch: Ministack) -> None:
+    """Let CloudFormation create and delete alarms of all kinds. Nothing evaluates them."""
+    kinds = {
+        "Alarm": (cloudwatch._put_metric_alarm, cloudwatch._alarms),
+        "CompositeAlarm": (cloudwatch._put_composite_alarm, cloudwatch._composite_alarms),
     }
-    for kind in ("CloudWatch::Alarm", "CloudWatch::CompositeAlarm"):
-        provisioners._RESOURCE_HANDLERS[f"AWS::{kind}"] = handlers
+    cloudwatch._evaluate_alarm = lambda alarm: None
+    for kind, (put, alarms) in kinds.items():
+
+        def create(
+            logical_id: str, properties: Any, stack: str, put: Any = put, alarms: Any = alarms
+        ) -> tuple[str, Ministack]:
+            name = f"{stack}-{logical_id}"
+            # CloudFormation's own tags, which callers may not set.
+            put({}, {**properties, "AlarmName": name, "Tags": []}, True)
+            return name, {"Arn": alarms[name]["AlarmArn"]}
+
+        def delete(name: str, properties: Any, alarms: Any = alarms) -> None:
+            alarms.pop(name, None)
+
+        provisioners._RESOURCE_HANDLERS[f"AWS::CloudWatch::{kind}"] = {
+            "create": create,
+            "update": lambda name, old, new, stack: (name, {}),
+            "delete": delete,
+        }
+
+
+def _complete_tables(provisioners: Ministack, dynamodb: Ministack) -> None:
+    """Let CloudFormation set a table's time to live and its recovery."""
+    handler = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
+    original = handler["create"]
+
+    def create(logical_id: str, properties: Any, *rest: Any) -> Any:
+        made = original(logical_id, properties, *rest)
+        for setting, change in (
+            ("TimeToLiveSpecification", dynamodb._update_ttl),
+            ("PointInTimeRecoverySpecification", dynamodb._update_continuous_backups),
+        ):
+            if setting in properties:
+                change({"TableName": made[0], setting: properties[setting]})
+        return made
+
+    handler["create"] = create
 
 
 def _read_numbers(provisioners: Ministack) -> None:
@@ -127,9 +160,14 @@ def _read_numbers(provisioners: Ministack) -> None:
     handler["create"] = lambda name, properties, *rest: create(name, read(properties), *rest)
 
 
-def _count_invocations(functions: Ministack) -> None:
+def _count_invocations(functions: Ministack, cloudwatch: Ministack) -> None:
     """Count invocations and their errors where ministack writes a function's log."""
     original = functions._emit_lambda_logs  # called exactly once for every invocation
+
+    def count_throttle(name: str, *, throttle: bool, **_: Any) -> None:
+        if throttle:  # the others are counted below
+            dimensions = {"FunctionName": name}
+            cloudwatch.record_metric("AWS/Lambda", "Throttles", 1, "Count", dimensions)
 
     def emit(
         func: Ministack, request_id: str, text: str, error: bool, *rest: Any, **more: Any
@@ -138,9 +176,12 @@ def _count_invocations(functions: Ministack) -> None:
         with _lock:
             _usage["invocations"][name] += 1
             _usage["errors"][name] += bool(error)
+        for metric, value in (("Invocations", 1), ("Errors", int(bool(error)))):
+            cloudwatch.record_metric("AWS/Lambda", metric, value, "Count", {"FunctionName": name})
         original(func, request_id, text, error, *rest, **more)
 
     functions._emit_lambda_logs = emit
+    functions._emit_lambda_metrics = count_throttle
 
 
 def _extend(app: App, events: Ministack) -> App:
@@ -207,13 +248,15 @@ def main() -> None:
     _hold_lock(directory)
     threading.Thread(target=_end_with_parent, args=(directory,), daemon=True).start()
     ministack: Ministack = importlib.import_module("ministack.app")
-    names = ("sqs", "lambda_svc", "eventbridge", "cloudformation.provisioners", "dynamodb")
+    names = ("sqs", "lambda_svc", "eventbridge", "dynamodb", "cloudwatch")
     modules = (importlib.import_module(f"ministack.services.{name}") for name in names)
-    sqs, functions, events, provisioners, dynamodb = modules
+    sqs, functions, events, dynamodb, cloudwatch = modules
+    provisioners = importlib.import_module("ministack.services.cloudformation.provisioners")
     _correct_batches(sqs, functions)
-    _accept_inert(provisioners)
+    _accept_alarms(provisioners, cloudwatch)
+    _complete_tables(provisioners, dynamodb)
     _read_numbers(provisioners)
-    _count_invocations(functions)
+    _count_invocations(functions, cloudwatch)
     _count_calls(sqs)
     _count_calls(dynamodb)
     ministack.app = _extend(ministack.app, events)

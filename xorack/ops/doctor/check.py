@@ -1,0 +1,63 @@
+"""A check of a deployed acker is a value: its name, its verdict, the finding, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+Verdict = Literal["ok", "failed", "not checked"]
+Facts = Mapping[str, Any]
+"""AWS's answers by name. What could not be read is an `Unread`."""
+
+
+class Unread(NamedTuple):
+    """Something that AWS did not answer, and why."""
+
+    kind: Literal["absent", "denied", "unsupported", "unknown"]
+    reason: str
+
+
+class Check(NamedTuple):
+    """The result of a check; ``advice`` says what to do if it failed."""
+
+    name: str
+    verdict: Verdict
+    finding: str
+    advice: str = ""
+
+
+class Examination(NamedTuple):
+    """How a check follows from facts.
+
+    ``judge`` is a pure function. It returns what to say if all is well, and the possible problems,
+    each with whether it exists.
+    """
+
+    name: str
+    reads: tuple[str, ...]
+    advice: str
+    judge: Callable[[Facts], tuple[str, Mapping[str, object]]]
+
+
+def conclude(name: str, summary: str, problems: Mapping[str, object], advice: str) -> Check:
+    """Return a check that failed if one of the problems exists; else the summary is its finding."""
+    findings = [problem for problem, exists in problems.items() if exists]
+    if findings:
+        return Check(name, "failed", "; ".join(findings), advice)
+    return Check(name, "ok", summary)
+
+
+def examine(facts: Facts, examinations: Iterable[Examination]) -> list[Check]:
+    """Make all checks. What does not exist fails the first check that reads it, and no other."""
+    checks: list[Check] = []
+    reported: set[str] = set()
+    for name, reads, advice, judge in examinations:
+        unread = [reading for reading in reads if isinstance(facts[reading], Unread)]
+        if not unread:
+            checks.append(conclude(name, *judge(facts), advice))
+            continue
+        fact = facts[unread[0]]
+        failed = fact.kind == "absent" and not reported & {*unread}
+        reported |= {*unread}
+        checks.append(Check(name, "failed" if failed else "not checked", fact.reason, advice))
+    return checks

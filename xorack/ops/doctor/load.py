@@ -1,0 +1,162 @@
+"""A load: the plan of each chain, its requests, and the sender of all."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import islice
+from typing import Any
+
+from xorack.aws.sqs import send
+from xorack.core.hashing import unit_id
+from xorack.core.request import Request
+from xorack.core.stamp import traced, xor
+
+_TIMEOUT_SECONDS = 86_400.0
+"""Outlasts a run. The deadline of chains that lose units is moved to the end of the sending."""
+_OPEN_CHAINS = 20
+_MAX_LATE = 1_000
+"""Most parts that are kept to be sent again: they stay in memory."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a chain sends. Its expected end follows from it."""
+
+    tag: str
+    number: int
+    units: int
+    """The units of the chain, the root included."""
+    lost: int = 0
+    """Units that never finish: the last ones."""
+    creates_last: bool = False
+
+    @property
+    def finished(self) -> int:
+        return self.units - self.lost
+
+    def unit(self, position: int) -> int:
+        """Return a unit's id; the root's position is 0."""
+        return unit_id("doctor", self.number, position)
+
+    def outstanding(self) -> list[int]:
+        return [self.unit(position) for position in range(self.finished, self.units)]
+
+    def requests(self) -> list[Request]:
+        """Return the chain's requests, in the order in which it sends them."""
+
+        def stamp(first: int, end: int) -> bytes:
+            return reduce(xor, (bytes(traced(self.unit(n))) for n in range(first, end)))
+
+        root, detail = stamp(0, 1), {"chain": self.number}
+        made = [
+            Request.create(self.tag, "create", root, timeout=_TIMEOUT_SECONDS, detail=detail),
+            Request.stamp_(
+                self.tag, "root", stamp(0, self.units), started=self.units - 1, finished=1
+            ),
+        ]
+        made += [
+            Request.stamp_(self.tag, f"unit {n}", stamp(n, n + 1), finished=1)
+            for n in range(1, self.finished)
+        ]
+        return made[::-1] if self.creates_last else made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """A load and its faults, which are shares. Equal loads make equal chains and messages."""
+
+    chains: int
+    seed: int = 1
+    sizes: tuple[int, ...] = (10,)
+    rate: float = 1e6
+    """Most requests a second."""
+    tick_seconds: float = 0.2
+    """What is sent in this time shares a call."""
+    losing: float = 0.02
+    """Chains of which one or two units never finish."""
+    reordered: float = 0.25
+    """Chains that send their create last."""
+    repeated: float = 0.1
+    """Parts that are sent again: at once, and when all chains have ended. The first always is."""
+
+    def plans(self, run: str) -> list[Plan]:
+        draw = random.Random(self.seed)
+        return [
+            Plan(
+                f"{run}/{number}",
+                number,
+                units := draw.choice(self.sizes),
+                draw.randint(1, 2) if units > 2 and draw.random() < self.losing else 0,
+                draw.random() < self.reordered,
+            )
+            for number in range(self.chains)
+        ]
+
+
+def interleave(plans: Iterator[Plan]) -> Iterator[Request]:
+    """Yield the requests of chains in turn; a number of chains is open at a time."""
+    streams = [iter(plan.requests()) for plan in islice(plans, _OPEN_CHAINS)]
+    while streams:
+        for stream in list(streams):
+            request = next(stream, None)
+            if request is not None:
+                yield request
+                continue
+            streams.remove(stream)
+            streams += [iter(plan.requests()) for plan in islice(plans, 1)]
+
+
+@dataclass
+class Sent:
+    """What was sent. Times are seconds since the epoch by this machine's clock."""
+
+    requests: int = 0
+    """Requests without copies."""
+    messages: int = 0
+    copies: int = 0
+    """Messages that were sent again."""
+    begun_at: float = 0.0
+    ended_at: float = 0.0
+    times: dict[str, float] = field(default_factory=dict)
+    """When the last request of each chain was handed to SQS, by tag."""
+    late: list[list[str]] = field(default_factory=list)
+    """Parts to send again when all chains have ended."""
+
+
+@dataclass
+class Sender:
+    """Sends the chains of a load, within its rate."""
+
+    load: Load
+    run: str
+    queue_url: str
+    client: Any
+
+    def send(self) -> Sent:
+        """Send all; raise SendError if the queue does not accept a message."""
+        load, sent = self.load, Sent(begun_at=time.time())
+        draw = random.Random(f"{load.seed}/parts")
+        requests = interleave(iter(load.plans(self.run)))
+        together = max(1, int(load.rate * load.tick_seconds)) if load.rate < 1e5 else 10_000
+        while part := list(islice(requests, together)):
+            now, bodies = time.time(), [json.dumps(one.to_json()) for one in part]
+            sent.messages += self.deliver(bodies)
+            sent.requests += len(part)
+            sent.times |= dict.fromkeys((request.tag for request in part), now)
+            if draw.random() < load.repeated or not sent.late:
+                sent.copies += self.deliver(bodies)
+                sent.late += [bodies] if len(sent.late) < _MAX_LATE else []
+            due = sent.begun_at + sent.requests / load.rate
+            time.sleep(max(0.0, due - time.time()))
+        sent.ended_at = time.time()
+        return sent
+
+    def deliver(self, bodies: list[str]) -> int:
+        """Send requests as texts; return the number of messages."""
+        # A group of a fair queue: the load does not delay the messages of other senders.
+        return send(self.queue_url, bodies, self.client, group=self.run).messages

@@ -1,0 +1,160 @@
+"""The events of a deployed acker, received through a temporary rule and a temporary queue."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from xorack.aws.client import error_code
+from xorack.core.errors import StateError
+from xorack.core.event import SOURCE
+
+Event: TypeAlias = dict[str, Any]
+"""An event as EventBridge delivers it."""
+
+_WAIT_SECONDS = 1
+_PROBE_SECONDS = 90
+_TOGETHER = 10
+"""Most messages of one call of SQS."""
+
+
+@dataclass
+class Subscription:
+    """A context manager: it makes a rule and a queue of one name, and removes both at its end.
+
+    Attributes:
+        name: The name of the rule and the queue.
+        prefix: Only events of chains whose tags begin with it are received.
+        left_behind: What could not be removed, a line each.
+    """
+
+    name: str
+    bus_name: str
+    client: Callable[[str], Any]
+    prefix: str = ""
+    left_behind: list[str] = field(default_factory=list)
+    _url: str = ""
+
+    def __enter__(self) -> Subscription:
+        with ExitStack() as stack:
+            # Each removal is registered before its creation, which may be interrupted.
+            stack.callback(self._remove, f"rule {self.name}", self._remove_rule)
+            rule_arn = self._make_rule()
+            stack.callback(self._remove, f"queue {self.name}", self._remove_queue)
+            self._make_queue(rule_arn)
+            self._probe()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    def receive(self) -> list[Event]:
+        """Return the next events, at most ten, or none after about a second."""
+        try:
+            received = self._poll()
+            entries = [
+                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
+                for number, message in enumerate(received)
+            ]
+            if entries:
+                self.client("sqs").delete_message_batch(QueueUrl=self._url, Entries=entries)
+        except (ClientError, BotoCoreError):
+            time.sleep(_WAIT_SECONDS)  # the events stay in the queue
+            return []
+        events = (json.loads(message["Body"]) for message in received)
+        return [event for event in events if event["source"] == SOURCE]
+
+    def _make_rule(self) -> str:
+        tag = [{"prefix": self.prefix}] if self.prefix else [{"exists": True}]
+        pattern = {"source": [SOURCE, self.name], "detail": {"tag": tag}}
+        return str(
+            self.client("events").put_rule(
+                Name=self.name,
+                EventBusName=self.bus_name,
+                EventPattern=json.dumps(pattern),
+                Description="temporary: made by the command line of xorack",
+            )["RuleArn"]
+        )
+
+    def _make_queue(self, rule_arn: str) -> None:
+        _, partition, _, region, account, _ = rule_arn.split(":", 5)
+        queue_arn = f"arn:{partition}:sqs:{region}:{account}:{self.name}"
+        statement = {
+            "Effect": "Allow",
+            "Principal": {"Service": "events.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": queue_arn,
+            "Condition": {"ArnEquals": {"aws:SourceArn": rule_arn}},
+        }
+        attributes = {
+            # A policy that is set later may take a minute to become effective.
+            "Policy": json.dumps({"Version": "2012-10-17", "Statement": [statement]}),
+            "MessageRetentionPeriod": "86400",
+            "VisibilityTimeout": "60",
+        }
+        made = self.client("sqs").create_queue(QueueName=self.name, Attributes=attributes)
+        self._url = made["QueueUrl"]
+        answer = self.client("events").put_targets(
+            Rule=self.name,
+            EventBusName=self.bus_name,
+            Targets=[{"Id": "queue", "Arn": queue_arn}],
+        )
+        if answer.get("FailedEntryCount"):
+            reason = answer["FailedEntries"][0].get("ErrorMessage")
+            raise StateError(f"the rule {self.name} rejects its queue as a target: {reason}")
+
+    def _probe(self) -> None:
+        """Publish events of another source until ten arrive: a new rule may take a minute."""
+        entry = {"EventBusName": self.bus_name, "Source": self.name, "DetailType": "probe"}
+        entry["Detail"] = json.dumps({"tag": f"{self.prefix}probe"})
+        deadline = time.monotonic() + _PROBE_SECONDS
+        while time.monotonic() < deadline:
+            self.client("events").put_events(Entries=[entry] * _TOGETHER)
+            arrived = 0
+            # A new queue may not be known everywhere either.
+            with suppress(self.client("sqs").exceptions.QueueDoesNotExist):
+                while messages := self._poll():
+                    arrived += len(messages)
+                    if arrived >= _TOGETHER:
+                        return  # `receive` deletes those that are delivered again
+        raise StateError(
+            f"no event reached the queue {self.name} within {_PROBE_SECONDS} s: may "
+            f"events.amazonaws.com send to queues of this account, and is the bus {self.bus_name} "
+            "in this account?"
+        )
+
+    def _poll(self) -> list[Any]:
+        limits = {"MaxNumberOfMessages": _TOGETHER, "WaitTimeSeconds": _WAIT_SECONDS}
+        received = self.client("sqs").receive_message(QueueUrl=self._url, **limits)
+        return list(received.get("Messages", []))
+
+    def _remove(self, name: str, remove: Callable[[], object]) -> None:
+        """Remove a thing unless it does not exist; remember its name if that fails."""
+        try:
+            remove()
+        except (ClientError, BotoCoreError) as error:
+            code = error_code(error)
+            if not code.endswith(("NonExistentQueue", "DoesNotExist", "NotFoundException")):
+                self.left_behind.append(f"{name} ({error})")
+
+    def _remove_rule(self) -> None:
+        rule, bus = {"Rule": self.name, "EventBusName": self.bus_name}, self.client("events")
+        bus.remove_targets(**rule, Ids=["queue"])
+        bus.delete_rule(Name=self.name, EventBusName=self.bus_name)
+
+    def _remove_queue(self) -> None:
+        sqs = self.client("sqs")
+        sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=self.name)["QueueUrl"])

@@ -1,0 +1,203 @@
+"""A trial: chains are sent to a deployed acker, their events are awaited and verified."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from xorack.aws.schema import ALIAS
+from xorack.aws.sqs import send
+from xorack.aws.stack import StackOutputs, open_table
+from xorack.core.chain import Chain
+from xorack.core.request import Request
+from xorack.core.text import plural
+from xorack.ops.backlog import depth
+from xorack.ops.doctor.load import Load, Plan, Sender, Sent
+from xorack.ops.doctor.subscription import Subscription
+from xorack.ops.doctor.verify import Outcome, Received
+
+_POLL_SECONDS = 0.5
+_RECEIVERS = 4
+_SAY_SECONDS = 10.0
+_EMPTY_POLLS = 3
+"""SQS's numbers of messages are approximate: a queue is empty if it says so several times."""
+_SLICE = 100
+"""Chains that are read at a time while a run waits for them: each poll is billed."""
+
+
+class TwoChains(Load):
+    """Two chains: all units of the first finish, the last unit of the second does not."""
+
+    def plans(self, run: str) -> list[Plan]:
+        return [Plan(f"{run}/acked", 0, 3), Plan(f"{run}/failed", 1, 3, lost=1)]
+
+
+@dataclass
+class Trial:
+    """A run of a load against an acker.
+
+    Attributes:
+        run: Its name, the beginning of all of its tags.
+        say: Shows a line of progress.
+        sweeper: The name of the sweeper's function, which the trial invokes at deadlines if the
+            caller is allowed to. Otherwise the schedule does, within a minute.
+        patience_seconds: The trial gives up after this time without progress.
+    """
+
+    load: Load
+    run: str
+    outputs: StackOutputs
+    client: Callable[[str], Any]
+    say: Callable[[str], Any]
+    sweeper: str | None = None
+    patience_seconds: float = 90.0
+    events: dict[str, list[Received]] = field(default_factory=dict)
+    sweeper_error: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        self.plans = self.load.plans(self.run)
+        self._url, self._sqs = self.outputs.queue_url, self.client("sqs")
+        self._subscription = Subscription(
+            self.run, self.outputs.bus_name, self.client, prefix=f"{self.run}/"
+        )
+        table, dynamodb = self.outputs.table_name, self.client("dynamodb")
+        self._store = open_table(table, dynamodb, self.outputs.retention_ms)
+
+    @property
+    def left_behind(self) -> Sequence[str]:
+        return self._subscription.left_behind
+
+    def conduct(self) -> tuple[Sent, Outcome]:
+        """Send the load, wait for all ends, and return what is known of them.
+
+        The rule and the queue are removed in every case. The chains stay until their time to live.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(self._subscription)
+            stop = threading.Event()
+            pool = stack.enter_context(ThreadPoolExecutor(_RECEIVERS))
+            stack.callback(stop.set)
+            for _ in range(_RECEIVERS):
+                pool.submit(self._receive, stop)
+            sender = Sender(self.load, self.run, self._url, self._sqs)
+            sent = self.send(sender)
+            self._await_events([plan for plan in self.plans if not plan.lost])
+            deadline_at = self._end([plan for plan in self.plans if plan.lost])
+            for bodies in sent.late:
+                sent.copies += sender.deliver(bodies)
+            if sent.late:
+                self._await_empty_queue()
+            chains = self.settle()
+        return sent, Outcome(self.plans, sent.times, self.events, chains, deadline_at)
+
+    def send(self, sender: Sender) -> Sent:
+        """Send all messages; the tests of other engines add faults here."""
+        return sender.send()
+
+    def settle(self) -> dict[str, Chain]:
+        """Wait until no event is marked as pending any more; return all chains."""
+        chains: dict[str, Chain] = {}
+
+        def published() -> bool:
+            chains.update(self.read(self.plans))
+            return not any(chain.delivery.event_pending for chain in chains.values())
+
+        self.wait("pending events", published)
+        return chains
+
+    def read(self, plans: Sequence[Plan]) -> dict[str, Chain]:
+        """Read chains by their tags, consistently; a scan would read all others, too."""
+        return self._store.read([plan.tag for plan in plans]) if plans else {}
+
+    def wait(self, what: str, is_reached: Callable[[], bool]) -> None:
+        """Wait until a condition holds, as long as events arrive or the queue gets shorter."""
+        most, least = -1, 0
+        deadline, said = 0.0, time.monotonic()
+        while not is_reached():
+            now, events, messages = time.monotonic(), len(self.events), depth(self._sqs, self._url)
+            if events > most or messages < least:
+                most, least, deadline = events, messages, now + self.patience_seconds
+            elif now >= deadline:
+                self.say(f"gave up waiting for {what}")
+                return
+            if now >= said + _SAY_SECONDS:
+                said = now
+                seen = f"{plural(events, 'event')}, {plural(messages, 'message')} queued"
+                self.say(f"waiting for {what}: {seen}")
+            time.sleep(_POLL_SECONDS)
+
+    def _receive(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            for event in self._subscription.receive():
+                one = Received(event["detail-type"], event["detail"], time.time())
+                with self._lock:
+                    events = self.events.setdefault(str(one.detail.get("tag")), [])
+                    if all(other[:2] != one[:2] for other in events):
+                        events.append(one)
+
+    def _await_events(self, plans: Sequence[Plan], sweep: bool = False) -> None:
+        tags = {plan.tag for plan in plans}
+
+        def arrived() -> bool:
+            if sweep and not tags <= {*self.events}:
+                self._sweep()
+            return tags <= {*self.events}
+
+        self.wait(f"the events of {plural(len(tags), 'chain')}", arrived)
+
+    def _end(self, plans: Sequence[Plan]) -> float:
+        """Move the deadlines of chains that lost units to now; return the time in seconds."""
+        left = list(plans)
+
+        def applied() -> bool:
+            while left:
+                chains = self.read(part := left[:_SLICE])
+                left[:_SLICE] = [p for p in part if not _is_applied(p, chains.get(p.tag))]
+                if left[:_SLICE] == part:
+                    return False
+            return True
+
+        self.wait("the requests of chains that lost units", applied)
+        deadline_at = time.time()
+        send(self._url, (Request.extend(plan.tag, "end", 0.001) for plan in plans), self._sqs)
+        self._await_events(plans, sweep=True)
+        return deadline_at
+
+    def _sweep(self) -> None:
+        """Invoke the sweeper once, if this is allowed."""
+        if self.sweeper is None:
+            return
+        try:
+            answer = self.client("lambda").invoke(FunctionName=self.sweeper, Qualifier=ALIAS)
+        except ClientError:
+            self.sweeper = None  # the schedule invokes it each minute
+            return
+        if "FunctionError" in answer:
+            self.sweeper_error = answer["Payload"].read().decode(errors="replace")[:500]
+
+    def _await_empty_queue(self) -> None:
+        empty = [0]
+
+        def is_empty() -> bool:
+            empty[0] = 0 if depth(self._sqs, self._url) else empty[0] + 1
+            return empty[0] >= _EMPTY_POLLS
+
+        self.wait("an empty queue", is_empty)
+
+
+def _is_applied(plan: Plan, chain: Chain | None) -> bool:
+    """Return whether all requests of a chain that lost units were applied, or cannot be."""
+    if chain is None or chain.status == "pending":
+        return False
+    return chain.final or (chain.counts.started, chain.counts.finished) == (
+        plan.units,
+        plan.finished,
+    )
