@@ -48,8 +48,8 @@ class Rate(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 
 @click.command(
-    epilog="Examples: xorack doctor --stack orders; "
-    "xorack doctor --stack test --load 200/s --for 60",
+    short_help="Examine a stack, and say what to repair.",
+    epilog="Example: xorack doctor --stack test --load 200/s --for 60",
 )
 @click.option("--load", "rate", type=Rate(), metavar="RATE", help="Send a load: requests a second.")
 @click.option(
