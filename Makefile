@@ -62,7 +62,7 @@ PYTEST := $(PY) -m pytest -n 4 --dist loadfile --max-worker-restart=3
 # Folders without Spark, the embedded AWS, the CDK and a browser; each worker imports every file that it collects.
 QUICK := unit property functional
 
-check: lint types ## Lint, types and quick tests: no Spark, no embedded AWS, no CDK, no browser
+check: lint types subjects ## Lint, types and quick tests: no Spark, no embedded AWS, no CDK, no browser
 	@$(PYTEST) -n 2 -m "not slow" $(QUICK:%=tests/%) $(ARGS)
 
 test: lint types tests ## Lint, types and all tests except the slow ones
@@ -74,7 +74,7 @@ tests: venv
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 slow-tests: venv
-	@$(PYTEST) -n 3 -m slow --timeout 1200 $(ARGS)
+	@$(PYTEST) -n 3 -m slow $(ARGS)
 
 test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark35
 	@$(VENV) spark35
@@ -123,6 +123,10 @@ types: venv ## mypy, strict
 types-cdk: venv ## mypy, strict, with the types of the CDK: some minutes
 	@$(PY) -m mypy --config-file= --python-version 3.10 --strict --follow-imports=silent \
 	  --cache-dir .mypy_cache/infra-slow -p infra -p xorack.cdk
+
+.PHONY: subjects
+subjects: venv # the subjects of new commits
+	@$(PY) -m tools.subjects
 
 format: venv ## Format the code and apply the fixes of ruff and Biome
 	@$(PY) -m ruff check --fix --quiet . || true

@@ -238,7 +238,6 @@ LEADS = {
 }
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
 def test_what_is_said_leads_to_the_bug(stack, xorack, tmp_path, bug):
     (names := tmp_path / "names.txt").write_text("oil\nwick\nlamp\n")

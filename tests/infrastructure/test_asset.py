@@ -101,7 +101,6 @@ def test_bytecode_is_made_by_any_python_of_the_version_that_runs(monkeypatch, tm
     assert code.find_python((3, 99)) is None
 
 
-@pytest.mark.thorough
 def test_two_syntheses_are_equal_and_anybody_can_read_the_code(tmp_path):
     """Lambda's user is another: with a strict umask, the functions could not be imported."""
     command = [sys.executable, "-m", "infra.synth", "--out"]
