@@ -28,7 +28,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo check test test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy destroy deployed clean distclean docs
+.PHONY: help venv demo check test coverage test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy destroy deployed clean distclean docs
 
 help: ## List the targets
 	@"$(PYTHON)" -c 'import re, sys; targets = re.findall("^([a-z0-9-]+):.*?## (.*)", open(sys.argv[1]).read(), re.M); \
@@ -66,6 +66,9 @@ check: lint types subjects ## Lint, types and quick tests: no Spark, no embedded
 	@$(PYTEST) -n 2 -m "not slow" $(QUICK:%=tests/%) $(ARGS)
 
 test: lint types tests ## Lint, types and all tests except the slow ones
+
+coverage: venv ## The tests of `make test`, and the lines of code that they run
+	@$(PYTEST) -m "not slow" --cov --cov-report=term $(ARGS)
 
 test-slow: types-cdk slow-tests ## The slow tests, and the types of the CDK
 
@@ -179,7 +182,7 @@ audit: python ## Look up known vulnerabilities of the locked packages: ARGS="-s 
 
 clean: ## Remove all built files except .venv
 	@rm -rf cdk.out node_modules tests/engines/node_modules tools/browser/node_modules tools/javascript/node_modules site .demo .bench spark-warehouse metastore_db derby.log build dist *.egg-info \
-	  .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	  .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv as well
