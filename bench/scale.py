@@ -11,8 +11,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from bench.harness import Table
+from bench.weighed_table import WeighedTable
 from tests.support.chains import make_chain
-from tests.support.weighed_table import WeighedTable
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import Consumer, Message
 from xorack.acker.outbox import Outbox

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.support.pictures import TARGET
+from tools.pictures import TARGET
 
 
 def test_fonts_of_the_machine_play_no_part(browser):

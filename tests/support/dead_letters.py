@@ -1,5 +1,8 @@
 """Messages in the dead-letter queue of a test."""
 
+from collections.abc import Iterable
+
+from tests.support.in_process import Resources
 from xorack.core.message import pack
 from xorack.core.request import Request
 
@@ -24,14 +27,20 @@ def string_attributes(**values):
     return {n: {"DataType": "String", "StringValue": value} for n, value in values.items()}
 
 
-def put(aws, body, **attributes):
+def put(aws: Resources, body: str, **attributes: str) -> str:
     """Send a message to the dead-letter queue; return its id."""
     url, values = aws.dead_letter_queue_url, string_attributes(**attributes)
     sent = aws.client("sqs").send_message(QueueUrl=url, MessageBody=body, MessageAttributes=values)
     return sent["MessageId"]
 
 
-def put_messages(aws, *, failed=(), rejected=(), malformed=()):
+def put_messages(
+    aws: Resources,
+    *,
+    failed: Iterable[int] = (),
+    rejected: Iterable[int] = (),
+    malformed: Iterable[int] = (),
+) -> None:
     """Put messages of each kind: request numbers, or the invalid versions of the malformed."""
     for body in bodies(*failed):
         put(aws, body)

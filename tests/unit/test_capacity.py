@@ -5,7 +5,7 @@ import re
 import pytest
 
 from bench.harness import ROOT
-from tests.support.weighed_table import WeighedTable
+from bench.weighed_table import WeighedTable
 from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.request import Request

@@ -1,6 +1,6 @@
 """Example chains and messages, the pictures of them in docs/images, and that of the demo.
 
-.venv/bin/python -m tests.support.pictures [demo]
+.venv/bin/python -m tools.pictures [demo]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal
 from unittest.mock import patch
 from urllib.parse import urlencode
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, ViewportSize
 
 from tests.support.browser import running_browser
 from tests.support.chains import make_chain
@@ -33,7 +33,7 @@ from xorack.core.request import Request
 from xorack.core.stamp import TRACED_LENGTH, traced, xor
 from xorack.ops.status import ChainStatus
 
-TARGET = Path(__file__).parents[2] / "docs" / "images"
+TARGET = Path(__file__).parents[1] / "docs" / "images"
 
 # tag, units started, finished, minutes of age, minutes until the deadline, seconds since the last
 # stamp, units outstanding in the stamp (60: too many to name)
@@ -118,7 +118,7 @@ def take(
     browser: Browser, name: str, url: str, height: int, scheme: Literal["light", "dark"] = "light"
 ) -> None:
     """Take a picture of a page of `xorack web`, its last message open."""
-    viewport = {"width": 1260, "height": height}
+    viewport = ViewportSize(width=1260, height=height)
     opened = browser.new_page(viewport=viewport, device_scale_factor=2, color_scheme=scheme)
     opened.goto(url)
     opened.wait_for_selector("#connection:text('·')")
