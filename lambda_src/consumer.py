@@ -99,5 +99,6 @@ def _emit_metrics(result: BatchResult) -> dict[str, int]:
     for latency in result.latencies_ms:
         metrics.add_metric(Metric.ACK_LATENCY, MetricUnit.Milliseconds, latency)
     for name, count in counts.items():
-        metrics.add_metric(name, MetricUnit.Count, count)
+        if count:  # CloudWatch bills zeros as well
+            metrics.add_metric(name, MetricUnit.Count, count)
     return counts

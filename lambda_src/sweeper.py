@@ -51,7 +51,10 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         Metric.CONFLICTS: result.stats.conflicts,
     }
     for name, count in counts.items():
-        metrics.add_metric(name, MetricUnit.Count, count)
+        # CloudWatch bills each metric for the hours in which it has values, zeros as well. The
+        # alarm MetricsLost needs one metric of each sweep.
+        if count or name == Metric.CHAINS_LOOKED_AT:
+            metrics.add_metric(name, MetricUnit.Count, count)
     duration = round((time.monotonic() - began) * 1000)
     logger.info("sweep", extra={"duration_ms": duration, "counts": counts})
     return counts

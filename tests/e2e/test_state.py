@@ -27,7 +27,7 @@ class Operator(Shell):
 
     def __init__(self, aws, folder):
         super().__init__(aws.client)
-        self.embedded, self.folder, self.stack = aws, folder, None
+        self.embedded, self.folder, self.stack, self.settings = aws, folder, None, {}
 
     def follow(self, heading, until=None, *, after=None):
         """Run the commands of a section: those after one that has a text, until one has."""
@@ -44,7 +44,8 @@ class Operator(Shell):
         target, arguments = words
         assert target == "deploy"
         pairs = arguments.removeprefix("ARGS=").removeprefix("-c ").split(" -c ")
-        settings = dict(pair.split("=") for pair in pairs)
+        # The runbook says: with the same settings as before.
+        settings = {**self.settings, **dict(pair.split("=") for pair in pairs)}
         name = settings["stack_name"]
         template = synth(self.folder / f"{name}-{len(settings)}", settings)
         cloudformation = self.client("cloudformation")
@@ -68,6 +69,19 @@ class Operator(Shell):
             Capabilities=["CAPABILITY_IAM"],
         )
         cloudformation.get_waiter("stack_update_complete").wait(StackName=name, **SECONDS)
+
+    def rights(self, table):
+        """The policies of the functions' roles, where `table` stands for the table's name."""
+        iam, functions = self.client("iam"), self.client("lambda")
+        found = {}
+        for function in ("ConsumerName", "SweeperName"):
+            name = self.stack.outputs[function]
+            role = functions.get_function(FunctionName=name)["Configuration"]["Role"]
+            role = role.rpartition("/")[2]
+            policy = iam.get_role_policy(RoleName=role, PolicyName="Access")["PolicyDocument"]
+            text = json.dumps(policy, sort_keys=True).replace(f"table/{table}", "table/chains")
+            found[function] = json.loads(text)["Statement"]
+        return found
 
     def xorack(self, words):
         """Run the command line."""
@@ -97,6 +111,8 @@ def operator(tmp_path, monkeypatch):
         for name, value in aws.environ().items():
             monkeypatch.setenv(name, value)
         operator = Operator(aws, tmp_path)
+        key = aws.client("kms").create_key()["KeyMetadata"]["Arn"]
+        operator.settings = {"encryption_key_arn": key, "policies_ready": "true"}
         operator.make(["deploy", "ARGS=-c stack_name=xorack"])
         yield operator
 
@@ -110,6 +126,7 @@ def test_chains_go_on_in_a_restored_table(operator):
     dynamodb = operator.client("dynamodb")
     events = subscribe(operator.stack)
     old, stack = operator.stack.table_name, operator.stack
+    rights = operator.rights(old)
     first, *rest = chain("open", 3)
     operator.send([first, rest[0], *chain("done", 1)])
     assert set(operator.events(events, "done")) == {"done"}
@@ -128,6 +145,14 @@ def test_chains_go_on_in_a_restored_table(operator):
     assert operator.item(new, "open")["status"] == {"S": "acked"}
     assert operator.item(old, "open") == {}
     assert operator.item(new, "done") == operator.item(old, "done")
+    # The functions may do what they might before, with the key, and check the table.
+    assert all(operator.settings["encryption_key_arn"] in str(one) for one in rights.values())
+    for function, restored in operator.rights(new).items():
+        for one in restored:
+            actions = one["Action"]
+            if "dynamodb:DescribeTable" in actions:
+                one["Action"] = [name for name in actions if "Describe" not in name]
+        assert sorted(map(str, restored)) == sorted(map(str, rights[function]))
     # Nothing of the stack has changed but the table.
     described = operator.client("cloudformation").describe_stacks(StackName="xorack")
     outputs = {o["OutputKey"]: o["OutputValue"] for o in described["Stacks"][0]["Outputs"]}

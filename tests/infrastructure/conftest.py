@@ -38,6 +38,8 @@ VARIED = {
     "failed_chains_threshold": "25",
     "contributor_insights": "true",
     "resume": "all",
+    "monitoring": "full",
+    "deny_forged_events": "false",
 }
 
 
@@ -80,6 +82,7 @@ template = synthesised()
 varied = synthesised(**VARIED)
 """A stack in which nearly every setting differs from its default."""
 adopted = synthesised(table_name="chains")
+full = synthesised(monitoring="full")
 minimal = synthesised(
     monitoring="minimal",
     batch_size=10,

@@ -88,6 +88,51 @@ def test_an_imported_table_is_checked_by_those_that_write(here):
         assert any("kms:Decrypt" in actions for actions in allowed.values())
 
 
+KEY = "arn:aws:kms:eu-west-1:111111111111:key/12345678-90ab-cdef-1234-567890abcdef"
+
+
+def statements(source: str, has_key: bool) -> dict[str, Any]:
+    """The statements on the table, its index and its key, of each role, as text by role.
+
+    The table is created, or adopted: by name, as an import that names its key, as one that names
+    none, as for a table that was restored.
+    """
+    stack = Stack(App(), "Mine", env=HERE)
+    key = aws_kms.Key.from_key_arn(stack, "Key", KEY) if has_key else None
+    settings, table = Settings(policies_ready=True), None
+    if source == "name":
+        settings = Settings(policies_ready=True, table_name="chains")
+    elif source == "import with its key":
+        table = aws_dynamodb.Table.from_table_attributes(
+            stack, "Table", table_name="chains", encryption_key=key
+        )
+    elif source == "import":
+        table = imported(stack)
+    acker = Acker(stack, "Acker", table=table, settings=settings, encryption_key=key)
+    reader = aws_iam.Role(stack, "Reader", assumed_by=aws_iam.AccountRootPrincipal())
+    acker.grant_read(reader)
+    template = Template.of_stack(stack)
+    found = {name: template.allowed(name) for name in ("consumer", "sweeper")}
+    name = stack.get_logical_id(reader.node.default_child)
+    found["reader"] = template.granted(name)
+    return {
+        role: {
+            re.sub(r"^(Acker\w*Table\w*|.*table/chains)", "table", on): actions - CHECK
+            for on, actions in rights.items()
+            if "able" in on or on == KEY
+        }
+        for role, rights in found.items()
+    }
+
+
+@pytest.mark.parametrize("has_key", [False, True])
+@pytest.mark.parametrize("source", ["name", "import with its key", "import"])
+def test_an_adopted_table_gives_the_rights_that_a_created_one_gives(source, has_key):
+    created, adopted = statements("created", has_key), statements(source, has_key)
+    assert adopted == created
+    assert all((KEY in rights) is has_key for rights in created.values())
+
+
 @pytest.mark.parametrize(
     ("changes", "line"),
     [

@@ -11,7 +11,9 @@ from aws_cdk import App, Stack, aws_sns, aws_sqs
 from aws_cdk import aws_cloudwatch_actions as actions
 
 from infra.synth import ROOT
-from lambda_src import sweeper
+from lambda_src import consumer, sweeper
+from xorack.acker.consumer import BatchResult
+from xorack.aws.schema import Metric
 from xorack.cdk.acker import Acker
 from xorack.cdk.alarms import PAGE, TICKET, queue_age_threshold_seconds
 from xorack.cdk.settings import Settings
@@ -53,12 +55,16 @@ def measured(alarm: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def emitted(deployed, capsys):
-    """The metrics that a batch of the consumer and a sweep emit, as `metrics_in` returns them."""
-    end = Request.stamp_("acked", "b", plain(5), finished=1)
-    consume(Request.create("acked", "a", plain(5)), end)
-    by_consumer = capsys.readouterr().out
+    """The metrics that an idle sweep emits, as `metrics_in` returns them."""
     sweeper.handler({}, None)
-    return metrics_in(by_consumer), metrics_in(capsys.readouterr().out)
+    return metrics_in(capsys.readouterr().out)
+
+
+@pytest.fixture
+def counted(deployed):
+    """The names of the metrics of consumer and sweeper, zeros included."""
+    by_consumer = {*consumer._emit_metrics(BatchResult()), Metric.ACK_LATENCY}
+    return by_consumer, {*sweeper.handler({}, None)}
 
 
 def metrics_in(log: str) -> dict[str, tuple[str, str]]:
@@ -79,7 +85,7 @@ def test_what_no_setting_changes_the_constructs_change():
     # The handbook's section "Settings" shows these.
     stack = Stack(App(), "Mine")
     topic = aws_sns.Topic(stack, "OnCall")
-    acker = Acker(stack, "Acker", alarm_topic=topic)
+    acker = Acker(stack, "Acker", alarm_topic=topic, settings=Settings(monitoring="full"))
     (block,) = re.findall(r"^```python\n(# What no.*?)^```$", HANDBOOK, re.MULTILINE | re.DOTALL)
     exec(block, {"acker": acker, "topic": topic, "aws_cloudwatch_actions": actions})
     template = Template.of_stack(stack)
@@ -98,8 +104,8 @@ def test_what_no_setting_changes_the_constructs_change():
     assert mapping["ProvisionedPollerConfig"] == {"MinimumPollers": 2, "MaximumPollers": 20}
 
 
-def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template, minimal):
-    made = alarms(template)
+def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(full, template, minimal):
+    made = alarms(full)
     severities = {"page": set(), "ticket": set()}
     for name, alarm in made.items():
         pattern = rf"\[(page|ticket)\] .{{10,}} First: .{{20,}} Runbook: docs/operations.md#{name}"
@@ -111,9 +117,21 @@ def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(template, min
         assert f"`{composite}`" in HANDBOOK
     minimum = {"ConsumerFailing", "QueueBehind", "SweeperSilent", "DeadLettersNew"}
     assert set(alarms(minimal)) == minimum
+    assert set(alarms(template)) == set(made) - {PAGE, TICKET}
 
 
-def test_the_handbook_has_the_values_of_each_alarm(template):
+def test_without_composite_alarms_each_alarm_notifies(synthesise):
+    topic = "arn:aws:sns:eu-west-1:123456789012:alarms"
+    for made, notifying in (
+        (synthesise(alarm_topic_arn=topic), None),
+        (synthesise(alarm_topic_arn=topic, monitoring="full"), {PAGE, TICKET, *ALONE}),
+    ):
+        actions = {name: one.get("AlarmActions") for name, one in alarms(made).items()}
+        expected = set(actions) if notifying is None else notifying
+        assert {name for name, one in actions.items() if one == [topic]} == expected
+
+
+def test_the_handbook_has_the_values_of_each_alarm(full):
     row = r"^\| \[`(\w+)`\]\(#\w+\) \| (\w+)(?:, single)? \| .+ \| (\d+)(?: of (\d+))? .+ \|$"
     rows = {
         name: (f"[{severity}]", int(datapoints), int(periods or datapoints))
@@ -122,7 +140,7 @@ def test_the_handbook_has_the_values_of_each_alarm(template):
     numbers = itemgetter("DatapointsToAlarm", "EvaluationPeriods")
     assert rows == {
         name: (one["AlarmDescription"].split()[0], *numbers(one))
-        for name, one in alarms(template).items()
+        for name, one in alarms(full).items()
         if name not in (PAGE, TICKET)
     }
 
@@ -153,36 +171,39 @@ def test_little_monitoring_emits_no_metrics(deployed, capsys, monkeypatch, templ
 # -- what it costs ---------------------------------------------------------------------------------
 
 
-def test_the_handbook_has_the_price_of_monitoring(template, minimal, emitted):
-    """AWS charges for each metric of an alarm."""
+def test_the_handbook_has_the_price_of_monitoring(full, template, minimal, emitted, counted):
+    """AWS charges for each metric of an alarm. The default costs at most three dollars."""
 
     def counts(made):
         of_alarms = made.of("AWS::CloudWatch::Alarm").values()
         disabled = "POWERTOOLS_METRICS_DISABLED" in made.environment("consumer")
         return {
-            "metric": 0 if disabled else len(emitted[0] | emitted[1]),
+            "metric": 0 if disabled else len(emitted),
             "alarm": sum(len(measured(alarm)) for alarm in of_alarms),
             "composite alarm": len(made.of("AWS::CloudWatch::CompositeAlarm")),
             "dashboard": len(made.of("AWS::CloudWatch::Dashboard")),
         }
 
-    full, little = counts(template), counts(minimal)
+    levels = [counts(made) for made in (full, template, minimal)]
     prices = {"metric": 0.30, "alarm": 0.10, "composite alarm": 0.50, "dashboard": 3.00}
     words = {
-        "metric": "metrics that the functions emit, $0.30 each",
+        "metric": "metrics that the idle sweeper emits, $0.30 each",
         "alarm": "alarms, $0.10 for each metric of an alarm",
         "composite alarm": "composite alarms, $0.50 each",
         "dashboard": "dashboard, $3.00",
     }
-    costs = [{kind: prices[kind] * made[kind] for kind in made} for made in (full, little)]
+    costs = [{kind: prices[kind] * made[kind] for kind in made} for made in levels]
+    assert sum(costs[1].values()) <= 3
     rows = []
     for kind, name in words.items():
-        pairs = ((made[kind], cost[kind]) for made, cost in zip((full, little), costs, strict=True))
+        pairs = ((made[kind], cost[kind]) for made, cost in zip(levels, costs, strict=True))
         cells = (f"{count}: ${cost:.2f}" if count else "none" for count, cost in pairs)
         rows.append(" | ".join([f"| {name}", *cells]))
     rows.append(" | ".join(["| **a month**", *(f"**${sum(one.values()):.2f}**" for one in costs)]))
     assert not [row for row in rows if row not in HANDBOOK]
-    assert f"{sum(costs[0].values()):.2f}, polling" in (ROOT / "docs" / "capacity.md").read_text()
+    everything = counted[0] | counted[1]
+    assert f"up to {len(everything)} metrics, ${0.30 * len(everything):.2f} a month" in HANDBOOK
+    assert f"{sum(costs[1].values()):.2f}, polling" in (ROOT / "docs" / "capacity.md").read_text()
 
 
 # -- the dashboard ---------------------------------------------------------------------------------
@@ -204,27 +225,28 @@ def drawn(template: Template) -> set[tuple[str, ...]]:
     }
 
 
-def test_alarms_and_dashboard_use_the_metrics_that_the_functions_emit(template, emitted):
-    by_consumer, by_sweeper = emitted
+def test_alarms_and_dashboard_use_the_metrics_that_the_functions_emit(full, emitted, counted):
+    by_consumer, by_sweeper = counted
     known = by_consumer | by_sweeper
-    own = {metric for metric in drawn(template) if metric[0] == "xorack"}
+    own = {metric for metric in drawn(full) if metric[0] == "xorack"}
     used = {name for _, name, *_ in own}
     used |= {
         metric["MetricName"]
-        for alarm in template.of("AWS::CloudWatch::Alarm").values()
+        for alarm in full.of("AWS::CloudWatch::Alarm").values()
         for metric in measured(alarm)
         if metric["Namespace"] == "xorack"
     }
-    assert used <= set(known)
+    assert used <= known
     assert {metric[2:] for metric in own} == {("service", "xorack")}
-    assert set(known.values()) == {("xorack", "xorack")}
+    # An idle sweep emits what MetricsLost needs, and nothing else.
+    assert emitted == {"ChainsLookedAt": ("xorack", "xorack")}
     # The alarms take the maximum of these gauges: only the sweeper may emit them.
     gauges = {"EventsPendingAfterSweep", "EventsPendingSeconds", "SweepProblems"}
-    assert not gauges & set(by_consumer)
+    assert not gauges & by_consumer
 
 
-def test_what_an_alarm_tells_to_look_for_exists(template):
-    for alarm in alarms(template).values():
+def test_what_an_alarm_tells_to_look_for_exists(full):
+    for alarm in alarms(full).values():
         for name in re.findall("`(.+?)`", alarm["AlarmDescription"]):
             is_setting = name in Settings.__dataclass_fields__
             is_command = name.startswith("xorack ")  # test_docs.py tries those of the handbook

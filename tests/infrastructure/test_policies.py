@@ -8,6 +8,7 @@ from aws_cdk import (
     App,
     Stack,
     aws_ec2,
+    aws_events,
     aws_iam,
     aws_kms,
     aws_lambda,
@@ -134,6 +135,22 @@ def test_the_functions_put_events_of_this_source_only(guarded):
         assert target(put["Resource"]) == guarded.bus()[0]
         ours = {"events:source": SOURCE, "events:detail-type": ["acked", "failed"]}
         assert put["Condition"] == {"ForAllValues:StringEquals": ours}
+
+
+def test_only_the_functions_put_events_of_this_source_on_a_created_bus(guarded, varied, here):
+    _, policy = guarded.one("AWS::Events::EventBusPolicy")
+    statement = policy["Statement"]
+    assert (statement["Effect"], statement["Principal"]) == ("Deny", {"AWS": "*"})
+    assert statement["Action"] == "events:PutEvents"
+    assert target(statement["Resource"]) == guarded.bus()[0]
+    condition = statement["Condition"]
+    assert condition["ForAnyValue:StringEquals"] == {"events:source": SOURCE}
+    roles = {target(guarded.function(name)[1]["Role"]) for name in FUNCTIONS}
+    assert {*map(target, condition["ArnNotEquals"]["aws:PrincipalArn"])} == roles
+    assert not varied.of("AWS::Events::EventBusPolicy")  # the setting is off
+    bus = aws_events.EventBus(here, "All")
+    Acker(here, "Acker", bus=bus)
+    assert not Template.of_stack(here).of("AWS::Events::EventBusPolicy")
 
 
 ORDERS = "arn:aws:states:eu-west-1:111111111111:stateMachine:orders"

@@ -25,7 +25,7 @@ from xorack.cdk.permissions import (
 from xorack.cdk.queue import create_queues
 from xorack.cdk.resume import ResumeAccess
 from xorack.cdk.settings import Settings
-from xorack.cdk.table import adopt_table, create_table
+from xorack.cdk.table import adopt_table, create_table, key_of
 from xorack.cdk.validation import as_text, check_arguments, has_own_policy, is_known_to_differ
 
 _Topic: TypeAlias = "cdk.aws_sns.ITopic | None"
@@ -115,8 +115,9 @@ class Acker(AckerParts):
         self._partition_key = settings.partition_key
         self._policies_ready = settings.policies_ready
         chains, queues = Construct(self, "Chains"), Construct(self, "Stamps")
-        adopted = adopt_table(chains, settings, table)
+        adopted = adopt_table(chains, settings, table, key)
         self.table = adopted or create_table(chains, settings, key)
+        self.table_key = key_of(self.table, key)
         self.queue, self.dead_letters = create_queues(queues, settings, key, queue, dead_letters)
         account = cdk.Stack.of(self).account
         self.events = AckEvents(self, "Events", self.table, bus or name, account)
@@ -125,6 +126,9 @@ class Acker(AckerParts):
         self.consumer = create_consumer(Construct(self, "Consumer"), self)
         self.messages: Any = self.node.find_child("Consumer").node.find_child("Messages")
         self.sweeper = create_sweeper(Construct(self, "Sweeper"), self)
+        if bus is None and settings.deny_forged_events:
+            roles: list[Any] = [self.consumer.role, self.sweeper.role]
+            self.events.deny_forged_events(roles)
         self._resume = ResumeAccess(self, [self.consumer, self.sweeper], settings)
         monitoring = Construct(self, "Monitoring")
         topic = self._topic(monitoring, alarm_topic)
@@ -182,6 +186,7 @@ class Acker(AckerParts):
         acker = IAcker(scope, construct_id, partition_key, policies_ready)
         acker.service, arn = service, encryption_key_arn
         key = cdk.aws_kms.Key.from_key_arn(acker, "Key", arn) if arn else None
+        acker.table_key = key
         acker.table = cdk.aws_dynamodb.Table.from_table_attributes(
             acker, "Table", table_arn=table_arn, encryption_key=key
         )

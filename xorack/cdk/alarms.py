@@ -92,11 +92,12 @@ def create_alarms(scope: Construct, acker: AckerParts, topic: cdk.aws_sns.ITopic
     """Create the alarms by construct id, composite alarms first, and notify a topic of them.
 
     With `monitoring="full"` the composite alarms notify for states: a cause that sets off several
-    alarms sends one message. Alarms on single events notify by themselves. None notifies of its
-    end: CloudWatch would do so for each new alarm.
+    alarms sends one message. Alarms on single events, and without composites all alarms, notify by
+    themselves. None notifies of its end: CloudWatch would do so for each new alarm.
     """
-    full = acker.settings.monitoring == "full"
-    rows = [row for row in _ROWS if full or row.name in _MINIMAL]
+    monitoring = acker.settings.monitoring
+    full = monitoring == "full"
+    rows = [row for row in _ROWS if monitoring != "minimal" or row.name in _MINIMAL]
     alarms: _Alarms = {row.name: row.create(scope, acker) for row in rows}
     composites = _create_composites(scope, rows, alarms) if full else {}
     if topic is not None:
@@ -214,6 +215,21 @@ _ROWS: Final[Sequence[_Row]] = (
         out_of=(10, 10, 1),
         text="No sweep succeeded for ten minutes: chains do not time out, and pending events "
         "wait. First: see whether the sweeper runs; if it does, read its log.",
+    ),
+    _Row(
+        name="MetricsLost",
+        # Each sweep emits this metric, in its log. Without the log, the alarms on the functions'
+        # metrics see nothing.
+        metric=lambda w: _expression(
+            "IF(FILL(sweeps, 0) > FILL(errors, 0), IF(FILL(emitted, 0) > 0, 0, 1), 0)",
+            sweeps=w.sweeper.metric_invocations(),
+            errors=w.sweeper.metric_errors(),
+            emitted=w.metric(Metric.CHAINS_LOOKED_AT, statistic="SampleCount"),
+        ),
+        out_of=(10, 12, 1),
+        text="Sweeps succeed, and their metrics do not arrive: the alarms on events, refusals, "
+        "sweeps and failed chains see nothing. First: see whether the sweeper's log group exists "
+        "and has new lines.",
     ),
     _Row(
         name="EventsPending",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from aws_cdk import Duration, Stack, aws_dynamodb, aws_events
+from aws_cdk import Duration, Stack, aws_dynamodb, aws_events, aws_iam
 from constructs import Construct
 
 from xorack.cdk.validation import is_known_to_differ
@@ -42,6 +42,23 @@ class AckEvents(Construct):
             text = "Chains that were acked or that failed"
             bus = aws_events.EventBus(self, "Bus", event_bus_name=bus, description=text)
         self.bus = bus
+
+    def deny_forged_events(self, publishers: Sequence[aws_iam.IRole]) -> None:
+        """Deny everybody but some roles to put events of the acker's source on the bus."""
+        arns = [role.role_arn for role in publishers]
+        statement = aws_iam.PolicyStatement(
+            sid="OnlyTheAckerPublishes",
+            effect=aws_iam.Effect.DENY,
+            principals=[aws_iam.AnyPrincipal()],
+            actions=["events:PutEvents"],
+            resources=[self.bus.event_bus_arn],
+            conditions={
+                # A call of several entries has several sources.
+                "ForAnyValue:StringEquals": {"events:source": SOURCE},
+                "ArnNotEquals": {"aws:PrincipalArn": arns},
+            },
+        )
+        self.bus.add_to_resource_policy(statement)
 
     def rule(
         self,

@@ -148,7 +148,7 @@ def _write_access(acker: AckerParts) -> list[cdk.aws_iam.PolicyStatement]:
     write = allow(acker.table.table_arn, *_READ, "dynamodb:UpdateItem")
     if is_imported(acker.table):
         write.add_actions("dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive")
-    key = allow_key(acker.table.encryption_key, *WRITE_WITH_KEY)
+    key = allow_key(acker.table_key, *WRITE_WITH_KEY)
     return [write, allow_events(acker.events.bus), *key]
 
 

@@ -32,6 +32,7 @@ class IAcker(Construct):
     """
 
     table: cdk.aws_dynamodb.ITable
+    table_key: cdk.aws_kms.IKey | None
     queue: cdk.aws_sqs.IQueue
     events: AckEvents
     service: str | None
@@ -105,7 +106,7 @@ class IAcker(Construct):
             "Null": {"dynamodb:Attributes": "false"},
             "StringEqualsIfExists": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
         }
-        key = self.table.encryption_key
+        key = self.table_key
         grants = [] if key is None else [key.grant(grantee, *READ_WITH_KEY)]
         for arn, actions, limits in (
             (self.table.table_arn, _READ, conditions),

@@ -142,6 +142,8 @@ class Settings:
             few alarms on metrics that AWS emits for nothing.
         contributor_insights: CloudWatch names the throttled keys of the table and its index, so
             the hot chain. It is paid by the throttled call. An adopted table keeps its own.
+        deny_forged_events: The policy of a bus that the acker creates denies everybody but its
+            functions to put events of the source `xorack` on it.
         policies_ready: True once the policies of the resources that you import have the statements
             that the synthesis asks for; the CDK cannot see them.
 
@@ -193,8 +195,9 @@ class Settings:
         late=True,
     )
     failed_chains_threshold: Late = _number(0, 0, 1_000_000, "failed chains", late=True)
-    monitoring: str = _choice("full", "full", "minimal")
+    monitoring: str = _choice("standard", "standard", "full", "minimal")
     contributor_insights: bool = flag(False)
+    deny_forged_events: bool = flag(True)
     policies_ready: bool = flag(False)
 
     def __post_init__(self) -> None:

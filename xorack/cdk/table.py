@@ -52,7 +52,10 @@ def create_table(
 
 
 def adopt_table(
-    scope: Construct, settings: Settings, table: aws_dynamodb.ITable | None
+    scope: Construct,
+    settings: Settings,
+    table: aws_dynamodb.ITable | None,
+    encryption_key: aws_kms.IKey | None,
 ) -> aws_dynamodb.ITable | None:
     """Return the table that the user supplies, by construct or by name; None if there is none."""
     if settings.table_name is None:
@@ -64,12 +67,24 @@ def adopt_table(
             f"table: got {table.node.path}, and the setting `table_name` is "
             f"{settings.table_name!r}: expected one of the two"
         )
-    return aws_dynamodb.Table.from_table_name(scope, "Table", settings.table_name)
+    return aws_dynamodb.Table.from_table_attributes(
+        scope, "Table", table_name=settings.table_name, encryption_key=encryption_key
+    )
 
 
 def is_imported(table: aws_dynamodb.ITable) -> bool:
     """Return True for a table whose definition is unknown before the functions' first call."""
     return _definition(table) is None
+
+
+def key_of(table: aws_dynamodb.ITable, encryption_key: aws_kms.IKey | None) -> aws_kms.IKey | None:
+    """Return the key of a table: its own, or the acker's if it was imported without one.
+
+    A restored table has the key of the table that it was restored from.
+    """
+    if table.encryption_key is not None or not is_imported(table):
+        return table.encryption_key
+    return encryption_key
 
 
 def _check(table: aws_dynamodb.ITable, scope: Construct, partition_key: str) -> None:
