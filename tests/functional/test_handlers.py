@@ -135,7 +135,7 @@ def test_all_latencies_are_emitted(functions, monkeypatch, capsys):
     latencies = [line.get("AckLatency", []) for line in printed]
     assert max(map(len, latencies)) == 100
     assert [value for values in latencies for value in values] == result.latencies_ms
-    assert sum(line.get("MessagesFailed", []) == [0.0] for line in printed) == 1
+    assert not any("MessagesFailed" in line for line in printed)  # CloudWatch bills zeros
 
 
 def test_a_batch_of_which_all_fails_raises_after_its_metrics(functions, metrics):

@@ -4,18 +4,24 @@ import json
 import re
 from typing import Any
 
+import jsii
 import pytest
 from aws_cdk import (
     App,
+    Aspects,
     Duration,
+    IAspect,
     Stack,
     aws_ec2,
     aws_events,
     aws_iam,
     aws_kms,
+    aws_lambda,
     aws_sns,
     aws_sqs,
+    aws_stepfunctions,
 )
+from aws_cdk.aws_events_targets import LambdaFunction, SqsQueue
 
 from xorack.cdk.acker import Acker
 from xorack.cdk.grants import IAcker
@@ -80,9 +86,6 @@ def test_a_sender_may_send_a_reader_may_read_and_nothing_else(mine):
         lambda acker: acker.consumer.add_to_role_policy(
             aws_iam.PolicyStatement(actions=["sqs:PurgeQueue"], resources=["*"])
         ),
-        lambda acker: acker.consumer.role.add_managed_policy(
-            aws_iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSQSFullAccess")
-        ),
     ],
 )
 def test_a_permission_for_a_function_is_an_error(mine, widen):
@@ -112,21 +115,36 @@ def test_two_stacks_of_one_app_and_two_ackers_of_one_stack_have_no_name_in_commo
     names = []
     for stage in ("dev", "prod"):
         stack = Stack(App(), "Warehouse", stack_name=f"warehouse-{stage}")
-        acker, other = Acker(stack, "Acker"), Acker(stack, "Other")
+        full = Settings(monitoring="full")
+        acker, other = (Acker(stack, name, settings=full) for name in ("Acker", "Other"))
         acker.add_outputs()
+        other.add_outputs(prefix="Other")
         template = Template.of_stack(stack)
         functions = template.of("AWS::Lambda::Function").values()
         found = {one["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] for one in functions}
         assert found == {acker.service, other.service} == {acker.name, other.name}
-        assert acker.name == f"warehouse-{stage}-Acker"
+        assert re.fullmatch(f"warehouse-{stage}-Acker-[0-9A-F]{{8}}", acker.name)
         assert found == {bus["Name"] for bus in template.of("AWS::Events::EventBus").values()}
         dashboards = template.of("AWS::CloudWatch::Dashboard").values()
         found |= {json.dumps(one["DashboardName"]) for one in dashboards}
         assert len(found) == 4
         outputs = template.body["Outputs"].values()
         names.append({one["Export"]["Name"] for one in outputs} | found)
-    assert len(names[0]) > 12
+    assert len(names[0]) > 24
     assert not names[0] & names[1]
+
+
+def test_names_differ_where_stack_and_path_read_the_same_and_are_short_enough():
+    names = set()
+    for stack_name, construct_id in (
+        ("orders", "prod-Acker"),
+        ("orders-prod", "Acker"),
+        ("o" * 128, "Acker"),
+        ("o" * 128, "Other"),
+    ):
+        names.add(Acker(Stack(App(), "Mine", stack_name=stack_name), construct_id).name)
+    assert len(names) == 4
+    assert max(map(len, names)) <= 128
 
 
 # -- user-supplied resources -----------------------------------------------------------------------
@@ -179,7 +197,7 @@ def test_functions_call_a_bus_of_another_account_by_its_arn(request, name, calle
     for function in ("consumer", "sweeper"):
         assert template.environment(function)["EVENT_BUS_NAME"] == called
     if (name, called) == ("here", THEIR_BUS):
-        with pytest.raises(ValueError, match="rule: Mine/All is a bus of account 222222222222"):
+        with pytest.raises(ValueError, match="rule: Mine/All is a bus of the account 2222"):
             acker.events.rule("Done", targets=[])
 
 
@@ -328,7 +346,7 @@ def test_a_metric_that_nobody_emits_is_an_error(mine, stack):
     acker = mine[1]
     metric = acker.metric_acked(period=Duration.hours(1))
     assert (metric.metric_name, metric.statistic) == ("ChainsAcked", "Sum")
-    assert metric.dimensions == {"service": "Mine-Acker"}
+    assert metric.dimensions == {"service": acker.name}
     assert acker.metric("AckLatency", statistic="p99").statistic == "p99"
     quiet = Acker(stack, "Quiet", settings=Settings(monitoring="minimal"))
     unknown = Acker.from_attributes(stack, "Unknown", **ELSEWHERE)
@@ -360,9 +378,19 @@ KINDS = [("settings", "a Settings"), ("table", "an ITable"), ("alarm_topic", "an
 
 
 def test_a_resource_in_another_region_is_rejected(here):
-    there = imported(here, "There", OUR_QUEUE.replace("eu-west-1", "us-east-1"))
-    with pytest.raises(ValueError, match="queue: Mine/There is in us-east-1, expected eu-west-1"):
-        Acker(here, "Acker", queue=there)
+    for number, (argument, arn, place) in enumerate(
+        (
+            ("queue", OUR_QUEUE.replace("eu-west-1", "us-east-1"), "us-east-1, expected eu-west-1"),
+            ("queue", OUR_QUEUE.replace("1" * 12, "2" * 12), "2{12}, expected 1{12}"),
+            ("dead_letters", OUR_QUEUE.replace("1" * 12, "2" * 12), "2{12}, expected 1{12}"),
+        )
+    ):
+        there = imported(here, f"There{number}", arn)
+        with pytest.raises(ValueError, match=f"{argument}: Mine/There{number} is in {place}"):
+            Acker(here, f"Acker{number}", **{argument: there})
+    topic = Settings(alarm_topic_arn="arn:aws:sns:us-east-1:111111111111:alarms")
+    with pytest.raises(ValueError, match=r"alarm_topic: .* is in us-east-1, expected eu-west-1"):
+        Acker(here, "Alarmed", settings=topic)
 
 
 CANNOT_WORK = [
@@ -394,6 +422,14 @@ CANNOT_WORK = [
         "dead_letters: got Mine/Other, but Mine/Mine uses Mine/Used",
     ),
     (
+        lambda s: {
+            "dead_letters": aws_sqs.Queue(
+                s, "Letters", retention_period=Duration.days(14), max_message_size_bytes=262_144
+            )
+        },
+        "dead_letters: Mine/Letters takes messages of 262144 bytes, expected at least the 1048576",
+    ),
+    (
         lambda s: {"dead_letters": aws_sqs.Queue(s, "Letters")},
         "dead_letters: .* 345600 seconds, expected more than the",
     ),
@@ -404,6 +440,112 @@ CANNOT_WORK = [
 def test_a_resource_that_cannot_work_is_rejected(stack, arguments, line):
     with pytest.raises(ValueError, match=line):
         Acker(stack, "Acker", settings=Settings(retention_days=19), **arguments(stack))
+
+
+def warnings(scope: Any) -> list[str]:
+    entries = (entry for one in scope.node.find_all() for entry in one.node.metadata)
+    return [str(entry.data) for entry in entries if entry.type == "aws:cdk:warning"]
+
+
+def test_a_queue_of_few_attempts_or_small_messages_gives_a_warning(stack):
+    dead = aws_sqs.Queue(
+        stack, "Dead", retention_period=Duration.days(14), max_message_size_bytes=262_144
+    )
+    queue = supplied(stack, **redrive_to(dead), max_message_size_bytes=262_144)
+    found = warnings(Acker(stack, "Acker", queue=queue).node.find_child("Stamps"))
+    assert "Mine/Mine dead-letters a message after 3 attempts" in found[0]
+    assert "Mine/Mine takes messages of 262144 bytes" in found[1]
+
+
+def test_a_grant_to_a_role_that_takes_no_policy_gives_a_warning(here):
+    acker = Acker(here, "Acker")
+    arn = "arn:aws:iam::111111111111:role/{}"
+    own = aws_iam.Role(here, "Own", assumed_by=aws_iam.AccountRootPrincipal())
+    fixed = [
+        aws_iam.Role.from_role_arn(here, "Fixed", arn.format("a"), mutable=False),
+        own.without_policy_updates(),
+        aws_iam.Role.from_role_arn(here, "Sso", arn.format("aws-reserved/sso.amazonaws.com/x")),
+    ]
+    before = warnings(acker)
+    for role in fixed:
+        acker.grant_send(role)
+    found = [one for one in warnings(acker) if one not in before]
+    assert len(found) == 3
+    assert all("allow it sqs:SendMessage" in one for one in found)
+    acker.grant_send(aws_iam.Role.from_role_arn(here, "Usual", arn.format("b")))
+    assert len(warnings(acker)) == len(before) + 3
+
+
+def test_an_aspect_may_add_a_managed_policy_to_all_roles(here):
+    @jsii.implements(IAspect)
+    class Organisation:
+        def visit(self, node):
+            if isinstance(node, aws_iam.Role):
+                name = "AWSDenyAll"
+                node.add_managed_policy(aws_iam.ManagedPolicy.from_aws_managed_policy_name(name))
+
+    acker = Acker(here, "Acker")
+    Aspects.of(here).add(Organisation())
+    roles = Template.of_stack(here).of("AWS::IAM::Role").values()
+    assert all("AWSDenyAll" in str(role["ManagedPolicyArns"]) for role in roles)
+    assert sum("gets the managed policy" in one for one in warnings(acker)) == len(roles)
+
+
+def test_a_stack_with_the_targets_and_the_waiting_executions_depends_on_the_ackers_alone():
+    """Each would depend on the other, if the acker's stack had the ARNs of both."""
+    app = App()
+    stack, other = Stack(app, "Acker"), Stack(app, "Work")
+    acker = Acker(stack, "Acker")
+    acker.events.rule("Done", targets=[SqsQueue(aws_sqs.Queue(other, "Done"))])
+    function = aws_lambda.Function(
+        other,
+        "Worker",
+        runtime=aws_lambda.Runtime.PYTHON_3_13,
+        handler="index.handler",
+        code=aws_lambda.Code.from_inline("handler = print"),
+    )
+    acker.grant_send(function)
+    acker.grant_resume(function)
+    acker.events.rule("Both", targets=[LambdaFunction(function)], scope=other)
+    machine = aws_stepfunctions.StateMachine(
+        other,
+        "Orders",
+        definition_body=aws_stepfunctions.DefinitionBody.from_chainable(
+            aws_stepfunctions.Pass(other, "Pass")
+        ),
+    )
+    acker.grant_send(machine)
+    acker.grant_resume(machine)
+    app.synth()
+    assert [one.node.id for one in other.dependencies] == ["Acker"]
+    assert stack.dependencies == []
+    template = Template.of_stack(other)
+    policies = template.of("AWS::IAM::Policy").values()
+    attached = [
+        str(role)
+        for policy in policies
+        for role in policy["Roles"]
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "SendTaskSuccess" in str(statement) or "CallbackSuccess" in str(statement)
+    ]
+    assert len(attached) == 4
+    assert sum("ConsumerPythonRole" in role for role in attached) == 2
+    assert len(template.of("AWS::Events::Rule")) == 2
+    assert Template.of_stack(stack).environment("consumer")["RESUME"] == "step_functions,lambda"
+
+
+def test_an_imported_acker_has_the_metrics_of_its_account_and_region(here):
+    there = {name: arn.replace("1" * 12, "2" * 12) for name, arn in ELSEWHERE.items()}
+    acker = Acker.from_attributes(here, "There", **there, service="xorack")
+    metric = acker.metric_failed()
+    assert (metric.account, metric.region) == ("2" * 12, "eu-west-1")
+    mixed = {**there, "queue_arn": ELSEWHERE["queue_arn"]}
+    with pytest.raises(ValueError, match=r"queue_arn: .* is in 1{12}, expected 2{12}, where"):
+        Acker.from_attributes(here, "Mixed", **mixed)
+    bus = OUR_BUS.replace("eu-west-1", "us-east-1")
+    far = Acker.from_attributes(here, "Far", **{**ELSEWHERE, "event_bus_arn": bus})
+    with pytest.raises(ValueError, match=r"rule: .* is a bus of the region us-east-1, expected eu"):
+        far.events.rule("Done", targets=[])
 
 
 def test_a_queue_without_dead_letters_gives_a_warning(stack, mine):

@@ -95,7 +95,7 @@ def test_values_of_the_cdk_are_the_numbers_and_the_text_of_the_command_line():
         function_timeout_seconds=Duration.minutes(2),
         retention_days=Duration.hours(480),
         log_retention_days=RetentionDays.ONE_WEEK,
-        removal_policy=RemovalPolicy.RETAIN,
+        removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         architecture=Architecture.X86_64,
         mask=["customer", "email"],
     )

@@ -32,11 +32,11 @@ def test_settings_do_not_move_stateful_resources(template, varied, minimal):
         assert minimal.of(kind) == template.of(kind)
 
 
-def test_only_bus_and_dashboard_have_physical_names(template, varied):
+def test_only_bus_and_dashboard_have_physical_names(full, template, varied):
     # Lambda's other resources refer to a function, or are named within it.
     names = {
         (resource["Type"].rpartition(":")[2], key)
-        for resource in template.resources.values()
+        for resource in full.resources.values()
         for key in resource["Properties"]
         if re.fullmatch(NAMES, key) and not re.match("AWS::Lambda::(?!Function)", resource["Type"])
     }

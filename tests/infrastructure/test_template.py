@@ -81,7 +81,8 @@ def test_it_needs_neither_the_cdk_nor_another_file(made, template):
     body, packed = made
     text = json.dumps(body, separators=(",", ":"))
     assert len(text) <= 51_200  # more needs a bucket for the template
-    assert not re.search("cdk|bootstrap", text, re.IGNORECASE)
+    # The CDK begins the ids of a bus's statements with its name.
+    assert not re.search("cdk(?!-?OnlyTheAcker)|bootstrap", text, re.IGNORECASE)
     assert body["Parameters"]["CodeKey"]["Default"] == packed.name
     assert [name for name, one in body["Parameters"].items() if "Default" not in one] == [
         "CodeBucket"

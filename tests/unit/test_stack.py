@@ -36,3 +36,11 @@ def test_it_is_found_by(where):
 def test_a_queue_of_no_stack_is_named():
     with pytest.raises(StateError, match=f"^the queue {QUEUE} was not created by CloudFormation"):
         find_stack(QUEUE, aws({}, {}))
+
+
+@pytest.mark.parametrize("where", ["shop/Orders", f"{QUEUE}-orders"])
+def test_one_of_several_ackers_of_a_stack_is_found_by(where):
+    orders = {f"Orders{name}": value for name, value in OUTPUTS.items()}
+    orders |= {"OrdersTableName": "orders", "OrdersQueueUrl": f"{QUEUE}-orders"}
+    found = find_stack(where, aws(OUTPUTS | orders, {"aws:cloudformation:stack-name": "shop"}))
+    assert (found.table_name, found.queue_url) == ("orders", f"{QUEUE}-orders")

@@ -34,7 +34,14 @@ class DescribedStack(NamedTuple):
 
 
 def describe_stack(where: str, client: Callable[[str], Any]) -> DescribedStack:
-    """Describe a stack, by its name or its queue's URL; raise StateError if there is none."""
+    """Describe a stack, by its name or its queue's URL; raise StateError if there is none.
+
+    Of several ackers in a stack, each has outputs with a prefix. It follows the stack's name after
+    a slash, or from the queue. The outputs are those of this acker, without the prefix.
+    """
+    queue, prefix = "", ""
+    if "/" in where and ":" not in where:
+        where, _, prefix = where.partition("/")
     if "://" in where:
         queue, tags = where, client("sqs").list_queue_tags(QueueUrl=where).get("Tags", {})
         if not (where := tags.get("aws:cloudformation:stack-name", "")):
@@ -49,7 +56,10 @@ def describe_stack(where: str, client: Callable[[str], Any]) -> DescribedStack:
             raise StateError(f"there is no stack {where} in {region}") from error
         raise
     outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
-    return DescribedStack(where, stack["StackStatus"], outputs)
+    prefixes = (name.removesuffix("QueueUrl") for name, url in outputs.items() if url == queue)
+    prefix = next(prefixes, prefix)
+    own = {name[len(prefix) :]: value for name, value in outputs.items() if name.startswith(prefix)}
+    return DescribedStack(where, stack["StackStatus"], own)
 
 
 def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:

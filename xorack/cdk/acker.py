@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, TypeAlias
 
 import aws_cdk as cdk
@@ -13,7 +12,7 @@ from xorack.cdk.alarms import create_alarms
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents, name_for
 from xorack.cdk.functions import create_consumer, create_sweeper
-from xorack.cdk.grants import AckerParts, IAcker
+from xorack.cdk.grants import AckerParts, IAcker, place_of
 from xorack.cdk.network import Network
 from xorack.cdk.permissions import (
     allow_alarms_to_use,
@@ -32,10 +31,14 @@ _Topic: TypeAlias = "cdk.aws_sns.ITopic | None"
 
 
 def name_of(acker: Construct) -> str:
-    """Return the name of an acker: its stack's, so that two stacks share none, and its path."""
-    stack = next(filter(cdk.Stack.is_stack, acker.node.scopes))  # not a nested one
-    path = acker.node.path.removeprefix(stack.node.path)
-    return re.sub("[^A-Za-z0-9_-]", "-", cdk.Stack.of(stack).stack_name + path)
+    """Return the name of an acker: its stack's name, its path and a hash of both.
+
+    Without the hash, `prod-Acker` in the stack `orders` and `Acker` in `orders-prod` would share a
+    name. The dashboard's name also has the region, and may have 255 characters.
+    """
+    return cdk.Names.unique_resource_name(
+        acker, separator="-", max_length=128, allowed_special_characters="-_"
+    )
 
 
 class Acker(AckerParts):
@@ -143,6 +146,7 @@ class Acker(AckerParts):
         if topic is None and self.settings.alarm_topic_arn:
             topic = cdk.aws_sns.Topic.from_topic_arn(scope, "Topic", self.settings.alarm_topic_arn)
         if topic is not None:
+            check_arguments(self, {"alarm_topic": topic})
             allow_alarms_to_use(topic, self)
             return topic
         cdk.Annotations.of(self).add_warning_v2(
@@ -183,7 +187,8 @@ class Acker(AckerParts):
                 self, "Acker", table_arn=…, queue_arn=…, event_bus_arn=…, service="xorack"
             ).grant_send(loader)
         """
-        acker = IAcker(scope, construct_id, partition_key, policies_ready)
+        place = place_of(scope, table_arn, queue_arn)
+        acker = IAcker(scope, construct_id, partition_key, policies_ready, place)
         acker.service, arn = service, encryption_key_arn
         key = cdk.aws_kms.Key.from_key_arn(acker, "Key", arn) if arn else None
         acker.table_key = key
@@ -194,14 +199,19 @@ class Acker(AckerParts):
             acker, "Queue", queue_arn=queue_arn, key_arn=arn
         )
         bus = cdk.aws_events.EventBus.from_event_bus_arn(acker, "Bus", event_bus_arn)
-        stack, slash = cdk.Stack.of(acker), cdk.ArnFormat.SLASH_RESOURCE_NAME
-        account = stack.split_arn(table_arn, slash).account or stack.account
+        account = place["account"] or cdk.Stack.of(acker).account
         acker.events = AckEvents(acker, "Events", acker.table, bus, account)
         return acker
 
     @classmethod
     def from_stack_outputs(
-        cls, scope: Construct, construct_id: str, stack_name: str, **attributes: Any
+        cls,
+        scope: Construct,
+        construct_id: str,
+        stack_name: str,
+        *,
+        prefix: str = "",
+        **attributes: Any,
     ) -> IAcker:
         """Return the acker of a stack of this account and region that exports its outputs.
 
@@ -209,6 +219,7 @@ class Acker(AckerParts):
             scope: Where to import it.
             construct_id: Id of the import.
             stack_name: Name of its stack: this repository's, or one with `add_outputs()`.
+            prefix: That of `add_outputs`, if there is one.
             attributes: Those of `from_attributes` that are no outputs, such as
                 `encryption_key_arn`.
 
@@ -222,20 +233,22 @@ class Acker(AckerParts):
             "service": "Service",
         }
         exported: Any = {
-            name: cdk.Fn.import_value(f"{stack_name}-{output}") for name, output in outputs.items()
+            name: cdk.Fn.import_value(f"{stack_name}-{prefix}{output}")
+            for name, output in outputs.items()
         }
         return cls.from_attributes(scope, construct_id, **{**exported, **attributes})
 
-    def add_outputs(self, *, stack_name: str | None = None) -> None:
+    def add_outputs(self, *, prefix: str = "", stack_name: str | None = None) -> None:
         """Add outputs to the stack: names and ARNs, by which `xorack --stack` finds the acker.
 
         They are exported as the stack's name, a hyphen and theirs, for `from_stack_outputs`.
 
         Args:
+            prefix: Begins the names of the outputs, for several ackers in a stack.
             stack_name: The stack's name, if it is known at the deployment only.
 
         Examples:
-            acker.add_outputs()
+            acker.add_outputs(prefix="Orders")
         """
         bus = self.events.bus
         outputs = {
@@ -258,8 +271,10 @@ class Acker(AckerParts):
             outputs["DashboardName"] = (self.dashboard.dashboard_name, "Dashboard")
         stack = cdk.Stack.of(self)
         for name, (value, description) in outputs.items():
-            export = cdk.Fn.join("-", [stack_name or stack.stack_name, name])
-            cdk.CfnOutput(stack, name, value=value, description=description, export_name=export)
+            export = cdk.Fn.join("-", [stack_name or stack.stack_name, prefix + name])
+            cdk.CfnOutput(
+                stack, prefix + name, value=value, description=description, export_name=export
+            )
 
     def grant_resume(
         self, waiting: cdk.aws_stepfunctions.IStateMachine | cdk.aws_lambda.IFunction

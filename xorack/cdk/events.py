@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from aws_cdk import Duration, Stack, aws_dynamodb, aws_events, aws_iam
 from constructs import Construct
 
-from xorack.cdk.validation import is_known_to_differ
+from xorack.cdk.validation import has_own_policy, is_known_to_differ
 
 SOURCE: Final = "xorack"
 STATUSES: Final = ("acked", "failed")
@@ -18,6 +18,15 @@ def name_for(bus: aws_events.IEventBus, caller: Construct) -> str:
     """Return the name by which a caller reaches a bus: in another account, its ARN."""
     same_account = bus.env.account == Stack.of(caller).account
     return bus.event_bus_name if same_account else bus.event_bus_arn
+
+
+def _stack_of_targets(targets: Sequence[Any]) -> Stack | None:
+    """Return the stack of the first queue or topic of this app among targets."""
+    for target in targets:
+        resource = getattr(target, "queue", None) or getattr(target, "topic", None)
+        if resource is not None and has_own_policy(resource):
+            return Stack.of(resource)
+    return None
 
 
 class AckEvents(Construct):
@@ -66,13 +75,19 @@ class AckEvents(Construct):
         *,
         targets: Sequence[aws_events.IRuleTarget],
         statuses: Sequence[str] = STATUSES,
+        scope: Construct | None = None,
     ) -> aws_events.Rule:
         """Send events of this acker's finished chains to targets.
+
+        A rule for a queue or a topic of another stack of the app is created in that stack, which
+        then depends on the acker's stack, and not both on each other.
 
         Args:
             construct_id: Id of the rule, unique on this bus.
             targets: Receivers of the events.
             statuses: `acked`, `failed` or both.
+            scope: Where to create the rule; by default beside the acker, or in the stack of the
+                targets' queue or topic. Functions of another stack need this.
 
         Raises:
             ValueError: `statuses` is empty or has an unknown status, or the bus belongs to another
@@ -81,15 +96,23 @@ class AckEvents(Construct):
         Examples:
             acker.events.rule("Done", targets=[targets.SqsQueue(done)], statuses=["acked"])
         """
-        if is_known_to_differ(self.bus.env.account, Stack.of(self).account):
-            raise ValueError(
-                f"rule: {self.bus.node.path} is a bus of account {self.bus.env.account}, expected "
-                "one of this account: create the rule in the account of its bus"
-            )
+        for place, there, here in (
+            ("account", self.bus.env.account, Stack.of(self).account),
+            ("region", self.bus.env.region, Stack.of(self).region),
+        ):
+            if is_known_to_differ(there, here):
+                raise ValueError(
+                    f"rule: {self.bus.node.path} is a bus of the {place} {there}, expected {here}: "
+                    f"create the rule in the {place} of its bus"
+                )
         if not statuses or not set(statuses) <= set(STATUSES):
             raise ValueError(f"statuses is {list(statuses)!r}: expected some of {STATUSES}")
+        scope, own = scope or _stack_of_targets(targets), Stack.of(self)
+        if scope is not None and Stack.of(scope) is not own:
+            # Several ackers may have rules of this id in that stack.
+            construct_id = f"{self.node.addr}{construct_id}"
         return aws_events.Rule(
-            self,
+            scope or self,
             construct_id,
             event_bus=self.bus,
             event_pattern=aws_events.EventPattern(

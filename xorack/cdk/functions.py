@@ -66,8 +66,15 @@ class ClosedRole(cdk.aws_iam.Role):
         self._check(policy.node.path)
 
     def add_managed_policy(self, policy: cdk.aws_iam.IManagedPolicy) -> None:
-        # Before, it is AWS's policy for a network, whose actions the inline policy has.
-        self._check(str(policy.managed_policy_arn))
+        # Before the role is closed, it is AWS's policy for a network, whose actions it has anyway.
+        if self.is_closed:
+            # An aspect may have to add an organisation's policy to each role.
+            super().add_managed_policy(policy)
+            cdk.Annotations.of(self).add_warning_v2(
+                "xorack:managed-policy",
+                f"the role {self.node.path} gets the managed policy {policy.managed_policy_arn}: "
+                "acknowledge this if it only denies, or if your organisation adds it to all roles",
+            )
 
     def _check(self, what: str) -> None:
         if self.is_closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import aws_cdk as cdk
@@ -13,12 +14,37 @@ from xorack.cdk.network import Network
 from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, check_policy, combined, for_account
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import index_arn
-from xorack.cdk.validation import check_kind, is_external
+from xorack.cdk.validation import (
+    check_kind,
+    is_external,
+    is_known_to_differ,
+    warn_if_nothing_is_attached,
+)
 
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan")
 _METRICS: Final = frozenset(
     name for key, name in vars(Metric).items() if key.isupper() and isinstance(name, str)
 )
+
+
+_HERE: Final[Mapping[str, Any]] = {}
+
+
+def place_of(scope: Construct, table_arn: str, queue_arn: str) -> Mapping[str, Any]:
+    """Return account and region of an imported acker; None where its ARNs are tokens.
+
+    Raises:
+        ValueError: Table and queue are known to be of different places.
+    """
+    stack, formats = cdk.Stack.of(scope), cdk.ArnFormat
+    table = stack.split_arn(table_arn, formats.SLASH_RESOURCE_NAME)
+    queue = stack.split_arn(queue_arn, formats.NO_RESOURCE_NAME)
+    for there, other in ((table.account, queue.account), (table.region, queue.region)):
+        if there is not None and other is not None and is_known_to_differ(there, other):
+            raise ValueError(
+                f"queue_arn: {queue_arn!r} is in {other}, expected {there}, where table_arn is"
+            )
+    return {"account": table.account, "region": table.region}
 
 
 class IAcker(Construct):
@@ -43,9 +69,11 @@ class IAcker(Construct):
         construct_id: str,
         partition_key: str = TAG,
         policies_ready: bool = False,
+        place: Mapping[str, Any] = _HERE,
     ) -> None:
         super().__init__(scope, construct_id)
         self._partition_key, self._policies_ready = partition_key, policies_ready
+        self._place = place
 
     def grant_send(self, grantee: cdk.aws_iam.IGrantable) -> cdk.aws_iam.Grant:
         """Allow a producer, such as a Spark job, to send requests.
@@ -70,6 +98,7 @@ class IAcker(Construct):
         if is_external(grantee, account) and not self._policies_ready:
             check_policy("grant_send", queue, sender, queue.queue_arn, "sqs:SendMessage")
             check_policy("grant_send", key, grantee, "*", *SEND_WITH_KEY)
+        warn_if_nothing_is_attached(self, grantee, "sqs:SendMessage", queue.queue_arn)
         grant = cdk.aws_iam.Grant.add_to_principal_or_resource(
             grantee=sender,
             actions=["sqs:SendMessage"],
@@ -101,6 +130,7 @@ class IAcker(Construct):
                 f"grant_read: {principal} cannot read in this account: expected a role, user or "
                 "group of it, which others may assume"
             )
+        warn_if_nothing_is_attached(self, grantee, "dynamodb:GetItem", self.table.table_arn)
         conditions: dict[str, Any] = {
             "ForAllValues:StringEquals": {"dynamodb:Attributes": [self._partition_key, *SHOWN]},
             "Null": {"dynamodb:Attributes": "false"},
@@ -142,12 +172,14 @@ class IAcker(Construct):
             )
         if name not in _METRICS:
             raise ValueError(f"metric: {name!r}, expected one of {', '.join(sorted(_METRICS))}")
-        return cdk.aws_cloudwatch.Metric(
+        metric = cdk.aws_cloudwatch.Metric(
             namespace=METRIC_NAMESPACE,
             metric_name=name,
             dimensions_map={"service": self.service},
-            **{"statistic": "Sum", **options},
-        ).attach_to(self)
+            **{"statistic": "Sum", **self._place, **options},
+        )
+        # The metrics of an imported acker are where its table is.
+        return metric if self._place else metric.attach_to(self)
 
     def metric_acked(self, **options: Any) -> cdk.aws_cloudwatch.Metric:
         """Return the number of chains that were acked.

@@ -13,6 +13,9 @@ from xorack.cdk.table import removal_policy
 # Defaults of SQS.
 _VISIBILITY_SECONDS: Final = 30
 _RETENTION_SECONDS: Final = 4 * 86_400
+_MAX_BYTES: Final = 1_048_576
+_FEW_ATTEMPTS: Final = 10
+"""Below so many attempts, an hour's outage of the table dead-letters messages."""
 
 
 def create_queues(
@@ -49,14 +52,43 @@ def create_queues(
         **common,
     )
     _check(settings, queue, dead_letters)
+    _warn(scope, queue)
+    return queue, dead_letters
+
+
+def _warn(scope: Construct, queue: aws_sqs.IQueue) -> None:
+    """Warn of attributes of a queue of this app that work badly."""
     resource: Any = queue.node.default_child
-    if isinstance(resource, aws_sqs.CfnQueue) and resource.redrive_policy is None:
-        Annotations.of(scope).add_warning_v2(
+    if not isinstance(resource, aws_sqs.CfnQueue):
+        return
+    path, warnings = queue.node.path, Annotations.of(scope)
+    if resource.redrive_policy is None:
+        warnings.add_warning_v2(
             "xorack:no-dead-letter-queue",
-            f"{queue.node.path} has no dead-letter queue: a message that always fails is lost "
+            f"{path} has no dead-letter queue: a message that always fails is lost "
             "when its retention ends, without an alarm",
         )
-    return queue, dead_letters
+    named: Any = getattr(queue, "dead_letter_queue", None)
+    if named is not None and named.max_receive_count < _FEW_ATTEMPTS:
+        warnings.add_warning_v2(
+            "xorack:few-attempts",
+            f"{path} dead-letters a message after {named.max_receive_count} attempts: an outage of "
+            "minutes is enough. The acker's own queue makes 100 attempts, in ten hours",
+        )
+    size = _size_limit(queue)
+    if size < _MAX_BYTES:
+        warnings.add_warning_v2(
+            "xorack:small-messages",
+            f"{path} takes messages of {size} bytes, and senders make some of {_MAX_BYTES}: SQS "
+            "refuses larger ones",
+        )
+
+
+def _size_limit(queue: aws_sqs.IQueue) -> int:
+    """Return the most bytes of a message, as far as it is known."""
+    resource: Any = queue.node.default_child
+    size = getattr(resource, "maximum_message_size", None)
+    return int(size) if isinstance(size, (int, float)) and size > 0 else _MAX_BYTES
 
 
 def pending_timeout_seconds(queue: aws_sqs.IQueue) -> int:
@@ -100,6 +132,11 @@ def _check(settings: Settings, queue: aws_sqs.IQueue, dead_letters: aws_sqs.IQue
             dead_letters.queue_arn == queue.queue_arn,
             f"dead_letters: {dead_path} is the queue itself, expected another one: rejected "
             "requests would come back for ever",
+        ),
+        (
+            _size_limit(dead_letters) < _size_limit(queue),
+            f"dead_letters: {dead_path} takes messages of {_size_limit(dead_letters)} bytes, "
+            f"expected at least the {_size_limit(queue)} of {path}: SQS would drop larger ones",
         ),
         (
             visibility < needed,

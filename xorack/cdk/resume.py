@@ -28,6 +28,13 @@ _ANY: Final = {
 """Kind -> service and resource of an ARN, and the construct's attribute with it."""
 
 
+def _statement(kind: str, arn: str) -> aws_iam.PolicyStatement:
+    statement = allow(arn, *ACTIONS[kind])
+    if kind == "lambda" and not arn.endswith("*"):
+        statement.add_resources(f"{arn}:*")  # a durable execution belongs to a version
+    return statement
+
+
 class ResumeAccess:
     """The permission of an acker's functions to resume executions; it may grow."""
 
@@ -57,15 +64,37 @@ class ResumeAccess:
                     f"grant_resume: {waiting.node.path} is in the {what} {other}, expected {own}: "
                     "its tokens are valid there only"
                 )
-        grant = self._allow(kind, arn)
+        other_stack = Stack.of(waiting)
+        is_imported = waiting.node.default_child is None
+        if other_stack is stack or is_imported:
+            grant = self._allow(kind, arn)
+        else:
+            grant = self._allow_from(other_stack, kind, arn)
         self._name_kinds()
         return grant
 
+    def _allow_from(self, stack: Stack, kind: str, arn: str) -> aws_iam.Grant:
+        """Add the permission in the stack of the execution, which then depends on the acker's.
+
+        In a policy of the acker's stack, its ARN would make both stacks depend on each other if
+        the execution also sends requests.
+        """
+        self._kinds[kind] = True
+        statement, grants = _statement(kind, arn), []
+        scope = Construct(stack, f"ResumedBy{self._scope.node.addr}{len(stack.node.children)}")
+        for name, function in zip(("Consumer", "Sweeper"), self._functions, strict=True):
+            own: Any = function.role
+            # Imported by its name, since the function's role takes no other policies.
+            role = aws_iam.Role.from_role_name(scope, name, own.role_name)
+            grant = aws_iam.Grant.add_to_principal(
+                grantee=role, actions=statement.actions, resource_arns=statement.resources
+            )
+            grants.append(grant)
+        return combined(grants)
+
     def _allow(self, kind: str, arn: str) -> aws_iam.Grant:
         self._kinds[kind] = True
-        statement = allow(arn, *ACTIONS[kind])
-        if kind == "lambda" and not arn.endswith("*"):
-            statement.add_resources(f"{arn}:*")  # a durable execution belongs to a version
+        statement = _statement(kind, arn)
         roles: list[Any] = [function.role for function in self._functions]
         return combined(role.accept(statement) for role in roles)
 

@@ -295,7 +295,8 @@ def _plain(name: str, value: Any) -> Any:
                 return seconds / _DAY if seconds % _DAY else seconds // _DAY
             return seconds
         case "RemovalPolicy":
-            return value.name.lower()
+            # The acker's `retain` is RETAIN_ON_UPDATE_OR_DELETE already.
+            return value.name.lower().removesuffix("_on_update_or_delete")
         case "RetentionDays":
             return _LOG_RETENTION.get(value.name, value.name)
         case "Architecture":

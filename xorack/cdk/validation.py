@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aws_cdk import CfnResource, Stack, Token, Tokenization, aws_iam, aws_kms
+from aws_cdk import Annotations, CfnResource, Stack, Token, Tokenization, aws_iam, aws_kms
 from constructs import Construct
 
 # The kind of each argument, and an attribute that only this kind has.
@@ -33,15 +33,24 @@ def check_kind(name: str, value: object) -> None:
         raise TypeError(f"{name} is {value!r}: expected {kind}")
 
 
+_OF_THE_ACCOUNT: Final = ("queue", "dead_letters")
+"""Arguments that must be of the stack's account: alarms have no metrics of another one's."""
+
+
 def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
-    """Check the kinds and regions of an acker's arguments; None stands for the default."""
-    here = Stack.of(scope).region
+    """Check the kinds, regions and accounts of an acker's arguments; None is the default."""
+    stack = Stack.of(scope)
     for name, value in arguments.items():
         if value is None:
             continue
         check_kind(name, value)
-        if hasattr(value, "env") and is_known_to_differ(here, value.env.region):
-            raise ValueError(f"{name}: {value.node.path} is in {value.env.region}, expected {here}")
+        env = getattr(value, "env", None)
+        places = [] if env is None else [(stack.region, env.region)]
+        if name in _OF_THE_ACCOUNT:
+            places.append((stack.account, value.env.account))
+        for here, there in places:
+            if is_known_to_differ(here, there):
+                raise ValueError(f"{name}: {value.node.path} is in {there}, expected {here}")
         if name == "encryption_key":
             check_key(name, value)
 
@@ -53,6 +62,35 @@ def check_key(name: str, key: aws_kms.IKey) -> None:
             f"{name}: {key.node.path} is an alias, expected its key (by its ARN, or "
             "`Key.from_lookup`): a role cannot be allowed an alias"
         )
+
+
+def warn_if_nothing_is_attached(
+    scope: Construct, grantee: aws_iam.IGrantable, action: str, arn: str
+) -> None:
+    """Warn of a role to which the CDK or AWS attaches no policy: a grant to it does nothing.
+
+    The CDK pretends to extend an immutable role.
+    """
+    principal: Any = grantee.grant_principal
+    role_arn = getattr(principal, "role_arn", None)
+    if role_arn is None:
+        return
+    names = ("/aws-service-role/", "/aws-reserved/")
+    is_fixed = not Token.is_unresolved(role_arn) and any(name in role_arn for name in names)
+    if is_fixed or _is_immutable(principal):
+        Annotations.of(scope).add_warning_v2(
+            f"xorack:nothing-attached:{principal.node.addr}",
+            f"no policy can be attached to the role {principal.node.path}: allow it {action} on "
+            f"{Stack.of(scope).resolve(arn)} yourself, and what else docs/security.md lists, then "
+            "acknowledge this",
+        )
+
+
+def _is_immutable(role: Any) -> bool:
+    """Return whether a role is imported or wrapped as immutable, by what the CDK creates for it."""
+    scope, name = role.node.scope, role.node.id
+    is_import = scope is not None and scope.node.try_find_child(f"MutableRole{name}") is not None
+    return is_import or name.startswith("ImmutableRole")
 
 
 def is_external(grantee: aws_iam.IGrantable, account: str) -> bool:
