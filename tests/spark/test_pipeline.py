@@ -85,7 +85,7 @@ def test_readable_files_become_acked_chains(spark, database, queue, tmp_path, ca
         for at in range(len(words(texts["plain.txt"])))
     }
     assert few.stamp == xor(*map(plain, expected))
-    assert few.deadline
+    assert few.deadlines.deadline
 
     compact(spark, tmp_path / "w" / "words")
     assert run_count(queue, tmp_path / "w", tmp_path / "c") == 0
