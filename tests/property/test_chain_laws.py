@@ -6,12 +6,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.chains import apply_all
 from xorack.core.event import event_detail
 from xorack.core.hashing import xxh64_long
 from xorack.core.message import parse
 from xorack.core.request import Request
 from xorack.core.stamp import plain, traced, xor
-from xorack.core.transitions import Limits, apply
+from xorack.core.transitions import Limits
 
 NOW = 1_700_000_000_000
 # The id whose hash is 0 has no traced stamp.
@@ -49,7 +50,7 @@ def split(draw, requests):
 def end(batches):
     chain = None
     for batch in batches:
-        chain = apply(chain, batch, now=NOW, limits=Limits(1000, 1000)).chain
+        chain = apply_all(chain, batch, now=NOW, limits=Limits(1000, 1000)).chain
     return chain
 
 
@@ -76,7 +77,7 @@ def test_a_chain_with_work_left_is_never_acked(requests, data):
     order = data.draw(st.permutations(requests[:lost] + requests[lost + 1 :]))
     chain = None
     for request in order * 2:
-        chain = apply(chain, [request], now=NOW).chain
+        chain = apply_all(chain, [request], now=NOW).chain
         assert chain.status in ("pending", "open")
 
 

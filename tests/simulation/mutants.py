@@ -20,8 +20,8 @@ from botocore.exceptions import ClientError
 from tests.simulation.world import EPOCH
 from tests.support.chains import changed
 from tests.support.mutants import Replaced
-from xorack.acker.chain_writer import CachedChain, ChainWriter
-from xorack.acker.consumer import Consumer, _Batch
+from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
+from xorack.acker.consumer import Consumer, _Done, _Run
 from xorack.acker.outbox import Outbox
 from xorack.acker.sweeper import Sweeper
 from xorack.aws import dynamodb_store, item, schema
@@ -37,7 +37,6 @@ from xorack.core import event, marks, transitions
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import Chain, Counts
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
-from xorack.core.ports import NO_TIME, NobodyWaits
 from xorack.core.request import Request, _check_reserved_id
 from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError
@@ -108,14 +107,14 @@ def _write_then_spill(write, store, before, after):
         vars(store).pop("later")()
 
 
-def _blind_retry(attempt, writer, work, part, *call):
+def _blind_retry(attempt, writer, work, part, **named):
     if work.unknown:
         if work.cached is None:
             stored = writer.store.read([work.tag]).get(work.tag)
             work.cached = CachedChain(stored, verified=True)
         if work.cached.chain is not None:
             work.cached = replace(work.cached, chain=_without(work.cached.chain, part.marks))
-    return attempt(writer, work, part, *call)
+    return attempt(writer, work, part, **named)
 
 
 # -- the write ---------------------------------------------------------------------------------
@@ -133,11 +132,10 @@ def _leave_out(*attributes):
 
 
 def _write_old_state(after_conflict, writer, work, conflict, retry):
-    old, stored = work.cached and work.cached.chain, conflict.chain
+    old, stored = work.chain, conflict.stored
     if old is not None and stored is not None:
         stored = replace(old, version=stored.version, stamp=stored.stamp)
-    again = ConflictError(stored, maybe_ours=conflict.maybe_ours)
-    return after_conflict(writer, work, again, retry)
+    return after_conflict(writer, work, conflict._replace(stored=stored), retry)
 
 
 def _overwrite(expire, writer, chain):
@@ -185,12 +183,12 @@ def _publish_first(write, store, before, after):
     write(store, before, after)
 
 
-def _consumer_publishes(write, consumer, batch, work, **named):
-    applied, reason = write(consumer, batch, work, **named)
-    ended = not work.left and applied.chain is not None and applied.chain.final
-    if ended and any(kind == "applied" for _, kind, _ in applied.outcomes):
-        consumer.outbox.publish([changed(applied.chain, event_pending=True)])
-    return applied, reason
+def _consumer_publishes(write, consumer, run, work, **named):
+    result = write(consumer, run, work, **named)
+    ended = work.is_done and work.chain is not None and work.chain.final
+    if ended and any(kind == "applied" for _, kind, _ in work.outcomes):
+        consumer.outbox.publish([changed(work.chain, event_pending=True)])
+    return result
 
 
 def _note_end(expire, writer, chain):
@@ -233,14 +231,15 @@ def _delete_at_zero(write, store, before, after):
         write(store, before, after)
 
 
-def _fail_unpublished(publish, consumer, batch, pending, result):
-    for tag, reason in consumer.outbox.publish(pending).pending.items():
-        batch.fail(tag, reason, range(len(batch.requests[tag])))
+def _fail_unpublished(publish, consumer, run, pending):
+    for tag, failure in consumer.outbox.publish(pending).pending.items():
+        run.fail(Application(tag, []), failure.reason)
 
 
-def _conflict_is_another(after_conflict, *call):
-    if exhausted := after_conflict(*call):
-        raise exhausted
+def _conflict_is_another(after_conflict, writer, work, conflict, retry):
+    if not after_conflict(writer, work, conflict, retry):
+        raise conflict.error
+    return True
 
 
 def _miss_nearer_deadline(schedule, chain):
@@ -261,14 +260,14 @@ def _tolerate_at_zero(tolerated, chain, now):
     )
 
 
-def _count_again(count, consumer, batch, work, applied):
-    first = [one._replace(receives=1) for one in batch.sources(work.tag)]
-    return count(consumer, SimpleNamespace(sources=lambda _: first, not_counted={}), work, applied)
+def _count_again(count, consumer, run, work):
+    first = [one._replace(message=one.message._replace(receives=1)) for one in run.batch[work.tag]]
+    return count(consumer, SimpleNamespace(batch={work.tag: first}, not_counted={}), work)
 
 
-def _count_of_one_write(count, consumer, batch, work, applied):
-    ends = any(one.kind == "applied" for one in applied.outcomes)
-    return (applied, None) if ends else count(consumer, batch, work, applied)
+def _count_of_one_write(count, consumer, run, work):
+    ends = any(one.kind == "applied" for one in work.outcomes)
+    return _Done() if ends else count(consumer, run, work)
 
 
 def frozen_first_seen(fold, old, *call):
@@ -301,7 +300,7 @@ def _first_starts(requests, step):
 
 def _in_vain_is_delivered(mark, chain, delivered, *, now, refused=None):
     refused = refused or {}
-    vain = {channel for channel, why in refused.items() if isinstance(why, NobodyWaits)}
+    vain = {channel for channel, why in refused.items() if why.kind == "gone"}
     left = {channel: why for channel, why in refused.items() if channel not in vain}
     return mark(chain, [*delivered, *vain], now=now, refused=left)
 
@@ -345,7 +344,7 @@ _FAST: tuple[_Row, ...] = (
     ),
     ("the write has no condition", _CONDITION, lambda *_: ANY_STATE),
     ("spilled marks are not looked up", ChainWriter._spilled_marks, lambda *_: {}),
-    ("a message is deleted though its chain was not written", _Batch.fail, lambda *_: None),
+    ("a message is deleted though its chain was not written", _Run.fail, lambda *_: None),
     (
         "a zero chain is acked though its counts differ",
         transitions._is_complete,
@@ -370,7 +369,7 @@ _FAST: tuple[_Row, ...] = (
     (
         "nothing is counted after the end",
         Consumer._count_late,
-        lambda _, consumer, batch, work, applied: (applied, None),
+        lambda *_: _Done(),
     ),
     (
         "a unit is finished again in another group",
@@ -485,7 +484,7 @@ _SLOW: tuple[_Row, ...] = (
     (
         "failed entries of PutEvents are ignored",
         EventBus._put_events,
-        lambda put, *call: {n: one for n, one in put(*call).items() if one.reason == NO_TIME},
+        lambda put, *call: {n: one for n, one in put(*call).items() if one.kind == "no_time"},
     ),
     ("an expiry overwrites what came in between", ChainWriter.expire, _overwrite),
     ("the write's condition leaves the version out", _CONDITION, _leave_out("version")),
@@ -536,8 +535,8 @@ _SLOW: tuple[_Row, ...] = (
     ),
     (
         "requests of a batch are applied in any order",
-        transitions.order_of,
-        lambda _, requests: range(len(requests)),
+        transitions.in_order,
+        lambda _, requests, request_of: list(requests),
     ),
     (
         "a count after the end forgets the event",

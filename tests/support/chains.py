@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from xorack.core.chain import Chain
+from xorack.core.request import Request
+from xorack.core.transitions import Applied, apply, in_order
 
 
 def make_chain(
@@ -27,3 +30,11 @@ def changed(chain: Chain, **attributes: Any) -> Chain:
     """Return a chain with some attributes changed, named as in its item."""
     others = chain.attributes() | attributes
     return Chain.of_attributes(others.pop("tag", chain.tag), others)
+
+
+def apply_all(chain: Chain | None, requests: Sequence[Request], **named: Any) -> Applied:
+    """Apply requests of any order in one write; the outcomes are in the given order."""
+    order = in_order(range(len(requests)), lambda position: requests[position])
+    applied = apply(chain, [requests[position] for position in order], **named)
+    outcomes = sorted(zip(order, applied.outcomes, strict=True), key=lambda pair: pair[0])
+    return applied._replace(outcomes=[outcome for _, outcome in outcomes])

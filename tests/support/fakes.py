@@ -11,6 +11,7 @@ from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail
 from xorack.core.message import Rejected
+from xorack.core.ports import Failure
 
 NO_WAIT = RetryPolicy(attempts=20, sleep=lambda seconds: None)
 """Retries at once."""
@@ -25,9 +26,10 @@ class FakeBus:
         self.events: list[dict] = []
         self.rejects: set[str] = set()
 
-    def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
+    def publish(self, chains: Sequence[Chain]) -> dict[str, Failure]:
         self.events += [event_detail(chain) for chain in chains if chain.tag not in self.rejects]
-        return {chain.tag: "rejected" for chain in chains if chain.tag in self.rejects}
+        rejected = Failure("outage", "rejected")
+        return {chain.tag: rejected for chain in chains if chain.tag in self.rejects}
 
 
 class FakeQueue:

@@ -2,11 +2,12 @@
 
 import pytest
 
+from tests.support.chains import apply_all
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import rfc3339
 from xorack.core.request import Request
 from xorack.core.stamp import sum_of
-from xorack.core.transitions import Limits, apply, expire
+from xorack.core.transitions import Limits, expire
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -23,7 +24,7 @@ def stamp(id, stamp=b"\x01", **counts):
 
 def run(*requests, chain=None, now=NOW):
     """Apply requests in one write; return the chain, and each error or kind of outcome."""
-    applied = apply(chain, requests, now=now, limits=LIMITS)
+    applied = apply_all(chain, requests, now=now, limits=LIMITS)
     return applied.chain, [type(one.error) if one.error else one.kind for one in applied.outcomes]
 
 
@@ -50,7 +51,7 @@ def test_a_request_that_is_rejected_once_is_rejected_after_the_end(state):
     after, outcomes = run(*rejected, chain=chain, now=NOW + DAY)
     assert after is chain
     assert outcomes == [BufferLengthsUnequal, RequestIdReused, TagExists]
-    (outcome,) = apply(chain, [create("two")], now=NOW + DAY).outcomes
+    (outcome,) = apply_all(chain, [create("two")], now=NOW + DAY).outcomes
     ended = f"it is {state}, since {rfc3339(chain.ended_at)}"
     assert str(outcome.error) == f"tag: 't' already exists: {ended}"
 
@@ -86,7 +87,7 @@ def test_a_stamp_that_cannot_name_its_units_is_tolerated_by_what_it_may_hold(
 
 
 def test_who_waits_is_rejected_without_the_permission_and_in_no_text():
-    (outcome,) = apply(
+    (outcome,) = apply_all(
         None, [create(resume={"step_functions": "T"})], now=0, limits=LIMITS
     ).outcomes
     message = "resume: 'step_functions', expected lambda: see this acker's setting resume"

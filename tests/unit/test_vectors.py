@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import xorack.aws
+from tests.support.chains import apply_all
 from tests.support.fakes import FakeQueue
 from xorack.client.token import Keys, Token
 from xorack.client.tracker import Tracker
@@ -23,7 +24,7 @@ from xorack.core.message import parse
 from xorack.core.peeling import peel
 from xorack.core.request import Request
 from xorack.core.stamp import plain, traced, xor
-from xorack.core.transitions import Limits, apply, expire
+from xorack.core.transitions import Limits, expire
 
 PATH = Path(__file__).parents[2] / "docs" / "vectors.json"
 VECTORS = json.loads(PATH.read_text(encoding="utf-8"))
@@ -105,7 +106,7 @@ def chain_after(chain, step):
     if step.get("sweep"):
         return expire(chain, now), []
     requests = [Request.from_json(raw) for raw in step["requests"]]
-    applied = apply(chain, requests, now=now, limits=LIMITS)
+    applied = apply_all(chain, requests, now=now, limits=LIMITS)
     return applied.chain, [
         type(outcome.error).__name__ if outcome.error else outcome.kind
         for outcome in applied.outcomes

@@ -28,7 +28,7 @@ from xorack.core.marks import (
     mark_of,
     split_marks,
 )
-from xorack.core.ports import ChainStore, OnInvalid
+from xorack.core.ports import ChainStore, Failure, OnInvalid
 from xorack.core.request import Request
 from xorack.core.transitions import (
     MAX_FOLD,
@@ -38,7 +38,6 @@ from xorack.core.transitions import (
     apply,
     expire,
     mark_delivered,
-    order_of,
 )
 
 _STALE_AFTER_SECONDS = 0.005
@@ -81,12 +80,12 @@ class CachedChain:
 
 
 class Part(NamedTuple):
-    """Requests of one write: their positions among all, their marks, and when each was sent."""
+    """Requests of one write: the position of the first one, their marks, and when each was sent."""
 
-    positions: list[int]
-    requests: list[Request]
-    marks: list[bytes]
-    sent_at: list[int | None] | None
+    first: int
+    requests: Sequence[Request]
+    marks: Sequence[bytes]
+    sent_at: Sequence[int | None] | None
 
 
 @dataclass(eq=False)
@@ -94,46 +93,88 @@ class Application:
     """Requests on their way into one chain. What fails can go on later, where it was."""
 
     tag: str
-    requests: Sequence[Request]  # all of this tag; those with `MAX_FOLD` marks share a write
+    requests: Sequence[Request]  # all of this tag, in the order of `in_order`
     cached: CachedChain | None = None  # the chain as it is known; None: it is read first
     must_exist: bool = False  # raise TagNotFound instead of starting a chain
     fresh_ids: bool = False  # made for this call: no mark of them was spilled before
     sent_at: Sequence[int | None] | None = None  # see `xorack.core.transitions.apply`
     retry: Retry | None = None
-    left: list[int] = field(init=False)
-    """Positions of the requests without an outcome, in the order of their effect."""
+    outcomes: list[Outcome] = field(default_factory=list)
+    """The outcomes of the first requests; the others have none yet."""
     unknown: _Unknown = field(default_factory=set)
     """Positions, and generations of the chain, of writes whose response was lost."""
     searched: tuple[object, int, dict[bytes, bytes]] = (None, 0, {})
     """The generation and number of marks that were searched for the next part's, and the find."""
-    _outcomes: dict[int, Outcome] = field(default_factory=dict)
+    _ends: set[tuple[object, ...]] = field(default_factory=set)
+    """Ends of the chain that this work has written; the response of some may be lost."""
 
-    def __post_init__(self) -> None:
-        self.left = order_of(self.requests)
+    @property
+    def is_done(self) -> bool:
+        return len(self.outcomes) == len(self.requests)
+
+    @property
+    def chain(self) -> Chain | None:
+        """The chain as last read or written."""
+        return self.cached.chain if self.cached else None
+
+    @property
+    def has_ended_chain(self) -> bool:
+        """Return whether a write of this work ended the chain as it is known."""
+        return self.chain is not None and _end_of(self.chain) in self._ends
 
     def next_part(self) -> Part:
         """Return the next requests of one write: at most `MAX_FOLD` marks, or one request."""
-        count = marks = 0
-        for position in self.left:
-            marks += 1 + len(self.requests[position].finishes_once)
-            if count and marks > MAX_FOLD:
+        first = end = len(self.outcomes)
+        marks = 0
+        for request in self.requests[first:]:
+            marks += 1 + len(request.finishes_once)
+            if end > first and marks > MAX_FOLD:
                 break
-            count += 1
-        positions = self.left[:count]
-        requests = [self.requests[position] for position in positions]
-        sent_at = [self.sent_at[position] for position in positions] if self.sent_at else None
-        return Part(positions, requests, [mark_of(one) for one in requests], sent_at)
+            end += 1
+        requests = self.requests[first:end]
+        sent_at = self.sent_at[first:end] if self.sent_at else None
+        return Part(first, requests, [mark_of(one) for one in requests], sent_at)
 
-    def add(self, part: Part, outcomes: Sequence[Outcome]) -> None:
-        self.left = self.left[len(part.positions) :]
+    def add(self, written: Written) -> None:
         self.searched = (None, 0, {})
-        self._outcomes.update(zip(part.positions, outcomes, strict=True))
+        self.cached = CachedChain(written.chain, verified=True)
+        self.outcomes += written.outcomes
 
-    def applied(self) -> Applied:
-        """Return the chain as last read or written, and the outcomes so far, in order."""
-        assert len(self._outcomes) == len(self.requests) - len(self.left), "each has an outcome"
-        outcomes = [self._outcomes[index] for index in sorted(self._outcomes)]
-        return Applied(self.cached.chain if self.cached else None, outcomes)
+    def begin_write(self, before: Chain | None, after: Chain) -> None:
+        if after.final and not (before and before.final):
+            self._ends.add(_end_of(after))  # the response may be lost
+
+    def lose_write(self, after: Chain) -> None:
+        self._ends.discard(_end_of(after))
+
+
+class Written(NamedTuple):
+    """The requests of a part have their outcomes."""
+
+    chain: Chain | None
+    outcomes: Sequence[Outcome]
+
+
+class Conflict(NamedTuple):
+    """Another writer has changed the chain, which is `stored` now, in each of the attempts."""
+
+    tag: str
+    stored: Chain | None
+    attempts: int = 1
+
+    @property
+    def error(self) -> Exception:
+        return StaleLocalData(self.tag, self.attempts)
+
+
+class Unanswered(NamedTuple):
+    """The table did not answer, which is the `error`."""
+
+    error: Exception
+
+
+class NeedsRead(NamedTuple):
+    """The chain is only a guess, and has to be read before the requests can be judged."""
 
 
 class ChainWriter:
@@ -154,7 +195,6 @@ class ChainWriter:
         self._budget = budget
         self.limits = limits or Limits()
         self.stats = WriteStats()
-        self.ends: set[tuple[object, ...]] | None = None
 
     def has_time(self) -> bool:
         return self._budget.left() > 0
@@ -188,19 +228,11 @@ class ChainWriter:
         """Write a chain in one attempt, and count it: see `xorack.core.ports.ChainStore.write`."""
         assert after.version == (before.version if before else 0) + 1, "each write is counted"
         self.stats.add(writes=1)
-        if self.ends is not None and after.final and not (before and before.final):
-            self.ends.add(_end_of(after))  # its response may be lost
         try:
             self.store.write(before, after)
-        except ConflictError as conflict:
+        except ConflictError:
             self.stats.add(conflicts=1)
-            if self.ends and not conflict.maybe_ours:
-                self.ends.discard(_end_of(after))
             raise
-
-    def ended(self, chain: Chain) -> bool:
-        """Tell if a write of this writer ended a chain, once it keeps its `ends`."""
-        return _end_of(chain) in (self.ends or ())
 
     def apply(self, work: Application) -> Applied:
         """Apply requests to one chain; return the chain as last read or written, and the outcomes.
@@ -212,48 +244,52 @@ class ChainWriter:
             StaleLocalData: Others kept changing the chain until the retries were used up.
             Exception: What the store's last call raised. Some requests may have been applied.
         """
-        while work.left:
-            if problem := self.advance(work):
-                raise problem
-        return work.applied()
+        while not work.is_done:
+            result = self.advance(work)
+            if not isinstance(result, Written):
+                raise result.error
+        return Applied(work.chain, work.outcomes)
 
     def advance(
         self, work: Application, *, attempts: int | None = None, outages: int | None = None
-    ) -> Exception | None:
+    ) -> Written | Conflict | Unanswered:
         """Give the next requests their outcomes in one write; raise what will not pass.
 
-        Returns what used up the `attempts`, or those in a row that the table did not answer: the
-        work can go on later. None if the requests were written.
+        After a conflict that has used up the `attempts`, or `outages` in a row, the work can go on
+        later.
         """
         part = work.next_part()
         if attempts is None:
-            # Its waits grow from write to write: of those that write a chain, one goes on at once.
+            # Back off longer after each write, so that one of the competing writers succeeds.
             retry = work.retry = work.retry or self._start_retry()
         else:
             retry = self._start_retry(attempts)
-        failed = 0
-        exhausted: Exception | None = None
-        while not isinstance(result := self._attempt(work, part, exhausted), Applied):
-            if isinstance(result, ConflictError):
-                failed = 0
-                exhausted = self._after_conflict(work, result, retry)
-                continue
-            work.cached = None
-            if isinstance(result, UnavailableError):
-                failed += 1
-                if exhausted is not None or failed == outages or not retry.again():
-                    return result.cause
-            elif result is not None:
+        may_write, outages_in_a_row = True, 0
+        while True:
+            result = self._attempt(work, part, may_write=may_write)
+            if isinstance(result, Written):
+                work.add(result)
                 return result
-        work.cached = CachedChain(result.chain, verified=True)
-        work.add(part, result.outcomes)
-        return None
+            if isinstance(result, NeedsRead):
+                work.cached = None
+            elif isinstance(result, Conflict):
+                if not may_write:
+                    return result._replace(attempts=retry.attempt)
+                outages_in_a_row = 0
+                may_write = self._after_conflict(work, result, retry)
+            else:
+                work.cached = None
+                outages_in_a_row += 1
+                if not may_write or outages_in_a_row == outages or not retry.again():
+                    return result
 
     def _attempt(
-        self, work: Application, part: Part, exhausted: Exception | None
-    ) -> Applied | Exception | None:
-        """Apply and write once; None if the cached chain must be verified, `exhausted` if not."""
-        in_flight: _Unknown = set()
+        self, work: Application, part: Part, *, may_write: bool
+    ) -> Written | Conflict | Unanswered | NeedsRead:
+        """Read the chain if it is unknown, apply the requests and write, each once.
+
+        If no write is allowed any more, the stored state may still be an earlier write of ours.
+        """
         try:
             if work.cached is None:
                 stored = self.store.read([work.tag]).get(work.tag)
@@ -262,7 +298,7 @@ class ChainWriter:
             if chain is None and work.must_exist:
                 if verified:
                     raise TagNotFound(work.tag)
-                return None
+                return NeedsRead()
             applied = apply(
                 chain,
                 part.requests,
@@ -273,39 +309,49 @@ class ChainWriter:
                 sent_at=part.sent_at,
             )
             if applied.chain is chain:
-                return _credited(work, part, applied) if verified else None
-            if exhausted is not None:
-                return exhausted
-            assert applied.chain is not None, "something was applied"
-            after = self.keep_marks(self._spill_marks(chain, applied.chain))
-            if chain is None or chain.first_seen_at is None:
-                after = replace(after, nonce=secrets.randbits(32))
-            kinds = zip(part.positions, applied.outcomes, strict=True)
-            in_flight = {(at, after.generation) for at, one in kinds if one.kind == "applied"}
-            _check_write(chain, after, len(in_flight))
-            self.write(chain, after)
-            return _credited(work, part, applied._replace(chain=after))
+                return _credited(work, part, applied) if verified else NeedsRead()
+            if not may_write:
+                return Conflict(work.tag, chain)
+            return self._write_applied(work, part, chain, applied)
+        except UnavailableError as unavailable:
+            return Unanswered(unavailable.cause)
+
+    def _write_applied(
+        self, work: Application, part: Part, before: Chain | None, applied: Applied
+    ) -> Written | Conflict | Unanswered:
+        """Write the chain to which the requests of a part were applied."""
+        assert applied.chain is not None, "something was applied"
+        after = self.keep_marks(self._spill_marks(before, applied.chain))
+        if before is None or before.first_seen_at is None:
+            after = replace(after, nonce=secrets.randbits(32))
+        kinds = enumerate(applied.outcomes, part.first)
+        in_flight = {(at, after.generation) for at, one in kinds if one.kind == "applied"}
+        _check_write(before, after, len(in_flight))
+        work.begin_write(before, after)
+        try:
+            self.write(before, after)
         except ConflictError as conflict:
-            work.unknown |= in_flight if conflict.maybe_ours else set()
-            return conflict
+            if conflict.maybe_ours:
+                work.unknown |= in_flight
+            else:
+                work.lose_write(after)
+            return Conflict(work.tag, conflict.chain)
         except UnavailableError as unavailable:
             work.unknown |= in_flight
-            return unavailable
+            return Unanswered(unavailable.cause)
+        return _credited(work, part, applied._replace(chain=after))
 
-    def _after_conflict(
-        self, work: Application, conflict: ConflictError, retry: Retry
-    ) -> Exception | None:
-        """Go on with the stored state; return the error if no attempt to write is left."""
+    def _after_conflict(self, work: Application, conflict: Conflict, retry: Retry) -> bool:
+        """Go on with the stored state; return whether an attempt to write is left."""
         guessed = work.cached is not None and not work.cached.verified
-        work.cached = CachedChain(conflict.chain, verified=True)
+        work.cached = CachedChain(conflict.stored, verified=True)
         if guessed:
-            return None  # a wrong guess is not an attempt: the conflict returned the current state
+            return True  # a wrong guess is not an attempt: the conflict returned the current state
         if not retry.again():
-            # The stored state may be our own write: apply once more, without a write.
-            return StaleLocalData(work.tag, retry.attempt)
+            return False
         if retry.waited_seconds > _STALE_AFTER_SECONDS:
             work.cached = None
-        return None
+        return True
 
     def _spilled_marks(
         self, work: Application, part: Part, chain: Chain | None
@@ -316,11 +362,11 @@ class ChainWriter:
         generation, count, found = work.searched
         if generation == chain.generation and chain.spilled <= count:
             return found  # what was spilled since was in the item
-        ours = {position for position, _ in work.unknown}
+        ours = {position - part.first for position, _ in work.unknown}
         inline = split_marks(chain.marks)
         keys = dict.fromkeys(
             key
-            for position, request, mark in zip(*part[:3], strict=True)
+            for position, (request, mark) in enumerate(zip(part.requests, part.marks, strict=True))
             if position in ours or not work.fresh_ids
             for key in keys_of(request, mark)
         )
@@ -383,7 +429,7 @@ class ChainWriter:
         return chain
 
     def mark_delivered(
-        self, chain: Chain, delivered: Collection[str], refused: Mapping[str, str]
+        self, chain: Chain, delivered: Collection[str], refused: Mapping[str, Failure]
     ) -> Chain:
         """Mark, in one attempt, what `xorack.core.transitions.mark_delivered` gets.
 
@@ -437,7 +483,7 @@ class ChainWriter:
         )
 
 
-def _credited(work: Application, part: Part, applied: Applied) -> Applied:
+def _credited(work: Application, part: Part, applied: Applied) -> Written:
     """Report a duplicate of a write of ours whose response was lost as applied."""
     # In another generation it is none of ours: the write took the chain for new.
     generation = applied.chain and applied.chain.generation
@@ -445,9 +491,9 @@ def _credited(work: Application, part: Part, applied: Applied) -> Applied:
         Outcome(outcome.request, "applied")
         if outcome.kind == "duplicate" and (position, generation) in work.unknown
         else outcome
-        for position, outcome in zip(part.positions, applied.outcomes, strict=True)
+        for position, outcome in enumerate(applied.outcomes, part.first)
     ]
-    return applied._replace(outcomes=outcomes)
+    return Written(applied.chain, outcomes)
 
 
 def _end_of(chain: Chain) -> tuple[object, ...]:

@@ -23,7 +23,13 @@ from functools import partial
 from math import ldexp
 from typing import NamedTuple
 
-from xorack.acker.chain_writer import Application, CachedChain, ChainWriter, WriteStats
+from xorack.acker.chain_writer import (
+    Application,
+    CachedChain,
+    ChainWriter,
+    WriteStats,
+    Written,
+)
 from xorack.acker.outbox import Outbox
 from xorack.acker.reused import in_words
 from xorack.aws.log import LOG, log_chain, log_failures
@@ -34,7 +40,7 @@ from xorack.core.masking import masked_dead_letter
 from xorack.core.message import Rejected, parse, reject
 from xorack.core.ports import NO_TIME
 from xorack.core.request import Request
-from xorack.core.transitions import Applied
+from xorack.core.transitions import in_order
 
 _READ_ATTEMPTS = 3
 _SLICE = 100
@@ -81,69 +87,104 @@ class BatchResult:
     stats: WriteStats = field(default_factory=WriteStats)
 
 
+class _Entry(NamedTuple):
+    """A request and the message that holds it."""
+
+    request: Request
+    message: Message
+
+
 class _Batch:
-    """The requests of a batch by chain, each with its message."""
+    """The requests of a batch by chain, in the order of their effect, each with its message."""
 
-    def __init__(
-        self, messages: Sequence[Message], oldest: int, mask: Collection[str] = ()
-    ) -> None:
-        self.mask = mask
-        self.requests: dict[str, list[tuple[Request, Message]]] = defaultdict(list)
-        self.chain_counts: Counter[str] = Counter()
-        self.rejected: list[Rejected] = []
-        self.rejected_requests: dict[Message, list[tuple[Request, str]]] = defaultdict(list)
-        self.failed: dict[str, str] = {}
-        self.left: dict[str, list[tuple[Request, Message]]] = {}
-        self.not_written: dict[str, str] = {}
-        self.not_read: dict[str, str] = {}
-        self.not_counted: dict[str, str] = {}
-        for message in messages:
-            if message.sent_at is not None and message.sent_at < oldest:
-                # The tombstone of its chain may be gone: nothing tells whether it was applied.
-                expected = "a time within the retention of finished chains"
-                reason = str(ArgumentError("sent_at", message.sent_at, expected))
-                self.reject(message, [Rejected(message.body, reason)])
-                continue
-            requests, rejected = parse(message.body, hide_values=bool(mask))
-            for request in requests:
-                self.requests[request.tag].append((request, message))
-            self.reject(message, rejected)
-            self.chain_counts[message.id] = len({request.tag for request in requests})
+    def __init__(self, entries: Iterable[_Entry]) -> None:
+        by_tag: dict[str, list[_Entry]] = defaultdict(list)
+        for entry in entries:
+            by_tag[entry.request.tag].append(entry)
+        self._by_tag = {
+            tag: in_order(own, lambda entry: entry.request) for tag, own in by_tag.items()
+        }
 
-    def reject(self, of: Message, entries: Iterable[Rejected]) -> None:
-        for one in entries:
-            body = masked_dead_letter(one.body, self.mask)
-            known = one._replace(sent_at=of.sent_at, message_id=of.id, sender=of.sender)
-            self.rejected.append(known._replace(body=body))
-
-    def sources(self, tag: str) -> list[Message]:
-        """Return the message of each request for a chain."""
-        return [message for _, message in self.requests[tag]]
+    def __getitem__(self, tag: str) -> list[_Entry]:
+        return self._by_tag[tag]
 
     def is_new(self, tag: str) -> bool:
         """Guess whether a chain does not exist: its create comes, in a message that is new."""
-        creates = any(request.op == "create" for request, _ in self.requests[tag])
-        return creates and max(message.receives for message in self.sources(tag)) == 1
+        # A create is the first request of its chain.
+        creates = self[tag][0].request.op == "create"
+        return creates and max(message.receives for _, message in self[tag]) == 1
 
-    def rank(self, tag: str) -> float:
-        """Return the rank of a chain in the order of writes, the lowest first."""
+    def tags(self) -> list[str]:
+        """Return the chains in the order of their writes."""
         # A message of few chains would wait for the writes of thousands. One that was delivered
         # more often has fewer attempts left: each counts as an eighth of the chains.
-        some = self.sources(tag)
-        return min(ldexp(self.chain_counts[one.id], -3 * one.receives) for one in some)
+        chains = Counter(
+            id for own in self._by_tag.values() for id in {message.id for _, message in own}
+        )
 
-    def fail(self, tag: str, reason: str, left: Iterable[int]) -> None:
-        """Fail the messages of those requests of a chain that are left; keep the others."""
-        self.not_written[tag] = reason
-        requests, positions = self.requests[tag], {*left}
-        self.left[tag] = [one for n, one in enumerate(requests) if n in positions]
-        self.requests[tag] = [one for n, one in enumerate(requests) if n not in positions]
-        for _, message in self.left[tag]:
-            self.failed.setdefault(message.id, reason)
+        def rank(tag: str) -> float:
+            return min(ldexp(chains[one.id], -3 * one.receives) for _, one in self[tag])
+
+        return sorted(self._by_tag, key=rank)
+
+
+class _DeadLetters:
+    """The rejected requests of a batch, with the reasons."""
+
+    def __init__(self, mask: Collection[str]) -> None:
+        self._mask = mask
+        self._of_chains: dict[Message, list[tuple[Request, str]]] = defaultdict(list)
+        self.letters: list[Rejected] = []
+
+    @property
+    def requests(self) -> int:
+        return sum(letter.request_count for letter in self.letters)
+
+    def add(self, message: Message, letters: Iterable[Rejected]) -> None:
+        for letter in letters:
+            self.letters.append(
+                letter._replace(
+                    body=masked_dead_letter(letter.body, self._mask),
+                    sent_at=message.sent_at,
+                    message_id=message.id,
+                    sender=message.sender,
+                )
+            )
+
+    def add_request(self, entry: _Entry, reason: str) -> None:
+        """Add a request that its chain rejects; those of one message may share a letter."""
+        self._of_chains[entry.message].append((entry.request, reason))
+
+    def close(self) -> list[Rejected]:
+        """Return all dead letters, once each chain has judged its requests."""
+        for message, requests in self._of_chains.items():
+            self.add(message, reject(requests))
+        self._of_chains.clear()
+        return self.letters
+
+
+@dataclass
+class _Run:
+    """What becomes of one batch; the reasons of problems by chain, for the log."""
+
+    batch: _Batch
+    letters: _DeadLetters
+    result: BatchResult
+    not_read: dict[str, str] = field(default_factory=dict)
+    not_written: dict[str, str] = field(default_factory=dict)
+    not_counted: dict[str, str] = field(default_factory=dict)
+    left: dict[str, list[_Entry]] = field(default_factory=dict)
+
+    def fail(self, work: Application, reason: str) -> None:
+        """Let the queue deliver the requests again that have no outcome yet."""
+        self.not_written[work.tag] = reason
+        self.left[work.tag] = self.batch[work.tag][len(work.outcomes) :]
+        for _, message in self.left[work.tag]:
+            self.result.failed.setdefault(message.id, reason)
 
     def message_ids(self, tags: Iterable[str]) -> dict[str, str]:
         """Return the ids of the messages of chains as a field of a log line."""
-        entries = (self.left.get(tag) or self.requests[tag] for tag in tags)
+        entries = (self.left.get(tag) or self.batch[tag] for tag in tags)
         ids = dict.fromkeys(message.id for some in entries for _, message in some)
         return {"message_ids": " ".join(ids)}
 
@@ -151,6 +192,20 @@ class _Batch:
         log_failures(logging.WARNING, "chains not read together", self.not_read)
         log_failures(logging.WARNING, "chains not written", self.not_written, self.message_ids)
         log_failures(logging.WARNING, "late requests not counted", self.not_counted)
+
+
+class _Done(NamedTuple):
+    """Each request of the chain has its outcome."""
+
+
+class _TryLater(NamedTuple):
+    """The chain is throttled, or others write it: it is tried again after all others."""
+
+
+class _Failed(NamedTuple):
+    """The requests without an outcome wait for another delivery."""
+
+    reason: str
 
 
 class _Slice:
@@ -182,37 +237,48 @@ class Consumer:
         ``send_rejected`` dead-letters requests; it returns the positions of those not sent.
         """
         self.writer = writer
-        self.writer.ends = set()
         self.outbox, self.workers = outbox, outbox.workers
         self.send_rejected = send_rejected
 
     def consume(self, messages: Sequence[Message]) -> BatchResult:
         """Consume messages in any order. Those that are not in ``failed`` may be deleted then."""
-        batch = _Batch(messages, self.writer.oldest(), self.writer.mask)
-        result = BatchResult(failed=batch.failed, stats=self.writer.stats)
-        result.outcomes["rejected"] += sum(entry.request_count for entry in batch.rejected)
-        tags = sorted(batch.requests, key=batch.rank)
+        letters = _DeadLetters(self.writer.mask)
+        batch = _Batch([entry for one in messages for entry in self._parse(one, letters)])
+        run = _Run(batch, letters, BatchResult(stats=self.writer.stats))
+        run.result.outcomes["rejected"] += letters.requests
+        tags = batch.tags()
         known: dict[str, _Slice] = {}
         for at in range(0, len(tags), _SLICE):
             some = tags[at : at + _SLICE]
-            known |= dict.fromkeys(some, _Slice(partial(self._read, batch, some)))
+            known |= dict.fromkeys(some, _Slice(partial(self._read, run, some)))
 
         def begin(tag: str) -> Application:
-            requests = [request for request, _ in batch.requests[tag]]
-            sent_at = [message.sent_at for message in batch.sources(tag)]
+            requests = [request for request, _ in batch[tag]]
+            sent_at = [message.sent_at for _, message in batch[tag]]
             return Application(tag, requests, known[tag].take(tag), sent_at=sent_at)
 
-        later = {work.tag: work for work in self._write_chains(batch, tags, result, begin)}
-        self._write_chains(batch, [*later], result, later.__getitem__, last=True)
-        batch.log_failures()
-        self._send_rejected(batch)
-        return result
+        later = {work.tag: work for work in self._write_chains(run, tags, begin)}
+        self._write_chains(run, [*later], later.__getitem__, last=True)
+        run.log_failures()
+        self._send_rejected(run)
+        return run.result
+
+    def _parse(self, message: Message, letters: _DeadLetters) -> list[_Entry]:
+        """Return the valid requests of a message; add the others to the dead letters."""
+        if message.sent_at is not None and message.sent_at < self.writer.oldest():
+            # The tombstone of its chain may be gone: nothing tells whether it was applied.
+            expected = "a time within the retention of finished chains"
+            reason = str(ArgumentError("sent_at", message.sent_at, expected))
+            letters.add(message, [Rejected(message.body, reason)])
+            return []
+        requests, rejected = parse(message.body, hide_values=bool(self.writer.mask))
+        letters.add(message, rejected)
+        return [_Entry(request, message) for request in requests]
 
     def _write_chains(
         self,
-        batch: _Batch,
+        run: _Run,
         tags: Sequence[str],
-        result: BatchResult,
         work_of: Callable[[str], Application],
         *,
         last: bool = False,
@@ -220,107 +286,99 @@ class Consumer:
         """Write chains and publish their events; return what is to be tried again."""
         pending, later = [], []
 
-        def write(tag: str) -> tuple[Application, Applied, str | None]:
+        def write(tag: str) -> tuple[Application, _Done | _TryLater | _Failed]:
             work = work_of(tag)
-            return work, *self._write(batch, work, last=last)
+            return work, self._write(run, work, last=last)
 
-        for work, applied, reason in self.workers.results(write, tags):
-            if reason is not None:
-                batch.fail(work.tag, reason, work.left)
-            elif work.left:
+        for work, result in self.workers.results(write, tags):
+            if isinstance(result, _TryLater):
                 later.append(work)
                 continue
-            if applied.outcomes:
-                self._account(batch, work.tag, applied, result)
-                if applied.chain is not None and applied.chain.due_channels(self.writer.now()):
-                    pending.append(applied.chain)
-        self._publish(batch, pending, result)
+            if isinstance(result, _Failed):
+                run.fail(work, result.reason)
+            if work.outcomes:
+                self._account(run, work)
+                if work.chain is not None and work.chain.due_channels(self.writer.now()):
+                    pending.append(work.chain)
+        self._publish(run, pending)
         return later
 
-    def _publish(self, batch: _Batch, pending: Sequence[Chain], result: BatchResult) -> None:
-        reports = self.outbox.publish(pending)
+    def _publish(self, run: _Run, pending: Sequence[Chain]) -> None:
+        reports, result = self.outbox.publish(pending), run.result
         result.events_pending += len(reports.pending)
         result.refused += reports.alerts
         events = len(pending) - len(reports.pending.keys() | reports.refused.keys())
         assert events >= 0, "what is pending or refused was to be published"
         result.events += events
 
-    def _read(self, batch: _Batch, tags: Sequence[str]) -> dict[str, CachedChain]:
+    def _read(self, run: _Run, tags: Sequence[str]) -> dict[str, CachedChain]:
         """Read the chains that are not new in one go; none of them if that fails."""
-        known = {tag: CachedChain(None, verified=False) for tag in tags if batch.is_new(tag)}
+        known = {tag: CachedChain(None, verified=False) for tag in tags if run.batch.is_new(tag)}
         stored = [tag for tag in tags if tag not in known]
         if not stored or not self.writer.has_time():
             return known
         try:
             chains = self.writer.read(stored, attempts=_READ_ATTEMPTS)
         except Exception as error:  # noqa: BLE001 - each chain is read, and fails, by itself
-            batch.not_read.update(dict.fromkeys(stored, _reason_of(error)))
+            run.not_read.update(dict.fromkeys(stored, _reason_of(error)))
             return known
         return known | {tag: CachedChain(chains.get(tag), verified=True) for tag in stored}
 
-    def _write(self, batch: _Batch, work: Application, *, last: bool) -> tuple[Applied, str | None]:
-        """Apply one chain's requests: in one write, unless it is the last time.
-
-        Returns the outcomes so far, and why the others wait for another delivery. The first time
-        what is throttled, or written by others, has no reason.
-        """
-        reason: str | None = None
+    def _write(self, run: _Run, work: Application, *, last: bool) -> _Done | _TryLater | _Failed:
+        """Apply one chain's requests: in one write, unless it is the last time."""
         attempts = None if last else _FIRST_ATTEMPTS
         try:
-            while work.left and reason is None:
+            while not work.is_done:
                 if not self.writer.has_time():
-                    reason = NO_TIME
-                    break
-                problem = self.writer.advance(work, attempts=attempts, outages=_LAST_OUTAGES)
-                if not last:
-                    break
-                reason = _reason_of(problem) if problem else None
+                    return _Failed(NO_TIME.reason)
+                result = self.writer.advance(work, attempts=attempts, outages=_LAST_OUTAGES)
+                if last and not isinstance(result, Written):
+                    return _Failed(_reason_of(result.error))
+                if not last and not work.is_done:
+                    return _TryLater()
         except Exception as error:  # noqa: BLE001 - a failure affects only this chain
-            reason = _reason_of(error)
-        applied = work.applied()
-        return (applied, reason) if work.left else self._count_late(batch, work, applied)
+            return _Failed(_reason_of(error))
+        return self._count_late(run, work)
 
-    def _count_late(
-        self, batch: _Batch, work: Application, applied: Applied
-    ) -> tuple[Applied, str | None]:
+    def _count_late(self, run: _Run, work: Application) -> _Done | _Failed:
         """Count what came after a chain's end, in one write at most; it prolongs the tombstone."""
-        chain, tag = applied.chain, work.tag
+        chain = work.chain
         if chain is None or not chain.final:
-            return applied, None
-        repeated, late = _after_the_end(batch, tag, applied)
+            return _Done()
+        repeated, late = _after_the_end(run.batch[work.tag], work)
         kept_from = max(chain.ended_at or 0, chain.tombstone.last_late_at or 0)
-        sent_at = max(one.sent_at or 0 for one in batch.sources(tag))
+        sent_at = max(message.sent_at or 0 for _, message in run.batch[work.tag])
         if not (late or repeated or sent_at > kept_from):
-            return applied, None
+            return _Done()
         try:
-            return applied._replace(chain=self.writer.count_late(chain, repeated, late)), None
+            after = self.writer.count_late(chain, repeated, late)
+            work.cached = CachedChain(after, verified=True)
         except Exception as error:  # noqa: BLE001 - a count is not worth another delivery
             if sent_at - kept_from > self.writer.now() - self.writer.oldest():
                 # The tombstone may be gone before the message.
-                work.left = [*range(len(work.requests))]
-                return applied._replace(outcomes=[]), _reason_of(error)
-            batch.not_counted[tag] = _reason_of(error)
-            return applied, None
+                work.outcomes.clear()
+                return _Failed(_reason_of(error))
+            run.not_counted[work.tag] = _reason_of(error)
+        return _Done()
 
-    def _account(self, batch: _Batch, tag: str, applied: Applied, result: BatchResult) -> None:
+    def _account(self, run: _Run, work: Application) -> None:
         """Count the outcomes of a chain's requests; collect the rejected ones."""
-        kinds = Counter([kind for _, kind, _ in applied.outcomes])
+        entries, result = run.batch[work.tag], run.result
+        kinds = Counter([kind for _, kind, _ in work.outcomes])
         result.outcomes.update(kinds)
-        ops = [request.op for request, kind, _ in applied.outcomes if kind == "applied"]
+        ops = [request.op for request, kind, _ in work.outcomes if kind == "applied"]
         result.created += ops.count("create")
-        result.outcomes["repeated"] += _after_the_end(batch, tag, applied)[0]
-        if kinds["rejected"]:
-            sources = batch.sources(tag)
-            for (request, _, error), message in zip(applied.outcomes, sources, strict=True):
-                if error is not None:
-                    result.outcomes["reused"] += isinstance(error, RequestIdReused)
-                    few = result.outcomes["reused"] <= _IN_WORDS
-                    reason = in_words(error, request, applied.chain) if few else str(error)
-                    batch.rejected_requests[message].append((request, reason))
-        if (chain := applied.chain) is None:
+        result.outcomes["repeated"] += _after_the_end(entries, work)[0]
+        for entry, (request, _, error) in zip(entries, work.outcomes, strict=False):
+            if error is not None:
+                result.outcomes["reused"] += isinstance(error, RequestIdReused)
+                few = result.outcomes["reused"] <= _IN_WORDS
+                reason = in_words(error, request, work.chain) if few else str(error)
+                run.letters.add_request(entry, reason)
+        if (chain := work.chain) is None:
             return
         level, what = logging.DEBUG, "chain written"
-        if self.writer.ended(chain):
+        if work.has_ended_chain:
             level, what = logging.INFO, "chain ended"
             result.ended[chain.status] += 1
             created_at, ended_at = chain.created_at, chain.ended_at
@@ -330,38 +388,36 @@ class Consumer:
             fields: dict[str, object] = {"status": chain.status}
             fields.update((str(kind), count) for kind, count in kinds.items())
             fields.update({"event_id": event_id(chain)} if chain.final else {})
-            log_chain(level, what, tag, **fields, **batch.message_ids([tag]))
+            log_chain(level, what, work.tag, **fields, **run.message_ids([work.tag]))
 
-    def _send_rejected(self, batch: _Batch) -> None:
+    def _send_rejected(self, run: _Run) -> None:
         """Send rejected requests, also those of messages that are delivered again."""
-        for message, requests in batch.rejected_requests.items():
-            batch.reject(message, reject(requests))
-        if not batch.rejected:
+        letters = run.letters.close()
+        if not letters:
             return
         # A reason holds part of the invalid value; its dead-lettered message has all of it.
         extra = {
-            "failures": sum(entry.request_count for entry in batch.rejected),
-            "why": batch.rejected[0].reason.partition(":")[0],
-            "message_ids": " ".join(dict.fromkeys(str(one.message_id) for one in batch.rejected)),
+            "failures": run.letters.requests,
+            "why": letters[0].reason.partition(":")[0],
+            "message_ids": " ".join(dict.fromkeys(str(one.message_id) for one in letters)),
         }
         LOG.warning("requests rejected", extra=extra)
-        for position in self.send_rejected(batch.rejected):
+        for position in self.send_rejected(letters):
             reason = "its rejected requests could not be sent to the dead-letter queue"
-            batch.failed.setdefault(str(batch.rejected[position].message_id), reason)
+            run.result.failed.setdefault(str(letters[position].message_id), reason)
 
 
 def _reason_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _after_the_end(batch: _Batch, tag: str, applied: Applied) -> tuple[int, int]:
+def _after_the_end(entries: Sequence[_Entry], work: Application) -> tuple[int, int]:
     """Return how many copies of the create, and late requests, came after a chain's end."""
-    chain, outcomes = applied
-    if chain is None or not chain.final:
+    if work.chain is None or not work.chain.final:
         return 0, 0
     # What SQS delivers again may have ended the chain, and so may the batch of the create's copy.
-    sources = zip(outcomes, batch.sources(tag), strict=True)
-    new = [one for one, message in sources if message.receives == 1]
+    known = zip(entries, work.outcomes, strict=False)
+    new = [outcome for (_, message), outcome in known if message.receives == 1]
     copies = [one for one in new if one.kind == "duplicate" and one.request.op == "create"]
-    ends = any(one.kind == "applied" for one in outcomes)
+    ends = any(one.kind == "applied" for one in work.outcomes)
     return 0 if ends else len(copies), sum(one.kind == "late" for one in new)

@@ -20,7 +20,9 @@ from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
 from xorack.aws.log import log_failures
 from xorack.core.chain import EVENT, Chain
-from xorack.core.ports import NO_TIME, NobodyWaits, Publisher, Refusal
+from xorack.core.ports import NO_TIME, Failure, Publisher
+
+_CIRCUIT_OPEN = Failure("outage", "not tried: the circuit is open after earlier failures")
 
 
 @dataclass
@@ -28,26 +30,26 @@ class Deliveries:
     """What became of the reports of some chains' ends.
 
     Attributes:
-        pending: Chains of which something has to be reported at the next sweep: tag to reason.
-        refused: Chains of which a service refuses something: tag to channel to reason.
+        pending: Chains of which something has to be reported at the next sweep, by tag.
+        refused: Chains of which a service refuses something: tag to channel to failure.
         delivered: Chains of which something was reported: tag to channels.
         alerts: Refusals that an operator should know of: the first on a channel, and the last.
     """
 
-    pending: dict[str, str] = field(default_factory=dict)
-    refused: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    pending: dict[str, Failure] = field(default_factory=dict)
+    refused: dict[str, dict[str, Failure]] = field(default_factory=lambda: defaultdict(dict))
     delivered: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     alerts: int = 0
 
-    def add(self, channel: str, chains: Sequence[Chain], failures: Mapping[str, str]) -> None:
+    def add(self, channel: str, chains: Sequence[Chain], failures: Mapping[str, Failure]) -> None:
         for chain in chains:
-            reason = failures.get(chain.tag)
-            if reason is None:
+            failure = failures.get(chain.tag)
+            if failure is None:
                 self.delivered[chain.tag].append(channel)
-            elif isinstance(reason, Refusal):
-                self.refused[chain.tag][channel] = reason
+            elif failure.is_answer:
+                self.refused[chain.tag][channel] = failure
             else:
-                self.pending[chain.tag] = reason
+                self.pending[chain.tag] = failure
 
 
 class Outbox:
@@ -89,65 +91,60 @@ class Outbox:
         self._mark(chains, reports)
         return reports
 
-    def _deliver(self, channel: str, chains: Sequence[Chain]) -> dict[str, str]:
+    def _deliver(self, channel: str, chains: Sequence[Chain]) -> dict[str, Failure]:
         """Report ends on one channel; return the failures."""
         size = self.channels[channel].batch_size
         batches = [(channel, chains[at : at + size]) for at in range(0, len(chains), size)]
-        failures = {}
+        failures: dict[str, Failure] = {}
         for failed in self.workers.map(self._publish_batch, batches):
             failures.update(failed)
-        outages = {tag: why for tag, why in failures.items() if not isinstance(why, Refusal)}
-        refused = {
-            tag: why
-            for tag, why in failures.items()
-            if tag not in outages and not isinstance(why, NobodyWaits)
-        }
-        what = "events not published", "events refused"
+        outages, refused = "events not published", "events refused"
         if channel != EVENT:
-            what = f"{channel}: not resumed", f"{channel}: refused"
-        for message, reasons in zip(what, (outages, refused), strict=True):
+            outages, refused = f"{channel}: not resumed", f"{channel}: refused"
+        for message, kinds in ((outages, ("outage", "no_time")), (refused, ("refused",))):
+            reasons = {tag: one.reason for tag, one in failures.items() if one.kind in kinds}
             log_failures(logging.ERROR, message, reasons)
         return failures
 
-    def _publish_batch(self, batch: tuple[str, Sequence[Chain]]) -> dict[str, str]:
+    def _publish_batch(self, batch: tuple[str, Sequence[Chain]]) -> dict[str, Failure]:
         """Make one call of a channel; return the failures."""
         channel, chains = batch
         if not self.writer.has_time():
             return dict.fromkeys([chain.tag for chain in chains], NO_TIME)
         breaker = self.breakers[channel]
         if not breaker.allows():
-            return dict.fromkeys([chain.tag for chain in chains], "held back: earlier calls failed")
+            return dict.fromkeys([chain.tag for chain in chains], _CIRCUIT_OPEN)
         failures = self.channels[channel].publish(chains)
-        outages = [reason for reason in failures.values() if not isinstance(reason, Refusal)]
-        answered = len(outages) < len(chains)
-        if answered or {*outages} != {NO_TIME}:
+        kinds = {failure.kind for failure in failures.values() if not failure.is_answer}
+        answered = len(chains) > sum(not one.is_answer for one in failures.values())
+        if answered or "outage" in kinds:
             breaker.record(success=answered)
         return failures
 
     def _mark(self, chains: Sequence[Chain], reports: Deliveries) -> None:
         """Mark what was delivered or refused, else it is reported again; count the alerts."""
 
-        def mark(chain: Chain) -> Chain | str:
+        def mark(chain: Chain) -> Chain | Failure:
             if not self.writer.has_time():
                 return NO_TIME
             delivered, refused = reports.delivered.get(chain.tag), reports.refused.get(chain.tag)
             try:
                 return self.writer.mark_delivered(chain, delivered or (), refused or {})
             except Exception as error:  # noqa: BLE001 - the others are marked all the same
-                return f"{type(error).__name__}: {error}"
+                return Failure("outage", f"{type(error).__name__}: {error}")
 
         changed = [c for c in chains if c.tag in reports.delivered or c.tag in reports.refused]
         unmarked, given_up = {}, {}
         for before, after in zip(changed, self.workers.map(mark, changed), strict=True):
-            if isinstance(after, str):
-                unmarked[before.tag] = after
+            if isinstance(after, Failure):
+                unmarked[before.tag] = after.reason
                 continue
-            reports.alerts += len(after.delivery.refusals.keys() - before.delivery.refusals.keys())
+            new = after.delivery
+            reports.alerts += len(new.refusals.keys() - before.delivery.refusals.keys())
+            ended = before.delivery.resume_pending and not new.resume_pending
             answers = reports.refused.get(before.tag, {}).values()
-            in_vain = any(isinstance(answer, NobodyWaits) for answer in answers)
-            ended = before.delivery.resume_pending and not after.delivery.resume_pending
-            if ended and after.delivery.resume_failed and not in_vain:
-                given_up[before.tag] = after.delivery.resume_failed
+            if ended and new.resume_failed and not any(one.kind == "gone" for one in answers):
+                given_up[before.tag] = new.resume_failed
         reports.alerts += len(given_up)
         log_failures(logging.WARNING, "events still marked as pending", unmarked)
         log_failures(logging.ERROR, "the callback was abandoned after 24 hours", given_up)

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTT
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import UNLIMITED, Budget, TimeOuts
 from xorack.core.errors import UnavailableError
-from xorack.core.ports import NO_TIME
+from xorack.core.ports import NO_TIME, Failure, FailureKind
 
 _Key = TypeVar("_Key")
 _Entry = TypeVar("_Entry")
@@ -125,7 +125,7 @@ class BoundedClient:
     def __getattr__(self, operation: str) -> Callable[..., Any]:
         def bounded(*arguments: Any, **named: Any) -> Any:
             if self.budget.left() <= 0:
-                raise UnavailableError(TimeoutError(NO_TIME))
+                raise UnavailableError(TimeoutError(NO_TIME.reason))
             return getattr(self._connect(), operation)(*arguments, **named)
 
         return bounded
@@ -158,6 +158,11 @@ class NotAccepted(NamedTuple):
 
     reason: str
     permanent: bool = False
+    kind: FailureKind = "outage"
+
+    @property
+    def failure(self) -> Failure:
+        return Failure(self.kind, self.reason)
 
 
 def batches(
@@ -182,26 +187,27 @@ def send_entries(
     send: Callable[[Mapping[_Key, _Entry]], Mapping[_Key, NotAccepted]],
     policy: RetryPolicy,
     budget: Budget,
-) -> dict[_Key, str]:
+) -> dict[_Key, Failure]:
     """Send the entries of one batch call by key; retry those that were not accepted.
 
-    ``send`` makes one call, and returns what a response of 200 did not accept. Returns the reasons
+    ``send`` makes one call, and returns what a response of 200 did not accept. Returns the failures
     of the entries that never were.
     """
     retry = policy.start(budget)
     left = dict(entries)
-    failed: dict[_Key, str] = {}
+    failed: dict[_Key, Failure] = {}
     while True:
         try:
             not_accepted = send(left)
-            reasons = {key: entry.reason for key, entry in not_accepted.items()}
-            failed |= {key: entry.reason for key, entry in not_accepted.items() if entry.permanent}
-            left = {key: left[key] for key in reasons if key not in failed}
+            failures = {key: entry.failure for key, entry in not_accepted.items()}
+            failed |= {key: failures[key] for key, entry in not_accepted.items() if entry.permanent}
+            left = {key: left[key] for key in failures if key not in failed}
         except UnavailableError as error:
-            reasons = dict.fromkeys(left, str(error))
+            is_late = isinstance(error.cause, TimeoutError)
+            failures = dict.fromkeys(left, NO_TIME if is_late else Failure("outage", str(error)))
         except (ClientError, BotoCoreError) as error:
-            reasons = dict.fromkeys(left, f"{error_code(error)}: {error}")
+            failures = dict.fromkeys(left, Failure("outage", f"{error_code(error)}: {error}"))
             if not is_transient(error):
-                return {**failed, **reasons}
+                return {**failed, **failures}
         if not left or not retry.again():
-            return {**failed, **{key: reasons[key] for key in left}}
+            return {**failed, **{key: failures[key] for key in left}}

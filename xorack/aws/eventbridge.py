@@ -15,7 +15,7 @@ from xorack.aws.naming_time import NamingTime
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.event import SOURCE, event_detail
-from xorack.core.ports import NO_TIME, Refusal
+from xorack.core.ports import NO_TIME, Failure
 
 _CONTENT = {
     "InvalidArgument",
@@ -55,7 +55,7 @@ class EventBus:
         self._naming = naming or NamingTime(self._budget)
         self._find_table = find_table
 
-    def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
+    def publish(self, chains: Sequence[Chain]) -> dict[str, Failure]:
         by_tag = {chain.tag: chain for chain in chains}
         return send_entries(by_tag, self._put_events, self.policy, self._budget)
 
@@ -77,7 +77,8 @@ class EventBus:
     def _put_events(self, chains: Mapping[str, Chain]) -> dict[str, NotAccepted]:
         made = {tag: self._naming.in_time(chain, self.entry) for tag, chain in chains.items()}
         entries = {tag: entry for tag, entry in made.items() if entry is not None}
-        unsent = {tag: NotAccepted(NO_TIME, permanent=True) for tag in chains if tag not in entries}
+        no_time = NotAccepted(NO_TIME.reason, permanent=True, kind=NO_TIME.kind)
+        unsent = {tag: no_time for tag in chains if tag not in entries}
         return unsent | self._put_entries(entries) if entries else unsent
 
     def _put_entries(self, entries: dict[str, dict[str, Any]]) -> dict[str, NotAccepted]:
@@ -103,4 +104,4 @@ class EventBus:
 def _failure(code: str, message: object) -> NotAccepted:
     refused = code in _CONTENT
     reason = f"{code}: {message}"
-    return NotAccepted(Refusal(reason) if refused else reason, permanent=refused)
+    return NotAccepted(reason, refused, "refused" if refused else "outage")

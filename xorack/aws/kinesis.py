@@ -35,7 +35,7 @@ def put_records(stream: str, records: Iterable[dict[str, Any]], client: Any = No
     for batch in batches(records, _size_of, _RECORDS, _BYTES):
         entries = dict(enumerate(batch))
         if failures := send_entries(entries, call, RetryPolicy(attempts=8), budget_of(client)):
-            why = next(iter(failures.values()))
+            why = next(iter(failures.values())).reason
             raise SendError(f"stream {stream}: {len(failures)} records not sent: {why}")
         sent += len(batch)
     return sent

@@ -15,7 +15,7 @@ from xorack.aws.naming_time import NamingTime
 from xorack.aws.retry import RetryPolicy
 from xorack.core.chain import Chain
 from xorack.core.event import event_detail
-from xorack.core.ports import NO_TIME, NobodyWaits, Refusal
+from xorack.core.ports import NO_TIME, Failure
 
 _SECRET_CHARACTERS: Final = 8
 """First characters of a token: a message that has them is not shown."""
@@ -78,38 +78,39 @@ class Resumer:
         self.policy = policy or RetryPolicy(attempts=5)
         self._naming = naming or NamingTime(budget_of(client))
 
-    def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
+    def publish(self, chains: Sequence[Chain]) -> dict[str, Failure]:
         by_tag = {chain.tag: chain for chain in chains}
         return send_entries(by_tag, self._resume, self.policy, budget_of(self.client))
 
     def _resume(self, chains: Mapping[str, Chain]) -> dict[str, NotAccepted]:
+        answers = {tag: self._resume_one(chain) for tag, chain in chains.items()}
+        return {tag: answer for tag, answer in answers.items() if answer is not None}
+
+    def _resume_one(self, chain: Chain) -> NotAccepted | None:
+        """Make one callback; return None if the service accepted it."""
         service = SERVICES[self.kind]
-        refused = {}
-        for tag, chain in chains.items():
-            token = json.loads(chain.delivery.resume or "{}")[self.kind]
-            if (event := self._naming.in_time(chain, event_detail)) is None:
-                refused[tag] = NotAccepted(NO_TIME, permanent=True)
-                continue
-            detail = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
-            try:
-                if chain.status == "acked":
-                    service.success(self.client, token, detail)
-                else:
-                    service.failure(self.client, token, chain.reason or chain.status, detail)
-            except AttributeError as error:  # an old boto3 of the runtime has no such operation
-                refused[tag] = NotAccepted(Refusal(f"boto3: {error}"), permanent=True)
-            except ClientError as error:
-                if is_transient(error):
-                    raise
-                code, text = error_code(error), str(error)
-                why = code if token[:_SECRET_CHARACTERS] in text else f"{code}: {text}"
-                over = code in service.over
-                if over:
-                    log_chain(logging.INFO, "nobody waits for the chain any more", tag, why=why)
-                    why = f"nobody waits, or is resumed already: {why}"
-                answer = NobodyWaits(why) if over else Refusal(why)
-                refused[tag] = NotAccepted(answer, permanent=True)
-            except BotoCoreError as error:
-                # Its text has the URL of the call, and that the callback's id.
-                refused[tag] = NotAccepted(error_code(error), not is_transient(error))
-        return refused
+        token = json.loads(chain.delivery.resume or "{}")[self.kind]
+        if (event := self._naming.in_time(chain, event_detail)) is None:
+            return NotAccepted(NO_TIME.reason, permanent=True, kind=NO_TIME.kind)
+        detail = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+        try:
+            if chain.status == "acked":
+                service.success(self.client, token, detail)
+            else:
+                service.failure(self.client, token, chain.reason or chain.status, detail)
+        except AttributeError as error:  # an old boto3 of the runtime has no such operation
+            return NotAccepted(f"boto3: {error}", permanent=True, kind="refused")
+        except ClientError as error:
+            if is_transient(error):
+                raise
+            code, text = error_code(error), str(error)
+            why = code if token[:_SECRET_CHARACTERS] in text else f"{code}: {text}"
+            if code not in service.over:
+                return NotAccepted(why, permanent=True, kind="refused")
+            log_chain(logging.INFO, "nobody waits for the chain any more", chain.tag, why=why)
+            why = f"nobody waits, or is resumed already: {why}"
+            return NotAccepted(why, permanent=True, kind="gone")
+        except BotoCoreError as error:
+            # Its text has the URL of the call, and that the callback's id.
+            return NotAccepted(error_code(error), not is_transient(error))
+        return None

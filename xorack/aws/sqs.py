@@ -196,7 +196,8 @@ def _send_batch(
             return {**call(parts[0]), **call(parts[1])}
         return {int(entry["Id"]): _not_accepted(entry) for entry in response.get("Failed", [])}
 
-    return send_entries(dict(enumerate(batch)), call, policy, budget_of(client))
+    failures = send_entries(dict(enumerate(batch)), call, policy, budget_of(client))
+    return {number: failure.reason for number, failure in failures.items()}
 
 
 def _not_accepted(entry: Mapping[str, Any]) -> NotAccepted:

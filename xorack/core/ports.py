@@ -7,7 +7,8 @@ Adapters: `xorack.aws.dynamodb_store`, `xorack.aws.sqs`, `xorack.aws.eventbridge
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
@@ -16,20 +17,33 @@ DEFAULT_RETENTION_MS = 30 * 86_400_000
 """Retention of marks and tombstones: longer than a message can stay in a queue (14 days) and then
 in a dead-letter queue (14 days)."""
 
-NO_TIME = "no time left in this invocation"
-"""The reason of a failure if a call was not made: the service may be well."""
-
-
 OnInvalid = Callable[[NotAChainError], None]
 """Takes the error of an item that is not a chain."""
 
 
-class Refusal(str):
-    """The reason of a failure that is an answer about one chain: the service itself is well."""
+FailureKind = Literal["outage", "refused", "gone", "no_time"]
+"""Why a report was not delivered.
+
+``outage``: the service failed. ``refused``: the service is well, and refuses this chain's report.
+``gone``: the callback waits no more, as after a lost response, or never did. ``no_time``: the call
+was not made, so the service may be well.
+"""
 
 
-class NobodyWaits(Refusal):
-    """The final answer that nobody waits: any more, as after a lost response, or at all."""
+@dataclass(frozen=True)
+class Failure:
+    """Why a report of a chain's end was not delivered."""
+
+    kind: FailureKind
+    reason: str
+
+    @property
+    def is_answer(self) -> bool:
+        """Return whether the service is well and answered about this chain."""
+        return self.kind in ("refused", "gone")
+
+
+NO_TIME = Failure("no_time", "no time left in this invocation")
 
 
 class ChainStore(Protocol):
@@ -73,9 +87,8 @@ class Publisher(Protocol):
     def batch_size(self) -> int:
         """Most events of one call."""
 
-    def publish(self, chains: Sequence[Chain]) -> dict[str, str]:
+    def publish(self, chains: Sequence[Chain]) -> dict[str, Failure]:
         """Publish the events of finished chains in one call; never raises if it fails.
 
-        Returns the failures, tag to reason: `NO_TIME` if there was no call, a `Refusal` if the
-        service is well and refuses this chain's event.
+        Returns the failures by tag.
         """

@@ -9,9 +9,9 @@ comes after the end.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Deadlines, Status
 from xorack.core.checks import RESUME_KINDS
@@ -29,9 +29,11 @@ from xorack.core.marks import (
     waiter_key,
 )
 from xorack.core.masking import masked_fields
-from xorack.core.ports import DEFAULT_RETENTION_MS, NobodyWaits
+from xorack.core.ports import DEFAULT_RETENTION_MS, Failure
 from xorack.core.request import Op, Request
 from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTHS, sum_of, xor
+
+_Entry = TypeVar("_Entry")
 
 MAX_FOLD = 128
 """Most requests that one write applies: this bounds the cost of a write."""
@@ -336,42 +338,44 @@ def apply(
 ) -> Applied:
     """Apply requests to a chain at once: all new ones are folded in, then transitions run.
 
-    The requests are taken in `order_of`; the first create that is accepted wins, and of its copies
-    the one sent last says who waits. `now` is in milliseconds since the epoch. `spilled_marks` are
-    those of `keys_of` these requests, key to checksum. `marks` are `mark_of` each request, if at
-    hand; `sent_at` when each was sent, by default now.
+    The requests are in the order of `in_order`; the first create that is accepted wins, and of its
+    copies the one sent last names the callback. `now` is in milliseconds since the epoch.
+    `spilled_marks` are those of `keys_of` these requests, key to checksum. `marks` are `mark_of`
+    each request, if at hand; `sent_at` when each was sent, by default now.
     """
     marks = marks or [mark_of(request) for request in requests]
     sent_at = sent_at or [now] * len(requests)
     seen = split_marks(chain.marks) if chain else {}
     state = WriteState(chain, limits, seen | dict(spilled_marks or {}))
-    outcomes: dict[int, Outcome] = {}
+    outcomes: list[Outcome] = []
     effects: list[Effect] = []
-    for at in order_of(requests):
-        sent = sent_at[at]
-        outcomes[at], effect = judge(requests[at], marks[at], now if sent is None else sent, state)
+    for request, mark, sent in zip(requests, marks, sent_at, strict=True):
+        outcome, effect = judge(request, mark, now if sent is None else sent, state)
+        outcomes.append(outcome)
         if effect is not None:
             state.add(effect)
             effects.append(effect)
-    in_order = [outcomes[at] for at in range(len(requests))]
     if not effects:
-        return Applied(chain, in_order)
+        return Applied(chain, outcomes)
     if chain is None:
         pending = Deadlines(pending_deadline=_after(now, limits.pending_timeout_ms))
         chain = Chain(requests[0].tag, deadlines=pending)
     after = _fold(chain, effects, now, limits)
     if chain.final:
         assert all(effect.stamp is None for effect in effects), "the end is final"
-        return Applied(_answering(after, now), in_order)
-    return Applied(_scheduled(_run(after, "request", now)), in_order)
+        return Applied(_answering(after, now), outcomes)
+    return Applied(_scheduled(_run(after, "request", now)), outcomes)
 
 
-def order_of(requests: Sequence[Request]) -> list[int]:
-    """Return the positions of requests in the order of effect: creates, notes, fails, others."""
-    # A create decides the length of stamps. After its end, a chain takes neither note nor fail.
-    first = ("create", "note", "fail")
-    ranks = [first.index(r.op) if r.op in first else len(first) for r in requests]
-    return sorted(range(len(requests)), key=ranks.__getitem__)
+_RANKS: dict[Op, int] = {"create": 0, "note": 1, "fail": 2}
+
+
+def in_order(requests: Iterable[_Entry], request_of: Callable[[_Entry], Request]) -> list[_Entry]:
+    """Return requests in the order of effect: creates, notes, fails, others.
+
+    A create decides the length of stamps. After its end, a chain takes neither note nor fail.
+    """
+    return sorted(requests, key=lambda entry: _RANKS.get(request_of(entry).op, len(_RANKS)))
 
 
 def _state_of(chain: Chain | None) -> State:
@@ -530,13 +534,17 @@ def expire(chain: Chain, now: int) -> Chain:
 
 
 def mark_delivered(
-    chain: Chain, delivered: Collection[str], *, now: int, refused: Mapping[str, str] | None = None
+    chain: Chain,
+    delivered: Collection[str],
+    *,
+    now: int,
+    refused: Mapping[str, Failure] | None = None,
 ) -> Chain:
     """Return a finished chain after its end was reported, or refused, on channels.
 
     What a channel refused is repeated after 1, 2, 4 … 60 minutes, whatever the others do. An event
     is repeated until the bus accepts it; a refusal to resume is final a day after the first, and at
-    once if nobody waits. `delivered` and, with reasons, `refused` are of `Chain.undelivered`.
+    once if the callback is gone. `delivered` and `refused` are of `Chain.undelivered`.
     """
     refused = refused or {}
     assert chain.final, "only the end of a chain is delivered"
@@ -545,13 +553,13 @@ def mark_delivered(
     before = chain.delivery
     refusals = {one: times for one, times in before.refusals.items() if one in left}
     changes: dict[str, Any] = {}
-    for channel, reason in refused.items():
+    for channel, failure in refused.items():
         since, _ = refusals.pop(channel, (now, now))
-        in_vain = isinstance(reason, NobodyWaits)
-        if before.refused_at is None and not in_vain:
+        is_gone = failure.kind == "gone"
+        if before.refused_at is None and not is_gone:
             changes["refused_at"] = now
-        if in_vain or (channel != EVENT and now - since >= _GIVE_UP_MS):
-            changes["resume_failed"] = reason
+        if is_gone or (channel != EVENT and now - since >= _GIVE_UP_MS):
+            changes["resume_failed"] = failure.reason
             left.remove(channel)
         else:
             # Waits double if each is as long as all before it.
