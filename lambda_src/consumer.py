@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from lambda_src.environment import SERVICE, services
+from lambda_src.environment import SERVICE, Invocation, process
 from xorack.acker.consumer import BatchResult, Consumer, Message
 from xorack.aws.schema import METRIC_NAMESPACE, Metric
 from xorack.core.errors import ArgumentError, BatchError
@@ -27,6 +27,12 @@ logger = logging.getLogger("xorack")
 metrics = Metrics(namespace=METRIC_NAMESPACE, service=SERVICE)
 
 
+def build(invocation: Invocation) -> Consumer:
+    """Build the consumer of one invocation."""
+    writer = invocation.make_writer()
+    return Consumer(writer, invocation.make_outbox(writer), invocation.make_dead_letters())
+
+
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
     """Handle a batch of SQS messages; an error lets SQS deliver the entire batch again.
@@ -36,8 +42,8 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
         ArgumentError: The environment or the event is invalid.
     """
     began = time.monotonic()
-    invocation = services().invocation(context)
-    consumer = Consumer(invocation.writer, invocation.outbox, invocation.send_rejected)
+    invocation = process().begin(context)
+    consumer = build(invocation)
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise ArgumentError("event", event, "an SQS event with Records")
     if not event["Records"]:

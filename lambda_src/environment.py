@@ -1,23 +1,29 @@
-"""Services that the functions' environment variables name, created at the first call."""
+"""What the functions are made of: settings, the state of a process, and one invocation."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from lambda_src.logs import set_up_logs
+from xorack.acker.breaker import CircuitBreaker
+from xorack.acker.chain_writer import ChainWriter
+from xorack.acker.outbox import Outbox
+from xorack.acker.parallel import Workers
 from xorack.aws import schema
 from xorack.aws.client import BoundedClient, config_of, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import EventBus
 from xorack.aws.naming_time import NamingTime
+from xorack.aws.resume import SERVICES, Resumer
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import EVENT
@@ -27,10 +33,6 @@ from xorack.core.masking import mask_of
 from xorack.core.transitions import Limits, Retentions
 
 if TYPE_CHECKING:
-    from xorack.acker.breaker import CircuitBreaker
-    from xorack.acker.chain_writer import ChainWriter
-    from xorack.acker.outbox import Outbox
-    from xorack.acker.parallel import Workers
     from xorack.core.message import Rejected
     from xorack.core.ports import Publisher
 
@@ -61,90 +63,93 @@ _WORKERS = 8
 _REPORTS = RetryPolicy(attempts=2, cap_seconds=1.0)
 
 
-def services() -> Services:
-    """Return the services that the environment names, created once for each set of values."""
-    return _services(tuple((name, os.environ.get(name)) for name in _VARIABLES))
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a function. The environment variables have their names in capitals."""
+
+    table_name: str
+    table_arn: str | None
+    partition_key: str
+    check_table: bool
+    event_bus_name: str
+    dead_letter_queue_url: str | None
+    limits: Limits
+
+    @classmethod
+    def of(cls, variables: Mapping[str, str | None]) -> Settings:
+        """Read the settings; raise ArgumentError if a variable is invalid."""
+        limits = Limits(
+            default_timeout_ms=_milliseconds(variables, "DEFAULT_TIMEOUT_SECONDS", _DAY_SECONDS),
+            pending_timeout_ms=_milliseconds(
+                variables, "PENDING_TIMEOUT_SECONDS", 14 * _DAY_SECONDS
+            ),
+            retention_ms=_milliseconds(variables, "RETENTION_SECONDS", 30 * _DAY_SECONDS),
+            resumes=_kinds_of_callbacks(variables["RESUME"] or ""),
+            mask=mask_of(variables["MASK"], "MASK"),
+        )
+        return cls(
+            table_name=required("TABLE_NAME", variables["TABLE_NAME"]),
+            table_arn=variables["TABLE_ARN"],
+            partition_key=variables["PARTITION_KEY"] or schema.TAG,
+            check_table=variables.get("CHECK_TABLE") == "true",
+            event_bus_name=required("EVENT_BUS_NAME", variables["EVENT_BUS_NAME"]),
+            dead_letter_queue_url=variables["DEAD_LETTER_QUEUE_URL"],
+            limits=limits,
+        )
 
 
-@lru_cache(maxsize=4)
-def _services(variables: tuple[tuple[str, str | None], ...]) -> Services:
-    return Services(dict(variables))
+def required(name: str, value: str | None) -> str:
+    """Return the value of a variable; raise ArgumentError if it has none."""
+    if not value:
+        raise ArgumentError(name, value, "a value: it is an environment variable")
+    return value
 
 
-class Services:
-    """The services of a function. All raise ArgumentError if a variable is invalid.
+def _milliseconds(variables: Mapping[str, str | None], name: str, default: int) -> int:
+    value = variables[name] or str(default)
+    valid = value.isascii() and value.isdigit() and len(value) <= 9
+    if not valid or not 0 < int(value) <= MAX_TIMEOUT_SECONDS:
+        expected = f"a whole number of seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}"
+        raise ArgumentError(name, value, expected)
+    return int(value) * 1000
+
+
+def _kinds_of_callbacks(text: str) -> frozenset[str]:
+    """Return the kinds of callbacks that the functions may make."""
+    kinds = frozenset(filter(None, text.split(",")))
+    if unknown := kinds - RESUME_KINDS.keys():
+        expected = f"some of {', '.join(RESUME_KINDS)}, separated by commas"
+        raise ArgumentError("RESUME", min(unknown), expected)
+    return kinds
+
+
+class Process:
+    """What a process keeps from one invocation to the next.
 
     Attributes:
         clients: The boto3 clients that exist already, by service.
+        workers: The threads of calls.
+        breakers: The circuit breakers of the channels, which remember failures.
+        table_arn: The ARN of the table, once it is known.
         table_checked: True if the stack created the table, or a check has found no fault.
         earlier_retentions: See `Limits`; None until they are read.
         retention_recorded: True once the table knows the present one.
     """
 
-    def __init__(self, variables: dict[str, str | None]) -> None:
-        self._variables = variables
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
         self.clients: dict[str, Any] = {}
-        self._connecting = threading.Lock()
-        self._time_outs: TimeOuts | None = None
-        self._table_arn: str | None = None
-        self.table_checked = variables.get("CHECK_TABLE") != "true"
+        self.workers = Workers(_WORKERS)
+        self.breakers = {channel: CircuitBreaker() for channel in (EVENT, *RESUME_KINDS)}
+        self.table_arn = settings.table_arn
+        self.table_checked = not settings.check_table
         self.earlier_retentions: Retentions | None = None
         self.retention_recorded = False
+        self._time_outs: TimeOuts | None = None
+        self._connecting = threading.Lock()
 
-    def text(self, name: str) -> str:
-        value = self._variables[name]
-        if not value:
-            raise ArgumentError(name, value, "a value: it is an environment variable")
-        return value
-
-    def _milliseconds(self, name: str, default: int) -> int:
-        value = self._variables[name] or str(default)
-        valid = value.isascii() and value.isdigit() and len(value) <= 9
-        if not valid or not 0 < int(value) <= MAX_TIMEOUT_SECONDS:
-            expected = f"a whole number of seconds, above 0 and up to {MAX_TIMEOUT_SECONDS}"
-            raise ArgumentError(name, value, expected)
-        return int(value) * 1000
-
-    @cached_property
-    def limits(self) -> Limits:
-        return Limits(
-            default_timeout_ms=self._milliseconds("DEFAULT_TIMEOUT_SECONDS", _DAY_SECONDS),
-            pending_timeout_ms=self._milliseconds("PENDING_TIMEOUT_SECONDS", 14 * _DAY_SECONDS),
-            retention_ms=self._milliseconds("RETENTION_SECONDS", 30 * _DAY_SECONDS),
-            resumes=self.resumes,
-            mask=mask_of(self._variables["MASK"], "MASK"),
-        )
-
-    def find_table(self, store: DynamoDBStore) -> str:
-        """Find the ARN of the table: the stack's output, or DynamoDB's."""
-        if self._table_arn is None:
-            self._table_arn = self._variables["TABLE_ARN"] or store.table.find_arn()
-        return self._table_arn
-
-    @cached_property
-    def resumes(self) -> frozenset[str]:
-        """The kinds of waiting executions that the functions may resume."""
-        kinds = frozenset(filter(None, (self._variables["RESUME"] or "").split(",")))
-        if unknown := kinds - RESUME_KINDS.keys():
-            expected = f"some of {', '.join(RESUME_KINDS)}, separated by commas"
-            raise ArgumentError("RESUME", min(unknown), expected)
-        return kinds
-
-    @cached_property
-    def workers(self) -> Workers:
-        from xorack.acker.parallel import Workers
-
-        return Workers(_WORKERS)
-
-    @cached_property
-    def breakers(self) -> dict[str, CircuitBreaker]:
-        """The circuit breakers of the channels: they remember failures across invocations."""
-        from xorack.acker.breaker import CircuitBreaker
-
-        return {channel: CircuitBreaker() for channel in (EVENT, *RESUME_KINDS)}
-
-    def invocation(self, context: Any, *, attempts: int = 1000) -> Invocation:
-        """Start an invocation, which writes a chain in at most `attempts` attempts.
+    def begin(self, context: Any, *, attempts: int = 1000) -> Invocation:
+        """Begin an invocation, which writes a chain in at most `attempts` attempts.
 
         The time-outs of calls follow from its time, or an earlier one's.
         """
@@ -156,111 +161,133 @@ class Services:
             # Lambda repeats a slow initialization in the first invocation, at the cost of its time.
             self._time_outs = time_outs
             self.clients.clear()
-        return Invocation(self, Budget(seconds_left, self._time_outs), attempts)
+        budget = Budget(seconds_left, self._time_outs)
+        writes, events, dead_letters = map(budget.before, (2, 1, 0))
+        return Invocation(self, attempts, writes, events, dead_letters)
 
-    def client(self, service: str, time_outs: TimeOuts) -> Any:
-        with self._connecting:
-            if service not in self.clients:
-                self.clients[service] = make_client(service, config=config_of(time_outs))
-            return self.clients[service]
+    def client(self, service: str, budget: Budget) -> BoundedClient:
+        """Return the client of a service for a step; it connects at its first call."""
+
+        def connect() -> Any:
+            with self._connecting:
+                if service not in self.clients:
+                    self.clients[service] = make_client(service, config=config_of(budget.time_outs))
+                return self.clients[service]
+
+        return BoundedClient(connect, budget)
 
     def store(self, client: Any) -> DynamoDBStore:
         return DynamoDBStore(
-            self.text("TABLE_NAME"),
-            self._variables["PARTITION_KEY"] or schema.TAG,
+            self.settings.table_name,
+            self.settings.partition_key,
             client,
-            retention_ms=self.limits.retention_ms,
+            retention_ms=self.settings.limits.retention_ms,
         )
 
+    def find_table(self, store: DynamoDBStore) -> str:
+        """Find the ARN of the table: the stack's output, or DynamoDB's."""
+        if self.table_arn is None:
+            self.table_arn = store.table.find_arn()
+        return self.table_arn
 
+
+_process: Process | None = None
+_variables: dict[str, str | None] = {}
+"""The state of this process, and the variables from which it was made."""
+
+
+def process() -> Process:
+    """Return the state of this process, which begins again if the environment has changed."""
+    global _process, _variables
+    variables = {name: os.environ.get(name) for name in _VARIABLES}
+    if _process is None or variables != _variables:
+        _process, _variables = Process(Settings.of(variables)), variables
+    return _process
+
+
+@dataclass(frozen=True)
 class Invocation:
-    """The services of one invocation, within its time.
+    """One invocation: what a handler builds its service of.
 
-    Its steps are writes, events, dead letters; each has a `Budget`.
+    Its steps are writes, events and dead letters. Each has a budget of the invocation's time.
     """
 
-    def __init__(self, services: Services, budget: Budget, attempts: int) -> None:
-        self._services = services
-        self._attempts = attempts
-        self._writes, self._events, self._dead_letters = map(budget.before, (2, 1, 0))
+    process: Process
+    attempts: int
+    writes: Budget
+    events: Budget
+    dead_letters: Budget
 
-    def client(self, service: str, budget: Budget | None = None) -> BoundedClient:
-        """Return the client of a service for a step, by default for the last."""
-        budget = budget or self._dead_letters
-        connect = partial(self._services.client, service, budget.time_outs)
-        return BoundedClient(connect, budget)
+    def make_writer(self) -> ChainWriter:
+        """Make the writer of the first step, after the check of a table of the user's.
 
-    def store(self, budget: Budget | None = None) -> DynamoDBStore:
-        """Return the table for a step, by default for the last."""
-        return self._services.store(self.client("dynamodb", budget))
+        Raises UnavailableError or ClientError if the earlier retentions cannot be read, because
+        with a guess an old message could start an ended chain again.
+        """
+        process, store = self.process, self.process.store(self._client("dynamodb", self.writes))
+        if not process.table_checked:
+            process.table_checked = store.table.check()
+        if process.earlier_retentions is None:
+            read = partial(store.earlier_retentions, record=False)
+            retry = RetryPolicy(attempts=3, cap_seconds=1.0).start(self.writes)
+            process.earlier_retentions, process.retention_recorded = retry.call(read)
+        return self._writer(self.writes)
 
-    @cached_property
-    def writer(self) -> ChainWriter:
-        """The first step: writes, after the check of a table that the stack did not create."""
-        if not self._services.table_checked:
-            self._services.table_checked = self.store(self._writes).table.check()
-        if self._services.earlier_retentions is None:
-            self._read_retentions(self._writes, record=False)
-        return self._writer(self._writes)
-
-    def record_retention(self) -> None:
-        """Write down the retention for those after it, once: a batch does not wait for this."""
-        if not self._services.retention_recorded:
-            self._read_retentions(self._dead_letters, record=True)
-
-    def _read_retentions(self, budget: Budget, *, record: bool) -> None:
-        with suppress(UnavailableError, ClientError):  # a table that is down is down for all
-            earlier, recorded = self.store(budget).earlier_retentions(record=record)
-            self._services.earlier_retentions = earlier
-            self._services.retention_recorded = recorded
-
-    @cached_property
-    def outbox(self) -> Outbox:
-        """The second step: events."""
-        from xorack.acker.outbox import Outbox
-        from xorack.aws.resume import SERVICES, Resumer
-
-        services = self._services
-        budget = self._events
-        writer = self._writer(budget)
-        writer.stats = self.writer.stats
+    def make_outbox(self, writer: ChainWriter) -> Outbox:
+        """Make the outbox of the second step, which counts its writes with those of the first."""
+        process, budget = self.process, self.events
+        store = process.store(self._client("dynamodb", budget))
+        marker = self._writer(budget)
+        marker.stats = writer.stats
         naming = NamingTime(budget)
         bus = EventBus(
-            services.text("EVENT_BUS_NAME"),
-            self.client("events", budget),
-            find_table=partial(services.find_table, self.store(budget)),
+            process.settings.event_bus_name,
+            self._client("events", budget),
+            find_table=partial(process.find_table, store),
             policy=_REPORTS,
             naming=naming,
         )
         channels: dict[str, Publisher] = {EVENT: bus}
         # Also the kinds that the settings do not permit any more: AWS refuses, and that has an end.
         for kind in RESUME_KINDS:
-            client = self.client(SERVICES[kind].client, budget)
+            client = self._client(SERVICES[kind].client, budget)
             channels[kind] = Resumer(kind, client, policy=_REPORTS, naming=naming)
-        return Outbox(writer, channels, workers=services.workers, breakers=services.breakers)
+        return Outbox(marker, channels, workers=process.workers, breakers=process.breakers)
 
-    @cached_property
-    def send_rejected(self) -> Callable[[Sequence[Rejected]], list[int]]:
-        """The third step: dead letters."""
-        queue_url = self._services.text("DEAD_LETTER_QUEUE_URL")
+    def make_dead_letters(self) -> Callable[[Sequence[Rejected]], list[int]]:
+        """Make the function of the third step, which sends rejected requests."""
+        name = "DEAD_LETTER_QUEUE_URL"
+        queue_url = required(name, self.process.settings.dead_letter_queue_url)
 
         def send(rejected: Sequence[Rejected]) -> list[int]:
             from xorack.aws.sqs import send_rejected  # few batches hold any
 
             policy = RetryPolicy(attempts=5, cap_seconds=1.0)
-            call_all = self._services.workers.map
-            return send_rejected(queue_url, self.client("sqs"), rejected, policy, call_all)
+            client = self._client("sqs", self.dead_letters)
+            return send_rejected(queue_url, client, rejected, policy, self.process.workers.map)
 
         return send
 
-    def _writer(self, budget: Budget) -> ChainWriter:
-        from xorack.acker.chain_writer import ChainWriter
+    def record_retention(self) -> None:
+        """Write down the retention for those after it, once: a batch does not wait for this."""
+        process = self.process
+        if process.retention_recorded:
+            return
+        store = process.store(self._client("dynamodb", self.dead_letters))
+        with suppress(UnavailableError, ClientError):  # the next invocation tries again
+            earlier, process.retention_recorded = store.earlier_retentions(record=True)
+            process.earlier_retentions = earlier
 
+    def _client(self, service: str, budget: Budget) -> BoundedClient:
+        return self.process.client(service, budget)
+
+    def _writer(self, budget: Budget) -> ChainWriter:
         # Few consumers share a chain, and one that waits long is overtaken by each new one.
-        policy = RetryPolicy(attempts=self._attempts, cap_seconds=1.0)
-        earlier = self._services.earlier_retentions or ()
-        limits = self._services.limits._replace(earlier_retentions=earlier)
-        return ChainWriter(self.store(budget), policy=policy, budget=budget, limits=limits)
+        policy = RetryPolicy(attempts=self.attempts, cap_seconds=1.0)
+        earlier = self.process.earlier_retentions or ()
+        limits = self.process.settings.limits._replace(earlier_retentions=earlier)
+        store = self.process.store(self._client("dynamodb", budget))
+        return ChainWriter(store, policy=policy, budget=budget, limits=limits)
 
 
 def _clock(context: Any) -> Callable[[], float]:

@@ -9,7 +9,7 @@ from typing import Any
 from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from lambda_src.environment import SERVICE, services
+from lambda_src.environment import SERVICE, Invocation, process
 from xorack.acker.sweeper import Sweeper
 from xorack.aws.schema import METRIC_NAMESPACE, Metric
 from xorack.core.chain import NEVER_CREATED, TIMED_OUT
@@ -20,6 +20,12 @@ _ATTEMPTS = 10
 """Most attempts to end a chain, within some seconds: one chain must not hold up the others."""
 
 
+def build(invocation: Invocation) -> Sweeper:
+    """Build the sweeper of one invocation."""
+    writer = invocation.make_writer()
+    return Sweeper(writer, invocation.make_outbox(writer))
+
+
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Sweep all chains that are due, and return the figures by metric name.
@@ -28,10 +34,11 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """
     del event
     began = time.monotonic()
-    invocation = services().invocation(context, attempts=_ATTEMPTS)
-    result = Sweeper(invocation.writer, invocation.outbox).sweep()
+    invocation = process().begin(context, attempts=_ATTEMPTS)
+    sweeper = build(invocation)
+    result = sweeper.sweep()
     invocation.record_retention()
-    now = invocation.writer.now()
+    now = sweeper.writer.now()
     counts = {
         Metric.CHAINS_LOOKED_AT: result.chains,
         Metric.CHAINS_ACKED: result.ended["acked"],

@@ -11,7 +11,7 @@ import pytest
 from tests.support.faults import failing
 from tests.support.functions import Context, acked, message
 from xorack.acker.consumer import BatchResult, Message
-from xorack.core.errors import ArgumentError, BatchError
+from xorack.core.errors import ArgumentError, BatchError, UnavailableError
 from xorack.core.request import Request
 
 
@@ -86,19 +86,20 @@ def test_the_error_names_an_invalid_variable(functions, monkeypatch, name, value
         functions.consume(message(create("t")))
 
 
-def test_an_invocation_without_time_does_not_limit_the_next(functions):
+def test_an_invocation_without_time_does_not_limit_the_next(functions, monkeypatch):
     from lambda_src import environment
 
-    environment._services.cache_clear()
+    monkeypatch.setattr(environment, "_process", None)
     body = message(*acked("t"))
-    assert functions.consume(body, context=Context(0)) == ["m0"]
+    with pytest.raises(UnavailableError, match="no time left"):
+        functions.consume(body, context=Context(0))
     for seconds, time_outs in ((10, (10 / 12, 10 / 12)), (60, (1, 5))):
         assert functions.consume(body, context=Context(seconds)) == []
-        config = environment.services().clients["dynamodb"].meta.config
+        config = environment.process().clients["dynamodb"].meta.config
         assert (config.connect_timeout, config.read_timeout) == pytest.approx(time_outs)
-    client = environment.services().clients["dynamodb"]
+    client = environment.process().clients["dynamodb"]
     assert functions.consume(body, context=Context(59)) == []
-    assert environment.services().clients["dynamodb"] is client
+    assert environment.process().clients["dynamodb"] is client
 
 
 def test_metrics_are_those_of_powertools(functions, metrics):

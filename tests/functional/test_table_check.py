@@ -2,7 +2,7 @@
 
 import pytest
 
-from lambda_src.environment import _services
+from lambda_src import environment
 from tests.support.faults import failing
 from tests.support.functions import Functions, message
 from tests.support.in_process import create_resources, locked_aws
@@ -20,7 +20,7 @@ def adopt(monkeypatch):
 
         def start(**changed):
             monkeypatch.setenv("CHECK_TABLE", "true")
-            _services.cache_clear()
+            monkeypatch.setattr(environment, "_process", None)
             functions = Functions(create_resources(aws, **changed), monkeypatch)
             monkeypatch.setenv("PARTITION_KEY", "tag")
             return functions

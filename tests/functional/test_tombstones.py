@@ -3,11 +3,15 @@
 import time
 
 import pytest
+from botocore.exceptions import ClientError
 
+from lambda_src import environment
+from tests.support.faults import failing
 from tests.support.functions import Context, acked, chain, message
 from xorack import DynamoDBAcker, errors
 from xorack.acker.chain_writer import ChainWriter
 from xorack.aws import dynamodb_store
+from xorack.core.errors import UnavailableError
 
 DAY = 86_400_000
 NOW = int(time.time()) * 1000
@@ -90,6 +94,16 @@ def test_retentions_that_change_often_count_each_for_what_ended_under_it(clock, 
     clock.days = 2
     assert earlier(40) == earlier(40) == [(11, 10), (5, 3)]
     assert seen == [False, True, False, False, True]
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "AccessDeniedException"])
+def test_an_unreadable_retention_fails_the_invocation(functions, monkeypatch, code):
+    """With a guess, an old message would start an ended chain again."""
+    monkeypatch.setattr(environment, "_process", None)
+    with failing("GetItem", code), pytest.raises((ClientError, UnavailableError)):
+        functions.consume(BODY)
+    assert functions.item("t") is None
+    assert functions.consume(BODY) == []
 
 
 def test_a_deletion_loses_no_pending_event(aws, functions, clock):

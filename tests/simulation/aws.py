@@ -25,6 +25,7 @@ from xorack.core.budget import TimeOuts
 
 _REFUSED_FOR = 2 * DAY_SECONDS * 1000
 """Most milliseconds after a chain's end for which the bus refuses its event."""
+RETENTION_KEY = "\0retention"
 TABLE, QUEUE, DEAD_LETTERS, BUS = "table", "queue", "dead-letters", "bus"
 
 
@@ -273,8 +274,12 @@ class Client:
     def _call(self, operation: str, **call) -> dict:
         machine = self.machine
         begin = machine.world.now
+        of_retention = call.get("Key", {}).get(KEY, {}).get("S") == RETENTION_KEY
+        machine.guesses_retention |= of_retention
         try:
-            return self._faulty_call(operation, partial(getattr(self.aws, operation), **call))
+            result = self._faulty_call(operation, partial(getattr(self.aws, operation), **call))
+            machine.guesses_retention &= not of_retention
+            return result
         except ClientError:
             machine.faults[operation] += 1  # also a failed condition: contention takes time
             raise

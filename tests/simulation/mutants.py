@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from botocore.exceptions import ClientError
 
+from lambda_src.environment import Invocation
 from tests.simulation.world import EPOCH
 from tests.support.chains import changed
 from tests.support.mutants import Replaced
@@ -39,7 +40,7 @@ from xorack.core.chain import Chain, Counts
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
 from xorack.core.request import Request, _check_reserved_id
 from xorack.core.transitions import VERDICTS
-from xorack.errors import ConflictError
+from xorack.errors import ConflictError, UnavailableError
 
 _CONDITION = dynamodb_store._condition_expression
 ANY_STATE = "attribute_exists(#key) OR attribute_not_exists(#key)"
@@ -305,6 +306,14 @@ def _in_vain_is_delivered(mark, chain, delivered, *, now, refused=None):
     return mark(chain, [*delivered, *vain], now=now, refused=left)
 
 
+def _guess_retention(make, invocation):
+    try:
+        return make(invocation)
+    except UnavailableError:
+        invocation.process.earlier_retentions = ()
+        return make(invocation)
+
+
 _SERVICE = SERVICES["step_functions"]
 _Row = tuple[Any, ...]
 _FAST: tuple[_Row, ...] = (
@@ -376,6 +385,7 @@ _FAST: tuple[_Row, ...] = (
         transitions._new_units,
         lambda new, request, mark, seen: new(request, mark, {}),
     ),
+    ("unreadable retentions count as none", Invocation.make_writer, _guess_retention),
     ("a retried task is not resumed", transitions._waits_anew, lambda *_: False),
 )
 _MONTHS: tuple[_Row, ...] = (

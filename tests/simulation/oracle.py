@@ -109,6 +109,8 @@ class Oracle:
                 self.world.violated(f"{key}: Marks are never deleted.")
             return
         model = self.model(key)
+        if self.world.current is not None and self.world.current.guesses_retention:
+            self.world.violated(f"{key}: Nothing is written with guessed retentions.")
         if after is None:
             self.world.log(f"{key} removed by {by}")
             wanted = model in self.to_delete

@@ -76,6 +76,9 @@ class Schedule(Senders, Operator):
             try:
                 with function.consume(batch, self.options.invocation) as failed:
                     self.oracle.consumed(machine, failed, began_at)
+            except (UnavailableError, ClientError, BotoCoreError) as problem:
+                world.log(f"batch failed: {problem}")
+                continue
             except Crash:
                 world.log("CRASHED")
                 continue

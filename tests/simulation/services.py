@@ -6,17 +6,15 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from lambda_src import environment
+from lambda_src import consumer, environment, sweeper
 from tests.simulation.aws import AWS, BUS, DEAD_LETTERS, KEY, QUEUE, TABLE, Client, Message
 from tests.simulation.options import DEFAULT_TIMEOUT, PENDING_TIMEOUT, RETENTION
 from tests.simulation.world import Machine, World
 from xorack.acker import chain_writer
 from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
-from xorack.acker.consumer import Consumer
 from xorack.acker.consumer import Message as ConsumedMessage
 from xorack.acker.parallel import Workers
-from xorack.acker.sweeper import Sweeper
 from xorack.aws import mark_buckets, schema
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import send
@@ -50,12 +48,12 @@ class Function:
     def __init__(self, machine: Machine, aws: AWS) -> None:
         self.machine = machine
         self.client = Client(machine, aws)
-        self._services = environment.Services(_VARIABLES)
+        settings = environment.Settings.of(_VARIABLES)
+        self._process = environment.Process(settings)
         services = ("dynamodb", "events", "sqs", "stepfunctions")
-        self._services.clients = dict.fromkeys(services, self.client)
-        self._services.workers = Workers()
-        self._services.earlier_retentions = ()
-        self._services.breakers = {
+        self._process.clients = dict.fromkeys(services, self.client)
+        self._process.workers = Workers()
+        self._process.breakers = {
             channel: CircuitBreaker(clock=lambda: machine.now() / 1000)
             for channel in (EVENT, "step_functions")
         }
@@ -67,20 +65,19 @@ class Function:
             remaining = self.machine.remaining
             context = SimpleNamespace(get_remaining_time_in_millis=remaining)
             self.client.time_outs = TimeOuts.within(seconds)
-            yield self._services.invocation(context)
+            yield self._process.begin(context)
 
     @contextmanager
     def consume(self, batch: list[Message], seconds: float) -> Iterator[dict[str, str]]:
         """Consume a batch; yield the failed messages: id to reason."""
         with self._invocation(seconds) as invocation:
-            consumer = Consumer(invocation.writer, invocation.outbox, invocation.send_rejected)
             messages = [ConsumedMessage(m.id, m.body, m.receives, m.sent_at) for m in batch]
-            yield consumer.consume(messages).failed
+            yield consumer.build(invocation).consume(messages).failed
 
     def sweep(self, seconds: float) -> bool:
         """Sweep; return whether the time was enough for all chains that were due."""
         with self._invocation(seconds) as invocation:
-            return Sweeper(invocation.writer, invocation.outbox).sweep().complete
+            return sweeper.build(invocation).sweep().complete
 
 
 class Sender:

@@ -50,6 +50,7 @@ class Machine:
         faults: Failed calls, by operation.
         effects: Writes of requests.
         disturbed: True if a fault or an outage hit a call.
+        guesses_retention: True if its last read of the earlier retentions failed.
         batch, first: Its requests; those that come for the first time, each with its time.
         ended: Models of its chains that have ended: True if they had before it.
         counted: What it added to the counters of ended chains.
@@ -67,6 +68,7 @@ class Machine:
     effects: int = 0
     stalled: bool = False
     disturbed: bool = False
+    guesses_retention: bool = False
     faults: Counter[str] = field(default_factory=Counter)
     batch: list[Any] = field(default_factory=list)
     first: list[tuple[Any, int]] = field(default_factory=list)

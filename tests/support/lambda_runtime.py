@@ -1,7 +1,7 @@
 """A function in AWS's own runtime client for Python, `awslambdaric`, as on Lambda.
 
 A server on this machine is its Runtime API and, at the same address, all of AWS: every call to a
-service is denied.
+service is denied, but for the read of the acker's retentions.
 """
 
 from __future__ import annotations
@@ -86,9 +86,11 @@ class _Handler(Handler):
         self.respond(200, json.dumps(self.server.events.pop()).encode(), {**JSON, **headers})
 
     def do_POST(self) -> None:
-        self.body()
+        body = self.body()
         if self.path.startswith(_INVOCATION):
             self.server.responses += 1
             self.respond(202, b"{}", JSON)
+        elif b"\\u0000retention" in body:
+            self.respond(200, b"{}", JSON)
         else:
             self.respond(400, DENIED, {**JSON, "x-amzn-RequestId": "id-of-the-call"})

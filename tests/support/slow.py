@@ -124,7 +124,7 @@ class SlowClient:
         return {}
 
 
-class SlowFunctions(lambda_src.environment.Services):
+class SlowFunctions(lambda_src.environment.Process):
     """The consumer and the sweeper; each invocation must end within its time.
 
     They have one worker, and the store stands for its client.
@@ -133,7 +133,8 @@ class SlowFunctions(lambda_src.environment.Services):
     def __init__(self, monkeypatch, seconds: float = 60) -> None:
         names = ("TABLE_NAME", "TABLE_ARN", "EVENT_BUS_NAME", "DEAD_LETTER_QUEUE_URL")
         unset = dict.fromkeys(lambda_src.environment._VARIABLES)
-        super().__init__({**unset, **dict.fromkeys(names, "name")})
+        variables = {**unset, **dict.fromkeys(names, "name")}
+        super().__init__(lambda_src.environment.Settings.of(variables))
         self.clock = clock = Clock()
         self.seconds = seconds
         longest = TimeOuts.within(seconds).longest_call
@@ -145,7 +146,7 @@ class SlowFunctions(lambda_src.environment.Services):
         channels = (EVENT, *RESUME_KINDS)
         self.breakers = {name: CircuitBreaker(clock=lambda: clock.now) for name in channels}
         for module in (lambda_src.consumer, lambda_src.sweeper):
-            monkeypatch.setattr(module, "services", lambda: self)
+            monkeypatch.setattr(module, "process", lambda: self)
         now = lambda: int((START + clock.now) * 1000)  # noqa: E731
         monkeypatch.setitem(ChainWriter.__init__.__kwdefaults__, "clock", now)
         defaults = [

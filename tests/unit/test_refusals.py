@@ -1,6 +1,7 @@
 """A refusal is an answer about one chain: it holds up nobody else, and never pages."""
 
 import json
+from dataclasses import replace
 from statistics import median
 
 import pytest
@@ -131,7 +132,8 @@ def test_naming_units_for_callbacks_takes_the_share_of_events(functions, monkeyp
 
 
 def test_a_slow_bus_holds_up_no_callback(functions):
-    functions._variables["RESUME"] = "step_functions"
+    limits = functions.settings.limits._replace(resumes=frozenset({"step_functions"}))
+    functions.settings = replace(functions.settings, limits=limits)
     functions.bus.seconds = 5
     for number in range(300):
         ended(functions, f"e{number}")
