@@ -31,7 +31,7 @@ def count(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict
     claim("--counts", place, arguments.run_id)
     counts.write.mode("append").parquet(place)
     written = read(spark, place, counts.schema)
-    report = words.finish(written, rows=rows, allow_missing=arguments.allow_missing)
+    report = words.finish(written, source=rows, allow_missing=arguments.allow_missing)
     return {**vars(report), **totals(written)}
 
 

@@ -61,7 +61,7 @@ class _Batches:
         counts = counts_of(rows, self.words)
         counts.write.mode("overwrite").parquet(place)  # no query reads it
         written = read(self.words.tracking.spark, place, counts.schema)
-        return self.words.batch(number).finish(written, rows=rows)
+        return self.words.batch(number).finish(written, source=rows)
 
     def process(self, work: Callable[..., Report], batch: DataFrame, number: int) -> None:
         """Run `start` or `count` on a batch; note the messages it sent, or its error."""

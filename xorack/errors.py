@@ -33,35 +33,30 @@ class OutputDiffersError(StateError):
     Attributes:
         started: Units that were started.
         written: Units that the output has.
-        chains: Some of the chains, as ``tag (written of started)``; empty if the output has no
-            columns that tell chains apart.
+        chains: Some of the chains that differ, as ``tag (written of started)``; empty if nothing
+            tells which ones do.
         missing: The units of up to 100 missing rows: the values of the unit columns.
         why: A sentence on what the missing rows have in common; empty if that is not known.
-        found: What tells more, in memory: `xorack.spark.MissingRows`; None without an output.
+        found: More about the missing rows: `xorack.spark.MissingRows`; None if nothing is known.
     """
 
     def __init__(
         self,
-        name: str,
+        message: str,
         started: int,
         written: int,
         chains: Sequence[str] = (),
-        differing: str = "",
-        report: Sequence[str] = (),
+        missing: Sequence[tuple[Any, ...]] = (),
+        why: str = "",
+        found: Any = None,
     ) -> None:
-        count = f"{written:,} of {started:,} units of {name!r} are in the output"
-        if written == started:
-            count = f"the output has {written:,} units of {name!r}, but not those that were started"
-        which = f"; chains: {', '.join(chains)}" if chains else ""
-        stay = "the chains that differ" if differing else "all chains"
-        first = f"{count}{differing}: {stay} stay open{which}"
-        super().__init__("\n".join([first, *report]))
+        super().__init__(message)
         self.started = started
         self.written = written
         self.chains = tuple(chains)
-        self.missing: list[tuple[Any, ...]] = []
-        self.why = ""
-        self.found: Any = None
+        self.missing = [*missing]
+        self.why = why
+        self.found = found
 
 
 class LocalError(XorAckError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 
 from pyspark.sql import functions as F
@@ -38,7 +39,7 @@ class Run:
     options: dict = field(default_factory=dict)
     run_id: str = "2026-01-31"
 
-    @property
+    @cached_property
     def tracking(self) -> Tracking:
         records = str(self.root / "records")
         return Tracking(self.spark, self.queue.queue_url, self.run_id, records, **self.options)

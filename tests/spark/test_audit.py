@@ -65,11 +65,13 @@ def test_a_table_with_units_names_every_missing_row(started):
     assert audit.chains == CHAINS
     columns = ("tag", "verdict", "started", "found")
     assert {tuple(row) for row in audit.differing.select(*columns).collect()} == VERDICTS
-    assert rows_of(audit.missing_rows(started.read())) == [(1, 1), (3, 2), (5, 7), (5, 8), (6, 1)]
-    text = "153 of 154 units of 'lines' are in the table; chains: 1 agree, 1 missing, 1 other, "
+    missing = audit.missing_rows(started.read())
+    assert rows_of(missing.rows) == [(1, 1), (3, 2), (5, 7), (5, 8), (6, 1)]
+    text = "at most 150 of 154 units of 'lines' are in the table, and at least 3 too many; "
+    text += "chains: 1 agree, 1 missing, 1 other, "
     assert str(audit) == f"{text}2 short, 1 surplus, 1 unknown"
     gone = audit.missing_rows(started.read().where("order < 6"))
-    assert gone.proof.startswith("120 that were started are not in the source; ")
+    assert gone.proof.endswith("it has 34 units, and 154 were started")
 
 
 @pytest.mark.slow
@@ -82,7 +84,7 @@ def test_the_frame_that_was_aggregated_names_them_in_another_process(session, qu
     audit = run.rows.audit(run.write(billed, "billed"))
     missing = audit.missing_rows(str(run.root / "lines"), rows=rows)
     lost = [(1, 1), (3, 2), (5, 7), (5, 8), (6, 1)]
-    assert rows_of(missing) == rows_of(missing.rows) == lost
+    assert rows_of(missing.rows) == lost
     numbers = (missing.missing, missing.named, missing.surplus, missing.is_exact, missing.by)
     assert numbers == (5, 5, 4, True, ())
     expected = "5 of 5 missing rows can be named; the output has 4 rows too many"
@@ -97,7 +99,7 @@ def test_without_the_frame_no_row_has_a_name(started):
     billed = rows.groupBy("sku").agg(F.sum("amount"), *started.rows.evidence())
     audit = started.rows.audit(started.write(billed, "billed"))
     none = audit.missing_rows(str(started.root / "lines"))
-    assert (rows_of(none), none.is_exact, none.missing) == ([], False, 1)
+    assert (rows_of(none.rows), none.is_exact, none.missing) == ([], False, 1)
     expected = "0 of at least 1 missing rows can be named, by sku; the others are among .candidates"
     assert str(none) == expected
     assert none.explain().sentence == ""

@@ -118,40 +118,5 @@ def test_what_is_said_of_a_bug(run, name):
     assert len(error.missing) == min(found.named, 100)
 
 
-LOSSES = {
-    "two skus that a dimension lost": (
-        "sku NOT IN ('sku 3', 'sku 7')",
-        "sku in ('sku 3', 'sku 7')",
-    ),
-    "a key that is cleaned to null": (
-        "try_cast(replace(sku, 'sku ', '') AS int) >= 10",
-        "one of 10 of 20 values of sku",
-    ),
-    "entire orders": ("order NOT IN (3, 17, 29, 41, 58)", "order in (3, 17, 29, 41, 58)"),
-    "some rows of a sku": ("NOT (sku = 'sku 3' AND order % 2 = 0)", "sku = 'sku 3'"),
-    "two conditions": ("NOT country <=> 'FR' OR line < 7", "country = 'FR' and line in (7, 8, 9)"),
-    "a filter that drops nulls": ("country <> 'FR'", "country"),
-    "an hour": (
-        "at NOT BETWEEN timestamp'2026-01-31 05:00' AND timestamp'2026-01-31 06:00'",
-        "at ",
-    ),
-    "rows at random": ("pmod(hash(order, line), 13) > 0", None),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LOSSES)
-def test_the_reason_of_a_loss_is_right_or_none(run, name):
-    """With the table's bugs, twenty kinds of loss: every row is named; no reason is false."""
-    kept, reason = LOSSES[name]
-    rows = run.read().where(kept)
-    with pytest.raises(OutputDiffersError) as caught:
-        run.rows.finish(run.write(run.bill(rows), "kept"))
-    error = caught.value
-    assert error.found.named == error.found.missing == ALL - rows.count() > 0
-    silent = error.why.startswith("no column distinguishes")
-    assert silent or (reason and reason in error.why), error.why
-
-
 def test_the_table_has_these_bugs():
     assert {*BUGS, *OUTPUTS} <= TABLE.keys()

@@ -139,7 +139,7 @@ def test_a_frame_that_is_not_deterministic(run):
     acker = Acker(run.sent())
     assert sum(chain.counts.started for chain in acker.chains.values()) == report.units
     with pytest.raises(OutputDiffersError):
-        rows.finish(frame.select("id"), rows=frame)
+        rows.finish(frame.select("id"), source=frame)
     with pytest.raises(StateError):
         rows.start(frame)
     assert not run.sent()  # nothing is named as missing: rows that are read again are others

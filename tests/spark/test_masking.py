@@ -40,7 +40,7 @@ def test_no_output_of_a_job_shows_a_masked_value(run, spark):
     units = kept.transform(rows.with_unit)
     bills = run.write(units.groupBy("line").agg(*rows.evidence(units)), "bills")
     with pytest.raises(OutputDiffersError) as caught:
-        rows.finish(bills, rows=path)
+        rows.finish(bills, source=path)
     error, found = caught.value, caught.value.found
     assert {email for _, email, _ in error.missing} == {masked(SECRET)}
     assert masked(SECRET) in error.why
@@ -71,7 +71,7 @@ def test_a_file_that_is_gone_is_named_without_its_masked_value(run, spark):
     units = spark.read.parquet(str(path)).transform(rows.with_unit)
     bills = run.write(units.groupBy("line").agg(*rows.evidence(units)), "bills")
     with pytest.raises(OutputDiffersError, match=r"files are gone since: .*email=#") as caught:
-        rows.finish(bills, rows=str(path))
+        rows.finish(bills, source=str(path))
     assert "pequod" not in str(caught.value)
 
 

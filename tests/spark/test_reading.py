@@ -81,7 +81,6 @@ def test_an_option_is_refused(run, name, value):
         check_reading(run.spark.read.options(**harmless).schema(schema).csv(path), "rows")
 
 
-@EACH_SESSION
 @pytest.mark.parametrize("given", ["path", pytest.param("table", marks=pytest.mark.slow)])
 def test_a_file_that_cannot_be_read_is_not_left_out(run, given):
     """Whatever the session says: neither of what was started, nor of the output."""
@@ -145,7 +144,7 @@ def test_units_that_are_no_good_are_warned_of(run):
         run.rows.start(path)
     by_order = run.tracking.rows("pairs", chain="order", unit="order", label="pairs")
     with pytest.warns(
-        UserWarning, match="pairs: the unit columns order name no row: of 26 rows, 2 u"
+        UserWarning, match="columns order do not identify a row: 2 units .* in 26 of 26 rows"
     ):
         by_order.start(path)
     random = run.read("odd").withColumn("nr", F.expr("bigint(rand() * 1e18)"))

@@ -47,7 +47,7 @@ class Log:
         written = rows.where(lose) if lose else rows
         out = self.bill(windows, written, f"{windows.name}/{number}")
         try:
-            return windows.batch(number).finish(out, rows=rows, **options)
+            return windows.batch(number).finish(out, source=rows, **options)
         finally:
             self.hear()
 
@@ -133,19 +133,19 @@ def test_a_batch_job_and_two_streams(log):
     ]:
         wrong = log.frame(*ranges)
         with pytest.raises(StateError, match=problem):
-            job.finish(log.bill(orders, wrong, "wrong"), rows=wrong)
+            job.finish(log.bill(orders, wrong, "wrong"), source=wrong)
     for given in (rows, log.run.write(rows, "out/plain")):
         with pytest.raises(ArgumentError, match="written: it was only read, expected what was wr"):
-            job.finish(given, rows=rows)
+            job.finish(given, source=rows)
     assert orders.status("2026-09-14T14").lagging == {"t/0": (2, 4)}
-    job.finish(out, rows=rows)
+    job.finish(out, source=rows)
     log.hear()
     assert log.statuses == {"r/orders/2026-09-14T14": "acked"}
     with pytest.raises(StateError, match="positions 3 to 3 of t/0 are proved twice: another str"):
         log.batch(0, (0, 3, 6))
     log.batch(0, (0, 4, 6), (1, 0, 1))
     again = log.frame((0, 6, 8))
-    orders.batch(0, stream="b").finish(log.bill(orders, again, "b"), rows=again)
+    orders.batch(0, stream="b").finish(log.bill(orders, again, "b"), source=again)
     assert log.open("2026-09-14T15", {"t": {"0": 8, "1": 1}}).whole
     assert orders.status("2026-09-14T14").others == ("t/1",)
 
@@ -163,7 +163,7 @@ REFUSED = [
     (lambda log: log.open("w", {"t": {"0": 9, "1": 2}}), ArgumentError, "'w' ends before wind"),
     (lambda log: log.open("w", {"t": {"0": 9, "1": 9}}, {"t": {"0": 10}}), ArgumentError, "at 10"),
     (lambda log: log.windows().status("w"), StateError, "window 'w' of 'orders' is not open"),
-    (lambda log: log.windows().finish("/", rows="/"), ArgumentError, "batch_id: None, expect"),
+    (lambda log: log.windows().finish("/", source="/"), ArgumentError, "batch_id: None, expect"),
     (lambda log: log.windows(gaps="no"), ArgumentError, "gaps: 'no', expected count, error"),
     (lambda log: log.batch(0, (0, 0, 4)), StateError, "has proved batch 0, and this is batch 0"),
     (lambda log: log.batch(1, (0, [5, 7]), windows=log.windows(gaps="error")), StateError, "1 of "),
@@ -187,7 +187,7 @@ def test_a_position_that_is_no_integer_is_refused(log):
     windows = log.tracking.windows("orders", partition="shard", position="position")
     rows = log.run.spark.sql("SELECT 's' AS shard, '7' AS position, 1 AS amount")
     with pytest.raises(ColumnsError, match="column position is string, expected an integer"):
-        windows.batch(0).finish(log.bill(windows, rows, "no"), rows=rows)
+        windows.batch(0).finish(log.bill(windows, rows, "no"), source=rows)
 
 
 def test_a_record_that_is_damaged_is_an_error(log):

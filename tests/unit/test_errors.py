@@ -31,9 +31,3 @@ def test_an_error_has_one_line_whatever_the_value():
             raise RuntimeError("no text")
 
     assert str(errors.ArgumentError("tag", Broken(), "a text")) == "tag: a Broken, expected a text"
-
-
-def test_an_output_that_differs_says_which_chains_stay_open():
-    by_chain = errors.OutputDiffersError("lines", 2, 1, ["a"], ", and 1 of 2 chains differ")
-    assert str(by_chain).endswith("differ: the chains that differ stay open; chains: a")
-    assert str(errors.OutputDiffersError("lines", 2, 1)).endswith(": all chains stay open")

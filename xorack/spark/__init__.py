@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from xorack._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from xorack.spark.evidence import Observed as Observed
     from xorack.spark.missing.auditing import Audit as Audit
     from xorack.spark.missing.found import MissingRows as MissingRows
+    from xorack.spark.observing import Observed as Observed
     from xorack.spark.rows import Report as Report
     from xorack.spark.rows import TrackedRows as TrackedRows
     from xorack.spark.tracking import Tracking as Tracking
@@ -30,7 +30,7 @@ __getattr__, __dir__, _NAMES = lazy_names(
     {
         "spark.windows.ledger": "Window WindowStatus",
         "spark.missing.auditing": "Audit",
-        "spark.evidence": "Observed",
+        "spark.observing": "Observed",
         "spark.missing.found": "MissingRows",
         "spark.rows": "Report TrackedRows",
         "spark.tracking": "Tracking",

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.masking import masked_path
 from xorack.errors import ColumnsError
 from xorack.spark import folding, storage, units
-from xorack.spark.folding import SUMS, Totals
+from xorack.spark.folding import Totals
 from xorack.spark.messages import one_line, readable
+from xorack.spark.observing import Observed
 from xorack.spark.reading import READ_ALL, check_reading
 from xorack.spark.storage import MAX_NAMED, Stored
 
@@ -24,116 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from xorack.spark.record import Header
-    from xorack.spark.run import RowNames, RunOptions
-    from xorack.spark.storage import Files
+    from xorack.spark.run import RowNames
 
 Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
 
-_MAX_JOBS, _MAX_FRAMES = 1_000, 4
 _SECOND = 1_000  # in milliseconds
-_JOBS: dict[tuple[str, str], tuple[list[DataFrame], bool]] = {}
-"""What `evidence` was given, the last frame first, and whether finish was called since."""
-
-
-def remember(rows: RowNames, frame: DataFrame | None) -> None:
-    """Keep a frame whose rows go into an output, until the job after this one."""
-    if len(_JOBS) >= _MAX_JOBS:
-        _JOBS.clear()
-    before, has_ended = _JOBS.get(_key(rows), ([], False))
-    others = [other for other in before if other is not frame and not has_ended]
-    _JOBS[_key(rows)] = [] if frame is None else [frame, *others][:_MAX_FRAMES], False
-
-
-def job_ends(rows: RowNames) -> None:
-    """Note that a job calls finish: the next frame is of another job."""
-    if frames := remembered(rows):
-        _JOBS[_key(rows)] = frames, True
-
-
-def forget(rows: RowNames) -> None:
-    """Forget the frames of an output that agrees: what differs later is another output."""
-    _JOBS.pop(_key(rows), None)
-
-
-def remembered(rows: RowNames) -> list[DataFrame]:
-    """Return the frames of the last job, the last one first."""
-    return _JOBS.get(_key(rows), ([], False))[0]
-
-
-def _key(rows: RowNames) -> tuple[str, str]:
-    return rows.tracking.records, rows.salt
-
-
-class Observed(NamedTuple):
-    """A frame whose evidence Spark observes while its tasks pass rows to the write.
-
-    Attributes:
-        frame: The frame without the columns of the evidence.
-        observation: Spark's observation of its first write.
-        source: The frame with these columns.
-    """
-
-    frame: DataFrame
-    observation: Observation
-    source: DataFrame
-
-    @classmethod
-    def of(cls, frame: DataFrame, names: Sequence[str], write: Callable[[Any], object]) -> Observed:
-        """Observe and drop the columns of the evidence, while a function writes the frame, once."""
-        for name in names:
-            units.field_named(frame, name)
-        observation = Observation()
-        plain = frame.observe(observation, *folding.together(names, SUMS)).drop(*names)
-        write(given := _ToWrite(plain))
-        if not given.is_written:
-            raise ArgumentError("write", problem="it did not write the frame that it was given")
-        return cls(plain, observation, frame)
-
-    def totals(self) -> Totals:
-        """Return what the tasks received, or raise `ArgumentError` if the frame was not written."""
-        sums = folding.metrics_of(self.observation)
-        if sums is None:
-            raise ArgumentError("observed", problem="its frame was not written")
-        return Totals(*(sums[name] or 0 for name in SUMS))
-
-
-class _ToWrite:
-    """A frame that a function may write, once, and nothing else: Spark observes the first try."""
-
-    def __init__(self, frame: DataFrame) -> None:
-        self._frame = frame
-        self.columns, self.schema = frame.columns, frame.schema
-        self.is_tried = self.is_written = False
-
-    @property
-    def write(self) -> _Writer:
-        return _Writer(self._frame.write, self)
-
-    def writeTo(self, table: str) -> _Writer:
-        return _Writer(self._frame.writeTo(table), self)
-
-    def __getattr__(self, name: str) -> Any:
-        raise ArgumentError("write", problem=f"the frame may only be written: .{name} is no write")
-
-
-class _Writer:
-    """A writer of Spark's: an option returns it, an action nothing, once it has written."""
-
-    def __init__(self, target: Any, frame: _ToWrite) -> None:
-        self._target, self._frame = target, frame
-
-    def __getattr__(self, name: str) -> Callable[..., _Writer | None]:
-        def call(*given: Any, **options: Any) -> _Writer | None:
-            if self._frame.is_tried:
-                problem = "it wrote the frame before, or failed: let another observe try again"
-                raise ArgumentError("write", problem=problem)
-            self._frame.is_tried = True  # and stays so, if this raises
-            self._target = getattr(self._target, name)(*given, **options)
-            self._frame.is_tried = self._frame.is_written = self._target is None
-            return None if self._target is None else self
-
-        return call
 
 
 def open_output(spark: SparkSession, output: Output, option: str = "written") -> DataFrame:
@@ -143,13 +42,7 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
         check_reading(frame, option)
         return frame
     try:
-        if "/" in output:
-            # Spark would take what it has in its cache for what lies on disk: not with an option.
-            frame = spark.read.options(xorack=uuid4().hex, **READ_ALL).parquet(output)
-        else:
-            spark.catalog.refreshTable(output)
-            frame = spark.read.options(**READ_ALL).table(output)
-        _ = frame.schema
+        frame = _opened(spark, output)
     except Exception as error:  # noqa: BLE001 - whatever Java raises
         how = ""
         if "/" in output:
@@ -157,6 +50,25 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
         problem = f"{output!r} cannot be read: {one_line(error).rstrip('.')}{how}"
         raise ArgumentError(option, problem=problem) from None
     check_reading(frame, option)
+    return frame
+
+
+def _opened(spark: SparkSession, output: str) -> DataFrame:
+    if "/" not in output:
+        spark.catalog.refreshTable(output)
+        frame = spark.read.options(**READ_ALL).table(output)
+        _ = frame.schema
+        return frame
+    # Spark would take what it has in its cache for what lies on disk: not with an option.
+    reader = spark.read.options(xorack=uuid4().hex, **READ_ALL)
+    try:
+        frame = reader.parquet(output)
+        _ = frame.schema
+    except AnalysisException:
+        if not storage.is_pattern(output):
+            raise
+        frame = reader.parquet(output.translate(units.GLOB))  # a folder with such a name
+        _ = frame.schema
     return frame
 
 
@@ -178,7 +90,7 @@ def unit_of(rows: RowNames, frame: DataFrame) -> Column:
 
 
 def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
-    """Tell whether a frame has the columns of the evidence, complete and exact, or raise."""
+    """Return whether a frame has the columns of the evidence, complete and exact, or raise."""
     there = [name for name in rows.evidence_names if units.has_columns(frame, [name])]
     gone = ", ".join(name for name in rows.evidence_names if name not in there)
     if there and gone:
@@ -188,7 +100,7 @@ def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
         )
     for name in there:
         if (type_ := units.field_named(frame, name).dataType.simpleString()) in ("double", "float"):
-            raise ColumnsError(f"column {name} is {type_}, expected bigint: it has lost digits")
+            raise ColumnsError(f"column {name} is {type_}, expected bigint: precision was lost")
     return bool(there)
 
 
@@ -217,67 +129,80 @@ def _unmarked_files(rows: RowNames, frame: DataFrame) -> str:
 
 def total(rows: RowNames, outputs: Sequence[DataFrame]) -> Totals:
     """Sum up the evidence of all outputs."""
-    totals = Totals()
-    for frame in outputs:
-        sums = frame.select(*folding.named(evidence_of(rows, frame)))
-        with readable("written", "the output cannot be read, or its evidence is in other columns"):
-            totals += folding.totals_of(sums)
-    return totals
+    return sum((_summed(rows, frame)[0] for frame in outputs), Totals())
 
 
-class Proof(NamedTuple):
+def _summed(rows: RowNames, frame: DataFrame, names_files: bool = False) -> tuple[Totals, bool]:
+    """Return what the evidence of an output adds up to, and whether each row is of a file.
+
+    Spark names the file of a row that is read, as long as it is not shuffled, cached or computed
+    from others.
+    """
+    sums = [*folding.named(evidence_of(rows, frame))]
+    sums.append((F.input_file_name() if names_files else F.lit("")).alias("file"))
+    counts = F.expr("count_if(file = '') AS nameless")
+    with readable("written", "the output cannot be read, or its evidence is in other columns"):
+        found = frame.select(*sums).agg(*folding.together(), counts).first() or (0, 0, 0, 0)
+    *totals, nameless = (number or 0 for number in found)
+    return Totals(*totals), not nameless
+
+
+class Evidence(NamedTuple):
     """What a call to finish rests on; see `Report` for its kind and what is stored.
 
     `outputs` are the frames that read the output; none if it was observed. `given` is as the user
-    gave it. A `problem` is why nothing may be sent; a difference goes first.
+    gave it. `files` are those of the outputs when they were read. `since` is when the record of the
+    start was written, in ms by its storage, if nothing else tells runs apart. `is_output` is False
+    for what the job read or observed.
     """
 
     kind: str
     totals: Totals
     outputs: Sequence[DataFrame] = ()
     given: Any = None
-    files: Files | None = None
+    files: Mapping[str, tuple[int, int]] = MappingProxyType({})
     stored: tuple[Stored, ...] = ()
-    problem: str = ""
+    since: int | None = None
+    is_output: bool = False
 
 
-def proof_of(
+def collect_evidence(
     rows: RowNames,
     header: Header,
     written: Output | Sequence[Output] | None,
     observed: Observed | None = None,
     read: DataFrame | None = None,
-) -> Proof:
+) -> Evidence:
     """Collect the evidence of the one output that is given."""
     given = {"written": written, "observed": observed, "read": read}
     kinds = [kind for kind, output in given.items() if output is not None]
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none of them"
         raise ArgumentError("written", problem=f"{found} given, expected one of {', '.join(given)}")
-    job_ends(rows)
+    rows.tracking.jobs.end(rows.salt)
     if observed is not None:
         if not isinstance(observed, Observed):
             raise ArgumentError("observed", observed, "what observe returned")
-        return Proof("observed", observed.totals())
+        return Evidence("observed", observed.totals())
     output = read if written is None else written
     outputs = as_list(output, "written")
     frames = [open_output(rows.tracking.spark, each) for each in outputs]
     if written is None:
-        return Proof("read", total(rows, frames), frames, output)
-    reads = [_read(rows, header, *pair) for pair in zip(outputs, frames, strict=True)]
-    files, stored, are_proved, problems = zip(*reads, strict=True)
-    return Proof(
-        "written" if all(are_proved) else "read",
-        total(rows, frames),
+        return Evidence("read", total(rows, frames), frames, output)
+    parts = [_read(rows, header, *pair) for pair in zip(outputs, frames, strict=True)]
+    return Evidence(
+        "written" if all(part.kind == "written" for part in parts) else "read",
+        sum((part.totals for part in parts), Totals()),
         frames,
         output,
-        {name: facts for some in files for name, facts in some.items()},
-        tuple(filter(None, stored)),
-        next(filter(None, problems), ""),
+        {name: facts for part in parts for name, facts in part.files.items()},
+        tuple(stored for part in parts for stored in part.stored),
+        max((part.since for part in parts if part.since is not None), default=None),
+        is_output=True,
     )
 
 
-def as_list(outputs: Any, option: str) -> list[Output]:
+def as_list(outputs: Any, option: str) -> list[Any]:
     """Return outputs that are given as one or as a list."""
     given = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
     if not given:
@@ -285,12 +210,18 @@ def as_list(outputs: Any, option: str) -> list[Output]:
     return given
 
 
+def frames_in(given: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
+    """Return the frames that were aggregated, which are given as one or as a list."""
+    return [units.check_frame("rows", frame) for frame in as_list(given, "rows")]
+
+
 def source_of(rows: RowNames, given: Output, frame: DataFrame) -> Header:
     """Return where rows lie that were started, or that a micro-batch reads: see `_read`."""
+    names = storage.files_read(frame)
     return {
         "source": given if isinstance(given, str) else None,
-        "folders": storage.folders(storage.files_read(frame), given)[:MAX_NAMED],
-        "hidden": storage.hides_files(frame),
+        "folders": storage.folders(names, given)[:MAX_NAMED],
+        "hidden": not names,
         "marked": _is_marked(rows, frame),
     }
 
@@ -299,76 +230,83 @@ def _is_marked(rows: RowNames, frame: DataFrame) -> bool:
     return any(units.has_columns(frame, [name]) for name in (rows.unit_name, *rows.evidence_names))
 
 
-def _since(rows: RowNames, header: Header) -> int | None:
-    """Return when a start's record was written, in ms by its storage; None in a micro-batch."""
-    names = storage.files_read(rows.record.chains(header)) if "attempt" in header else []
-    files = storage.files_of(rows.tracking.spark, names)
-    return max((time for _, time in files.values()), default=None)
-
-
-def _read(
-    rows: RowNames, header: Header, output: Output, frame: DataFrame
-) -> tuple[Files, Stored | None, bool, str]:
-    """Return an output's files, what is stored, whether it is of this run, and what is wrong."""
-    spark, names, mask = frame.sparkSession, storage.files_read(frame), rows.tracking.mask
-    files = storage.files_of(spark, names)
-    place, stored, problem = str((*storage.folders(names, output), output)[0]), None, ""
+def _read(rows: RowNames, header: Header, output: Output, frame: DataFrame) -> Evidence:
+    """Return the evidence of one output."""
+    spark, names = frame.sparkSession, storage.files_read(frame)
+    place = str((*storage.folders(names, output), output)[0])
+    # Evidence and units are of this run, unless what was started has them: else files tell it.
+    is_marked = _is_marked(rows, frame) and not header["marked"]
+    has_record = "attempt" in header and not is_marked
+    records = storage.files_read(rows.record.chains(header)) if has_record else []
+    found = storage.files_of(spark, [*names, *records])
+    files = {name: found[name] for name in names if name in found}
+    since = max((found[name][1] for name in records if name in found), default=None)
     is_table = (
         isinstance(output, str)
         and "/" not in output
         and spark.catalog.getTable(output).tableType in ("MANAGED", "EXTERNAL")  # not a view
     )
-    if is_table or (names and storage.reads_plainly(frame)):
+    has_names = bool(names) and names_files(frame)
+    totals, is_of_files = _summed(rows, frame, has_names)
+    stored: tuple[Stored, ...] = ()
+    if is_table or (has_names and is_of_files):
         times = sorted(time // _SECOND for _, time in files.values())
         ends = [datetime.fromtimestamp(time, timezone.utc) for time in times[:1] + times[-1:]]
-        stored = Stored(place, len(names), sum(size for size, _ in files.values()), *ends)
-    # Evidence and units are of this run, unless what was started has them: else files tell it.
-    is_marked = _is_marked(rows, frame) and not header["marked"]
-    since = None if is_marked else _since(rows, header)
+        size = sum(size for size, _ in files.values())
+        folder = masked_path(place, rows.tracking.mask)
+        stored = (Stored(folder, len(names), size, *ends),)
+    tells_times = bool(files) and since is not None and not header["hidden"]
+    kind = "written" if stored and (is_marked or tells_times) else "read"
+    return Evidence(kind, totals, (frame,), output, files, stored, since)
+
+
+def names_files(frame: DataFrame) -> bool:
+    """Return whether Spark can name the file of each row: not if a row is of several."""
+    try:
+        return bool(frame.select(F.input_file_name()).schema)
+    except AnalysisException:
+        return False
+
+
+def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
+    """Check that evidence is of an output of this job, which has not changed since, or raise."""
+    mask, files = rows.tracking.mask, evidence.files
+    for frame in evidence.outputs if evidence.is_output else ():
+        names = storage.files_read(frame)
+        started = [f for f in header["folders"] if f in storage.folders(names, f)]
+        if started:
+            problem = (
+                f"it reads what was started, {masked_path(started[0], mask)}: give what this job "
+                "wrote, or read= to prove the reading alone"
+            )
+            raise ArgumentError("written", problem=problem)
+        is_csv = any(".csv" in name.rpartition("/")[2] for name in names)
+        without = F.col(rows.evidence_names[1]).isNull()
+        if is_csv and has_evidence(rows, frame) and frame.where(without).take(1):
+            problem = (
+                "rows of CSV have no evidence: a line break in a value divides a row, so read it "
+                "with multiLine; or leave out what a join has added"
+            )
+            raise ArgumentError("written", problem=problem)
     # Some storage counts seconds: such a time may be any in its second.
     old = [
         name
         for name, (_, time) in files.items()
-        if since and time + (0 if time % _SECOND else _SECOND) <= since
+        if evidence.since and time + (0 if time % _SECOND else _SECOND) <= evidence.since
     ]
-    if any(folder in storage.folders(names, folder) for folder in header["folders"]):
-        problem = (
-            f"it reads what was started, {place}: give what this job wrote, or read= to prove "
-            "the reading alone"
-        )
-    elif _is_divided(rows, frame, names):
-        problem = (
-            f"rows of {place} have no evidence: a line break in a value divides a row of CSV, "
-            "so read it with multiLine; or leave out what a join has added"
-        )
-    elif old:
+    if old:
         problem = (
             f"{len(old):,} of {len(files):,} files are older than the start of this run, such as "
             f"{masked_path(min(old), mask)}, and nothing in them tells runs apart: give what this "
             f"job wrote, and keep the column {rows.unit_name} of with_unit in it"
         )
-    tells_times = bool(files) and since is not None and not header["hidden"]
-    return files, stored, stored is not None and (is_marked or tells_times), problem
-
-
-def _is_divided(rows: RowNames, frame: DataFrame, names: Sequence[str]) -> bool:
-    """Tell whether rows of CSV are without evidence."""
-    is_csv = any(".csv" in name.rpartition("/")[2] for name in names)
-    without = F.col(rows.evidence_names[1]).isNull()
-    return is_csv and has_evidence(rows, frame) and bool(frame.where(without).take(1))
-
-
-def check_unchanged(run: RunOptions, proof: Proof) -> None:
-    """Check that an output is one and has the files that were read, or raise."""
-    if proof.problem:
-        raise ArgumentError("written", problem=proof.problem)
-    files = proof.files or {}
-    now = storage.files_of(run.spark, list(files))
+        raise ArgumentError("written", problem=problem)
+    now = storage.files_of(rows.tracking.spark, list(files))
     changed = sorted(name for name, facts in files.items() if now.get(name) != facts)
     if changed:
         raise StateError(
             f"the output changed while finish read it: {len(changed):,} of {len(files):,} "
-            f"files, such as {masked_path(changed[0], run.mask)}; repeat the call once nobody "
+            f"files, such as {masked_path(changed[0], mask)}; repeat the call once nobody "
             "writes there"
         )
 

@@ -7,8 +7,8 @@ cancel out in it. The sum is of each unit's upper 32 bits: no number of rows ove
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +19,10 @@ from xorack.spark.messages import plain_errors
 from xorack.spark.units import chain_columns, quoted, with_tag
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation, SparkSession
+    from pyspark.sql import Column, DataFrame, Observation
 
 SUMS = ("xor", "count", "sum")
 """The columns of sums in all frames: longs."""
-_SETTINGS = {
-    "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "18",  # 2^18 groups, 2^16 by default
-    "spark.sql.adaptive.enabled": "true",  # tasks follow the chains, not the partitions
-}
-"""Settings of the session while it folds."""
-_LOCK = threading.Lock()
-_USED: dict[int, tuple[int, dict[str, str | None]]] = {}
-"""By session: how many threads fold, and its settings before."""
 _PATIENCE_SECONDS = 60
 """How long an observation may take to arrive once its action has ended."""
 
@@ -46,6 +38,10 @@ class Totals:
     def __add__(self, other: Totals) -> Totals:
         """Return the totals of the rows of both."""
         return Totals(self.xor ^ other.xor, self.count + other.count, self.sum + other.sum)
+
+    def __sub__(self, other: Totals) -> Totals:
+        """Return the totals of these rows without the others."""
+        return Totals(self.xor ^ other.xor, self.count - other.count, self.sum - other.sum)
 
 
 @dataclass(frozen=True)
@@ -97,29 +93,6 @@ def fold_units(
     return with_tag(grouped, prefix, keys).select("tag", *SUMS)
 
 
-@contextmanager
-def folding(spark: SparkSession) -> Iterator[None]:
-    """Let the actions inside fold quickly."""
-    with _LOCK:  # the first thread of a session sets its settings, the last one sets them back
-        users, before = _USED.get(id(spark), (0, {}))
-        if not users:
-            before = {name: spark.conf.get(name, None) for name in _SETTINGS}
-            for name, value in _SETTINGS.items():
-                spark.conf.set(name, value)
-        _USED[id(spark)] = users + 1, before
-    try:
-        with plain_errors():
-            yield
-    finally:
-        with _LOCK:
-            users, before = _USED.pop(id(spark))
-            if users > 1:
-                _USED[id(spark)] = users - 1, before
-            else:
-                for name, earlier in before.items():
-                    spark.conf.unset(name) if earlier is None else spark.conf.set(name, earlier)
-
-
 def summary_columns() -> list[Column]:
     """Return aggregates over ``tag`` and the columns `SUMS`, for `summary_of`."""
     of_chains = {
@@ -146,7 +119,7 @@ def summary_of(row: dict[str, Any]) -> Summary:
 
 def summarize(chains: DataFrame) -> Summary:
     """Sum up chains: ``tag`` and the columns `SUMS`; see `summary_of`."""
-    with folding(chains.sparkSession):
+    with plain_errors():
         row = chains.agg(*summary_columns()).first()
     return summary_of(row.asDict() if row else {"cancelled": None})
 

@@ -1,23 +1,38 @@
-"""What became of the files that were started: those that are gone or changed have names."""
+"""The files of an input: whether Spark reads them all, and what became of them since the start."""
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
+from xorack.core.errors import ArgumentError
 from xorack.core.masking import masked_path
 from xorack.core.text import cut
 from xorack.errors import OutputDiffersError
+from xorack.spark.missing.telling import chains_in_words
 from xorack.spark.record import summary_in
-from xorack.spark.storage import MAX_NAMED, files_of, files_read
+from xorack.spark.storage import (
+    MAX_NAMED,
+    files_below,
+    files_of,
+    files_read,
+    hidden_below,
+    is_pattern,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
+    from xorack.spark.outcome import Lost
     from xorack.spark.record import Header
     from xorack.spark.run import RowNames
-    from xorack.spark.storage import Files
+    from xorack.spark.storage import Files, Output
 
 _EXAMPLES = 3
+_BINARY = (".parquet", ".orc", ".avro")
+"""Endings of files that are never empty."""
+_MAX_PLACES = 100
+"""Folders of a table in which hidden names are looked for."""
 
 
 def files_started(frame: DataFrame) -> Files:
@@ -26,9 +41,74 @@ def files_started(frame: DataFrame) -> Files:
     return files_of(frame.sparkSession, names if len(names) <= MAX_NAMED else [])
 
 
-def input_lost(rows: RowNames, header: Header, missing: int) -> OutputDiffersError:
+def check_all_is_read(rows: RowNames, given: Output, frame: DataFrame) -> int:
+    """Return how many names Spark skips; raise `ArgumentError` if it leaves out rows in silence."""
+    names = files_read(frame)
+    if not names:
+        return 0
+    spark, mask = frame.sparkSession, rows.tracking.mask
+    is_path = isinstance(given, str) and "/" in given
+    leaves = {name.rpartition("/")[0] for name in names}
+    places = [given] if isinstance(given, str) and is_path and not is_pattern(given) else [*leaves]
+    below = files_below(spark, places)
+    empty = [
+        name
+        for name in names
+        if name not in below and (is_path or name.endswith(_BINARY)) and "_$folder$" not in name
+    ]
+    if empty:
+        shown = masked_path(empty[0], mask)
+        problem = (
+            f"{len(empty):,} of {len(names):,} files are empty or gone, such as {shown}: Spark "
+            "passes over an empty file in silence; write it again, or remove it"
+        )
+        raise ArgumentError("written", problem=problem)
+    if not isinstance(given, str):
+        return 0
+    nested = sorted(name for name in below if name.rpartition("/")[0] not in leaves)
+    if nested and (is_path or _is_of_folders(spark, given)):
+        problem = (
+            f"{len(nested):,} files in subfolders are not read, such as "
+            f"{masked_path(nested[0], mask)}: Spark reads partitions, or the files of a folder; "
+            "move them up, or give a frame that is read with recursiveFileLookup"
+        )
+        raise ArgumentError("written", problem=problem)
+    hidden = [name for place in places[:_MAX_PLACES] for name in hidden_below(spark, place)]
+    if hidden:
+        warnings.warn(
+            f"{rows.name}: Spark does not read {len(hidden):,} files or folders because of their "
+            f"names, such as {masked_path(min(hidden), mask)}",
+            stacklevel=5,
+        )
+    return len(hidden)
+
+
+def _is_of_folders(spark: SparkSession, table: str) -> bool:
+    """Return whether the rows of a table are all files in its folders, as those of Hive are."""
+    provider = [
+        row["data_type"].lower()
+        for row in spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+        if row["col_name"] == "Provider"
+    ]
+    return not {*provider} & {"delta", "hudi", "iceberg", "paimon"}
+
+
+def input_lost(rows: RowNames, header: Header, lost: Lost) -> OutputDiffersError:
     """Make the error of an output that has all that its job read, which was not all."""
-    started = summary_in(header).count
+    summary, missing = summary_in(header), lost.missing
+    started, open_ = summary.count, lost.open_chains
+    why = f"the job's input lost {missing:,} rows that were started"
+    changes = _changes(rows, header)
+    why += f": {'; '.join(changes)}" if changes else ""
+    head = f"{started - missing:,} of {started:,} units of {rows.name!r} are in the output: "
+    head += chains_in_words((), open_, lost.finished.number, open_ + lost.finished.number)
+    how = "bring them back and repeat the job; allow_missing=True returns the report"
+    text = "\n".join([head, why, how])
+    return OutputDiffersError(text, started, started - missing, why=why)
+
+
+def _changes(rows: RowNames, header: Header) -> list[str]:
+    """Say which files of the input are gone, or were written again."""
     before = {name: tuple(facts) for name, facts in header.get("files", {}).items()}
     now = files_of(rows.tracking.spark, list(before))
     changes = {
@@ -40,9 +120,4 @@ def input_lost(rows: RowNames, header: Header, missing: int) -> OutputDiffersErr
         some = ", ".join(cut([masked_path(name, rows.tracking.mask) for name in names], _EXAMPLES))
         if names:
             texts.append(f"{len(names):,} of {len(before):,} files are {what} since: {some}")
-    why = f"the job's input lost {missing:,} rows that were started"
-    why += f": {'; '.join(texts)}" if texts else ""
-    report = [why, "bring them back and repeat the job; allow_missing=True returns the report"]
-    error = OutputDiffersError(rows.name, started, started - missing, (), "", report)
-    error.why = why
-    return error
+    return texts

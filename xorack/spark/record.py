@@ -19,7 +19,7 @@ from xorack.core.errors import StateError
 from xorack.core.hashing import unit_id
 from xorack.spark import folding
 from xorack.spark.folding import Summary
-from xorack.spark.messages import one_line
+from xorack.spark.messages import one_line, plain_errors
 from xorack.spark.storage import read_texts, write_text
 from xorack.spark.units import GLOB
 
@@ -69,7 +69,7 @@ class Record:
         header = {**facts, "attempt": uuid4().hex[:12]}
         folder, observation = f"{self._label}/{self._place}/{header['attempt']}", Observation()
         observed = chains.observe(observation, *folding.summary_columns())
-        with folding.folding(self._spark):
+        with plain_errors():
             observed.write.option("compression", "lz4").parquet(f"{folder}/chains")
         row = folding.metrics_of(observation)
         summary = folding.summary_of(row) if row else folding.summarize(self.chains(header))

@@ -17,17 +17,13 @@ from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.core.message import SendReport
 from xorack.errors import ColumnsError
 from xorack.spark import finishing
-from xorack.spark.evidence import (
-    Observed,
-    Output,
-    check_unchanged,
-    has_evidence,
-    proof_of,
-    remember,
-)
+from xorack.spark.evidence import check_output, collect_evidence, frames_in, has_evidence
+from xorack.spark.finishing import Job
 from xorack.spark.folding import together
 from xorack.spark.inputs import input_lost
 from xorack.spark.missing.auditing import Audit, audit
+from xorack.spark.observing import Observed
+from xorack.spark.outcome import Agrees, Differs, Lost
 from xorack.spark.record import summary_in
 from xorack.spark.run import RowNames
 from xorack.spark.sending import send
@@ -38,8 +34,9 @@ from xorack.spark.units import check_frame, field_named, unit_column
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from xorack.spark.evidence import Proof
-    from xorack.spark.finishing import Decision
+    from xorack.spark.evidence import Evidence, Output
+    from xorack.spark.outcome import Outcome
+    from xorack.spark.record import Header
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,8 @@ class Report:
         requests: The requests in them.
         bytes: The bytes of their bodies.
         outputs: What was read of the outputs, if that is known: folder, files and bytes.
+        tolerated: The units that are missing, and that the run tolerates: the chains finished.
+        skipped: The files and folders that Spark did not read because of their names.
     """
 
     proof: str
@@ -65,6 +64,8 @@ class Report:
     requests: int
     bytes: int
     outputs: tuple[Stored, ...] = ()
+    tolerated: int = 0
+    skipped: int = 0
 
 
 def check_batch(batch_id: int) -> int:
@@ -111,7 +112,7 @@ class Rows(RowNames):
                     "with .transform(rows.with_unit)"
                 )
             field_named(frame, self.unit_name)  # once
-        remember(self, frame)
+        self.tracking.jobs.remember(self.salt, frame)
         unit, (xor, count, sum_) = F.col(self.unit_name), self.evidence_names
         upper = F.sum(F.shiftright(unit, 32)).alias(sum_)
         return F.bit_xor(unit).alias(xor), F.count(unit).alias(count), upper
@@ -166,7 +167,8 @@ class TrackedRows(Rows):
         header = keep_start(self, written, chains)
         summary = summary_in(header)
         sent = send(creates(self, header), self.tracking.queue, summary.chains)
-        return Report("written", summary.chains, summary.count, 0, *sent)
+        skipped = header.get("skipped", 0)
+        return Report("written", summary.chains, summary.count, 0, *sent, skipped=skipped)
 
     def finish(
         self,
@@ -174,14 +176,16 @@ class TrackedRows(Rows):
         *,
         observed: Observed | None = None,
         read: DataFrame | None = None,
-        rows: Output | None = None,
+        source: Output | None = None,
+        rows: DataFrame | Sequence[DataFrame] | None = None,
+        recompute: bool = True,
         allow_missing: bool = False,
     ) -> Report:
         """Finish the units that the output of this job stands for.
 
         The evidence of the output must equal what was started: then each chain finishes. If it
-        does not, `rows` is folded. An output that agrees with `rows` shows that units are missing
-        from these: the other chains finish. A chain with missing units gets a note for its event.
+        does not, the frame of `evidence` is computed again and compared with the source, unit by
+        unit. Chains that differ do not finish: they get a note for their event.
 
         Args:
             written: What was written, as for `start`; several outputs as a list. It has the
@@ -189,57 +193,87 @@ class TrackedRows(Rows):
             observed: What `observe` returned, once its frame is written.
             read: A frame that was only read, for outputs that cannot be read back. It proves
                 the reading, and nothing of what was written.
-            rows: The rows that this job read. By default what `start` was given, if that was a
-                path or a table. In a micro-batch, its frame: it is compared in place of a record.
+            source: The input of this job. By default what `start` was given, if that was a path
+                or a table. In a micro-batch, its frame: it is compared in place of a record.
+            rows: The frame that was aggregated, or several as a list. By default those that
+                `evidence` was given since the last finish.
+            recompute: Compute these frames again if the output differs. Else rows have names only
+                if the sums of all groups tell them.
             allow_missing: Return the report, too, if rows that were started are missing from the
                 input of this job: ``missing`` counts them.
 
         Raises:
-            ArgumentError: Not exactly one of written, observed and read is given.
+            ArgumentError: Not exactly one of written, observed and read is given, or the output
+                cannot be of this run.
             StateError: This run and name has no record of a start, or a damaged one, or another
                 name follows.
-            OutputDiffersError: The job lost rows, or has too many: chains that differ are not
-                finished, but noted on; without columns that tell chains apart, none is finished.
-                Or rows were missing in the job's input.
+            OutputDiffersError: The job lost more rows of a chain than the run tolerates, or has
+                too many: chains that differ are not finished, but noted on; without columns that
+                tell chains apart, none is finished. Or rows were missing in the job's input.
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
-        header = finishing.header_of(self, rows)
+        header = finishing.header_of(self, source)
         finishing.check_last(self)
-        proof = proof_of(self, header, written, observed, read)
-        with finishing.decide(self, header, proof, rows) as decision:
-            report = self._send(proof, decision, partial(finishing.finish, self))
-        if report.missing and not allow_missing:
-            raise input_lost(self, header, report.missing)
-        return report
+        evidence = collect_evidence(self, header, written, observed, read)
+        job = Job(source, None if rows is None else frames_in(rows), recompute)
+        with finishing.attempt(self, header) as keep:
+            outcome = finishing.decide(self, header, evidence, job, keep)
+            self._check(header, evidence, outcome)
+            sent = self._send(outcome, partial(finishing.finish, self))
+        return self._end(header, evidence, outcome, sent, allow_missing)
 
-    def _send(
-        self, proof: Proof, decision: Decision, stamps: Callable[[DataFrame], DataFrame]
-    ) -> Report:
-        """Send the requests that finish chains, and the notes for those that do not."""
-        queue, sent = self.tracking.queue, SendReport()
+    def _check(self, header: Header, evidence: Evidence, outcome: Outcome) -> None:
+        """Check the output; if it cannot be one of this job, say first that it differs."""
         try:
-            check_unchanged(self.tracking, proof)  # before a record is kept
+            check_output(self, header, evidence)
         except XorAckError as problem:
-            raise decision.error or problem from None
-        if decision.finished is not None:
-            requests = stamps(decision.finished)  # advance keeps a record, though of no chain
-            sent = send(requests, queue, decision.chains) if decision.chains else sent
-            if sent.requests < decision.chains:
-                raise StateError(f"{decision.chains - sent.requests:,} chains are gone meanwhile")
-        if decision.notes is not None:
-            sent = SendReport(*map(add, sent, send(decision.notes, queue, decision.noted)))
-        if decision.error is not None:
-            raise decision.error
-        counts = decision.chains, decision.units, decision.missing
-        return Report(proof.kind, *counts, *sent, proof.stored)
+            raise (outcome.error if isinstance(outcome, Differs) else problem) from None
+
+    def _send(self, outcome: Outcome, stamps: Callable[[DataFrame], DataFrame]) -> SendReport:
+        """Send the notes and the requests that finish chains."""
+        queue, sent, notes = self.tracking.queue, SendReport(), outcome.notes
+        if notes is not None and notes.chains:  # before a chain that is tolerated ends
+            sent = send(notes.requests, queue, notes.chains)
+        finished = outcome.finished
+        if finished is None:
+            return sent
+        requests = stamps(finished.chains)  # advance keeps a record, though of no chain
+        stamped = send(requests, queue, finished.number) if finished.number else SendReport()
+        if stamped.requests < finished.number:
+            lost = finished.number - stamped.requests
+            raise StateError(f"{lost:,} chains disappeared while their stamps were sent")
+        return SendReport(*map(add, sent, stamped))
+
+    def _end(
+        self,
+        header: Header,
+        evidence: Evidence,
+        outcome: Outcome,
+        sent: SendReport,
+        allow_missing: bool,
+    ) -> Report:
+        """Return the report on an outcome, or raise its error."""
+        match outcome:
+            case Differs(error):
+                raise error
+            case Lost(finished, missing) if not allow_missing:
+                raise input_lost(self, header, outcome)
+            case Lost(finished, missing):
+                counts = finished.number, finished.units, missing
+                return Report(evidence.kind, *counts, *sent, evidence.stored)
+            case Agrees(finished, tolerated):
+                counts = finished.number, finished.units - tolerated, 0
+                return Report(evidence.kind, *counts, *sent, evidence.stored, tolerated)
 
     def advance(
         self,
         following: TrackedRows,
         written: Output,
         *,
-        rows: Output | None = None,
+        source: Output | None = None,
+        rows: DataFrame | Sequence[DataFrame] | None = None,
+        recompute: bool = True,
         allow_missing: bool = False,
     ) -> Report:
         """Finish these units and start those of what was written from them, in one stamp a chain.
@@ -248,7 +282,9 @@ class TrackedRows(Rows):
             following: The rows that this job wrote, with the same label.
             written: What was written, as for `start`. It has the chain columns, the unit columns
                 of `following`, and the evidence of these units.
-            rows: The rows that this job read, as for `finish`.
+            source: As for `finish`.
+            rows: As for `finish`.
+            recompute: As for `finish`.
             allow_missing: As for `finish`.
 
         Raises:
@@ -261,16 +297,20 @@ class TrackedRows(Rows):
             raise ArgumentError(
                 "following", problem=f"label {following.label!r}, expected {self.label!r}"
             )
-        header = finishing.header_of(self, rows)
+        header = finishing.header_of(self, source)
         finishing.check_last(self, following.name)
-        proof = proof_of(self, header, written)
-        with finishing.decide(self, header, proof, rows) as decision:
-            if decision.error is not None:
-                raise decision.error
-            if decision.missing and not allow_missing:
-                raise input_lost(self, header, decision.missing)
-            starts = partial(finishing.advance, self, header, following, written=written)
-            return self._send(proof, decision, starts)
+        evidence = collect_evidence(self, header, written)
+        job = Job(source, None if rows is None else frames_in(rows), recompute)
+        with finishing.attempt(self, header) as keep:
+            outcome = finishing.decide(self, header, evidence, job, keep)
+            ends = isinstance(outcome, Lost) and not allow_missing
+            if isinstance(outcome, Agrees | Lost) and not ends:
+                self._check(header, evidence, outcome)
+                starts = partial(finishing.advance, self, header, following, written=written)
+                sent = self._send(outcome, starts)
+            else:
+                sent = SendReport()
+        return self._end(header, evidence, outcome, sent, allow_missing)
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:
         """Compare what was started with what a table holds, and send nothing.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from xorack.core.checks import CHECKS
 from xorack.core.errors import ArgumentError
 from xorack.core.masking import mask_of
 from xorack.core.request import Request
 from xorack.core.stamp import plain
+from xorack.spark.jobs import JobFrames
 from xorack.spark.record import Record, folder_part
 from xorack.spark.sending import Queue
 
@@ -43,8 +45,8 @@ class RunOptions:
         timeout: Seconds, or a timedelta, from the start of a chain to its failure, if it is not
             acked. By default that of the stack.
         idle_timeout: The same, from the last stamp.
-        tolerated_units: The most units outstanding with which a chain is acked at its deadline. A
-            job that lost rows of a chain finishes none of its rows there. Windows tolerate none.
+        tolerated_units: The most missing units with which `finish` finishes a chain: it knows
+            exactly which ones are missing, and says so. Windows tolerate none.
         region: The queue's region; by default the one in its URL.
         endpoint_url: Another endpoint than that of AWS.
         mask: Columns whose values are shown as hashes in errors, notes and reasons, and fields of
@@ -64,6 +66,7 @@ class RunOptions:
     endpoint_url: str | None = None
     tolerated_units: int = 0
     mask: Collection[str] = ()
+    jobs: JobFrames = field(default_factory=JobFrames, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for option, (pattern, expected) in _TEXTS.items():
@@ -72,11 +75,13 @@ class RunOptions:
                 check_text(option, value, pattern, expected)
         if len(self.run_id.encode(errors="replace")) > _MAX_RUN_BYTES:
             raise ArgumentError("run_id", self.run_id, _RUN)
-        names = ("timeout", "idle_timeout", "tolerated_units")
+        names = ("timeout", "idle_timeout")
         times: dict[str, Any] = {name: getattr(self, name) for name in names}
         checked = Request("create", self.run_id, "id", stamp=plain(1), **times)
         for name in names:  # a timedelta becomes seconds
             object.__setattr__(self, name, getattr(checked, name))
+        units = CHECKS["tolerated_units"]("tolerated_units", self.tolerated_units)
+        object.__setattr__(self, "tolerated_units", units)
         object.__setattr__(self, "mask", mask_of(self.mask))
 
     @property
@@ -131,3 +136,8 @@ class RowNames:
     def evidence_names(self) -> tuple[str, str, str]:
         """The columns of `evidence`: the XOR, the count and the sum."""
         return f"{self.unit_name}_xor", f"{self.unit_name}_count", f"{self.unit_name}_sum"
+
+    def request_id(self, step: str) -> str:
+        """Return the id of a step's requests: the same whenever the step is repeated."""
+        batch = "" if self.batch_id is None else f"/{self.batch_id}"
+        return f"{self.name}/{step}{batch}"

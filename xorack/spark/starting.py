@@ -18,10 +18,9 @@ from xorack.core.stamp import plain
 from xorack.errors import ColumnsError
 from xorack.spark.evidence import open_output, source_of, unit_in
 from xorack.spark.folding import SUMS, fold_units, of_units, summarize
-from xorack.spark.inputs import files_started
-from xorack.spark.messages import readable
+from xorack.spark.inputs import check_all_is_read, files_started
+from xorack.spark.messages import plain_errors, readable
 from xorack.spark.record import summary_in
-from xorack.spark.storage import reads_plainly
 from xorack.spark.types import types_of
 from xorack.spark.units import (
     chain_columns,
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
     from xorack.spark.record import Header
     from xorack.spark.run import RowNames
 
-_SAMPLE = 1_000
-"""Rows whose units are checked, of those that were started."""
+_MAX_COUNTED = 1_000_000
+"""Rows up to which `start` counts the units that occur more than once."""
 NO_FACTS = ("string(NULL) AS detail", "string(NULL) AS failed")
 
 
@@ -55,7 +54,7 @@ def keep_start(rows: RowNames, written: Output, chains: DataFrame | None) -> Hea
         )
     facts = None if chains is None else _facts(rows, check_frame("chains", chains))
     times = {"timeout": tracking.timeout, "idle_timeout": tracking.idle_timeout}
-    given = {"starts": True, **times, "tolerated_units": tracking.tolerated_units}
+    given = {"starts": True, **times}
     with readable("written", "it cannot be read, or its record not be kept"):
         kept = keep_record(
             rows, written, before or given, lambda folded: _with_facts(rows, folded, facts)
@@ -76,6 +75,7 @@ def keep_record(
     """Fold what was written, complete its chains, and keep or compare the record."""
     tracking = rows.tracking
     frame = open_output(tracking.spark, written)
+    skipped = check_all_is_read(rows, written, frame)
     folded = complete(fold_input(rows, frame))
     if "summary" in header:
         before, summary = summary_in(header), summarize(folded)
@@ -85,36 +85,41 @@ def keep_record(
                 f"{before.chains:,} chains before, and now others: {summary.count:,} in "
                 f"{summary.chains:,}; use another run_id"
             )
-        with suppress(StateError):  # a record that is damaged is made anew
+        with suppress(StateError):  # a damaged record is recreated
             rows.record.check(header)
             return header
     source = {
         **source_of(rows, written, frame),
         "files": files_started(frame),
+        "skipped": skipped,
         "unit": list(rows.unit),
         "types": [*types_of(frame, rows.unit).values()],
         "chain_types": types_of(frame, rows.chain),
     }
     kept = rows.record.write(folded, {**header, **source})
-    _warn_of_units(rows, frame)
+    _warn_of_units(rows, frame, summary_in(kept).count)
     return kept
 
 
-def _warn_of_units(rows: RowNames, frame: DataFrame) -> None:
-    """Warn of units that are others when they are computed again, or that name no row."""
+def _warn_of_units(rows: RowNames, frame: DataFrame, count: int) -> None:
+    """Warn of units that change when they are recomputed, or that do not identify a row."""
     problems = []
     if not is_deterministic(frame):
         problems.append(
             "the frame that was started is not deterministic, as with rand(): write it, and start "
             "what was written"
         )
-    units = frame.select(unit_in(rows, frame))
-    some = [row[0] for row in units.head(_SAMPLE)] if reads_plainly(frame) else []
-    if len(some) >= 2 * len({*some}) > 0:
-        problems.append(
-            f"the unit columns {', '.join(rows.unit)} name no row: of {len(some):,} rows, "
-            f"{len({*some}):,} units are different; add columns that tell rows apart"
-        )
+    elif count <= _MAX_COUNTED and rows.batch_id is None:
+        by_unit = frame.select(unit_in(rows, frame).alias("unit")).groupBy("unit").count()
+        sums = F.count(F.lit(1)), F.sum("count")
+        with plain_errors():
+            units, of_rows = by_unit.where("count > 1").agg(*sums).first() or (0, 0)
+        if units:
+            problems.append(
+                f"the unit columns {', '.join(rows.unit)} do not identify a row: {units:,} units "
+                f"occur more than once, in {of_rows:,} of {count:,} rows, and no row of these has "
+                "a name if it is lost; add columns that tell rows apart"
+            )
     for problem in problems:
         warnings.warn(f"{rows.name}: {problem}", stacklevel=4)
 
@@ -169,7 +174,7 @@ def creates(rows: RowNames, header: Header) -> DataFrame:
     times = [f"double({json.dumps(header[name])})" for name in ("timeout", "idle_timeout")]
     return (
         rows.record.chains(header)
-        .selectExpr("*", op, f"'{request_id(rows, 'start')}' AS step")
+        .selectExpr("*", op, f"'{rows.request_id('start')}' AS step")
         .selectExpr(
             *("op", "tag", "if(op = 'create', step, concat(step, '/end')) AS id"),
             "if(op = 'fail', NULL, xor) AS xor",
@@ -177,14 +182,7 @@ def creates(rows: RowNames, header: Header) -> DataFrame:
             "if(op = 'stamp', 1L, NULL) AS finished",
             f"if(op = 'create', {times[0]}, NULL) AS timeout",
             f"if(op = 'create', {times[1]}, NULL) AS idle_timeout",
-            f"if(op = 'create', {header.get('tolerated_units', 0)}L, NULL) AS tolerated_units",
             "if(op = 'create', detail, NULL) AS detail",
             "if(op = 'fail', failed, NULL) AS reason",
         )
     )
-
-
-def request_id(rows: RowNames, step: str) -> str:
-    """Return the id of a step's requests: the same whenever the step is repeated."""
-    batch = "" if rows.batch_id is None else f"/{rows.batch_id}"
-    return f"{rows.name}/{step}{batch}"

@@ -7,7 +7,7 @@ a small job instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
 from functools import lru_cache
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
     Output = DataFrame | str
     Files = dict[str, tuple[int, int]]
 
-_STATUS = re.compile(r"path=(.+?); isDirectory=.*?length=(\d+);.*?modification_time=(\d+)")
-_PLAIN = re.compile(r"[ :+|-]*(?:Project|Filter|Union|Relation|HiveTableRelation)\b")
-"""Lines of a plan that reads what is stored, and no more."""
-_HIDING = ("LogicalRDD", "InMemoryRelation")
-"""Micro-batches and caches: a plan does not name the files behind them."""
 _LOCAL = "file:"
 MAX_NAMED = 1_000
 """How many folders and files a record names."""
+_MAX_DEPTH = 8
+"""Levels of subfolders in which hidden names are looked for."""
+_OF_WRITERS = re.compile(
+    r"_SUCCESS|_(common_)?metadata|_(committed|started)_.*|_delta_log|_spark_metadata|\..*\.crc"
+)
+"""Hidden names that hold no rows."""
 
 
 class Stored(NamedTuple):
@@ -51,7 +52,7 @@ class Stored(NamedTuple):
 def files_read(frame: DataFrame) -> list[str]:
     """Return the files that a frame reads, as Hadoop writes paths; none for other sources.
 
-    Those behind micro-batches and caches are left out: see `hides_files`.
+    The files behind micro-batches and caches are left out: Spark does not name them.
     """
     given: Any = frame
     if hasattr(given, "_jdf"):  # in one call: a call a file takes seconds for 20,000
@@ -79,49 +80,59 @@ def folders(names: Sequence[str], given: Output = "") -> list[str]:
 
 
 def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
-    """Return the bytes of files that are there, and the milliseconds since 1970 of their times."""
-    if not names:
-        return {}
-    escaped = [folder.translate(GLOB) for folder in {name.rpartition("/")[0] for name in names}]
-    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    try:
-        listed = reader.load(escaped).select("path", "length", "modificationTime")
-        if hasattr(spark, "_jvm"):
-            found = _statuses(listed)
-        else:
-            rows = listed.withColumn("modificationTime", F.unix_millis("modificationTime"))
-            found = {_plain(path): (size, time) for path, size, time in rows.collect()}
-    except AnalysisException:  # a folder is gone
-        return {}
+    """Return the bytes of files that are there, and the milliseconds since 1970 of their times.
+
+    Spark lists no empty file, and no file that its conventions hide.
+    """
+    found = files_below(spark, {name.rpartition("/")[0] for name in names})
     return {name: found[name] for name in names if name in found}
 
 
-def _statuses(listed: Any) -> Files:
-    """Read Spark's listing of files, in one call: a call a file takes a second for 5,000."""
-    jvm = listed.sparkSession._jvm
-    relation = listed._jdf.queryExecution().optimizedPlan().collectLeaves().head().relation()
-    nothing = getattr(getattr(jvm.scala.collection.immutable, "Nil$"), "MODULE$")
-    text = relation.location().listFiles(nothing, nothing).toString()
-    return {_plain(path): (int(size), int(time)) for path, size, time in _STATUS.findall(text)}
+def is_pattern(path: str) -> bool:
+    """Return whether Spark takes a path for a pattern."""
+    return path.translate(GLOB) != path
 
 
-def reads_plainly(frame: DataFrame) -> bool:
-    """Tell whether a frame reads what is stored: it computes no rows, and none are cached."""
-    lines = _optimized(frame).strip().splitlines()
-    # Spark cuts long plans, where its settings say so.
-    return all(map(_PLAIN.match, lines)) and bool(lines) and not lines[-1].endswith(" characters")
+def files_below(spark: SparkSession, places: Iterable[str]) -> Files:
+    """Return what `files_of` returns, of all files in folders and in their subfolders."""
+    if not (escaped := [place.translate(GLOB) for place in places]):
+        return {}
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", True)
+    try:
+        listed = reader.load(escaped).select("path", "length", F.unix_millis("modificationTime"))
+        return {_plain(path): (size, time) for path, size, time in listed.collect()}
+    except AnalysisException:  # a folder is gone
+        return {}
 
 
-def hides_files(frame: DataFrame) -> bool:
-    """Tell whether a frame may read files that `files_read` does not name."""
-    return any(kind in _optimized(frame) for kind in _HIDING)
+def hidden_below(spark: SparkSession, folder: str) -> list[str]:
+    """Return the files and folders below a folder whose names Spark hides; none on Connect.
+
+    Names that writers use for themselves, such as ``_SUCCESS`` and checksums, are left out. In a
+    hidden folder, nothing else is listed.
+    """
+    if not hasattr(spark, "_jvm"):
+        return []
+    java, hidden = _java(spark), list[str]()
+    system, path = _hadoop(spark, folder)
+    level = system.makeQualified(path).toString().translate(GLOB)
+    for depth in range(1, _MAX_DEPTH + 1):
+        level += "/*"
+        found = java.wrap(java.paths(system.globStatus(java.Path(level))))
+        names = found.mkString("\n").splitlines()
+        for name in names:
+            *above, last = name.split("/")[-depth:]
+            if _is_hidden(last) and not any(map(_is_hidden, above)):
+                hidden.append(_plain(name))
+        if not 0 < len(names) <= MAX_NAMED:
+            break
+    return [path for path in hidden if not _OF_WRITERS.fullmatch(path.rpartition("/")[2])]
 
 
-def _optimized(frame: Any) -> str:
-    if hasattr(frame, "_jdf"):
-        return str(frame._jdf.queryExecution().optimizedPlan().toString())
-    text: str = frame._explain_string("extended")
-    return text.partition("== Optimized Logical Plan ==\n")[2].partition("\n==")[0]
+def _is_hidden(name: str) -> bool:
+    """Return whether Spark leaves out a file or folder of this name."""
+    is_odd = name.startswith((".", "_")) and not (name.startswith("_") and "=" in name)
+    return is_odd or name.endswith("._COPYING_")
 
 
 def write_text(spark: SparkSession, folder: str, text: str) -> None:

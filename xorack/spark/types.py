@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -20,7 +20,7 @@ from xorack.spark.messages import plain_errors
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from xorack.spark.evidence import Proof
+    from xorack.spark.evidence import Evidence
     from xorack.spark.record import Header
     from xorack.spark.run import RowNames
 
@@ -62,9 +62,9 @@ def types_of(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
     return {name: units.column_named(frame, name)[1].simpleString() for name in names}
 
 
-def other_keys(rows: RowNames, header: Header, proof: Proof, source: DataFrame) -> str:
+def other_keys(rows: RowNames, header: Header, evidence: Evidence, source: DataFrame) -> str:
     """Say in one sentence why the keys of an output are others; empty if that is not known."""
-    totals, outputs = proof.totals, proof.outputs
+    totals, outputs = evidence.totals, evidence.outputs
     started = Totals(*(header["summary"][name] for name in ("xor", "count", "sum")))
     before = dict(zip(header["unit"], header["types"], strict=True))
     marks = (rows.unit_name, *rows.evidence_names)
@@ -81,9 +81,9 @@ def other_keys(rows: RowNames, header: Header, proof: Proof, source: DataFrame) 
         if difference := _chain_difference(rows, header, frame, source):
             return difference
     problem = misplaced(rows, outputs, started)
-    if totals.count != started.count:  # rows are lost or doubled, whatever their form
+    if problem or totals.count != started.count:  # rows are lost or doubled, whatever their form
         return problem
-    if not problem and units.has_columns(source, rows.unit):
+    if units.has_columns(source, rows.unit):
         problem = _form(rows, source, totals, _SIDES)
     if not problem and len(outputs) == len(plain) == 1:
         problem = _form(rows, plain[0], started, _SIDES[::-1])
@@ -128,6 +128,7 @@ def _form(rows: RowNames, frame: DataFrame, totals: Totals, sides: Sequence[str]
     """Say in which form the units of a frame add up to these totals."""
     types = types_of(frame, rows.unit)
     forms, keys = [*_forms(types)], {name: f"k{i}" for i, name in enumerate(types)}
+    swaps = [*_swaps(types)]
     wide = frame.select(
         *(units.column_named(frame, name)[0].alias(key) for name, key in keys.items())
     )
@@ -139,11 +140,22 @@ def _form(rows: RowNames, frame: DataFrame, totals: Totals, sides: Sequence[str]
         parts = [made.get(name, key) for name, key in keys.items()]
         xor, _, upper = of_units(units.unit_column(wide, rows.salt, parts))
         sums += [F.bit_xor(xor), F.sum(upper)]
+    for one, other in swaps:
+        swapped = {**keys, one: keys[other], other: keys[one]}
+        xor, _, upper = of_units(units.unit_column(wide, rows.salt, [*swapped.values()]))
+        sums += [F.bit_xor(xor), F.sum(upper)]
     with plain_errors():
         count, *values = wide.agg(*sums).first() or (0,)
-    for (changed, text), xor, upper in zip(forms, values[::2], values[1::2], strict=True):
-        if Totals(xor or 0, count, upper or 0) == totals:
+    found = [Totals(x or 0, count, s or 0) for x, s in zip(values[::2], values[1::2], strict=True)]
+    for (changed, text), sum_ in zip(forms, found, strict=False):
+        if sum_ == totals:
             return _equal_form(changed, types, text, sides)
+    for (one, other), sum_ in zip(swaps, found[len(forms) :], strict=True):
+        if sum_ == totals:
+            return (
+                f"the unit columns {one} and {other} are swapped in {_SIDES[1]}: an INSERT takes "
+                "columns by position: give it their names"
+            )
     return ""
 
 
@@ -168,9 +180,17 @@ def _other_types(
             line = f".withColumn({name!r}, F.col({name!r}).cast({before[name]!r}))"
             problems.append(
                 f"{name} is {before[name]} in {_SIDES[0]} and {type_} in {_SIDES[1]}: {line} "
-                "before it is written mends it, if no digit is lost"
+                "before it is written fixes it if no precision is lost"
             )
     return "; ".join(problems)
+
+
+def _swaps(types: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of columns whose values may have been swapped by an INSERT."""
+    kinds = {name: type_.partition("(")[0] for name, type_ in types.items()}
+    for one, other in combinations(types, 2):
+        if kinds[one] == kinds[other] or {kinds[one], kinds[other]} <= {*units.INTEGERS}:
+            yield one, other
 
 
 def _equal_form(
@@ -183,14 +203,14 @@ def _equal_form(
 
 
 def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> str:
-    """Say whether evidence is in wrong columns, was added up wrongly, or is not in all rows."""
-    names, problem = rows.evidence_names, ""
-    for frame in outputs if all(units.has_columns(frame, names) for frame in outputs) else ():
+    """Say whether evidence is in wrong columns, or was added up wrongly, if that explains all."""
+    names = rows.evidence_names
+    for frame in _with_evidence(rows, outputs):
         longs = [f"bigint({units.quoted(name)})" for name in names]
         sqls = [f"bit_xor({long})" for long in longs]
         sqls += [f"sum(CAST({long} AS decimal(20)))" for long in longs]
-        sqls += [f"min({longs[1]})", f"count_if({longs[1]} IS NULL)"]
-        *found, least, without = frame.agg(*map(F.expr, sqls)).first() or (None,) * 8
+        with plain_errors():
+            found = frame.agg(*map(F.expr, sqls)).first() or (None,) * 6
         xors, sums = (dict(zip(names, some, strict=True)) for some in (found[:3], found[3:]))
         for x, n, s in permutations(names):
             if (x, n, s) != names and Totals(xors[x], sums[n], sums[s]) == started:
@@ -203,8 +223,23 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
             return (
                 f"{names[0]} was summed: an XOR is folded by bit_xor, as rows.evidence(frame) does"
             )
+    return ""
+
+
+def hints_of(rows: RowNames, outputs: Sequence[DataFrame]) -> str:
+    """Say what is odd about the evidence of an output, beside the rows that are lost."""
+    count = units.quoted(rows.evidence_names[1])
+    for frame in _with_evidence(rows, outputs):
+        facts = F.expr(f"min(bigint({count}))"), F.expr(f"count_if({count} IS NULL)")
+        with plain_errors():
+            least, without = frame.agg(*facts).first() or (None, 0)
         if least is not None and least < 0:
-            problem = f"{names[1]} has {least:,}, which is no count: are the columns swapped?"
-        elif without:
-            problem = f"{without:,} rows of the output have no evidence: are they of another job?"
-    return problem
+            return f"{rows.evidence_names[1]} has {least:,}, not a count: are columns swapped?"
+        if without:
+            return f"{without:,} rows of the output have no evidence: are they of another job?"
+    return ""
+
+
+def _with_evidence(rows: RowNames, outputs: Sequence[DataFrame]) -> Sequence[DataFrame]:
+    has = [units.has_columns(frame, rows.evidence_names) for frame in outputs]
+    return outputs if all(has) else ()

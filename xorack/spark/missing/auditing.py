@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError
-from xorack.spark.evidence import Proof, as_list, open_output, per_chain, total
-from xorack.spark.finishing import header_of
-from xorack.spark.folding import SUMS
+from xorack.spark.evidence import Evidence, as_list, frames_in, open_output, per_chain, total
+from xorack.spark.finishing import caches, header_of
+from xorack.spark.folding import SUMS, Totals
 from xorack.spark.messages import readable
 from xorack.spark.missing.comparing import compare_chains, tells_chains
 from xorack.spark.missing.found import MissingRows, resolve
 from xorack.spark.record import summary_in
-from xorack.spark.units import check_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,6 +46,8 @@ class Audit:
     differing: DataFrame | None
     _rows: RowNames = field(repr=False)
     _outputs: Sequence[DataFrame] = field(repr=False)
+    _totals: Totals = field(repr=False)
+    _apart: tuple[int, int] = field(repr=False)
 
     @property
     def agrees(self) -> bool:
@@ -54,7 +55,10 @@ class Audit:
         return set(self.chains) <= {"agree"} and self.found == self.started
 
     def __str__(self) -> str:
-        head = f"{self.found:,} of {self.started:,} units of {self.name!r} are in the table"
+        missing, surplus = self._apart
+        most, least = ("at most ", "at least ") if missing or surplus else ("", "")
+        head = f"{most}{self.started - missing:,} of {self.started:,} units of {self.name!r} "
+        head += "are in the table" + (f", and {least}{surplus:,} too many" if surplus else "")
         counts = [f"{number:,} {verdict}" for verdict, number in sorted(self.chains.items())]
         return f"{head}; chains: {', '.join(counts)}" if counts else head
 
@@ -73,11 +77,10 @@ class Audit:
             ColumnsError: A column of the unit is missing from the source.
         """
         frame = open_output(self._rows.tracking.spark, source, "source")
-        given: list[Any] | None = None if rows is None else as_list(rows, "rows")
-        for one in given or ():
-            check_frame("rows", one)
-        proof = Proof("read", total(self._rows, self._outputs), self._outputs)
-        return resolve(self._rows, frame, proof, self.started, given)
+        jobs = self._rows.tracking.jobs.frames(self._rows.salt) if rows is None else frames_in(rows)
+        with readable("table", "the table or the source cannot be read"), caches() as keep:
+            evidence = Evidence("read", total(self._rows, self._outputs), self._outputs)
+            return resolve(self._rows, frame, evidence, self._totals, jobs, keep)
 
 
 def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:
@@ -93,12 +96,19 @@ def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:
             totals = total(rows, outputs)
             verdict = "agree" if totals == summary.totals else "undecided"
             chains = {verdict: summary.chains} if summary.chains else {}
-            return Audit(rows.name, summary.count, totals.count, chains, None, rows, outputs)
+            more = summary.count - totals.count
+            apart = max(more, 0), max(-more, 0)
+            numbers = summary.count, totals.count, chains
+            return Audit(rows.name, *numbers, None, rows, outputs, summary.totals, apart)
         started = rows.record.chains(header).select("tag", *SUMS)
         compared = compare_chains(started, per_chain(rows, outputs))
-        sums = F.count(F.lit(1)).alias("chains"), F.sum("found").alias("units")
+        sums = [F.count(F.lit(1)).alias("chains"), F.sum("found").alias("units")]
+        for name, sign in (("missing", ""), ("surplus", "-")):
+            sums.append(F.expr(f"sum(greatest({sign}missing_count, 0L)) AS {name}"))
         counts = compared.groupBy("verdict").agg(*sums).collect()
     chains = {row["verdict"]: row["chains"] for row in counts}
     found = sum(row["units"] for row in counts)
     differing = compared.where("verdict <> 'agree'").select("tag", "verdict", "started", "found")
-    return Audit(rows.name, summary.count, found, chains, differing, rows, outputs)
+    apart = sum(row["missing"] for row in counts), sum(row["surplus"] for row in counts)
+    both = rows, outputs, summary.totals, apart
+    return Audit(rows.name, summary.count, found, chains, differing, *both)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.errors import ColumnsError
-from xorack.spark.evidence import evidence_of
-from xorack.spark.folding import named, of_units
+from xorack.spark.evidence import evidence_of, unit_in
+from xorack.spark.folding import SUMS, Totals, named, of_units
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.naming import MAX_SOLVED, name_missing
+from xorack.spark.missing.telling import Counts
 from xorack.spark.units import KEY_TYPES, chain_columns, column_named, has_columns
 
 if TYPE_CHECKING:
@@ -27,21 +28,41 @@ if TYPE_CHECKING:
 _DIFFER = "missing_count <> 0 OR xor <> 0 OR sum <> 0"
 
 
-class Differing(NamedTuple):
-    """How an output differs from its source.
+class ByUnit(NamedTuple):
+    """What an exact comparison of two sides says, unit by unit.
 
     Attributes:
-        units: If there is a proof: the units that differ, with ``missing_count`` (negative if the
-            output has too many of a unit), and whether their chain `is_known`.
-        by: The columns that group source and output.
-        candidates: The units of groups that may have lost some.
-        replaced: How many these are, if only units are exchanged.
+        source: What the rows of the source add up to.
+        held: What the units on the other side add up to.
+        counts: How they differ.
+        is_apart: No unit of the source is in two chains.
+        units: The units that differ: ``xorack_unit_``; ``missing_count``, negative if the other
+            side has too many; and `is_named`.
     """
 
-    units: DataFrame | None = None
-    by: tuple[str, ...] = ()
-    candidates: DataFrame | None = None
-    replaced: int = 0
+    source: Totals
+    held: Totals
+    counts: Counts
+    is_apart: bool
+    units: DataFrame
+
+
+class Groups(NamedTuple):
+    """How an output differs from its source by groups of rows.
+
+    Attributes:
+        by: The columns that group source and output.
+        units: The units that differ, as in `ByUnit`; None if they do not follow from the sums.
+        candidates: The units of the groups that differ.
+        differing: How many rows of the source these groups have.
+        is_exchange: Each of these groups has as many units as were started, but others.
+    """
+
+    by: tuple[str, ...]
+    units: DataFrame | None
+    candidates: DataFrame
+    differing: int
+    is_exchange: bool
 
 
 def differences(source: DataFrame, outputs: Sequence[DataFrame], *key: str) -> DataFrame:
@@ -84,20 +105,66 @@ def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
         return False
 
 
-def compare_units(source: DataFrame, held: Sequence[DataFrame], keep: Keep) -> DataFrame:
-    """Compare a source's units with those of the output, exactly; return `Differing.units`."""
+_SUMS_BY_UNIT = [
+    f"{fold} AS {side}_{name}"
+    for side in ("started", "held")
+    for name, fold in (
+        ("xor", f"bit_xor(if({side} % 2 = 1, unit, 0L))"),
+        ("count", f"sum({side})"),
+        ("sum", f"sum({side} * shiftright(unit, 32))"),
+    )
+]
+
+
+def compare_units(
+    rows: RowNames, source: DataFrame, held: Sequence[DataFrame], keep: Keep
+) -> ByUnit:
+    """Compare a source's units with those of frames with a column ``unit``, in one Spark job.
+
+    Units that do not differ are summed up to one row, so that the result is small.
+    """
     # Of longs alone: Spark sorts where it has to compare strings.
-    columns = ("xorack_unit_", "xorack_chain_ AS chain", "1L AS n")
-    others = [frame.selectExpr("unit", "bigint(NULL)", "-1L") for frame in held]
-    sides = reduce(lambda a, b: a.union(b), [source.selectExpr(*columns), *others])
-    count = F.expr("sum(n) AS missing_count")
-    known = F.expr("coalesce(min(n) = 1 OR min(chain) = max(chain), false) AS is_known")
-    return keep(sides.groupBy("xorack_unit_").agg(count, known).where("missing_count <> 0"))
+    is_told = {*rows.chain} <= {*rows.unit} or "xorack_chain_" not in source.columns
+    chain = "bigint(NULL)" if is_told else "xorack_chain_"
+    sides = [source.selectExpr("xorack_unit_", f"{chain} AS chain", "1L AS n", "0L AS m")]
+    sides += [frame.selectExpr("unit", "bigint(NULL)", "0L", "1L") for frame in held]
+    of_unit = ["sum(n) AS started", "sum(m) AS held"]
+    of_unit.append(f"{'false' if is_told else 'min(chain) < max(chain)'} AS is_shared")
+    counted = reduce(lambda a, b: a.union(b), sides).groupBy("xorack_unit_")
+    by_unit = counted.agg(*map(F.expr, of_unit)).selectExpr(
+        "if(started = held, NULL, xorack_unit_) AS differing", "xorack_unit_ AS unit", "*"
+    )
+    sums = (*_SUMS_BY_UNIT, "count_if(is_shared) AS shared")
+    compared = by_unit.groupBy("differing").agg(*map(F.expr, sums))
+    compared = keep(compared.withColumnRenamed("differing", "xorack_unit_"))
+    named = "xorack_unit_ IS NOT NULL AND (held_count = 0 OR started_count <= 1)"
+    more, less = (f"greatest({sign}(started_count - held_count), 0L)" for sign in ("", "-"))
+    hidden = f"xorack_unit_ IS NOT NULL AND {more} > 0 AND NOT ({named})"
+    numbers = {
+        "missing": f"sum({more})",
+        "named": f"sum(if({named}, {more}, 0L))",
+        "surplus": f"sum({less})",
+        "unknown": f"sum(if(started_count = 0, {less}, 0L))",
+        "hidden_units": f"count_if({hidden})",
+        "hidden_rows": f"sum(if({hidden}, started_count, 0L))",
+        "differing": "count(xorack_unit_)",
+    }
+    totals = [
+        f"{'bit_xor' if name == 'xor' else 'sum'}({side}_{name})"
+        for side in ("started", "held")
+        for name in SUMS
+    ]
+    shared, *found = sums_of(compared, "sum(shared)", *totals, *numbers.values())
+    counts = Counts(**dict(zip(numbers, found[6:], strict=True)))
+    units = compared.where("xorack_unit_ IS NOT NULL").selectExpr(
+        "xorack_unit_", "started_count - held_count AS missing_count", f"{named} AS is_named"
+    )
+    return ByUnit(Totals(*found[:3]), Totals(*found[3:6]), counts, not shared, units)
 
 
 def compare_groups(
     rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame], keep: Keep
-) -> Differing:
+) -> Groups:
     """Compare by the columns that outputs and source share; name units, or none."""
     by = _shared(rows, source, outputs)
     keyed = source.withColumn("xorack_key_", _key(source, by))
@@ -110,19 +177,17 @@ def compare_groups(
     entire = "started > 0 AND (found = 0 OR missing_count = -started AND xor = started_xor)"
     groups = keep(groups.selectExpr("*", f"{entire} AS is_entire"))
     one_or_few = f"abs(missing_count) = 1 OR missing_count <> 0 AND started <= {MAX_SOLVED}"
-    unsolved, other_counts, replaced = sums_of(
+    unsolved, other_counts, differing = sums_of(
         groups,
         f"count_if(NOT is_entire AND NOT (started > 0 AND ({one_or_few})))",
         "count_if(missing_count <> 0)",
-        "sum(if(missing_count = 0, started, 0))",
+        "sum(started)",
     )
-    may_lack = groups.where("started > 0 AND missing_count >= 0")
-    candidates = keyed.join(may_lack, "xorack_key_", "left_semi")
-    result = Differing(None, tuple(by), candidates, 0 if other_counts else replaced)
+    candidates = keyed.join(groups.where("started > 0"), "xorack_key_", "left_semi")
+    result = Groups(tuple(by), None, candidates, differing, not other_counts)
     if unsolved:
         return result
-    keys = [name for name in ("xorack_unit_", "xorack_chain_") if name in source.columns]
-    members = keyed.select("xorack_key_", *keys)
+    members = keyed.select("xorack_key_", "xorack_unit_")
     members = members.join(groups.drop("started", "found"), "xorack_key_")
     facts = ("missing_count", "xor", "sum")
     may_be = "if(abs(missing_count) > 1 OR xorack_unit_ = xor, xorack_unit_, NULL)"
@@ -134,9 +199,28 @@ def compare_groups(
     if solved.where("xorack_unit_ IS NULL").take(1):
         return result
     found = members.join(solved, ["xorack_key_", "xorack_unit_"], "left_semi")
-    both = members.where("is_entire").unionByName(found).groupBy(*keys)
+    both = members.where("is_entire").unionByName(found).groupBy("xorack_unit_")
     count = F.expr("bigint(sum(sign(missing_count))) AS missing_count")
-    return result._replace(units=both.agg(count, F.lit(True).alias("is_known")))
+    return result._replace(units=keep(both.agg(count, F.lit(True).alias("is_named"))))
+
+
+def sums_of_units(units: DataFrame) -> Totals:
+    """Return what the units that differ add up to: the source's less those of the output."""
+    xor = "bit_xor(if(missing_count % 2 <> 0, xorack_unit_, 0L))"
+    sum_ = "sum(missing_count * shiftright(xorack_unit_, 32))"
+    return Totals(*sums_of(units, xor, "sum(missing_count)", sum_))
+
+
+def has_units_apart(rows: RowNames, source: DataFrame) -> bool:
+    """Return whether no unit is in two chains: then totals are evidence of each chain's units."""
+    if {*rows.chain} <= {*rows.unit}:
+        return True
+    if not has_columns(source, rows.chain):
+        return False
+    chain = F.struct(*chain_columns(source, rows.chain)).alias("chain")
+    units = source.select(unit_in(rows, source).alias("unit"), chain).groupBy("unit")
+    with plain_errors():
+        return not units.agg(F.expr("min(chain) < max(chain) AS shared")).where("shared").take(1)
 
 
 def sums_of(frame: DataFrame, *sums: str) -> list[int]:

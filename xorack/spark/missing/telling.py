@@ -1,76 +1,209 @@
-"""What the error says of an output that differs."""
+"""What is known of rows that are missing, as values, and the words for it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
 
-from xorack.core.masking import masked
-from xorack.core.text import cut
-from xorack.errors import ColumnsError, OutputDiffersError
-from xorack.spark.messages import one_line
-from xorack.spark.missing.found import resolve
-from xorack.spark.units import column_named
+from xorack.core.text import cut, plural
+from xorack.spark.folding import Totals
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from xorack.spark.evidence import Output, Proof
-    from xorack.spark.run import RowNames
-
-_MAX_NAMED = 100
-"""Rows that an error has."""
-_MAX_SAID = 20
+_MAX_SHOWN = 20
 """Rows in the text of an error."""
 
 
-def output_differs(
-    rows: RowNames,
-    proof: Proof,
-    started: int,
-    source: tuple[Output, DataFrame],
-    chains: Sequence[str] = (),
-    differing: str = "",
-) -> OutputDiffersError:
-    """Make the error of an output that differs, with the rows that are missing from it."""
-    given, frame = source
-    counts = rows.name, started, proof.totals.count, chains, differing
-    try:
-        found = resolve(rows, frame, proof, started)
-        names = _first(rows, found.tagged) if found.named else []
-        doubled = _first(rows, found.doubled) if found.surplus else []
-        why = found.explain().sentence
-        report = [*([why] if why else []), str(found), found.proof]
-    except ColumnsError:
-        raise
-    except Exception as problem:  # noqa: BLE001 - that it differs is known, and is said
-        text = f"which rows differ could not be found: {one_line(problem)}"
-        return OutputDiffersError(*counts, [text])
-    for some, count, word in (names, found.named, "missing"), (doubled, len(doubled), "doubled"):
-        if some:
-            texts = cut([*map(str, some)], _MAX_SAID, count)
-            report.append(f"{word}, by ({', '.join(rows.unit)}): {', '.join(texts)}")
-    if rows.batch_id is None:
-        unnamed = found.named < found.missing
-        how = "names: give evidence the frame that it adds up, or" if unnamed else "as a frame"
-        more = ", rows=frame" if unnamed or found.jobs else ""
-        output, input_ = _text(proof.given, "written"), _text(given, "rows")
-        report.append(f"{how}: {rows.name}.audit({output}).missing_rows({input_}{more})")
-    error = OutputDiffersError(*counts, report)
-    error.missing, error.why, error.found = names, why, found
-    return error
+class Basis(Enum):
+    """What the numbers of missing rows rest on."""
+
+    UNITS = "the output has the units of rows"
+    FRAME = "the job's rows, computed again, add up to the output"
+    AFTER_FRAME = "the job's rows are all that were started"
+    OTHER_FRAMES = "the job's rows add up to neither side"
+    OTHER_OUTPUT = "the output has other rows each time it is read"
+    NOT_COMPUTED = "the job's rows cannot be computed again"
+    GROUPS = "there is no frame of the job"
+    SHARED_UNITS = "units of two chains are equal"
+    SOURCE_CHANGED = "the source is not what was started"
 
 
-def _first(rows: RowNames, frame: DataFrame) -> list[tuple[Any, ...]]:
-    columns, mask = [column_named(frame, name)[0] for name in rows.unit], rows.tracking.mask
-    return [
-        tuple(
-            masked(row[i]) if name.lower() in mask else row[i] for i, name in enumerate(rows.unit)
-        )
-        for row in frame.select(*columns).limit(_MAX_NAMED).collect()
-    ]
+@dataclass(frozen=True)
+class Counts:
+    """How two sides differ, in rows of the source and in units.
+
+    Attributes:
+        missing: How many rows of the source the other side does not have.
+        named: Those of them that no other row hides: a unit that the source has once, or a unit
+            that the other side has not at all.
+        surplus: How many units the other side has more often than the source.
+        unknown: Those of them that the source does not have at all.
+        hidden_units: Units that the source has more than once, and of which the other side has
+            some rows, and not all; `hidden_rows` are their rows in the source.
+        differing: The units that differ.
+    """
+
+    missing: int = 0
+    named: int = 0
+    surplus: int = 0
+    unknown: int = 0
+    hidden_units: int = 0
+    hidden_rows: int = 0
+    differing: int = 0
 
 
-def _text(given: Any, otherwise: str) -> str:
-    several = given if isinstance(given, (list, tuple)) else [given]
-    return repr(given) if all(isinstance(output, str) for output in several) else otherwise
+_NO_COUNTS = Counts()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts(Counts):
+    """What a comparison of a source with an output found.
+
+    Attributes:
+        basis: What the counts rest on.
+        started: What was started adds up to this, the output to `written`, the source to `source`.
+        is_exact: Whether the counts are proved, and are no net of rows lost and doubled.
+        by: The columns by which the output was compared in groups.
+        exchanged: The rows of groups that have as many units as were started, but others.
+        is_apart: No unit is in two chains.
+        frames: The frames of the job that were at hand; `asked` of them were compared.
+        of_frames: How the source differs from these.
+        problem: Why the job's rows could not be computed.
+    """
+
+    basis: Basis
+    started: Totals
+    written: Totals
+    source: Totals
+    is_exact: bool = False
+    by: tuple[str, ...] = ()
+    exchanged: int = 0
+    is_apart: bool = False
+    frames: int = 0
+    asked: int = 0
+    of_frames: Counts = _NO_COUNTS
+    problem: str = ""
+
+    @property
+    def difference(self) -> Totals:
+        """What the units that differ must add up to."""
+        return self.started - self.written
+
+    @property
+    def is_after_frame(self) -> bool:
+        """True if rows were lost after the job's rows, or a source of the job has changed."""
+        return self.basis == Basis.AFTER_FRAME
+
+
+def counts_in_words(facts: Facts) -> str:
+    """Say how many rows are missing, how many of them have names, and how many are too many."""
+    least = "" if facts.is_exact else "at least "
+    by = f", by {', '.join(facts.by)}" if facts.by else ""
+    parts = []
+    if facts.missing or not facts.surplus:
+        parts.append(f"{facts.named:,} of {least}{facts.missing:,} missing rows can be named{by}")
+    if facts.missing > facts.named and not facts.is_exact:
+        parts.append("the others are among .candidates")
+    if facts.surplus:
+        parts.append(f"the output has {least}{facts.surplus:,} rows too many")
+    return "; ".join(parts)
+
+
+_AGAIN = "the job's rows, computed again,"
+_SENTENCES = {
+    Basis.UNITS: "the output has the units of rows: each is compared",
+    Basis.FRAME: f"{_AGAIN} are those of the output, by XOR, count and sum: the rows that are not "
+    "among them are missing",
+    Basis.SHARED_UNITS: "units of two chains are equal: nothing tells which of their rows are "
+    "missing",
+    Basis.OTHER_OUTPUT: "the output gives other rows each time it is read: write it, and finish "
+    "that",
+}
+"""Sentences on bases that need no comparison of groups."""
+_BEGINNINGS = {
+    Basis.GROUPS: "",
+    Basis.AFTER_FRAME: f"{_AGAIN} are all that were started: rows differ because of what came "
+    "after them, the aggregation or its write, or a source of the job has changed since; or "
+    "evidence was given another frame than is aggregated; ",
+    Basis.OTHER_FRAMES: "none of the {frames} adds up to the output: computed again, "
+    "{0.of_frames.missing:,} rows are missing and {0.of_frames.surplus:,} are too many. A frame "
+    "gives other rows each time (dropDuplicates without an order, rand), a source of the job has "
+    "changed since, rows were lost after it, too, or evidence was given another frame; ",
+    Basis.NOT_COMPUTED: "the job's rows cannot be computed again: {0.problem}; ",
+}
+_OTHER_RUN = (
+    "is the output of another run or name, or were unit columns of another type or value than at "
+    "the start? "
+)
+
+
+def basis_in_words(facts: Facts) -> str:
+    """Say what names rest on, or why there are none."""
+    if facts.basis == Basis.SOURCE_CHANGED:
+        return f"the source is not what was started: {source_in_words(facts)}"
+    if facts.basis in _SENTENCES:
+        return _SENTENCES[facts.basis]
+    frames = plural(facts.frames, "frame") + " that evidence was given"
+    said = _BEGINNINGS[facts.basis].format(facts, frames=frames)
+    if facts.is_exact:
+        return f"{said}the rows that are named explain the sums of every group"
+    said += _OTHER_RUN if facts.exchanged >= max(facts.source.count, 1) else ""
+    if facts.by:
+        return f"{said}no rows explain the sums of every group"
+    return f"{said}nothing tells which rows the output has"
+
+
+def source_in_words(facts: Facts) -> str:
+    """Say how the source differs from what was started."""
+    now, before = facts.source.count, facts.started.count
+    if now == before:
+        return f"it has {now:,} units, as many as were started, but others"
+    return f"it has {now:,} units, and {before:,} were started"
+
+
+def head_of(name: str, started: Totals, written: Totals, facts: Facts | None) -> str:
+    """Say how many units the output has of those that were started."""
+    if facts is not None and facts.is_exact:
+        there = started.count - facts.missing
+        head = f"{there:,} of {started.count:,} units of {name!r} are in the output"
+        return head + (f", and {facts.surplus:,} too many" if facts.surplus else "")
+    if written.count == started.count:
+        count = f"the output has {written.count:,} units of {name!r}"
+        return f"{count}, but not those that were started"
+    if 0 <= written.count < started.count:
+        count = f"{written.count:,} of {started.count:,} units of {name!r}"
+        return f"at most {count} are in the output"
+    if written.count < 0:
+        return f"the output has not the {started.count:,} units of {name!r} that were started"
+    return f"the output has {written.count:,} units of {name!r}, and {started.count:,} were started"
+
+
+def doubling_in_words(started: Totals, written: Totals, times: Sequence[Any]) -> str:
+    """Say that an output has everything several times, if its count and sum say so; else nothing.
+
+    The XOR of an even number of copies is 0.
+    """
+    copies, rest = divmod(written.count, started.count or 1)
+    is_times = copies > 1 and not rest and written.sum == copies * started.sum
+    if not is_times or written.xor != (started.xor if copies % 2 else 0):
+        return ""
+    text = "everything is there twice" if copies == 2 else f"everything is there {copies:,} times"
+    if len({*times}) > 1:
+        first, last = (time.strftime("%H:%M:%S") for time in (min(times), max(times)))
+        text += f"; the files are of two times: {first} and {last}"
+    return text
+
+
+def named_in_words(word: str, unit: Sequence[str], some: Sequence[Any], count: int) -> str:
+    """List the unit columns of the first rows of a kind."""
+    texts = cut([*map(str, some)], _MAX_SHOWN, count)
+    return f"{word}, by ({', '.join(unit)}): {', '.join(texts)}"
+
+
+def chains_in_words(examples: Sequence[str], open_: int, finished: int, of: int) -> str:
+    """Say how many chains stay open, and what became of the others."""
+    which = f": {', '.join(examples)}" if examples else ""
+    if finished:
+        acked = f"{finished:,} {'is' if finished == 1 else 'are'} acked"
+        return f"{open_:,} of {of:,} chains stay open{which}; {acked}"
+    return f"all chains stay open that no earlier call finished{which}"

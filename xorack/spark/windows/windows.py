@@ -15,9 +15,11 @@ from xorack.core.errors import ArgumentError, StateError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
 from xorack.errors import ColumnsError
-from xorack.spark.evidence import check_unchanged, open_output, proof_of, source_of, unit_in
-from xorack.spark.folding import SUMS, Totals, folding, named, of_units, together
-from xorack.spark.missing.telling import output_differs
+from xorack.spark.evidence import check_output, collect_evidence, open_output, source_of, unit_in
+from xorack.spark.finishing import caches
+from xorack.spark.folding import SUMS, Totals, named, of_units, together
+from xorack.spark.messages import plain_errors
+from xorack.spark.missing.difference import error_of, find_difference
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from xorack.core.message import SendReport
-    from xorack.spark.evidence import Observed, Output, Proof
+    from xorack.spark.evidence import Evidence, Output
+    from xorack.spark.observing import Observed
     from xorack.spark.windows.ledger import Bounds, Ends, Seen
 
 _TEXT = r"[^\0\ud800-\udfff]+"
@@ -97,7 +100,7 @@ class Windows(Rows):
         self,
         written: Output | Sequence[Output] | None = None,
         *,
-        rows: Output,
+        source: Output,
         observed: Observed | None = None,
         checkpoint: str | None = None,
     ) -> Report:
@@ -105,7 +108,7 @@ class Windows(Rows):
 
         Args:
             written: What was written, as for `TrackedRows.finish`: it lies in storage.
-            rows: The rows of the batch, all that the source gave.
+            source: The rows of the batch, all that the log gave.
             observed: What `observe` returned, once its frame is written.
             checkpoint: The folder of the query's checkpoint. Its offsets show positions without
                 rows at the edges of a batch, which else stay unproved.
@@ -121,47 +124,54 @@ class Windows(Rows):
         if self.batch_id is None:
             raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
         store = self._store
-        frame = open_output(self.tracking.spark, rows, "rows")
-        header = {} if written is None else source_of(self, rows, frame)
-        proof = proof_of(self, header, written, observed)
-        if observed is not None:  # which rows are missing is known if it is computed again
-            proof = proof._replace(outputs=[observed.source])
+        frame = open_output(self.tracking.spark, source, "source")
+        header = {} if written is None else source_of(self, source, frame)
+        evidence = collect_evidence(self, header, written, observed)
+        if observed is not None:  # its groups tell which rows are missing, if it is computed again
+            evidence = evidence._replace(outputs=[observed.source])
         bounds: Bounds = {}, {}
         if self.of is not None:
             bounds = self.of.starts, self.of.ends
         elif checkpoint is not None:
             bounds = _offsets_of(frame.sparkSession, checkpoint, self.batch_id, self.unit)
-        seen = self._seen(proof, frame, rows, bounds)
-        check_unchanged(self.tracking, proof)
+        seen = self._seen(evidence, frame, source, bounds)
+        check_output(self, header, evidence)
         found = ledger.prove(store, (self.stream, self.batch_id), seen, bounds, gaps=self.gaps)
         sent = [request for status, keys in found for request in self._finishes(status, keys)]
         if store.lossy(self.stream) == [self.batch_id]:
             sent = [*self._notes(seen, "lost rows, and was repeated with all"), *sent]
         chains = sum(1 for _, keys in found if keys)
-        return Report(proof.kind, chains, proof.totals.count, 0, *self._send(sent), proof.stored)
+        self.tracking.jobs.forget(self.salt)
+        counts = chains, evidence.totals.count, 0
+        return Report(evidence.kind, *counts, *self._send(sent), evidence.stored)
 
     def status(self, name: str) -> WindowStatus:
         """Return how far a window is proved, by what is in the records."""
         return WindowStatus.of(self._window(name), ledger.proved_of(self._store.proofs()))
 
-    def _seen(self, proof: Proof, frame: DataFrame, rows: Output, bounds: Bounds) -> Seen:
+    def _seen(self, evidence: Evidence, frame: DataFrame, source: Output, bounds: Bounds) -> Seen:
         """Return where the rows of a batch lie; raise, and note it, if the output differs."""
-        if proof.kind == "read":
+        if evidence.kind == "read":
             text = "what was written, or what observe returned: a window is not proved by reading"
             raise ArgumentError("written", problem=f"it was only read, expected {text}")
         expected = None
-        for given in (*self._all_positions(frame, bounds, proof.totals.count), frame):
+        for given in (*self._all_positions(frame, bounds, evidence.totals.count), frame):
             totals, seen = self._folded(given)
-            if proof.totals == totals and seen == expected:
+            if evidence.totals == totals and seen == expected:
                 raise StateError(
                     "the batch has as many rows as positions, but not one each: some are there "
                     "twice, and hide others"
                 )
-            if proof.totals == totals:
+            if evidence.totals == totals:
                 return seen
             expected = seen
-        error = output_differs(self, proof, totals.count, (rows, frame))
+        with caches() as keep:
+            frames = self.tracking.jobs.frames(self.salt)
+            found = find_difference(self, evidence, totals, frame, frames, keep)
+        error = error_of(self, evidence, found, source)
         count = max(0, error.started - error.written)
+        if found.found is not None:
+            count = max(count, found.found.missing)
         lost = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
         self._store.keep_lossy(self.stream, self.batch_id)
         self._send(self._notes(seen, f"lost {count} rows: {lost}. {error.why}", count))
@@ -215,7 +225,7 @@ class Windows(Rows):
         rows = frame.select(*places, *named(of_units(unit_in(self, frame))))
         ends = [F.min("place").alias("first"), F.max("place").alias("last")]
         totals, seen = Totals(), {}
-        with folding(frame.sparkSession):
+        with plain_errors():
             found = rows.groupBy(*keys).agg(*together(), *ends).collect()
         for row in found:
             totals += Totals(*(row[name] for name in SUMS))

@@ -1,0 +1,313 @@
+"""Outputs that differ: no wrong name, no false sentence, and a note on every chain that is open."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.orders import LINES, SIZES, Run, lines_of, part_files, tag
+from tests.support.queue_server import QueueServer, requests_in
+from xorack import unit_id
+from xorack.errors import ArgumentError, OutputDiffersError
+from xorack.spark.jobs import MAX_FRAMES
+
+pytestmark = pytest.mark.spark
+
+ALL, CHAINS = len(LINES), len(SIZES)
+
+
+@pytest.fixture
+def run(spark, queue, tmp_path):
+    run = Run(spark, queue, tmp_path)
+    run.rows.start(run.write_lines())
+    run.sent()
+    return run
+
+
+def finish(run, output, lines=None, **options):
+    """Finish an output that differs; return the error, the notes by tag and the tags of stamps."""
+    with pytest.raises(OutputDiffersError) as caught:
+        (lines or run.rows).finish(output, **options)
+    sent = requests_in(run.sent())
+    stamped = {request.tag for request in sent if request.op == "stamp"}
+    return caught.value, {r.tag: r for r in sent if r.op == "note"}, stamped
+
+
+def billed(run, frame, *by, name="billed", **options):
+    return run.write(run.bill(frame, *by, **options), name)
+
+
+def named(error):
+    return sorted((row["order"], row["line"]) for row in error.found.rows.collect())
+
+
+def test_a_source_that_was_corrected_since_the_start_names_no_row(run):
+    line = F.expr("if(order = 5 AND line = 3, 99, line)")
+    corrected = lines_of(run.spark).withColumn("line", line)
+    copy = run.write(corrected, "corrected")
+    output = billed(run, run.read().where("NOT (order = 5 AND line = 3)"))
+    error, notes, stamped = finish(run, output, source=copy)
+    assert (error.missing, named(error), stamped) == ([], [], set())
+    assert "the source is not what was started: it has 154 units, as many as" in str(error)
+    assert f"chains of which the source differs: {tag(5)} (17 of 17)" in str(error)
+    assert notes.keys() == {tag(order) for order in range(1, CHAINS + 1)}
+    assert [note.missing for note in notes.values() if note.missing] == []
+    again = run.rows.audit(output).missing_rows(copy, rows=run.read().where("order <> 5"))
+    assert (again.named, again.is_exact) == (0, False)
+
+
+@pytest.mark.parametrize("has_frame", [True, False])
+def test_a_line_that_was_written_twice_has_no_name(run, has_frame):
+    """The output has one of the two: nothing says which one, and no column is the reason."""
+    versions = lines_of(run.spark).crossJoin(run.spark.range(1, 3).toDF("version"))
+    rows = versions.where("version = 1 OR line > 2")
+    lines = run.again(run_id="twice").rows
+    with pytest.warns(UserWarning, match=r"143 units occur more than once, in 286 of 297 rows"):
+        lines.start(run.write(rows, "twice"))
+    last = run.read("twice").where("(version = 2 OR line < 3) AND NOT (order = 2 AND line = 1)")
+    frame = last.transform(lines.with_unit)
+    out = run.write(frame.groupBy("sku").agg(*lines.evidence(frame if has_frame else None)), "out")
+    run.sent()
+    error, notes, _ = finish(run, out, lines)
+    ids = {id for note in notes.values() for id in note.missing or ()}
+    if has_frame:
+        twice = "143 units of 'lines' are there twice in the source; one row of each is missing"
+        assert error.why.startswith(twice)
+        assert "version" not in error.why
+        assert (named(error), error.found.missing) == ([(2, 1)], 144)
+        assert error.found.repeated.count() == 286
+        assert ids == {unit_id("twice/lines", 2, 1)}
+    else:
+        assert (named(error), ids) == ([], set())
+
+
+def lost_later(flag):
+    """Return a condition that loses another position once a file is there."""
+
+    def is_kept(position):
+        return position != (7 if Path(flag).exists() else 3)
+
+    return F.udf(is_kept, "boolean", useArrow=False)
+
+
+def test_a_frame_that_is_computed_again_with_other_rows_names_none(run, tmp_path):
+    """A dimension was loaded late: what the frame lacks now is in the output."""
+    rows = run.read().where(lost_later(tmp_path / "late")("line"))
+    output = billed(run, rows)
+    (tmp_path / "late").touch()
+    error, notes, stamped = finish(run, output)
+    assert "none of the 1 frame that evidence was given adds up to the output" in str(error)
+    assert "a source of the job has changed since" in str(error)
+    assert {*named(error)} <= {(order, 3) for order in range(1, CHAINS + 1)}
+    assert (len(notes), stamped) == (CHAINS, set())
+
+
+def test_the_frames_of_several_outputs_are_tried_in_each_combination(run):
+    """A preview, given last, and parts of the rows in any order."""
+    parts = [run.read().where(f"sku = 'sku {n}' AND line <> 7") for n in range(5)]
+    outputs = [billed(run, part, name=f"part{n}") for n, part in enumerate(parts)]
+    run.bill(run.read().limit(3))
+    error, notes, _ = finish(run, outputs)
+    assert error.found.basis.name == "FRAME"
+    assert named(error) == [(order, 7) for order in (4, 5, 6)]
+    assert notes.keys() == {tag(order) for order in range(1, CHAINS + 1)}
+    assert len(parts) < MAX_FRAMES
+
+
+def test_chains_that_agree_finish_and_the_others_are_named(run):
+    output = billed(run, run.read().where("NOT (order = 2 OR order = 6 AND line = 9)"), "order")
+    error, notes, stamped = finish(run, output)
+    first = str(error).splitlines()[0]
+    chains = f"2 of 6 chains stay open: {tag(2)} (0 of 2), {tag(6)} (119 of 120); 4 are acked"
+    assert first == f"151 of 154 units of 'lines' are in the output: {chains}"
+    assert stamped == {tag(order) for order in (1, 3, 4, 5)}
+    assert {t: (note.missing_count, len(note.missing)) for t, note in notes.items()} == {
+        tag(2): (2, 2),
+        tag(6): (1, 1),
+    }
+    assert notes[tag(6)].text.startswith("1 of 120 units of lines are not in the output; ")
+
+
+def test_rows_lost_and_rows_doubled_have_a_reason_each(run):
+    """A dimension with duplicates, and a filter."""
+    double = F.broadcast(run.spark.range(2).toDF("n"))
+    rows = run.read().join(double, F.expr("n = 0 OR sku = 'sku 1'")).where("line <> 7").drop("n")
+    error, _, _ = finish(run, billed(run, rows, "order"))
+    lost = "line = 7: 3 of 3 missing rows, 0 of 151 others"
+    doubled = len([1 for order, line in LINES if (order * 7 + line) % 5 == 1 and line != 7])
+    assert error.why.startswith(f"{lost}; sku = 'sku 1': {doubled} of {doubled} doubled rows, ")
+    head = f"151 of 154 units of 'lines' are in the output, and {doubled} too many: "
+    assert str(error).startswith(head)
+
+
+def test_an_append_in_place_of_an_overwrite(run):
+    path = billed(run, run.read())
+    run.spark.read.parquet(path).write.mode("append").parquet(path)
+    error, _, stamped = finish(run, path)
+    assert "everything is there twice" in str(error)
+    assert stamped == set()
+
+
+def test_an_old_row_that_a_merge_kept_hides_no_lost_row(run):
+    kept = billed(run, run.read().where("line <> 7"), "order")
+    old = (
+        run.spark.read.parquet(kept)
+        .limit(1)
+        .selectExpr(
+            "order", "amount", *(f"bigint(NULL) AS {name}" for name in run.rows.evidence_names)
+        )
+    )
+    old.write.mode("append").parquet(kept)
+    error, _, _ = finish(run, kept)
+    assert named(error) == [(order, 7) for order in (4, 5, 6)]
+    assert "1 rows of the output have no evidence: are they of another job?" in str(error)
+
+
+@pytest.mark.parametrize("damage", ["gone", "broken"])
+def test_an_input_that_cannot_be_read_is_said_after_the_loss(run, damage):
+    output = billed(run, run.read().where("order <> 2"), "order")
+    for part in part_files(run.root / "lines"):
+        part.with_name(f".{part.name}.crc").unlink()
+        part.unlink() if damage == "gone" else part.write_bytes(part.read_bytes()[:90])
+    error, notes, stamped = finish(run, output)
+    first, *_, last = str(error).splitlines()
+    assert first.startswith("at most 152 of 154 units of 'lines' are in the output: 1 of 6 chains ")
+    assert re.search("cannot be read|could not be found", str(error)), last
+    assert notes.keys() == {tag(2)}
+    assert len(stamped) == CHAINS - 1
+
+
+def test_units_without_a_record_of_columns_are_told_in_both_numbers(run):
+    """An audit says what is missing and what is too many, and no net of both."""
+    lost = run.read().where("order <> 4").unionAll(run.read().where("order = 4").limit(0))
+    table = lost.unionAll(lost.where("order = 3")).unionAll(lost.where("order = 6").limit(4))
+    audit = run.rows.audit(run.write(table, "table"))
+    assert str(audit).startswith(
+        "at most 145 of 154 units of 'lines' are in the table, and at least 9 too many; chains: "
+    )
+
+
+def test_nothing_is_computed_again_where_that_is_not_wanted(run):
+    read = run.read().where("line <> 7").where("raise_error('computed') IS NULL OR line = 0")
+    good = run.bill(run.read().where("line <> 7"), "order")
+    run.bill(read)
+    error, _, _ = finish(run, run.write(good, "out"), recompute=False)
+    assert "computed again" not in str(error)
+    assert named(error) == [(order, 7) for order in (4, 5, 6)]
+
+
+def test_no_cache_and_no_setting_is_left_behind(run):
+    before = {row["key"]: row["value"] for row in run.spark.sql("SET").collect()}
+    finish(run, billed(run, run.read().where("line <> 7"), "order"))
+    assert run.spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
+    assert {row["key"]: row["value"] for row in run.spark.sql("SET").collect()} == before
+
+
+def test_missing_units_that_the_run_tolerates(spark, queue, tmp_path):
+    """The chains finish at once; report, note and their number say what is missing."""
+    run = Run(spark, queue, tmp_path, {"tolerated_units": 2})
+    run.rows.start(run.write_lines())
+    creates = requests_in(run.sent())
+    assert {request.tolerated_units for request in creates} == {0}
+    rows = run.read().where("NOT (order = 5 AND line IN (1, 2) OR order = 1)")
+    report = run.rows.finish(billed(run, rows))
+    sent = requests_in(run.sent())
+    assert (report.chains, report.units, report.tolerated) == (CHAINS, ALL - 3, 3)
+    assert {r.tag for r in sent if r.op == "stamp"} == {tag(n) for n in range(1, CHAINS + 1)}
+    notes = {r.tag: r for r in sent if r.op == "note"}
+    ids = {unit_id("2026-01-31/lines", *keys) for keys in ((1, 1), (5, 1), (5, 2))}
+    assert {id for note in notes.values() for id in note.missing} == ids
+    assert notes[tag(5)].text == (
+        "2 of 17 units of lines are not in the output; up to 2 are tolerated"
+    )
+    error, _, stamped = finish(run, billed(run, rows.where("order <> 2 AND order <> 3"), "order"))
+    assert stamped == {tag(n) for n in (1, 2, 4, 5, 6)}
+    assert "1 of 6 chains stay open" in str(error)
+
+
+READ_IN_PART = {
+    "an empty file": (lambda parts: parts[0].write_bytes(b""), "1 of 3 files are empty or gone"),
+    "a folder of Hive": (
+        lambda parts: (
+            [parts[0].parent.joinpath("HIVE_UNION_SUBDIR_1").mkdir()]
+            and parts[0].rename(parts[0].parent / "HIVE_UNION_SUBDIR_1" / "000000_0")
+        ),
+        "1 files in subfolders are not read, such as .*/HIVE_UNION_SUBDIR_1/000000_0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READ_IN_PART)
+def test_an_input_that_spark_reads_in_part_is_refused(run, name):
+    change, problem = READ_IN_PART[name]
+    for part in part_files(path := run.write_lines(name="part")):
+        part.with_name(f".{part.name}.crc").unlink()
+    change(part_files(path))
+    with pytest.raises(ArgumentError, match=f"^written: {problem}"):
+        run.again(run_id="part").rows.start(path)
+    assert run.queue.bodies == []
+
+
+def test_names_that_spark_hides_are_counted(run):
+    parts = part_files(path := run.write_lines(name="hidden"))
+    parts[0].rename(parts[0].with_name(f"_{parts[0].name}"))
+    parts[1].rename(parts[1].with_name(f"{parts[1].name}._COPYING_"))
+    with pytest.warns(UserWarning, match=r"does not read 2 files or folders because of their nam"):
+        report = run.again(run_id="hidden").rows.start(path)
+    assert report.skipped == 2
+
+
+def test_a_folder_whose_name_is_a_pattern_for_spark(run):
+    run.write_lines(name="plain")
+    path = (run.root / "plain").rename(run.root / "in [2026] {x}")
+    lines = run.again(run_id="brackets").rows
+    assert lines.start(str(path)).units == ALL
+    assert (
+        lines.finish(
+            run.write(
+                run.bill(
+                    run.spark.read.parquet(
+                        str(path)
+                        .replace("[", "\\[")
+                        .replace("]", "\\]")
+                        .replace("{", "\\{")
+                        .replace("}", "\\}")
+                    ),
+                    rows=lines,
+                ),
+                "out",
+            )
+        ).units
+        == ALL
+    )
+
+
+def test_unit_columns_that_an_insert_has_swapped(run):
+    swapped = run.read().selectExpr("line AS order", "order AS line", "sku")
+    error, notes, _ = finish(run, run.write(swapped, "swapped"))
+    first, sentence = str(error).splitlines()
+    assert first.startswith("the output has not the units of 'lines' that were started: all chains")
+    assert sentence == (
+        "the unit columns order and line are swapped in the output: an INSERT takes columns by "
+        "position: give it their names"
+    )
+    assert len(notes) == CHAINS
+
+
+def test_windows_that_are_observed_again_with_other_rows_name_none(spark, tmp_path):
+    """The frame is computed again for the names: what it has then is not what was written."""
+    with QueueServer() as queue:
+        run = Run(spark, queue, tmp_path)
+        log = run.tracking.windows("log", partition="p", position="o")
+        source = spark.range(10).selectExpr("'t' AS p", "id AS o")
+        log.open("w", {"t": 10})
+        rows = source.where(lost_later(tmp_path / "late")("o")).transform(log.with_unit)
+        sums = rows.groupBy("p", "o").agg(*log.evidence(rows))
+        observed = log.observe(sums, lambda frame: frame.write.parquet(f"{tmp_path}/out"))
+        (tmp_path / "late").touch()
+        with pytest.raises(OutputDiffersError, match=r"none of the 1 frame .*adds up") as caught:
+            log.batch(0).finish(observed=observed, source=source)
+        assert caught.value.missing == []

@@ -1,0 +1,231 @@
+"""An output that differs: which chains finish all the same, and what is noted on the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import functions as F
+
+from xorack.core.errors import XorAckError
+from xorack.spark.evidence import per_chain
+from xorack.spark.folding import Totals, totals_of
+from xorack.spark.messages import plain_errors
+from xorack.spark.missing.comparing import compare_chains, has_units_apart, sums_of, tells_chains
+from xorack.spark.missing.difference import Difference, error_of, find_difference
+from xorack.spark.missing.telling import Basis
+from xorack.spark.notes import IS_SINGLE, by_tag, hex_of, notes
+from xorack.spark.outcome import Agrees, Differs, Finished, Lost, Outcome
+from xorack.spark.starting import fold_input
+from xorack.spark.units import has_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from xorack.errors import OutputDiffersError
+    from xorack.spark.evidence import Evidence, Output
+    from xorack.spark.missing.comparing import Keep
+    from xorack.spark.run import RowNames
+
+_MAX_EXAMPLES = 5
+_UNREAD = "format_string('%,d of %,d units of {} are not in what the job read', {}, started)"
+_DIFFERS = """
+    CASE WHEN missing IS NULL THEN 'no unit of this chain differs, but the output does'
+    WHEN missing > 0 AND surplus > 0 THEN format_string(
+        '%,d of %,d units of {0} are not in the output, and %,d too many',
+        missing, started, surplus)
+    WHEN missing > 0 THEN
+        format_string('%,d of %,d units of {0} are not in the output', missing, started)
+    ELSE format_string('%,d units of {0} too many are in the output', surplus) END"""
+_BY_CHAIN = """
+    CASE WHEN found = started
+    THEN format_string('%,d of %,d units of {0} are in the output, but others', found, started)
+    ELSE format_string('%,d of %,d units of {0} are in the output', found, started) END"""
+
+
+class Differing(NamedTuple):
+    """An output that differs from what was started.
+
+    Attributes:
+        totals: What was started adds up to this.
+        started: All chains that were started.
+        source: What the job read, as the user gave it.
+        frames: The frames of the job that may be computed, the last one first.
+        keep: Caches a frame until the call ends.
+    """
+
+    rows: RowNames
+    evidence: Evidence
+    totals: Totals
+    started: Finished
+    source: Output | None
+    frames: Sequence[DataFrame]
+    keep: Keep
+
+    def find(self, source: DataFrame) -> Difference:
+        """Find out how the output differs from a source, if that is what was started."""
+        is_told = {*self.rows.chain} <= {*self.rows.unit}  # then equal units are in equal chains
+        if not is_told and (chains := self._changed_chains(source)):
+            return self.unknown(f"the source is not what was started: {chains}")
+        given = self.rows, self.evidence, self.totals, source, self.frames
+        found = find_difference(*given, self.keep)
+        if found.found is None or found.found.basis != Basis.SOURCE_CHANGED or not is_told:
+            return found
+        return replace(found, hints=(self._changed_chains(source), *found.hints))
+
+    def _changed_chains(self, source: DataFrame) -> str:
+        """Say of which chains the source is not what was started; empty if of none."""
+        read = self._read(source)
+        if read is None:
+            return ""
+        compared = compare_chains(self.started.chains, [read]).where("verdict <> 'agree'")
+        some = _examples(compared)
+        return f"chains of which the source differs: {', '.join(some)}" if some else ""
+
+    def unknown(self, problem: str = "", keys: str = "") -> Difference:
+        """Return a difference of which no more is known than a sentence."""
+        return Difference(self.totals, self.evidence.totals, keys=keys, problem=problem)
+
+    def input_lost(self, source: DataFrame) -> Lost | Agrees | None:
+        """Return what follows if the output has all of its input; None if it has not."""
+        read = self._read(source)
+        if read is None or totals_of(read) != self.evidence.totals:
+            return None
+        if not has_units_apart(self.rows, source):
+            return None
+        compared = self.keep(compare_chains(self.started.chains, [read]))
+        agree = "verdict = 'agree'"
+        count, units, missing, others = sums_of(
+            compared,
+            f"count_if({agree})",
+            f"sum(if({agree}, started, 0L))",
+            "sum(greatest(missing_count, 0L))",
+            "count_if(verdict IN ('surplus', 'unknown', 'other'))",
+        )
+        if others:  # the job read rows that nobody started
+            return None
+        if count == self.started.number:
+            return Agrees(self.started)
+        finished = self.started.chains.join(compared.where(agree), "tag", "left_semi")
+        text = F.expr(_UNREAD.format(self.rows.name, "missing_count"))
+        ids = F.when(F.expr(IS_SINGLE), F.array(hex_of("xor")))
+        noted = compared.where(f"NOT ({agree})").withColumns({"text": text, "ids": ids})
+        left = self.started.number - count
+        return Lost(Finished(finished, count, units), missing, left, notes(self.rows, noted, left))
+
+    def by_units(self, found: Difference) -> Outcome:
+        """Finish the chains of which no unit differs, or no more than are tolerated."""
+        assert found.sample is not None
+        assert found.found is not None
+        facts = found.found
+        chains, most = self.started.chains, self.rows.tracking.tolerated_units
+        sums = by_tag(self.rows, found.sample.differing)
+        sums = self.keep(chains.selectExpr("tag", "count AS started").join(sums, "tag"))
+        fits = f"(surplus = 0 AND missing <= {most})"
+        left, tolerated, units_tolerated, *both = sums_of(
+            sums,
+            f"count_if(NOT {fits})",
+            f"count_if{fits}",
+            f"sum(if({fits}, missing, 0L))",
+            "sum(missing)",
+            "sum(surplus)",
+        )
+        if both != [facts.missing, facts.surplus]:  # rows of chains that were not started
+            return self.all_open(found)
+        if not left:
+            noted = self._noted(sums).withColumn(
+                "text", F.concat("text", F.lit(f"; up to {most:,} are tolerated"))
+            )
+            return Agrees(self.started, units_tolerated, notes(self.rows, noted, tolerated))
+        if not tells_chains(self.rows, self.evidence.outputs):
+            return self.all_open(found, sums)
+        differing = sums.where(f"NOT {fits}")
+        found_units = "started - missing + surplus"
+        examples = _examples(differing.withColumn("found", F.expr(found_units)))
+        finished = chains.join(differing, "tag", "left_anti")
+        count, units = sums_of(finished, "count(1)", "sum(count)")
+        error = self._error(found, count, examples)
+        requests = notes(self.rows, self._noted(sums), left + tolerated, found.sentence)
+        return Differs(error, requests, Finished(finished, count, units))
+
+    def by_chain(self, found: Difference, source: DataFrame | None) -> Differs:
+        """Finish the chains that have the units that were started, as far as the output tells."""
+        if not tells_chains(self.rows, self.evidence.outputs):
+            return self.all_open(found)
+        compared = compare_chains(self.started.chains, per_chain(self.rows, self.evidence.outputs))
+        read = None if source is None else self._read(source)
+        is_unread = F.lit(False)
+        if read is not None:
+            read = read.selectExpr("tag", "xor AS read_xor", "count AS read")
+            compared = compared.join(read, "tag", "left")
+            is_unread = F.expr(
+                "verdict IN ('missing', 'short') AND coalesce(read, 0) = found AND "
+                "coalesce(read_xor, 0) = (started_xor ^ xor)"
+            )
+        compared = self.keep(compared.withColumn("is_unread", is_unread))
+        agree = "verdict = 'agree'"
+        count, units, left = sums_of(
+            compared,
+            f"count_if({agree})",
+            f"sum(if({agree}, started, 0L))",
+            "count_if(started > 0)",
+        )
+        differing = compared.where(f"NOT ({agree})")
+        text = F.when(
+            F.col("is_unread"), F.expr(_UNREAD.format(self.rows.name, "started - found"))
+        ).otherwise(F.expr(_BY_CHAIN.format(self.rows.name)))
+        ids = F.when(F.expr(f"is_unread AND {IS_SINGLE}"), F.array(hex_of("xor")))
+        noted = differing.where("started > 0").withColumns({"text": text, "ids": ids})
+        lost = F.expr("if(is_unread, missing_count, NULL)")
+        noted = noted.withColumn("missing_count", lost)
+        requests = notes(self.rows, noted, left - count, found.sentence)
+        finished = self.started.chains.join(compared.where(agree), "tag", "left_semi")
+        error = self._error(found, count, _examples(differing))
+        return Differs(error, requests, Finished(finished, count, units))
+
+    def all_open(self, found: Difference, sums: DataFrame | None = None) -> Differs:
+        """Finish no chain; `sums` has the units that differ by chain, if these are known."""
+        chains = self.started.chains.selectExpr("tag", "count AS started")
+        if sums is None:
+            text = f"'the output of {self.rows.name} differs from what was started' AS text"
+            nothing = "bigint(NULL) AS missing_count", "CAST(NULL AS array<string>) AS ids"
+            noted = chains.selectExpr("tag", text, *nothing)
+        else:
+            noted = self._noted(chains.join(sums.drop("started"), "tag", "left"))
+        count = self.started.number
+        return Differs(self._error(found), notes(self.rows, noted, count, found.sentence))
+
+    def _noted(self, sums: DataFrame) -> DataFrame:
+        text = F.expr(_DIFFERS.format(self.rows.name))
+        return sums.select(
+            "tag", text.alias("text"), F.col("missing").alias("missing_count"), "ids"
+        )
+
+    def _error(
+        self, found: Difference, finished: int = 0, examples: Sequence[str] = ()
+    ) -> OutputDiffersError:
+        return error_of(
+            self.rows, self.evidence, found, self.source, (finished, self.started.number), examples
+        )
+
+    def _read(self, source: DataFrame) -> DataFrame | None:
+        """Fold the chains of a source that were started; None if it does not tell them."""
+        if not has_columns(source, self.rows.chain):
+            return None
+        known = self.started.chains.select("tag")
+        try:
+            with plain_errors():
+                read = self.keep(fold_input(self.rows, source).join(known, "tag", "left_semi"))
+                read.count()
+        except XorAckError:
+            raise
+        except Exception:  # noqa: BLE001 - a file is broken: `find` says so
+            return None
+        return read
+
+
+def _examples(differing: DataFrame) -> list[str]:
+    """Return some chains that differ, and how many units each has."""
+    first = differing.orderBy(F.expr("started = 0"), "tag").limit(_MAX_EXAMPLES).collect()
+    return [f"{row['tag']} ({row['found']:,} of {row['started']:,})" for row in first]

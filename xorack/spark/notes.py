@@ -1,0 +1,69 @@
+"""The notes on chains that stay open: what is missing of them, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from xorack.spark.units import chain_columns, with_tag
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from xorack.spark.run import RowNames
+
+_MAX_IDS = 100
+"""Ids that a note has."""
+_MAX_SENTENCE = 300
+"""Characters of a sentence in a note, which has 1,024 bytes."""
+IS_SINGLE = "missing_count = 1 AND xor <> 0 AND sum = shiftright(xor, 32)"
+"""Whether the difference of a chain is one missing unit: then the XOR is its id."""
+
+
+class Notes(NamedTuple):
+    """The requests that note on chains, and about how many these chains are."""
+
+    requests: DataFrame
+    chains: int
+
+
+def by_tag(rows: RowNames, differing: DataFrame) -> DataFrame:
+    """Sum up the rows that differ by chain: ``tag``, `missing`, `surplus` and up to 100 ``ids``.
+
+    The ids are those of missing units of which no other row is in the output.
+    """
+    columns = chain_columns(differing, rows.chain)
+    keys = [f"c{i}" for i in range(len(columns))]
+    units = differing.select(*columns, "xorack_unit_", "missing_count", "is_named").distinct()
+    tagged = with_tag(units, rows.prefix, keys).where("missing_count <> 0")
+    order = [F.expr("if(missing_count > 0 AND is_named, 0, 1)"), F.col("xorack_unit_")]
+    chain = Window.partitionBy("tag").orderBy(*order)
+    placed = tagged.withColumn("place", F.row_number().over(chain))
+    is_listed = F.expr(f"place <= {_MAX_IDS} AND missing_count > 0 AND is_named")
+    ids = F.array_sort(F.collect_set(F.when(is_listed, hex_of("xorack_unit_"))))
+    return placed.groupBy("tag").agg(
+        F.expr("sum(greatest(missing_count, 0L)) AS missing"),
+        F.expr("sum(greatest(-missing_count, 0L)) AS surplus"),
+        F.when(F.size(ids) > 0, ids).alias("ids"),
+    )
+
+
+def notes(rows: RowNames, noted: DataFrame, count: int, sentence: str = "") -> Notes:
+    """Return the requests that note on chains: ``tag``, ``text``, ``missing_count`` and ``ids``.
+
+    The sentence follows each text.
+    """
+    if sentence:
+        more = F.concat(F.lit("; "), F.lit(sentence[:_MAX_SENTENCE]))
+        noted = noted.withColumn("text", F.concat("text", more))
+    hashed = F.xxhash64("text", F.col("ids").cast("array<string>"))
+    id = F.concat(F.lit(f"{rows.request_id('finish')}/note/"), hex_of(hashed))
+    facts = "text", "ids AS missing", "missing_count"
+    return Notes(noted.withColumn("id", id).selectExpr("'note' AS op", "tag", "id", *facts), count)
+
+
+def hex_of(unit: str | Column) -> Column:
+    """Return a unit as notes have it, in hexadecimal."""
+    return F.lower(F.lpad(F.hex(unit), 16, "0"))

@@ -1,0 +1,104 @@
+"""Observing a write: Spark sums up the evidence while its tasks pass rows to the write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import Observation
+
+from xorack.core.errors import ArgumentError
+from xorack.spark import folding
+from xorack.spark.folding import SUMS, Totals
+from xorack.spark.units import field_named
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_WRITES = (
+    *("save", "saveAsTable", "insertInto", "jdbc", "json", "parquet", "text", "csv", "xml", "orc"),
+    *("create", "createOrReplace", "replace", "append", "overwrite", "overwritePartitions"),
+)
+"""The methods of Spark's writers that write; all others set options."""
+
+
+class FrameToWrite:
+    """A frame that a function may write, once: Spark observes the first attempt alone."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+        self._is_tried = self._is_writing = False
+        self.is_written = False
+        self.columns, self.schema = frame.columns, frame.schema
+
+    @property
+    def write(self) -> Any:
+        """Spark's writer of the frame."""
+        return self._watched(self._frame.write)
+
+    def writeTo(self, table: str) -> Any:
+        """Return Spark's writer to a table."""
+        return self._watched(self._frame.writeTo(table))
+
+    def _watched(self, writer: Any) -> Any:
+        for name in _WRITES:
+            if hasattr(writer, name):
+                setattr(writer, name, self._once(getattr(writer, name)))
+        return writer
+
+    def _once(self, method: Callable[..., None]) -> Callable[..., None]:
+        def call(*args: Any, **options: Any) -> None:
+            if self._is_writing:  # one method of a writer calls another
+                return method(*args, **options)
+            if self._is_tried:
+                problem = "the frame was written before, or that failed: call observe() again"
+                raise ArgumentError("write", problem=problem)
+            self._is_tried = self._is_writing = True
+            try:
+                method(*args, **options)
+            finally:
+                self._is_writing = False
+            self.is_written = True
+            return None
+
+        return call
+
+
+class Observed(NamedTuple):
+    """A frame whose evidence Spark observes while its tasks pass rows to the write.
+
+    Attributes:
+        frame: The frame without the columns of the evidence.
+        observation: Spark's observation of its first write.
+        source: The frame with these columns.
+    """
+
+    frame: DataFrame
+    observation: Observation
+    source: DataFrame
+
+    @classmethod
+    def of(cls, frame: DataFrame, names: Sequence[str], write: Callable[[Any], object]) -> Observed:
+        """Observe and drop the columns of the evidence, while a function writes the frame, once."""
+        for name in names:
+            field_named(frame, name)
+        observation = Observation()
+        plain = frame.observe(observation, *folding.together(names, SUMS)).drop(*names)
+        given = FrameToWrite(plain)
+        try:
+            write(given)
+        except AttributeError as error:
+            if error.obj is not given:
+                raise
+            problem = f".{error.name} is not a write method: the frame may only be written"
+            raise ArgumentError("write", problem=problem) from None
+        if not given.is_written:
+            raise ArgumentError("write", problem="it did not write the frame that it was given")
+        return cls(plain, observation, frame)
+
+    def totals(self) -> Totals:
+        """Return what the tasks received, or raise `ArgumentError` if the frame was not written."""
+        sums = folding.metrics_of(self.observation)
+        if sums is None:
+            raise ArgumentError("observed", problem="its frame was not written")
+        return Totals(*(sums[name] or 0 for name in SUMS))
