@@ -5,7 +5,7 @@ this package. The parent holds the other end of standard input. When the parent 
 closes; then this process removes its directory and kills its group, Lambda workers included. A
 parent that sends a line first lets it run on. It holds a lock on its file `running` until it ends.
 
-Six changes to ministack, tested in tests/e2e:
+Seven changes to ministack, tested in tests/e2e:
 
 * An event source mapping delivers batches of the template's size, after the template's window.
   ministack delivers at most ten messages at a time, at once.
@@ -15,6 +15,8 @@ Six changes to ministack, tested in tests/e2e:
 * Parameters are numbers in an event source mapping. ministack keeps their text, and never polls.
 * A template may hold any alarms, which exist and stay as they are. ministack rejects a template
   with composite alarms or alarms on expressions.
+* A template may hold statements of a bus's policy. They are kept, and nothing enforces them.
+  ministack rejects such a template.
 * A table has the time to live and the recovery that its template says. ministack ignores both.
 * Every invocation of a function counts in the metrics `Invocations` and `Errors`. ministack counts
   only those that a caller of Lambda's own API makes.
@@ -127,6 +129,30 @@ def _accept_alarms(provisioners: Ministack, cloudwatch: Ministack) -> None:
             "update": lambda name, old, new, stack: (name, {}),
             "delete": delete,
         }
+
+
+def _accept_bus_policies(provisioners: Ministack, events: Ministack) -> None:
+    """Let CloudFormation add statements to a bus's policy and remove them."""
+
+    def create(logical_id: str, properties: Any, stack: str) -> tuple[str, Ministack]:
+        bus, statement = properties.get("EventBusName", "default"), properties["StatementId"]
+        remove(bus, statement)
+        policy = events._event_bus_policies.setdefault(bus, {"Version": "2012-10-17"})
+        policy.setdefault("Statement", []).append({**properties["Statement"], "Sid": statement})
+        return f"{stack}-{logical_id}", {}
+
+    def remove(bus: str, statement: str) -> None:
+        events._remove_permission({"EventBusName": bus, "StatementId": statement})
+
+    def update(name: str, old: Any, new: Any, stack: str) -> tuple[str, Ministack]:
+        create("", new, stack)
+        return name, {}
+
+    def delete(name: str, properties: Any) -> None:
+        remove(properties.get("EventBusName", "default"), properties["StatementId"])
+
+    handlers = {"create": create, "update": update, "delete": delete}
+    provisioners._RESOURCE_HANDLERS["AWS::Events::EventBusPolicy"] = handlers
 
 
 def _complete_tables(provisioners: Ministack, dynamodb: Ministack) -> None:
@@ -254,6 +280,7 @@ def main() -> None:
     provisioners = importlib.import_module("ministack.services.cloudformation.provisioners")
     _correct_batches(sqs, functions)
     _accept_alarms(provisioners, cloudwatch)
+    _accept_bus_policies(provisioners, events)
     _complete_tables(provisioners, dynamodb)
     _read_numbers(provisioners)
     _count_invocations(functions, cloudwatch)
