@@ -27,10 +27,11 @@ from xorack.cli.commands import run
     type=click.IntRange(0, 1_000_000),
     default=0,
     metavar="N",
-    help="Lose a word of each of N files between the two jobs, and see them named.",
+    help="Lose a row of each of N files between the two jobs, as people do, and see them named.",
 )
+@click.option("--page", is_flag=True, help="Keep the page of the chains open until Ctrl-C.")
 @click.option("--work", hidden=True, default=str(ROOT / ".demo"), help="The folder for all output.")
-def demo(folder: str | None, encoding: str, lose: int, work: str) -> int:
+def demo(folder: str | None, encoding: str, lose: int, page: bool, work: str) -> int:
     """See it all work on this machine, without an AWS account.
 
     Starts an AWS on the loopback interface, deploys the stack into it, and runs two Spark jobs
@@ -42,14 +43,14 @@ def demo(folder: str | None, encoding: str, lose: int, work: str) -> int:
     out = screen.console()
     try:
         database = None if folder is None else open_database(Path(folder))
-        result = Demo(database, encoding, Path(work), lose, Display(out)).run()
+        result = Demo(database, encoding, Path(work), lose, Display(out), page).run()
     except KeyboardInterrupt:
         screen.say("interrupted", error=True)
         return 130
     except InvalidDatabase as error:
         raise click.BadParameter(str(error), param_hint="--dir") from error
     print_result(out, result)
-    return 0 if result.ok else 1
+    return 0 if result.is_good else 1
 
 
 if __name__ == "__main__":

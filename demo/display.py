@@ -1,69 +1,103 @@
-"""The demo's output: the progress, line by line, and the results."""
+"""The demo's output: one sentence of what happens, a bar while it happens, and the results."""
 
 from __future__ import annotations
 
-import os
+import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from demo.loss import LostWord
-from xorack.core.text import printable
+from xorack.cli import screen
+from xorack.core.text import plural, printable
 
 _SHOWN_LINES = 20
-_SECONDS_BETWEEN_LINES = 2.0
+_SILENCE_SECONDS = 10.0
+"""Without a terminal, a line says after this time what the demo is doing."""
+_FINE_PERCENT = 99.9
+"""A check of row counts that tolerates nothing would fail at each late or repeated row."""
+_NEXT = """\
+Now your own code: start the same AWS to stay, and let a shell's programs find it.
+  .venv/bin/xorack local start
+  eval "$(.venv/bin/xorack local env)"
+README.md has the five lines of a producer and a worker; docs/spark.md has those of Spark jobs."""
 
 
 class Display:
-    """The progress in lines, one for each change; several threads call it."""
+    """The progress: a line for each step that has ended, and a bar for the one that runs."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
         self._begun = time.monotonic()
-        self._lock = threading.Lock()
-        self._printed_at = -_SECONDS_BETWEEN_LINES
+        bar = (TextColumn("{task.fields[doing]}"), BarColumn(30))
+        self._bar = Progress(*bar, console=out, transient=True, disable=not out.is_terminal)
+        self._task = self._bar.add_task("", total=None, doing="")
 
-    def begin(self, step: str, doing: str) -> None:
-        self._print(f"{step}: {doing} ...")
+    def __enter__(self) -> Display:
+        self._bar.start()
+        return self
 
-    def end(self, step: str, result: str) -> None:
-        self._print(f"{step}: {result}")
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def introduce(self, text: str) -> None:
+        """Print a paragraph, in lines of the terminal's width."""
+        self._out.print(Text(printable(text)), soft_wrap=not self._out.is_terminal)
+        self._out.print()
+
+    def say(self, step: str, text: str) -> None:
+        seconds = time.monotonic() - self._begun
+        self._out.print(Text(f"{seconds:6.1f} s  {step:<6} {printable(text)}"))
+
+    @contextmanager
+    def doing(self, step: str, text: str) -> Iterator[None]:
+        """Show what runs until the block ends."""
+        self._bar.update(self._task, doing=text, total=None, completed=0)
+        ended = threading.Event()
+        thread = threading.Thread(target=self._break_silence, args=(step, text, ended), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def chains(self, ended: Counter[str], total: int) -> None:
-        now = time.monotonic()
-        if ended.total() == total or now - self._printed_at >= _SECONDS_BETWEEN_LINES:
-            self._printed_at = now
-            but = f", {ended['failed']:,} failed" if ended["failed"] else ""
-            self._print(f"chains: {ended['acked']:,} of {total:,} acked{but}")
+        """Let the bar show how many files are acked."""
+        doing = f"{ended['acked']:,} of {total:,} files acked"
+        self._bar.update(self._task, doing=doing, total=total, completed=ended.total())
 
-    def _print(self, text: str) -> None:
-        with self._lock:
-            seconds = time.monotonic() - self._begun
-            self._out.print(Text(f"{seconds:6.1f} s  {printable(text)}"))
+    def _break_silence(self, step: str, text: str, ended: threading.Event) -> None:
+        while not ended.wait(_SILENCE_SECONDS):
+            if not self._out.is_terminal:
+                self.say(step, f"{text} ...")
 
 
 @dataclass(frozen=True)
 class Result:
     """The results of the demo."""
 
-    split: Mapping[str, Any]  # summaries of the jobs
+    split: Mapping[str, Any]
+    """The summary of the first job; `count` is that of the second."""
     count: Mapping[str, Any]
-    acked: int  # files whose chain is acked with an event
-    unacked: Sequence[tuple[str, str, str]]
-    """Tag, status and reason of each other chain, if it is not one with lost words."""
-    named: Sequence[LostWord]  # the lost words that the failed events name
-    usage: Mapping[str, int]
-    counts: Path  # the folder with the counts, in Parquet
-    commonest: Sequence[tuple[str, int]]
-    seconds: Mapping[str, float]  # of `set up`, of the jobs by name, and of `all`
+    acked: int
+    """Files whose chain is acked with an event."""
+    unacked: Sequence[tuple[str, str]]
+    """Tag and reason of each other chain, if it is not one with lost words."""
+    named: Sequence[LostWord]
+    """The lost words that the failed events name."""
+    rows: int
+    """The rows that were on disk between the jobs."""
+    event: Mapping[str, Any]
+    counts: str
 
     @property
     def uncounted(self) -> int:
@@ -71,61 +105,57 @@ class Result:
         return int(self.split["words"] - self.count["words"] - self.count["missing"])
 
     @property
-    def ok(self) -> bool:
+    def is_good(self) -> bool:
         return not self.unacked and not self.uncounted
 
 
 def print_result(out: Console, result: Result) -> None:
-    """Print the table, the commonest words, the lost ones and the chains that are not acked."""
+    """Print what the counts are worth, what was lost, an event, and what to do next."""
+    files, count = result.split["files"], result.count
+    failed = files - result.acked
     out.print()
-    for name, value, style in _rows(result):
-        out.print(Text.assemble((f"{name:<20}", "bold"), (value, style)))
-    width = len(f"{result.commonest[0][1]:,}") + 2 if result.commonest else 0
-    words = [f"{count:>{width},}  {printable(word)}" for word, count in result.commonest]
-    _print_list(out, "commonest words", words, len(words))
-    named, lost = len(result.named), result.count["missing"]
-    title = f"lost words: the failed events name {named:,} of {lost:,}"
-    _print_list(out, title, map(_lost_word, result.named), named)
-    unacked = (f"  {printable(': '.join(chain))}" for chain in result.unacked)
-    _print_list(out, "not acked", unacked, len(result.unacked), style="bold red")
+    style = "bold green" if not failed else "bold yellow" if result.is_good else "bold red"
+    acked = f"{result.acked:,} of {files:,} files acked"
+    ending = f", {failed:,} failed" if failed else f": all {count['words']:,} words are counted"
+    out.print(Text(acked + ending, style=style))
+    out.print(Text(f"the counts of {plural(count['distinct'], 'word')}: {result.counts}"))
+    if result.uncounted:
+        out.print(Text(f"{result.uncounted:,} words are neither counted nor missing", "bold red"))
+    if result.named:
+        _print_losses(out, result)
+    for tag, reason in result.unacked[:_SHOWN_LINES]:
+        out.print(Text(f"not acked: {printable(tag)}: {printable(reason)}", style="red"))
+    if (more := len(result.unacked) - _SHOWN_LINES) > 0:
+        out.print(Text(f"and {more:,} more"))
+    if result.event:
+        out.print(Text("\nan event, as EventBridge delivers it", style="bold"))
+        out.print(Text(json.dumps(result.event, indent=2)))
+    out.print(Text(f"\n{_NEXT}"))
 
 
-def _rows(result: Result) -> Iterator[tuple[str, str, str]]:
-    used, count, files = result.usage, result.count, result.split["files"]
-    parts = [f"{name} {spent:.1f}" for name, spent in result.seconds.items() if name != "all"]
-    too_few = f": {result.uncounted:,} too few" if result.uncounted else ""
-    lost = f": {count['missing']:,} lost" if count["missing"] else ""
-    words = f"{count['words']:,} ({count['distinct']:,} different){lost}{too_few}"
-    acked = f"{result.acked:,} of {files:,}"
-    yield "files", f"{files:,}", ""
-    yield "words", words, "red" if too_few else ""
-    yield "chains acked", acked, "red" if result.unacked else "green"
-    yield "SQS messages", f"{used['messages']:,}", ""
-    yield "Lambda invocations", f"{used['invocations']:,}", ""
-    if used["errors"]:
-        yield "Lambda errors", f"{used['errors']:,}", ""
-    yield "DynamoDB writes", f"{used['writes']:,}", ""
-    yield "seconds", f"{result.seconds['all']:.1f} ({', '.join(parts)})", ""
-    yield "counts", _relative(result.counts), ""
-
-
-def _lost_word(word: LostWord) -> str:
-    place = f"{word.file}, position {word.position:,}"
-    return f"  {word.id}  {printable(place)}: {printable(word.word)}"
-
-
-def _print_list(
-    out: Console, title: str, lines: Iterable[str], total: int, style: str = "bold"
-) -> None:
-    shown = list(islice(lines, _SHOWN_LINES))
-    if shown:
-        out.print(Text(f"\n{title}", style=style))
-    for line in shown:
-        out.print(Text(line))
-    if total > len(shown) > 0:
-        out.print(Text(f"  and {total - len(shown):,} more"))
-
-
-def _relative(path: str | Path) -> str:
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
+def _print_losses(out: Console, result: Result) -> None:
+    """Print what other checks say of the loss, and what xorack says."""
+    share = 100 * result.rows / result.split["words"]
+    judged = "looks fine" if share > _FINE_PERCENT else "is too low, and names no row"
+    rows = f"{result.rows:,} of {result.split['words']:,} rows, {share:.4f} %"
+    lost = plural(result.count["missing"], "word")
+    out.print()
+    for check, says in (
+        ("exit status", "looks fine: both Spark jobs succeeded"),
+        ("row count", f"{judged}: {rows}"),
+        ("xorack", f"{lost} lost; the events of the failed files name {len(result.named):,}"),
+    ):
+        out.print(Text.assemble((f"{check:<13}", "bold"), says))
+    out.print()
+    lines = [
+        {
+            "FILE": word.file,
+            "POSITION": f"{word.position:,}",
+            "WORD": word.word,
+            "LOST BY": word.mistake,
+        }
+        for word in result.named[:_SHOWN_LINES]
+    ]
+    screen.print_rows(lines, right={"POSITION"}, fold={"LOST BY", "FILE"})
+    if len(result.named) > _SHOWN_LINES:
+        out.print(Text(f"and {len(result.named) - _SHOWN_LINES:,} more"))

@@ -1,9 +1,12 @@
-"""Words that the demo loses between the jobs: it deletes their rows from what ``split`` wrote."""
+"""Rows that get lost between the two jobs, by three mistakes that people make."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,14 +18,16 @@ from xorack import unit_id
 
 RUN = "demo"
 _SEED = 1
+_COLUMNS = ("file", "position", "word")
 
 
 class LostWord(NamedTuple):
-    """A word that was deleted; the names are those of the columns."""
+    """A word that was lost, and the mistake that lost it."""
 
     file: str
     position: int
     word: str
+    mistake: str
 
     @property
     def id(self) -> str:
@@ -31,24 +36,71 @@ class LostWord(NamedTuple):
 
 
 def lose_words(folder: Path, number: int) -> list[LostWord]:
-    """Delete words of as many readable files, chosen by chance.
+    """Lose a word of as many readable files, chosen by chance, by each mistake in turn.
 
-    ``split`` wrote the folder; see `pipeline.data`. Returns the deleted words, sorted by file;
-    fewer than `number` if there are no more files. An event names a word that is missing alone.
+    ``split`` wrote the folder; see `pipeline.data`. Returns the lost words, sorted by file; fewer
+    than ``number`` if there are no more files.
     """
     parts = sorted((folder / "words").glob("part-*.parquet"))
     files = pd.concat([ParquetFile(part).read(["file"]).to_pandas() for part in parts], keys=parts)
     status = pd.concat(map(pd.read_parquet, (folder / "files").glob("part-*.parquet")))
     readable = files[~files["file"].isin(status["file"][status["error"].notna()])]
     one_each = readable.groupby("file").sample(1, random_state=_SEED)
-    chosen = list(one_each.sample(min(number, len(one_each)), random_state=_SEED).index)
+    chosen = one_each.sample(min(number, len(one_each)), random_state=_SEED).index
+    mistakes = [*MISTAKES]
     lost = []
-    for part in {part for part, _ in chosen}:
-        table = ParquetFile(part).read()
-        gone = [row for other, row in chosen if other == part]
-        lost += table.select(LostWord._fields).take(gone).to_pylist()
-        keep = ~np.isin(np.arange(len(table)), gone)
-        write_table(table.filter(pa.array(keep)), part)
+    # From the end of each part: a row that is gone moves those behind it.
+    for turn, (part, row) in enumerate(sorted(chosen, reverse=True)):
+        mistake = mistakes[turn % len(mistakes)]
+        (word,) = ParquetFile(part).read(_COLUMNS).slice(row, 1).to_pylist()
+        MISTAKES[mistake](part, row)
         # Hadoop's checksum is of the file as it was.
         part.with_name(f".{part.name}.crc").unlink(missing_ok=True)
-    return sorted(LostWord(**word) for word in lost)
+        lost.append(LostWord(**word, mistake=mistake))
+    return sorted(lost)
+
+
+def _join_on_null(part: Path, row: int) -> None:
+    """Join with another table; the key of one row is null, and an inner join drops it."""
+    table = ParquetFile(part).read()
+    keys = [None if number == row else 1 for number in range(len(table))]
+    rows = pa.table({"key": pa.array(keys, pa.int64()), "row": np.arange(len(table))})
+    joined = rows.join(pa.table({"key": pa.array([1], pa.int64())}), "key", join_type="inner")
+    write_table(table.take(joined.sort_by("row")["row"]), part)
+
+
+def _kill_worker(part: Path, row: int) -> None:
+    """Copy the rows by a worker that is killed between two steps, and starts again."""
+    offset, copies = part.with_name("_offset"), [part.with_name(f"_copy{n}") for n in range(2)]
+    command = [sys.executable, "-m", "demo.worker", str(part)]
+    root = Path(__file__).parents[1]
+    for copy in copies:
+        arguments = [*command, str(copy), str(offset), str(row)]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, cwd=root) as worker:
+            if worker.stdout is not None and worker.stdout.readline():
+                worker.kill()
+    write_table(pa.concat_tables(ParquetFile(copy).read() for copy in copies), part)
+    for path in (offset, *copies):
+        path.unlink()
+
+
+def _skip_row(part: Path, row: int) -> None:
+    """Read the rows page by page; before the second page, another program deletes a row."""
+    table = ParquetFile(part).read()
+    first, others = table.slice(0, row), table.slice(row)
+    # OFFSET counts rows: one row less before it, and the page begins a row too late.
+    write_table(pa.concat_tables([first, others.slice(1)]), part)
+
+
+MISTAKES: Final[Mapping[str, Callable[[Path, int], None]]] = {
+    "null key: an inner join dropped it": _join_on_null,
+    "killed worker: committed, not written": _kill_worker,
+    "paging: OFFSET skipped it": _skip_row,
+}
+"""What loses a row, in words, and the function that does it to a row of a part."""
+
+
+def rows_in(folder: Path) -> int:
+    """Count the rows of words on disk, as a check of row counts does."""
+    parts = (folder / "words").glob("part-*.parquet")
+    return sum(ParquetFile(part).metadata.num_rows for part in parts)

@@ -8,33 +8,36 @@ import os
 import shutil
 import signal
 import sys
-import time
+import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from demo.chains import ChainMonitor, end_chains, named_words, why_unacked
 from demo.database import Database, DemoFailed, copy_standard_library
 from demo.display import Display, Result
-from demo.loss import RUN, LostWord, lose_words
+from demo.loss import RUN, LostWord, lose_words, rows_in
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.text import plural
 from xorack.local import environment
 from xorack.local.assembly import synthesise
-from xorack.local.deploy import Stack, deploy
+from xorack.local.deploy import deploy
 from xorack.local.embedded import EmbeddedAWS
 from xorack.local.java import java_home
 from xorack.local.program import SIGNALS, run_program
+from xorack.ops.backlog import read_backlog
+from xorack.ops.redrive import Redrive
+from xorack.web.page.server import WebServer
+from xorack.web.page.site import DeadLetters, Site
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {"max_concurrency": "2", "resume": "all"}
 """The stack's settings: as many consumers as suit one machine, and all kinds of callbacks."""
 _OUTPUTS = ("words", "counts", "records", "database", "tmp")
 _PATIENCE_SECONDS = 30.0
-_COMMONEST = 10
-_LISTED = 5
 # Settings of another Spark on this machine: the demo uses the one in its environment.
 _OTHER_SPARK = ("HADOOP_", "PYSPARK_", "SPARK_", "_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 
@@ -85,54 +88,80 @@ class Demo:
     work: Path  # the folder for everything that the demo makes
     lose: int  # words to lose between the jobs
     display: Display
+    keep_page: bool = False
 
     def run(self) -> Result:
         """Run the demo; chains that are not acked are part of its result."""
-        self.begun = time.monotonic()
-        self.seconds: dict[str, float] = {}
         interrupt_on_signals()
-        with work_folder(self.work) as self.work:
+        with self.display, work_folder(self.work) as self.work:
             java, database, python, template = self._prepare()
             with EmbeddedAWS(python=python) as aws:
-                self.stack = self._deploy(aws, template)
+                with self.display.doing("set up", "starting an AWS on this machine"):
+                    self.stack = deploy(aws, template)
+                count = len(json.loads(template.read_text())["Resources"])
+                self.display.say("set up", f"the stack runs on this machine: {count} resources")
                 self.environ = self._spark_environ(aws, java)
                 self.store = DynamoDBStore(self.stack.table_name, client=aws.client("dynamodb"))
-                self.seconds["set up"] = time.monotonic() - self.begun
-                with ChainMonitor(
-                    self.stack, self.store, database.files, self.display.chains
-                ) as monitor:
-                    split = self._split(database)
-                    monitor.expected = int(split["files"])
-                    lost = self._lose_words() if self.lose else []
-                    count = self._count(len(lost))
-                    failed = self._fail(monitor, lost) if lost else []
-                    monitor.wait(_PATIENCE_SECONDS)
-                named = named_words((monitor.events[tag] for tag in failed), lost)
-                return self._result(monitor, split, count, failed, named)
+                with self._page() as url:
+                    self.display.say("watch", f"{url} (while the demo runs)")
+                    result = self._work(database)
+                    if self.keep_page:
+                        self._wait_for_user(url)
+                return result
+
+    def _work(self, database: Database) -> Result:
+        chains = self.display.chains
+        with ChainMonitor(self.stack, self.store, database.files, chains) as monitor:
+            split = self._split(database)
+            monitor.expected = int(split["files"])
+            lost = self._lose_words() if self.lose else []
+            rows = rows_in(self.work / "words")
+            count = self._count(len(lost))
+            with self.display.doing("end", "waiting for the last events"):
+                failed = self._fail(monitor, lost) if lost else []
+                monitor.wait(_PATIENCE_SECONDS)
+            named = named_words((monitor.events[tag] for tag in failed), lost)
+            return self._result(monitor, split, count, failed, named, rows)
+
+    @contextmanager
+    def _page(self) -> Iterator[str]:
+        """Serve the page of `xorack web` over the demo's stack."""
+        queue = self.stack.client("sqs"), self.stack.queue_url, self.stack.dead_letter_queue_url
+        letters = DeadLetters(Redrive(queue[2], queue[1], queue[0]), partial(read_backlog, *queue))
+        with WebServer(Site("the demo", self.store, letters)) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            try:
+                yield server.url
+            finally:
+                server.shutdown()
+
+    def _wait_for_user(self, url: str) -> None:
+        with self.display.doing("watch", f"{url} until Ctrl-C"), suppress(KeyboardInterrupt):
+            threading.Event().wait()
 
     def _prepare(self) -> tuple[Path, Database, Path, Path]:
         """Find or make a Java, the database, the embedded AWS's Python, the stack's template."""
-        begin, end = self.display.begin, self.display.end
-        begin("Java", "searching one that runs Spark")
-        java = java_home()
-        end("Java", str(java))
-        begin("database", "counting its files")
-        database = self.database or copy_standard_library(self.work / "database")
-        size = f"{plural(database.files, 'file')}, {database.size / 1e6:.1f} MB"
-        end("database", f"{size}: {database.description}")
-        begin("AWS", "checking its environment")
-        python = environment.ensure(notify=lambda line: begin("AWS", line))
-        cdk = self.work / "cdk"
-        template = synthesise(ROOT, cdk, SETTINGS, lambda line: begin("stack", line))
-        end("stack", "synthesised")
+        display = self.display
+        with display.doing("set up", "reading the files"):
+            java = java_home()
+            database = self.database or copy_standard_library(self.work / "database")
+        files = f"{plural(database.files, 'file')} ({database.description})"
+        losing = (
+            f" On the way, {plural(self.lose, 'row')} will be lost by mistakes that people make."
+            if self.lose
+            else ""
+        )
+        display.introduce(
+            f"Two Spark jobs count the words of {files}: the first writes a row for each word, the "
+            f"second counts the rows.{losing} For xorack, a file with all of its words is a chain. "
+            "It is acked once the counts on disk hold each of its words; otherwise it fails, and "
+            "its event names what is missing. All of it takes about a minute."
+        )
+        with display.doing("set up", "preparing the AWS and the stack"):
+            say = partial(display.say, "set up")
+            python = environment.ensure(notify=say)
+            template = synthesise(ROOT, self.work / "cdk", SETTINGS, say)
         return java, database, python, template
-
-    def _deploy(self, aws: EmbeddedAWS, template: Path) -> Stack:
-        self.display.begin("AWS", "deploying the stack")
-        stack = deploy(aws, template)
-        count = len(json.loads(template.read_text())["Resources"])
-        self.display.end("AWS", f"{aws.endpoint_url}, stack {stack.name}: {count} resources")
-        return stack
 
     def _spark_environ(self, aws: EmbeddedAWS, java: Path) -> dict[str, str]:
         inherited = {n: v for n, v in aws.environ().items() if not n.startswith(_OTHER_SPARK)}
@@ -145,41 +174,36 @@ class Demo:
     def _split(self, database: Database) -> dict[str, Any]:
         options: dict[str, Any] = {"database": database.folder, "encoding": self.encoding}
         options |= self._folders("words")
-        return self._run_job("split", "files to words", "{files:,} files, {words:,} words", options)
+        result = "{files:,} files became {words:,} rows, one a word"
+        return self._run_job("split", "Spark splits the files into words", result, options)
 
     def _lose_words(self) -> list[LostWord]:
-        """Delete words that ``split`` wrote, before ``count`` reads them."""
-        doing = f"deleting {plural(self.lose, 'word')} that split wrote, before count reads them"
-        self.display.begin("loss", doing)
-        lost = lose_words(self.work / "words", self.lose)
-        result = f"deleted {plural(len(lost), 'word')} of {_files(lost)}"
-        no_more = ": there are no more" if len(lost) < self.lose else ""
-        self.display.end("loss", result + no_more)
-        for word in lost[:_LISTED]:
-            self.display.end("loss", f"{word.file}, position {word.position:,}: {word.word}")
+        """Lose words that ``split`` wrote, before ``count`` reads them."""
+        with self.display.doing("lose", "losing rows between the jobs"):
+            lost = lose_words(self.work / "words", self.lose)
+        no_more = ": there are no more files" if len(lost) < self.lose else ""
+        rows = f"{plural(len(lost), 'row')} of {_files(lost)} lost, and nobody was told"
+        self.display.say("lose", f"{rows}{no_more}")
         return lost
 
     def _count(self, lost: int) -> dict[str, Any]:
-        result = "{distinct:,} different words" + (", {missing:,} missing" if lost else "")
+        result = "{distinct:,} different words" + (", {missing:,} words missing" if lost else "")
         options: dict[str, Any] = self._folders("words", "counts")
         if lost:
             options["allow-missing"] = True
-        summary = self._run_job("count", "words to counts", result, options)
+        summary = self._run_job("count", "Spark counts the words", result, options)
         if summary["missing"] != lost:
             missing = plural(summary["missing"], "missing word")
-            raise DemoFailed(f"count reports {missing}, but {lost:,} were deleted")
+            raise DemoFailed(f"count reports {missing}, but {lost:,} were lost")
         return summary
 
     def _fail(self, monitor: ChainMonitor, lost: list[LostWord]) -> list[str]:
         """End the incomplete chains by their deadline; return their tags."""
-        doing = f"waiting for the other files, then setting the deadlines of {_files(lost)} to now"
-        self.display.begin("failed", doing)
         if not monitor.wait(_PATIENCE_SECONDS, len(lost)):
             raise DemoFailed(f"some files besides the {_files(lost)} with lost words did not end")
-        acked, tags = monitor.ended["acked"], monitor.incomplete()
+        tags = monitor.incomplete()
+        self.display.say("end", f"the deadline of {_files(lost)} is moved to now")
         end_chains(self.stack, monitor, tags)
-        result = f"{plural(len(tags), 'file')}, at their deadline"
-        self.display.end("failed", f"{result} (the other files: {acked:,} acked)")
         return tags
 
     def _folders(self, *names: str) -> dict[str, Path]:
@@ -188,8 +212,6 @@ class Demo:
     def _run_job(
         self, name: str, doing: str, result: str, options: Mapping[str, object]
     ) -> dict[str, Any]:
-        self.display.begin(name, doing)
-        begun = time.monotonic()
         job = {"queue-url": self.stack.queue_url, "run-id": RUN, **self._folders("records")}
         arguments = [
             f"--{option}" if value is True else f"--{option}={value}"
@@ -197,10 +219,10 @@ class Demo:
         ]
         command = [sys.executable, "-m", f"pipeline.{name}", *arguments, "--json"]
         log = self.work / f"{name}.log"
-        output = run_program(command, cwd=ROOT, environ=self.environ, log=log)
-        self.seconds[name] = time.monotonic() - begun
+        with self.display.doing(name, doing):
+            output = run_program(command, cwd=ROOT, environ=self.environ, log=log)
         summary = dict(json.loads(output.splitlines()[-1]))
-        self.display.end(name, f"{result.format(**summary)}: {self.seconds[name]:.1f} s")
+        self.display.say(name, result.format(**summary))
         return summary
 
     def _result(
@@ -210,32 +232,23 @@ class Demo:
         count: Mapping[str, Any],
         failed: list[str],
         named: list[LostWord],
+        rows: int,
     ) -> Result:
         chains = {chain.tag: chain for chain in self.store.scan()}
-        unacked: list[tuple[str, str, str]] = [
-            (tag, chain.status, reason)
+        unacked = [
+            (tag, reason)
             for tag, chain in sorted(chains.items())
             if tag not in failed and (reason := why_unacked(chain, tag in monitor.events))
         ]
         acked = len(chains) - len(failed) - len(unacked)
         if missing := int(split["files"]) - len(chains):
-            unacked.append((plural(missing, "file"), "missing", "without a chain in the table"))
-        counts = self.work / "counts"
-        commonest, used = _commonest(counts), self.stack.usage()
-        self.seconds["all"] = time.monotonic() - self.begun
-        return Result(split, count, acked, unacked, named, used, counts, commonest, self.seconds)
+            unacked.append((plural(missing, "file"), "without a chain in the table"))
+        shown = [*failed, *sorted(monitor.events)][:1]
+        event = monitor.events[shown[0]] if shown else {}
+        counts = os.path.relpath(self.work / "counts")
+        counts = str(self.work / "counts") if counts.startswith("..") else counts
+        return Result(split, count, acked, unacked, named, rows, event, counts)
 
 
 def _files(lost: Iterable[LostWord]) -> str:
     return plural(len({word.file for word in lost}), "file")
-
-
-def _commonest(counts: Path) -> list[tuple[str, int]]:
-    """Return the commonest words; equally common ones by alphabet."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(counts)
-    order = [("count", "descending"), ("word", "ascending")]
-    first = table.take(pc.select_k_unstable(table, _COMMONEST, order))
-    return [(row["word"], row["count"]) for row in first.to_pylist()]

@@ -1,25 +1,36 @@
 """The demo's parts, one by one."""
 
 import fcntl
+import io
 import os
 import signal
 import subprocess
 import sys
 import sysconfig
 import textwrap
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import patch
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
+from demo import display
+from demo.chains import named_words
 from demo.database import (
     DemoFailed,
     InvalidDatabase,
     copy_standard_library,
 )
+from demo.display import Display, Result, print_result
+from demo.loss import MISTAKES, LostWord, lose_words, rows_in
 from demo.run import SETTINGS, work_folder
 from tests.support.events import eventually
 from xorack.cdk.code import handlers_closure
+from xorack.cli import screen
 from xorack.errors import LocalError
 from xorack.local import assembly
 from xorack.local.program import run_program
@@ -214,3 +225,103 @@ def test_a_folder_of_others_is_named_and_left_alone(tmp_path):
                 pass
         assert (work / "words" / "x").exists()
     assert (tmp_path / "own" / "words" / "poem.txt").read_text() == "mine"
+
+
+# -- lost words ------------------------------------------------------------------------------------
+
+WORDS = [
+    *({"file": "a", "position": at, "word": f"a{at}"} for at in range(6)),
+    {"file": "bad", "position": 0, "word": "lost already"},
+    {"file": "bad", "position": -1, "word": None},
+    {"file": "c", "position": 0, "word": "c0"},
+    *({"file": "d", "position": at, "word": f"d{at}"} for at in range(3)),
+]
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A folder as split leaves it; the words of a file are in several parts."""
+    schema = pa.schema({"file": pa.string(), "position": pa.int64(), "word": pa.string()})
+    (tmp_path / "words").mkdir()
+    for part, rows in enumerate((WORDS[:4], WORDS[4:], [])):
+        path = tmp_path / "words" / f"part-0000{part}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema), path)
+    files = [{"file": name, "error": "?" if name == "bad" else None} for name in (*"acd", "bad")]
+    (tmp_path / "files").mkdir()
+    pq.write_table(pa.Table.from_pylist(files), tmp_path / "files" / "part-00000.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("number", [1, 3, 11])
+def test_each_mistake_loses_just_the_row_that_is_told(written, number):
+    lost = lose_words(written, number)
+    parts = sorted((written / "words").iterdir())
+    left = [row for part in parts for row in pq.ParquetFile(part).read().to_pylist()]
+    gone = {(word.file, word.position, word.word) for word in lost}
+    assert left == [row for row in WORDS if (*row.values(),) not in gone]
+    assert len({word.file for word in lost}) == len(lost) == min(number, 3)
+    assert "bad" not in {word.file for word in lost}
+    assert {word.mistake for word in lost} == {*[*MISTAKES][: len(lost)]}
+    assert rows_in(written) == len(WORDS) - len(lost)
+
+
+def test_events_may_name_only_what_was_lost():
+    lost = [LostWord("b", 2, "two", "m"), LostWord("a", 1, "one", "m"), LostWord("c", 7, "x", "m")]
+    events = [{"detail": {"outstanding": [word.id]}} for word in lost[:2]] + [{"detail": {}}]
+    assert named_words(events, lost) == [lost[1], lost[0]]
+    with pytest.raises(DemoFailed, match="events name 1 unit that were not lost"):
+        named_words(events, lost[1:])
+
+
+def printed(width, **fields):
+    good = {
+        "split": {"files": 3, "words": 12_345},
+        "count": {"words": 12_345, "distinct": 678, "missing": 0},
+        "acked": 3,
+        "unacked": [],
+        "named": [],
+        "rows": 12_345,
+        "event": {"detail-type": "acked"},
+        "counts": ".demo/counts",
+    }
+    out = Console(file=io.StringIO(), width=width, markup=False, highlight=False, soft_wrap=True)
+    with patch.object(screen, "console", lambda: out):
+        print_result(out, result := Result(**{**good, **fields}))
+    return result, out.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_results_say_what_other_checks_say_and_what_xorack_says(width, capsys):
+    result, lines = printed(width)
+    assert result.is_good
+    assert lines[1] == "3 of 3 files acked: all 12,345 words are counted"
+    assert '  "detail-type": "acked"' in lines
+    lost = {"words": 12_344, "distinct": 678, "missing": 1}
+    named = [LostWord("a\tb", 1234, "wo\nrd", next(iter(MISTAKES)))]
+    result, lines = printed(width, count=lost, acked=2, named=named, rows=12_344)
+    assert result.is_good
+    assert lines[1] == "2 of 3 files acked, 1 failed"
+    assert "row count    looks fine: 12,344 of 12,345 rows, 99.9919 %" in lines
+    assert "xorack       1 word lost; the events of the failed files name 1" in lines
+    assert "a\\tb     1,234  wo\\nrd  null key" in capsys.readouterr().out
+
+
+def test_what_did_not_end_is_no_good_result():
+    chains = [(f"db/{n}\x1b[1m", "not UTF-8\nat 3") for n in range(25)]
+    result, lines = printed(80, acked=0, unacked=chains)
+    assert not result.is_good
+    assert "not acked: db/0\\x1b[1m: not UTF-8\\nat 3" in lines
+    assert "and 5 more" in lines
+    result, lines = printed(80, count={"words": 12_342, "distinct": 678, "missing": 0})
+    assert not result.is_good
+    assert "3 words are neither counted nor missing" in lines
+
+
+def test_without_a_terminal_a_long_step_breaks_its_silence(capsys, monkeypatch):
+    monkeypatch.setattr(display, "_SILENCE_SECONDS", 0.01)
+    shown = Display(Console(soft_wrap=True))
+    with shown, shown.doing("split", "files to words\x1b[1m"):
+        assert eventually(lambda: "split  files to words\\x1b[1m ...\n" in capsys.readouterr().out)
+        shown.chains(Counter(acked=1), 2)
+    shown.say("split", "done")
+    assert capsys.readouterr().out.splitlines()[-1].endswith(" s  split  done")

@@ -140,7 +140,7 @@ def subscribed(aws, monkeypatch):
 
 def test_a_subscription_gets_the_events_of_its_run_only(aws, subscribed):
     seen = []
-    with subscribed:
+    with subscribed.open():
         assert present(aws) == ([RUN], [RUN])
         for tag, source in ((f"{RUN}/1", "xorack"), ("another/1", "xorack"), (f"{RUN}/2", "other")):
             entry = {"Source": source, "DetailType": "acked", "Detail": json.dumps({"tag": tag})}
@@ -166,7 +166,7 @@ def test_an_interrupt_while_a_thing_is_made_removes_it(aws, subscribed, monkeypa
         raise KeyboardInterrupt
 
     monkeypatch.setattr(client, name, interrupted)
-    with pytest.raises(KeyboardInterrupt), subscribed:
+    with pytest.raises(KeyboardInterrupt), subscribed.open():
         pass
     assert present(aws) == ([], [])
 
@@ -178,7 +178,7 @@ def test_what_does_not_deliver_or_cannot_be_removed_is_named(aws, subscribed, mo
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DeleteQueue")
 
     monkeypatch.setattr(aws.client("sqs"), "delete_queue", denied)
-    with pytest.raises(StateError, match="no event reached the queue"), subscribed:
+    with pytest.raises(StateError, match="no event reached the queue"), subscribed.open():
         pass
     (line,) = subscribed.left_behind
     assert line.startswith(f"queue {RUN} (")

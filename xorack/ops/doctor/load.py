@@ -19,8 +19,6 @@ from xorack.core.stamp import traced, xor
 _TIMEOUT_SECONDS = 86_400.0
 """Outlasts a run. The deadline of chains that lose units is moved to the end of the sending."""
 _OPEN_CHAINS = 20
-_MAX_LATE = 1_000
-"""Most parts that are kept to be sent again: they stay in memory."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Load:
     reordered: float = 0.25
     """Chains that send their create last."""
     repeated: float = 0.1
-    """Parts that are sent again: at once, and when all chains have ended. The first always is."""
+    """Parts that are sent a second time. The first always is."""
 
     def plans(self, run: str) -> list[Plan]:
         draw = random.Random(self.seed)
@@ -124,8 +122,6 @@ class Sent:
     ended_at: float = 0.0
     times: dict[str, float] = field(default_factory=dict)
     """When the last request of each chain was handed to SQS, by tag."""
-    late: list[list[str]] = field(default_factory=list)
-    """Parts to send again when all chains have ended."""
 
 
 @dataclass
@@ -148,9 +144,8 @@ class Sender:
             sent.messages += self.deliver(bodies)
             sent.requests += len(part)
             sent.times |= dict.fromkeys((request.tag for request in part), now)
-            if draw.random() < load.repeated or not sent.late:
+            if draw.random() < load.repeated or not sent.copies:
                 sent.copies += self.deliver(bodies)
-                sent.late += [bodies] if len(sent.late) < _MAX_LATE else []
             due = sent.begun_at + sent.requests / load.rate
             time.sleep(max(0.0, due - time.time()))
         sent.ended_at = time.time()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -27,7 +26,7 @@ _TOGETHER = 10
 
 @dataclass
 class Subscription:
-    """A context manager: it makes a rule and a queue of one name, and removes both at its end.
+    """A rule and a queue of one name.
 
     Attributes:
         name: The name of the rule and the queue.
@@ -42,24 +41,17 @@ class Subscription:
     left_behind: list[str] = field(default_factory=list)
     _url: str = ""
 
-    def __enter__(self) -> Subscription:
+    @contextmanager
+    def open(self) -> Iterator[Subscription]:
+        """Make the rule and the queue, and remove both at the end."""
         with ExitStack() as stack:
             # Each removal is registered before its creation, which may be interrupted.
-            stack.callback(self._remove, f"rule {self.name}", self._remove_rule)
+            stack.callback(self._remove, "rule", self._remove_rule)
             rule_arn = self._make_rule()
-            stack.callback(self._remove, f"queue {self.name}", self._remove_queue)
+            stack.callback(self._remove, "queue", self._remove_queue)
             self._make_queue(rule_arn)
             self._probe()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, traceback)
+            yield self
 
     def receive(self) -> list[Event]:
         """Return the next events, at most ten, or none after about a second."""
@@ -77,17 +69,16 @@ class Subscription:
         events = (json.loads(message["Body"]) for message in received)
         return [event for event in events if event["source"] == SOURCE]
 
+    @property
+    def _rule(self) -> dict[str, str]:
+        return {"Rule": self.name, "EventBusName": self.bus_name}
+
     def _make_rule(self) -> str:
         tag = [{"prefix": self.prefix}] if self.prefix else [{"exists": True}]
-        pattern = {"source": [SOURCE, self.name], "detail": {"tag": tag}}
-        return str(
-            self.client("events").put_rule(
-                Name=self.name,
-                EventBusName=self.bus_name,
-                EventPattern=json.dumps(pattern),
-                Description="temporary: made by the command line of xorack",
-            )["RuleArn"]
-        )
+        pattern = json.dumps({"source": [SOURCE, self.name], "detail": {"tag": tag}})
+        text = "temporary: made by the command line of xorack"
+        where = {"Name": self.name, "EventBusName": self.bus_name, "Description": text}
+        return str(self.client("events").put_rule(**where, EventPattern=pattern)["RuleArn"])
 
     def _make_queue(self, rule_arn: str) -> None:
         _, partition, _, region, account, _ = rule_arn.split(":", 5)
@@ -99,19 +90,13 @@ class Subscription:
             "Resource": queue_arn,
             "Condition": {"ArnEquals": {"aws:SourceArn": rule_arn}},
         }
-        attributes = {
-            # A policy that is set later may take a minute to become effective.
-            "Policy": json.dumps({"Version": "2012-10-17", "Statement": [statement]}),
-            "MessageRetentionPeriod": "86400",
-            "VisibilityTimeout": "60",
-        }
+        # A policy that is set later may take a minute to become effective.
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        attributes = {"Policy": policy, "MessageRetentionPeriod": "86400"}
         made = self.client("sqs").create_queue(QueueName=self.name, Attributes=attributes)
         self._url = made["QueueUrl"]
-        answer = self.client("events").put_targets(
-            Rule=self.name,
-            EventBusName=self.bus_name,
-            Targets=[{"Id": "queue", "Arn": queue_arn}],
-        )
+        targets = [{"Id": "queue", "Arn": queue_arn}]
+        answer = self.client("events").put_targets(**self._rule, Targets=targets)
         if answer.get("FailedEntryCount"):
             reason = answer["FailedEntries"][0].get("ErrorMessage")
             raise StateError(f"the rule {self.name} rejects its queue as a target: {reason}")
@@ -141,19 +126,18 @@ class Subscription:
         received = self.client("sqs").receive_message(QueueUrl=self._url, **limits)
         return list(received.get("Messages", []))
 
-    def _remove(self, name: str, remove: Callable[[], object]) -> None:
+    def _remove(self, kind: str, remove: Callable[[], object]) -> None:
         """Remove a thing unless it does not exist; remember its name if that fails."""
         try:
             remove()
         except (ClientError, BotoCoreError) as error:
             code = error_code(error)
             if not code.endswith(("NonExistentQueue", "DoesNotExist", "NotFoundException")):
-                self.left_behind.append(f"{name} ({error})")
+                self.left_behind.append(f"{kind} {self.name} ({error})")
 
     def _remove_rule(self) -> None:
-        rule, bus = {"Rule": self.name, "EventBusName": self.bus_name}, self.client("events")
-        bus.remove_targets(**rule, Ids=["queue"])
-        bus.delete_rule(Name=self.name, EventBusName=self.bus_name)
+        self.client("events").remove_targets(**self._rule, Ids=["queue"])
+        self.client("events").delete_rule(Name=self.name, EventBusName=self.bus_name)
 
     def _remove_queue(self) -> None:
         sqs = self.client("sqs")
