@@ -225,6 +225,17 @@ export function checkCount(value, field, argument = field) {
   return value;
 }
 
+/** A stamp names at most as many units as it has cells, and plain ones none: others would hide. */
+export function checkTolerated(value, cells) {
+  const [field, argument] = ["tolerated_units", "toleratedUnits"];
+  checkCount(value, field, argument);
+  const expected = cells
+    ? `at most the number of cells, ${cells}`
+    : "0: plain stamps name no units";
+  check(value <= cells, field, value, expected, { argument });
+  return value;
+}
+
 // JSON.stringify prints numbers from 2^53 to 10^21 as integers that may be others than those meant.
 function isJson(value, depth) {
   if (typeof value === "string") return value.isWellFormed();

@@ -15,6 +15,7 @@ import {
   checkResume,
   checkSeconds,
   checkTag,
+  checkTolerated,
   checkUnit,
   childId,
   cleanText,
@@ -420,8 +421,7 @@ export class Tracker {
     if (timeout != null) fields.timeout = checkSeconds(timeout, "timeout");
     if (idleTimeout != null)
       fields.idle_timeout = checkSeconds(idleTimeout, "idle_timeout", "idleTimeout");
-    if (toleratedUnits != null)
-      fields.tolerated_units = checkCount(toleratedUnits, "tolerated_units", "toleratedUnits");
+    if (toleratedUnits != null) fields.tolerated_units = checkTolerated(toleratedUnits, cells);
     if (detail != null) fields.detail = checkDetail(detail);
     if (resume != null) fields.resume = checkResume(resume);
     await this.#send([{ op: "create", tag, id: `create-${unit}`, ...fields }]);

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from tests.support.http_server import Handler, Server
 from tests.support.npm import install
+from xorack.core.message import parse
+from xorack.core.request import Request
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "clients" / "javascript"
@@ -17,7 +20,7 @@ TOOLS = ROOT / "tools" / "javascript"
 SDK = {"@aws-sdk/client-dynamodb", "@aws-sdk/client-sqs"}
 PROGRAM = """
 import * as xorack from "xorack";
-const tracker = new xorack.Tracker(process.env.QUEUE_URL, { tableName: "chains" });
+const tracker = new xorack.Tracker(process.env.ACKER_QUEUE_URL, { tableName: "chains" });
 await tracker.start("t", { timeout: 60 });
 const status = await tracker.state("t");
 console.log(JSON.stringify({ status, names: Object.keys(xorack) }));
@@ -52,10 +55,22 @@ class AWS(Server):
 
     def __init__(self):
         super().__init__(Answers)
-        self.operations = []
+        self.operations, self.requests = [], []
 
 
+UNIT = 0x938F21E4BFAD2991
+BODY = "a line"
+TOKEN = {"v": 1, "unit": f"{UNIT:016x}", "tags": ["order/17"], "kind": "traced"}
+MESSAGE = {
+    "MessageId": "m",
+    "ReceiptHandle": "r",
+    "Body": BODY,
+    "MD5OfBody": hashlib.md5(BODY.encode(), usedforsecurity=False).hexdigest(),
+    "MessageAttributes": {"xorack": {"DataType": "String", "StringValue": json.dumps(TOKEN)}},
+}
 ANSWERS = {
+    "ReceiveMessage": {"Messages": [MESSAGE]},
+    "DeleteMessage": {},
     "DescribeTable": {"Table": {"KeySchema": [{"AttributeName": "k", "KeyType": "HASH"}]}},
     "GetItem": {"Item": {"k": {"S": "t"}, "status": {"S": "open"}}},
 }
@@ -78,31 +93,47 @@ class Answers(Handler):
         request = json.loads(self.body())
         operation = self.headers["X-Amz-Target"].partition(".")[2]
         self.server.operations.append(operation)
+        self.server.requests.append(request)
         json_form = {"Content-Type": "application/x-amz-json-1.0"}
         if operation != "SendMessageBatch" or self.server.operations.count(operation) > 5:
-            answer = ANSWERS.get(operation) or accepted(request["Entries"])
+            known = operation in ANSWERS
+            answer = ANSWERS[operation] if known else accepted(request["Entries"])
             return self.respond(200, json.dumps(answer).encode(), json_form)
         error = {"__type": "com.amazonaws.sqs#KmsThrottled", "message": "slow down"}
         query = {"x-amzn-query-error": "KMS.ThrottlingException;Sender"}
         return self.respond(400, json.dumps(error).encode(), json_form | query)
 
 
-def check_program(folder, queue):
-    """Run a program in a folder that imports the package; return the names that it exports."""
-    environ = {
+def environ_of(queue):
+    return {
         "PATH": os.environ["PATH"],
-        "QUEUE_URL": f"{queue.endpoint_url}/1/acker",
+        "ACKER_QUEUE_URL": f"{queue.endpoint_url}/1/acker",
+        "WORK_QUEUE_URL": f"{queue.endpoint_url}/1/work",
         "AWS_ENDPOINT_URL": queue.endpoint_url,
         "AWS_REGION": "eu-west-1",
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
     }
+
+
+def check_program(folder):
+    """Run a program in a folder that imports the package; return the names that it exports."""
     (folder / "program.mjs").write_text(PROGRAM)
-    found = json.loads(call(node(), "program.mjs", cwd=folder, env=environ))
+    with AWS() as queue:
+        found = json.loads(call(node(), "program.mjs", cwd=folder, env=environ_of(queue)))
     assert found["status"] == "open"
     # The SDK gives up after three calls, and the client sends again.
     assert queue.operations.count("SendMessageBatch") == 6
     return found["names"]
+
+
+@pytest.fixture
+def linked(project):
+    """The project, with a link to this package."""
+    link = project / "node_modules" / "xorack"
+    link.symlink_to(FOLDER)
+    yield project
+    link.unlink()
 
 
 def packed(folder):
@@ -125,14 +156,27 @@ def test_the_package_has_no_dependency_and_gets_its_version_from_the_release():
     assert package["peerDependencies"].keys() == package["peerDependenciesMeta"].keys() == SDK
 
 
-def test_the_package_works_from_a_path_with_the_sdk_of_the_program(project):
-    link = project / "node_modules" / "xorack"
-    link.symlink_to(FOLDER)
-    try:
-        with AWS() as queue:
-            check_program(project, queue)
-    finally:
-        link.unlink()
+def test_the_package_works_from_a_path_with_the_sdk_of_the_program(linked):
+    check_program(linked)
+
+
+def test_the_worker_of_the_readme_finishes_units_and_then_deletes_messages(linked):
+    blocks = re.findall(r"```js\n(.*?)```", (FOLDER / "README.md").read_text("utf-8"), re.DOTALL)
+    (worker,) = (block for block in blocks if "function poll" in block)
+    (linked / "worker.mjs").write_text(
+        worker + "await poll((message) => console.log(message.Body));"
+    )
+    with AWS() as queue:
+        printed = call(node(), "worker.mjs", cwd=linked, env=environ_of(queue))
+    assert printed == f"{BODY}\n"
+    assert list(dict.fromkeys(queue.operations)) == [
+        "ReceiveMessage",
+        "SendMessageBatch",
+        "DeleteMessage",
+    ]
+    (entry,) = next(one["Entries"] for one in queue.requests if "Entries" in one)
+    (request,) = parse(entry["MessageBody"]).requests
+    assert request == Request.stamp_("order/17", "step-938f21e4bfad2991", finishes=[UNIT])
 
 
 def test_the_package_that_is_published_works_and_has_the_types_of_its_names(project):
@@ -145,8 +189,7 @@ def test_the_package_that_is_published_works_and_has_the_types_of_its_names(proj
         "protocol.js",
         "tracker.js",
     ]
-    with AWS() as queue:
-        names = check_program(project, queue)
+    names = check_program(project)
     assert call(node(), "-p", "Object.keys(require('xorack')).length", cwd=project).strip() == str(
         len(names)
     )
