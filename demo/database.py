@@ -38,7 +38,7 @@ def open_database(folder: Path) -> Database:
     """Count the files of the user's folder, as the jobs find them."""
     folder = Path(os.path.abspath(folder))
     try:
-        sizes = [file.size for file in list_files(str(folder))]
+        sizes = [file.size for file in list_files(str(folder)).files]
     except JobError as error:
         raise InvalidDatabase(str(error).removeprefix("database ")) from error
     return Database(folder, len(sizes), sum(sizes), str(folder))

@@ -56,6 +56,8 @@ def run(job: Callable[..., dict[str, Any]], options: dict[str, Any], argv: Any =
         print(f"{name}: {_reason(error)}", file=sys.stderr)
         return 1
     summary["seconds"] = round(time.monotonic() - begun, 1)
+    if text := summary.pop("left_out", ""):
+        print(f"{name}: {text}", file=sys.stderr)
     if arguments.json:
         print(json.dumps(summary, default=datetime.isoformat))
     else:

@@ -22,12 +22,12 @@ from xorack.spark import TrackedRows
 
 WORDS = "file string, file_id long, position long, word string, error string"
 _FILES = "file string, path string, bytes long, error string"
-_GLOB = str.maketrans({character: "\\" + character for character in "\\*?[]{}"})
+GLOB = str.maketrans({character: "\\" + character for character in "\\*?[]{}"})
 
 
 def read(spark: SparkSession, place: str, schema: str | StructType) -> DataFrame:
     """Read the Parquet files of a folder, whose path is not a pattern."""
-    return spark.read.schema(schema).parquet(place.translate(_GLOB))
+    return spark.read.schema(schema).parquet(place.translate(GLOB))
 
 
 def write_words(spark: SparkSession, place: str, files: Sequence[InputFile], encoding: str) -> None:

@@ -2,13 +2,15 @@
 
 Local folders are read with the operating system's calls, others (``s3://``, ``gs://``, ``hdfs://``)
 with pyarrow's file systems, which find their credentials by themselves. The database's files are
-regular files and links to them. Links to folders, which can lead in circles, are left out, as are
-pipes, sockets and devices. A link that leads nowhere is a file that cannot be read.
+regular files and links to them. Hidden names are left out, because Spark does not see them either.
+Links to folders are left out, because they can lead in circles, and so are pipes, sockets and
+devices. A link that leads nowhere is a file that cannot be read.
 """
 
 import os
 import re
 import stat
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -34,6 +36,40 @@ class InputFile(NamedTuple):
     problem: str | None = None
 
 
+_KINDS = {
+    "hidden": ("hidden name", "hidden names"),
+    "linked": ("link to a folder", "links to folders"),
+    "special": ("pipe, socket or device", "pipes, sockets and devices"),
+    "encoding": ("name that is not UTF-8", "names that are not UTF-8"),
+}
+"""Why names are left out, in words for one and for several."""
+
+
+class Listing(NamedTuple):
+    """The files of a folder in the order of their relative paths, and the names left out."""
+
+    files: list[InputFile]
+    skipped: list[tuple[str, str]]
+    """The reason, a key of `_KINDS`, and the relative path."""
+
+    def skipped_in_words(self) -> str:
+        """Return what is left out in one line; an empty text if nothing is."""
+        by_kind: dict[str, list[str]] = defaultdict(list)
+        for kind, relative in sorted(self.skipped):
+            by_kind[kind].append(relative)
+        parts = [
+            f"{len(names):,} {_KINDS[kind][len(names) > 1]}, such as {names[0]!r}"
+            for kind, names in by_kind.items()
+        ]
+        return f"left out: {'; '.join(parts)}" if parts else ""
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether Spark leaves out a file or folder of this name."""
+    has_underscore = name.startswith("_") and "=" not in name
+    return name.startswith(".") or has_underscore or name.endswith("._COPYING_")
+
+
 def absolute(place: str) -> str:
     """Return a path as Spark's executors understand it; URIs as they are."""
     local = place.removeprefix("file://")
@@ -45,46 +81,75 @@ def shown(path: bytes) -> str:
     return path.decode("utf-8", "backslashreplace")
 
 
-def list_files(database: str) -> list[InputFile]:
-    """List the files of a database, a folder's path or URI, in the order of their relative paths.
+def list_folder(folder: str, option: str = "database") -> Listing:
+    """List the files of a folder, a path or a URI, and what is left out of it.
 
-    Names that begin with a dot are left out. Raises `JobError` if the folder cannot be listed or
-    has no file.
+    Raises `JobError`, which names the option, if the folder cannot be listed.
     """
-    place = absolute(database)
-    found = _remote(place) if "://" in place else _local(os.fsencode(place))
-    files = sorted(file for file in found if "/." not in f"/{file.relative}")
+    place, listing = absolute(folder), Listing([], [])
+    try:
+        _list_remote(place, listing) if "://" in place else _list_local(place, listing)
+    except OSError as error:
+        name = shown(error.filename) if isinstance(error.filename, bytes) else folder
+        raise JobError(f"{option} {name}: {error.strerror or error}") from None
+    listing.files.sort()
+    return listing
+
+
+def list_files(database: str) -> Listing:
+    """List a database; raises `JobError` if that is impossible or it has no file."""
+    listing = list_folder(database)
+    files, skipped = listing.files, listing.skipped_in_words()
     if not files:
-        raise JobError(f"database {database} has no files")
+        raise JobError(f"database {database} has no files" + (skipped and f" ({skipped})"))
     if len({file.relative for file in files}) < len(files):
         raise JobError(f"database {database} has two files whose names look the same in UTF-8")
-    return files
+    return listing
 
 
-def _local(root: bytes) -> Iterator[InputFile]:
-    """Yield the regular files below a folder of this machine, and those that cannot be read."""
-    unreadable: list[OSError] = []
-    for folder, folders, names in os.walk(root, onerror=unreadable.append):
-        folders[:] = [name for name in folders if not name.startswith(b".")]
-        for path in (os.path.join(folder, name) for name in names):
+def _fail(error: OSError) -> None:
+    raise error
+
+
+def _list_local(place: str, listing: Listing) -> None:
+    root = os.fsencode(place)
+    for folder, folders, names in os.walk(root, onerror=_fail):
+        for name in (*folders, *names):
+            path = os.path.join(folder, name)
             relative = shown(os.path.relpath(path, root))
-            try:
-                status = os.stat(path)
-            except OSError as error:  # a link to nowhere or in a circle, or a deleted file
-                yield InputFile(relative, path, 0, f"cannot be read: {error.strerror}")
-                continue
-            if stat.S_ISREG(status.st_mode):
-                yield InputFile(relative, path, status.st_size)
-    for problem in unreadable:
-        raise JobError(f"database {shown(problem.filename)}: {problem.strerror}")
+            if is_hidden(shown(name)):
+                listing.skipped.append(("hidden", relative))
+            elif name in folders:
+                listing.skipped.extend([("linked", relative)] if os.path.islink(path) else [])
+            else:
+                _list_file(path, relative, listing)
+        folders[:] = [name for name in folders if not is_hidden(shown(name))]
 
 
-def _remote(database: str) -> Iterator[InputFile]:
-    system, root, scheme = _file_system(database)
+def _list_file(path: bytes, relative: str, listing: Listing) -> None:
+    try:
+        status = os.stat(path)
+    except OSError as error:  # a link to nowhere or in a circle, or a deleted file
+        listing.files.append(InputFile(relative, path, 0, f"cannot be read: {error.strerror}"))
+        return
+    if stat.S_ISREG(status.st_mode):
+        listing.files.append(InputFile(relative, path, status.st_size))
+    else:
+        listing.skipped.append(("special", relative))
+
+
+def _list_remote(place: str, listing: Listing) -> None:
+    system, root, scheme = _file_system(place)
+    hidden = set()
     for info in system.get_file_info(fs.FileSelector(root, recursive=True)):
-        if info.is_file:
-            relative = info.path.removeprefix(root.rstrip("/") + "/")
-            yield InputFile(relative, f"{scheme}://{info.path}".encode(), info.size)
+        relative = info.path.removeprefix(root.rstrip("/") + "/")
+        parts = relative.split("/")
+        if first := next((n for n, part in enumerate(parts, 1) if is_hidden(part)), None):
+            hidden.add("/".join(parts[:first]))
+        elif info.is_file:
+            path = f"{scheme}://{info.path}".encode()
+            listing.files.append(InputFile(relative, path, info.size))
+    listing.skipped.extend(("hidden", relative) for relative in hidden)
 
 
 @lru_cache  # to make S3's takes a request

@@ -40,7 +40,10 @@ def read_words(file: BinaryIO, size: int, encoding: str) -> Iterator[tuple[int, 
         if not data:
             raise UnreadableFile("changed while it was being read: it became shorter")
         is_last = at + len(data) == size
-        text = held + _decode(decoder, data, at, encoding, is_last)
+        decoded = _decode(decoder, data, at, encoding, is_last)
+        if "\0" in decoded:
+            raise UnreadableFile(f"is not {encoding} text: it has NUL characters. Is it UTF-16?")
+        text = held + decoded
         at += len(data)
         run = leading_run(text[::-1])  # the word at the end may go on in the next piece
         if run > LONGEST_WORD:

@@ -26,13 +26,15 @@ _OPTIONS = {
 def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, object]:
     """Write the words of text files, and start a chain a file."""
     place = arguments.words
-    files = list_files(arguments.database)
+    listing = list_files(arguments.database)
     claim("--words", place, arguments.run_id)
-    write_words(spark, place, files, arguments.encoding)
+    write_words(spark, place, listing.files, arguments.encoding)
     chains = chains_in(spark, place)
     report = words.start(words_in(spark, place), chains)
     failed = chains.where("failed IS NOT NULL").count()
-    return {**vars(report), "files": len(files), "words": report.units, "failed": failed}
+    files = {"files": len(listing.files), "skipped": len(listing.skipped)}
+    left_out = {"left_out": listing.skipped_in_words()}
+    return {**vars(report), **files, "words": report.units, "failed": failed, **left_out}
 
 
 main = partial(run, split, _OPTIONS)

@@ -8,11 +8,15 @@ Three queries, each with a checkpoint of its own in OUT/checkpoints:
     starts   starts the words of the files in OUT/words, or fails the files
     counts   counts the words of OUT/words to OUT/counts/batch=N, and finishes them
 
+Files may arrive in folders below DIR; a file's name is its path in DIR. Spark leaves hidden names
+out, as `pipeline.split` does. The program says how many.
+
 In OUT/words, a file is a row without a word, with an error if it cannot be read, and a row a word.
 They are in one Parquet file, so in one batch. A batch that is repeated after a kill has the same
 rows and sends the same requests. docs/spark.md has the rest.
 """
 
+import os
 import sys
 from argparse import Namespace
 from collections import Counter
@@ -27,8 +31,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.commands import FILES, FOLDER, run
-from pipeline.data import WORDS, counts_of, read
-from pipeline.folder import JobError, UnreadableFile, claim
+from pipeline.data import GLOB, WORDS, counts_of, read
+from pipeline.folder import JobError, Listing, UnreadableFile, claim, list_folder
 from pipeline.reading import read_words
 from pipeline.scan import PIECES, batch_of, words_of
 from xorack.spark import Report, TrackedRows
@@ -48,11 +52,14 @@ class _Batches:
     """What the queries do with their batches, and the error of one that failed."""
 
     words: TrackedRows
+    files: str
     out: str
+    left_out: str = ""
     done: Counter[str] = field(default_factory=Counter)
     error: Exception | None = None
 
     def start(self, batch: DataFrame, number: int) -> Report:
+        self.say_what_is_left_out()
         files = batch.where("word IS NULL").select("file", F.col("error").alias("failed"))
         return self.words.batch(number).start(batch.where("word IS NOT NULL"), files)
 
@@ -62,6 +69,13 @@ class _Batches:
         counts.write.mode("overwrite").parquet(place)  # no query reads it
         written = read(self.words.tracking.spark, place, counts.schema)
         return self.words.batch(number).finish(written, source=rows)
+
+    def say_what_is_left_out(self) -> None:
+        """Print how many names in the folder have no chain, unless that was printed before."""
+        listing = _listing(self.files)
+        if (left_out := listing.skipped_in_words()) != self.left_out:
+            self.left_out = left_out
+            print(f"stream: {left_out or 'nothing is left out any more'}", file=sys.stderr)
 
     def process(self, work: Callable[..., Report], batch: DataFrame, number: int) -> None:
         """Run `start` or `count` on a batch; note the messages it sent, or its error."""
@@ -76,21 +90,14 @@ def stream(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     """Count the words of files as they arrive in a folder."""
     if not arguments.every >= 0:
         raise JobError(f"--every must be 0 seconds or more, not {arguments.every:g}")
-    scan, out = _scanner(arguments.encoding), arguments.out
+    _check_places(arguments)
+    _check_names(arguments.files)
+    out = arguments.out
     for place in (out, f"{out}/words"):
         claim("--out", place, arguments.run_id, keep=True)
-    files = (
-        spark.readStream.format("binaryFile")
-        .schema("path string, modificationTime timestamp, length long, content binary")
-        .option("maxFilesPerTrigger", arguments.files_per_batch)
-        # By default Spark ignores files that are a week older than the newest one.
-        .option("maxFileAge", "36500d")
-        .load(arguments.files)
-    )
-    found = words_of(files.select("path", "content").mapInArrow(scan, PIECES))
+    batches = _Batches(words, arguments.files, out)
     written = spark.readStream.schema(WORDS).parquet(f"{out}/words")
-    batches = _Batches(words, out)
-    sink = found.writeStream.format("parquet").option("maxRecordsPerFile", 0)
+    sink = _words(spark, arguments).writeStream.format("parquet").option("maxRecordsPerFile", 0)
     writers = {
         "words": sink.option("path", f"{out}/words"),
         "starts": written.writeStream.foreachBatch(partial(batches.process, batches.start)),
@@ -99,23 +106,97 @@ def stream(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
     for name, writer in writers.items():
         writer.queryName(name).option("checkpointLocation", f"{out}/checkpoints/{name}")
     try:
-        if arguments.available_now:
-            for writer in writers.values():  # the later ones read what the first has written
-                writer.trigger(availableNow=True).start().awaitTermination()
-        else:
-            for writer in writers.values():
-                writer.trigger(processingTime=f"{arguments.every:f} seconds").start()
-            while not spark.streams.awaitAnyTermination(1):
-                pass  # Python takes no signals while it waits in Java
+        _run(spark, list(writers.values()), arguments)
     except Exception as error:  # noqa: BLE001 - raised again
+        _check_names(arguments.files)
         raise batches.error or error from None  # Spark's own has a batch's traceback as text
     return dict(batches.done)
 
 
-def _scanner(encoding: str) -> Callable[[Iterator[pa.RecordBatch]], Any]:
+def _words(spark: SparkSession, arguments: Namespace) -> DataFrame:
+    """Return the words of the files that arrive: the rows of `words_of`."""
+    files = (
+        spark.readStream.format("binaryFile")
+        .schema("path string, modificationTime timestamp, length long, content binary")
+        .option("maxFilesPerTrigger", arguments.files_per_batch)
+        # By default Spark ignores files that are a week older than the newest one.
+        .option("maxFileAge", "36500d")
+        # Otherwise Spark leaves out files beside folders such as a=1, and fails on others.
+        .option("recursiveFileLookup", True)
+        .load(arguments.files.translate(GLOB))
+    )
+    scan = _scanner(arguments.files, arguments.encoding)
+    return words_of(files.select("path", "content").mapInArrow(scan, PIECES))
+
+
+def _run(spark: SparkSession, writers: list[Any], arguments: Namespace) -> None:
+    """Run the queries: to their ends with ``--available-now``, else until one fails."""
+    if arguments.available_now:
+        for writer in writers:  # the later ones read what the first has written
+            writer.trigger(availableNow=True).start().awaitTermination()
+        return
+    for writer in writers:
+        writer.trigger(processingTime=f"{arguments.every:f} seconds").start()
+    while not spark.streams.awaitAnyTermination(1):
+        pass  # Python takes no signals while it waits in Java
+
+
+def _check_places(arguments: Namespace) -> None:
+    """Raise `JobError` if the streams would read what they write, or read it in another way."""
+    files, out = arguments.files, arguments.out
+    for option, place in (("--out", out), ("--records", arguments.records)):
+        if f"{place}/".startswith(f"{files.rstrip('/')}/"):
+            raise JobError(f"{option} {place} is inside --files {files}: it would be read as files")
+    # Spark does not read the log of a sink, which names the complete files, below a pattern.
+    if out != out.translate(GLOB):
+        raise JobError(
+            f"--out {out} has characters of Spark's patterns, *?[]{{}}\\: use another name"
+        )
+
+
+def _listing(folder: str) -> Listing:
+    """List a folder as Spark sees it: Java leaves out names that are not UTF-8."""
+    listing = list_folder(folder, "--files")
+    for file in listing.files:
+        try:
+            file.path.decode()
+        except UnicodeDecodeError:
+            listing.skipped.append(("encoding", file.relative))
+    return listing
+
+
+def _check_names(folder: str) -> None:
+    """Raise `JobError` if a local file has a name that Spark lists and cannot read."""
+    for file in _listing(folder).files:
+        if ":" in file.relative and "://" not in folder:
+            problem = "has a colon, and Spark cannot read such local files: rename it"
+            raise JobError(f"--files: the name {file.relative!r} {problem}")
+
+
+def _parts(path: str) -> list[str]:
+    """Return the folders and the name of a path or URI, without its scheme and authority."""
+    scheme, _, rest = path.partition(":/")
+    if path.startswith("/") or not rest:  # a path, which may have a colon
+        rest = path
+    elif rest.startswith("/") and scheme != "file":
+        rest = rest[1:].partition("/")[2]
+    return [part for part in rest.split("/") if part]
+
+
+def _is_linked(parts: list[str], depth: int) -> bool:
+    """Return whether a link to a folder leads to a local file: Spark follows these links."""
+    return any(os.path.islink("/" + "/".join(parts[:n])) for n in range(depth + 1, len(parts)))
+
+
+def _scanner(files: str, encoding: str) -> Callable[[Iterator[pa.RecordBatch]], Any]:
+    depth = len(_parts(files))
+
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for path, content in (row.values() for batch in batches for row in batch.to_pylist()):
-            file, size = path.rpartition("/")[2], len(content)
+            parts, size = _parts(path), len(content)
+            if path.startswith("file:") and _is_linked(parts, depth):
+                continue
+            file = "/".join(parts[depth:])
             try:
                 pieces = list(read_words(BytesIO(content), size, encoding))
             except UnreadableFile as error:

@@ -13,9 +13,10 @@ from pipeline.folder import JobError, UnreadableFile, claim, list_files, opened
 
 @pytest.fixture
 def root(tmp_path):
-    for name in ("b.txt", "a.py", "sub/c.txt", ".hidden", ".git/config", "a b%20[1].txt"):
+    hidden = (".hidden", ".git/config", "_SUCCESS", "_temporary/0/part.txt", "x._COPYING_")
+    for name in ("b.txt", "a.py", "sub/c.txt", "a b%20[1].txt", "_a=1/d.txt", *hidden):
         path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
     (tmp_path / "link.txt").symlink_to("b.txt")
     (tmp_path / "nowhere.txt").symlink_to("gone")
@@ -29,9 +30,12 @@ def names(files):
 
 
 def test_files_and_links_are_listed(root):
-    found = list_files(str(root))
-    expected = ["a b%20[1].txt", "a.py", "b.txt", "link.txt", "nowhere.txt", "sub/c.txt"]
-    assert names(found) == expected
+    found, skipped = list_files(str(root))
+    visible = ["_a=1/d.txt", "a b%20[1].txt", "a.py", "b.txt"]
+    assert names(found) == [*visible, "link.txt", "nowhere.txt", "sub/c.txt"]
+    hidden = [".git", ".hidden", "_SUCCESS", "_temporary", "x._COPYING_"]
+    others = [("linked", "again"), ("special", "pipe.txt")]
+    assert sorted(skipped) == [*(("hidden", name) for name in hidden), *others]
     problems = {file.relative: file.problem for file in found if file.problem}
     assert problems == {"nowhere.txt": "cannot be read: No such file or directory"}
     assert {f.relative: f.size for f in found}["link.txt"] == len("b.txt")
@@ -41,7 +45,7 @@ def test_a_file_name_can_be_invalid_utf_8(root):
     path = os.path.join(os.fsencode(root), b"caf\xe9.txt")
     with open(path, "wb") as file:
         file.write(b"text")
-    (found,) = [one for one in list_files(str(root)) if one.relative == "caf\\xe9.txt"]
+    (found,) = [one for one in list_files(str(root)).files if one.relative == "caf\\xe9.txt"]
     with opened(found.path, 4) as file:
         assert file.read() == b"text"
 
@@ -55,6 +59,17 @@ def test_an_invalid_database_is_named(root, place, message):
     with pytest.raises(JobError, match=message) as raised:
         list_files(str(root / place))
     assert str(root / place) in str(raised.value)
+
+
+def test_names_that_are_left_out_are_counted(root):
+    assert list_files(str(root)).skipped_in_words() == (
+        "left out: 5 hidden names, such as '.git'; 1 link to a folder, such as 'again'; "
+        "1 pipe, socket or device, such as 'pipe.txt'"
+    )
+    (root / "links").mkdir()
+    (root / "links" / "sub").symlink_to(root / "sub")
+    with pytest.raises(JobError, match=r"has no files \(left out: 1 link to a folder"):
+        list_files(str(root / "links"))
 
 
 def test_an_unknown_file_system_is_named():
@@ -83,7 +98,8 @@ def test_objects_are_listed_and_opened(tmp_path, monkeypatch):
     system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     from_uri = SimpleNamespace(from_uri=lambda uri: (system, uri.partition("://")[2].rstrip("/")))
     monkeypatch.setattr("pyarrow.fs.FileSystem", from_uri)
-    files = list_files("s3a://bucket/")
+    files, skipped = list_files("s3a://bucket/")
+    assert sorted(skipped) == [("hidden", ".hidden"), ("hidden", "deep/.c")]
     assert [(file.relative, file.path) for file in files] == [
         ("b.txt", b"s3://bucket/b.txt"),
         ("deep/d.txt", b"s3://bucket/deep/d.txt"),

@@ -78,6 +78,8 @@ def test_words_do_not_depend_on_the_pieces(text, encoding, piece):
         (b"ab\xe2\x82", "utf-8", "is not utf-8: unexpected end of data, from byte 2"),
         (b"ab\x81", "cp1252", "is not cp1252: .*, from byte 2"),
         (b"\xff\xfea\0b", "utf-16", "is not utf-16: truncated data, from byte 4"),
+        ("call me ishmael".encode("utf-16-le"), "utf-8", "it has NUL characters. Is it UTF-16?"),
+        ("call".encode("utf-32-be"), "latin-1", "it has NUL characters. Is it UTF-16?"),
         (b"a\0\0\xd8b\0", "utf-16-le", "is not utf-16-le: illegal .*surrogate"),
         (b"a\x82", "shift_jis", "is not shift-jis: incomplete multibyte sequence"),
     ],
