@@ -113,18 +113,48 @@ def test_a_page_that_fails_is_read_again_and_not_those_before_it(aws):
         return error_response(request, "ThrottlingException") if len(calls) % 2 else deliver()
 
     with on_the_wire(throttle_every_second):
-        assert [*store.due_pages(999, 0), *store.due_pages(999, 1)] == []
+        assert [store.due_page(999, shard).tags for shard in (0, 1)] == [[], []]
     assert calls == ["Query"] * 4
     with (
         on_the_wire(lambda operation, deliver, request: error_response(request, "SlowDown")),
         pytest.raises(UnavailableError),
     ):
-        list(store.due_pages(999, 0))
+        store.due_page(999, 0)
 
 
-def test_pending_events_are_in_other_partitions_than_deadlines():
-    for status, shards in (("open", range(3)), ("acked", range(3, 6))):
-        assert {due_shard(make_chain(f"tag/{n}", status=status)) for n in range(200)} == set(shards)
+def test_what_waits_for_other_channels_is_in_other_partitions():
+    callback = {"resume": '{"lambda": "id"}', "resume_pending": True}
+    waits = (
+        {"status": "open"},
+        {"event_pending": True, "status": "acked"},
+        {**callback, "status": "acked"},
+        {**callback, "status": "acked", "event_pending": True},
+    )
+    found = [{due_shard(make_chain(f"t/{n}", **state)) for n in range(200)} for state in waits]
+    assert [len(shards) for shards in found] == [3, 3, 1, 1]
+    assert len(set.union(*found)) == 8
+
+
+def test_due_chains_are_read_and_counted_page_by_page(store, monkeypatch):
+    tags = [f"due/{number}" for number in range(300)]
+    shard = due_shard(make_chain(tags[0]))
+    mine = [tag for tag in tags if due_shard(make_chain(tag)) == shard]
+    for number, tag in enumerate(mine):
+        store.write(None, make_chain(tag, b"\1", "open", version=1, due_at=10 + number))
+    first = store.due_page(500, shard)
+    assert (first.tags, store.due_page(9, shard).tags) == (mine[:20], [])
+    assert store.count_due(500, shard) == (len(mine), 10)
+    assert store.count_due(500, shard, first.after) == (len(mine) - 20, 30)
+    assert store.due_page(500, shard, first.after).tags == mine[20:40]
+
+
+def test_a_read_without_marks_writes_the_chain_with_them(aws, store):
+    before = make_chain("m", b"\1", "acked", version=1, marks=bytes(16), event_pending=True)
+    store.write(None, before)
+    read = store.read(["m"], marks=False)["m"]
+    assert read == replace(before, marks=b"")
+    store.write(read, mark_delivered(read, ["event"], now=1))
+    assert aws.item("m")["marks"] == {"B": bytes(16)}
 
 
 def test_a_scan_and_a_read_report_items_that_are_not_chains(store, aws):

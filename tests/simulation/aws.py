@@ -130,9 +130,9 @@ class AWS:
         self.table.put(key, None)
         return {}
 
-    def get_item(self, degraded: bool, *, TableName: str, Key: Item, ConsistentRead=False) -> dict:
-        item = self.table.get(Key[KEY]["S"], ConsistentRead)
-        return {} if item is None else {"Item": item}
+    def get_item(self, degraded: bool, **call) -> dict:
+        item = self.table.get(call["Key"][KEY]["S"], call.get("ConsistentRead", False))
+        return {} if item is None else {"Item": _projected(item, call)}
 
     def batch_get_item(self, degraded: bool, *, RequestItems: dict) -> dict:
         batch = RequestItems[TABLE]
@@ -142,7 +142,7 @@ class AWS:
         items = [self.table.get(key[KEY]["S"], consistent) for key in keys[:at]]
         left = keys[at:]
         return {
-            "Responses": {TABLE: [item for item in items if item is not None]},
+            "Responses": {TABLE: [_projected(item, batch) for item in items if item is not None]},
             "UnprocessedKeys": {TABLE: {**batch, "Keys": left}} if left else {},
         }
 
@@ -150,7 +150,8 @@ class AWS:
         assert call["KeyConditionExpression"] == "#shard = :shard AND #at <= :now"
         values = call["ExpressionAttributeValues"]
         shard, now = (int(values[name]["N"]) for name in (":shard", ":now"))
-        return self.table.query(shard, now, call.get("ExclusiveStartKey"))
+        page = self.table.query(shard, now, call.get("ExclusiveStartKey"), call.get("Limit", inf))
+        return {**page, "Count": len(page["Items"])}
 
     def send_message_batch(self, degraded: bool, *, QueueUrl: str, Entries: list) -> dict:
         def send(entry: dict) -> None:
@@ -245,6 +246,11 @@ class AWS:
             else:
                 take(entry)
         return failed
+
+
+def _projected(item: Item, call: dict) -> Item:
+    names = call.get("ExpressionAttributeNames")
+    return {name: item[name] for name in item.keys() & names.values()} if names else item
 
 
 def _received(message: Message) -> dict:

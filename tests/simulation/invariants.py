@@ -235,7 +235,10 @@ def _refusals(write: Write) -> Statements:
     at, due_at = min(times, default=None), number(after, "due_at")
     # Whoever waits anew is answered at once: the sweeper comes later.
     latest = write.now + PUBLISH_GRACE_MS + MAX_SKEW if at and "resume_sent_at" in after else 0
-    holds = due_at == at or (due_at is not None and at - 2 * MAX_SKEW <= due_at <= latest)
+    ended_at = number(after, "ended_at")  # a sweep reports at once what it has ended
+    holds = due_at in (at, at and ended_at) or (
+        due_at is not None and at - 2 * MAX_SKEW <= due_at <= latest
+    )
     yield "The sweeper looks when the first of the pending reports is due.", holds or str(times)
 
 

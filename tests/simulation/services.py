@@ -126,7 +126,7 @@ def simulated_clock_and_ids(world: World, top_level: int) -> Iterator[None]:
         patch.object(mark_buckets, "ThreadPoolExecutor", lambda _: in_turn),
         # Small writes: a batch needs several for many chains.
         patch.object(chain_writer, "MAX_FOLD", 8),
-        patch.object(schema, "DUE_SHARDS", 4),  # a sweep queries all of them
+        patch.object(schema, "DUE_SHARDS", 2),  # a sweep queries all of them
         ExitStack() as stack,
     ):
         stack.callback(logging.disable, level)

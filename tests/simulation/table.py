@@ -79,7 +79,7 @@ class Table:
         self.put(key, updated({KEY: {"S": key}, **self.items.get(key, {})}, call))
         return {}
 
-    def query(self, shard: int, now: int, after: tuple[int, str] | None) -> dict:
+    def query(self, shard: int, now: int, after: tuple[int, str] | None, limit: float) -> dict:
         """Return a page of the index."""
         while self._index_updates and self._index_updates[0][0] <= self.world.now:
             _, key, entry = self._index_updates.popleft()
@@ -88,8 +88,8 @@ class Table:
                 self._index[key] = entry
         due = sorted((at, key) for key, (s, at) in self._index.items() if s == shard and at <= now)
         due = [entry for entry in due if after is None or entry > after]
-        page = due[: self.options.index_page]
-        response: dict = {"Items": [{KEY: {"S": key}} for _, key in page]}
+        page = due[: int(min(limit, self.options.index_page))]
+        response: dict = {"Items": [{KEY: {"S": key}, "due_at": {"N": at}} for at, key in page]}
         if len(page) < len(due):
             response["LastEvaluatedKey"] = page[-1]
         return response

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from xorack.aws.item import due_shard
 from xorack.core.chain import Chain
 from xorack.core.marks import split_marks
-from xorack.core.ports import OnInvalid
+from xorack.core.ports import DueCount, DuePage, OnInvalid
 from xorack.errors import ConflictError, NotAChainError
 
 
@@ -27,7 +27,9 @@ class MemoryStore:
         self.marks: dict[tuple[object, ...], dict[bytes, bytes]] = {}
         self._guard = threading.Lock()
 
-    def read(self, tags: Sequence[str], on_invalid: OnInvalid | None = None) -> dict[str, Chain]:
+    def read(
+        self, tags: Sequence[str], on_invalid: OnInvalid | None = None, *, marks: bool = True
+    ) -> dict[str, Chain]:
         for error in (self.invalid[tag] for tag in tags if tag in self.invalid):
             if on_invalid is None:
                 raise error
@@ -55,12 +57,20 @@ class MemoryStore:
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
         """Do nothing: no mark expires."""
 
-    def due_pages(self, now: int, shard: int) -> Iterator[list[str]]:
+    def due_page(self, now: int, shard: int, after: tuple[int, str] | None = None) -> DuePage:
+        due = self._due(now, shard, after)
+        page, more = due[:20], len(due) > 20
+        return DuePage([tag for _, tag in page], page[-1] if more else None)
+
+    def count_due(self, now: int, shard: int, after: tuple[int, str] | None = None) -> DueCount:
+        due = self._due(now, shard, after)
+        return DueCount(len(due), due[0][0] if due else None)
+
+    def _due(self, now: int, shard: int, after: tuple[int, str] | None) -> list[tuple[int, str]]:
         with self._guard:
-            chains = [c for c in self.chains.values() if c.due_at is not None]
-        due = sorted((c.due_at, c.tag) for c in chains if c.due_at <= now and due_shard(c) == shard)
-        for at in range(0, len(due), 100):
-            yield [tag for _, tag in due[at : at + 100]]
+            due = [(c.due_at, c) for c in self.chains.values() if c.due_at is not None]
+        found = ((at, c.tag) for at, c in due if at <= now and due_shard(c) == shard)
+        return sorted(entry for entry in found if after is None or entry > after)
 
     def earlier_retentions(self, *, record: bool = False) -> tuple[tuple[()], bool]:
         """Return that there was no other retention."""

@@ -81,10 +81,10 @@ class World:
         """Make calls of the store raise an error; ``del world.store.METHOD`` repairs it."""
         real = getattr(self.store, method)
 
-        def call(*arguments):
+        def call(*arguments, **named):
             if when(*arguments):
                 raise error
-            return real(*arguments)
+            return real(*arguments, **named)
 
         setattr(self.store, method, call)
 

@@ -55,7 +55,7 @@ class SlowStore(MemoryStore):
             self.clock.spend(self.time_out)
             raise UnavailableError(ReadTimeoutError(endpoint_url="dynamodb"))
 
-    def read(self, tags, on_invalid=None):
+    def read(self, tags, on_invalid=None, *, marks=True):
         self._answer()
         self.clock.spend(0.02)
         return super().read(tags, on_invalid)
@@ -69,11 +69,11 @@ class SlowStore(MemoryStore):
         super().write(before, after)
         self.written += 1
 
-    def due_pages(self, now, shard):
+    def due_page(self, now, shard, after=None):
         RetryPolicy(attempts=6).start(self.budget).call(self._answer)
-        for tags in super().due_pages(now, shard):
-            self.clock.spend(0.02)
-            yield tags
+        page = super().due_page(now, shard, after)
+        self.clock.spend(0.004 if page.tags else 0)
+        return page
 
 
 class SlowClient:

@@ -187,7 +187,7 @@ def test_a_sweep_without_time_is_incomplete_and_still_publishes(functions):
     figures = functions.sweep()
     assert figures["SweepsIncomplete"] == 1
     assert figures["SweepProblems"] == 0
-    assert figures["ChainsTimedOut"] == figures["EventsPublished"] > 30
+    assert figures["ChainsTimedOut"] == figures["EventsPublished"] > 15
     functions.table.write_seconds = 0.01
     functions.clock.spend(60)
     figures = functions.sweep()
@@ -205,17 +205,30 @@ def test_each_sweep_makes_progress_with_a_slow_bus(functions):
     assert len(functions.bus.events) < 300 + 5 * 30
 
 
-@pytest.mark.slow
-def test_a_sweep_of_a_dead_bus_keeps_few_pending_events_in_memory(functions, monkeypatch):
-    """It looks at some, and leaves the others alone."""
-    monkeypatch.setattr("xorack.acker.sweeper._MAX_PENDING", 150)
-    due_chains(functions, 40_000, **PENDING)
+def test_a_sweep_of_a_dead_bus_counts_all_pending_events_and_reads_few(functions):
+    due_chains(functions, 8_000, **PENDING)
     functions.bus.dead = True
     figures = functions.sweep()
-    assert 4_000 <= figures["EventsPending"] == figures["ChainsLookedAt"] <= 8_000
+    names = ("EventsPending", "EventsPendingAfterSweep", "EventsPublished", "SweepsIncomplete")
+    assert [figures[name] for name in names] == [8_000, 8_000, 0, 0]
+    assert figures["ChainsLookedAt"] <= 40 * 20
     functions.bus.dead = False
     functions.clock.spend(60)
-    assert functions.sweep()["EventsPublished"] > 2_000
+    figures = functions.sweep()
+    assert figures["EventsPublished"] > 2_000
+    assert figures["EventsPublished"] + figures["EventsPendingAfterSweep"] == 8_000
+    assert figures["SweepsIncomplete"] == 1  # time ran out
+
+
+@pytest.mark.slow
+def test_the_events_of_all_chains_that_a_sweep_ends_are_published_as_long_as_time_is_left(
+    functions,
+):
+    due_chains(functions, 11_000)
+    functions.table.write_seconds = functions.bus.seconds = 0.0002
+    figures = functions.sweep()
+    assert figures["EventsPublished"] == figures["ChainsTimedOut"] == 11_000
+    assert figures["SweepsIncomplete"] == figures["EventsPendingAfterSweep"] == 0
 
 
 def test_a_call_starts_only_if_it_and_one_of_each_later_step_can_end():

@@ -219,10 +219,16 @@ class ChainWriter:
         return policy.start(self._budget)
 
     def read(
-        self, tags: Sequence[str], on_invalid: OnInvalid | None = None, *, attempts: int
+        self,
+        tags: Sequence[str],
+        on_invalid: OnInvalid | None = None,
+        *,
+        attempts: int,
+        marks: bool = True,
     ) -> dict[str, Chain]:
         """Read chains, see `xorack.core.ports.ChainStore.read`, in at most `attempts` attempts."""
-        return self._start_retry(attempts).call(partial(self.store.read, tags, on_invalid))
+        read = partial(self.store.read, tags, on_invalid, marks=marks)
+        return self._start_retry(attempts).call(read)
 
     def write(self, before: Chain | None, after: Chain) -> None:
         """Write a chain in one attempt, and count it: see `xorack.core.ports.ChainStore.write`."""

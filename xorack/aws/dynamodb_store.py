@@ -24,10 +24,12 @@ from xorack.aws.retry import RetryPolicy
 from xorack.aws.table import Item, Table, condition_failed, projection, sdk_retried
 from xorack.core.chain import Chain, Status
 from xorack.core.errors import ConflictError, NotAChainError, StateError, TagNotFound, shown
-from xorack.core.ports import DEFAULT_RETENTION_MS, OnInvalid
+from xorack.core.ports import DEFAULT_RETENTION_MS, DueCount, DuePage, OnInvalid
 from xorack.core.transitions import Retentions
 
-_PAGE = 100
+_DUE_PAGE = 20
+"""Chains that a sweep reads at a time: less than 80 KB each, in each of its threads."""
+_WITHOUT_MARKS = tuple(sorted(schema.RESERVED - {"marks", schema.SPILLED_MARKS}))
 _SEARCH_PAGE = 1000
 """Index entries of one query that looks for tags with a prefix."""
 _READERS = 8
@@ -74,8 +76,11 @@ class DynamoDBStore(MarkBuckets):
         where = self.table.name, self.table.partition_key, self.table.client
         return DynamoDBStore(*where, retention_ms=self.retention_ms)
 
-    def read(self, tags: Sequence[str], on_invalid: OnInvalid | None = None) -> dict[str, Chain]:
-        found = {chain.tag: chain for chain in self._valid(self.table.read(tags), on_invalid)}
+    def read(
+        self, tags: Sequence[str], on_invalid: OnInvalid | None = None, *, marks: bool = True
+    ) -> dict[str, Chain]:
+        items = self.table.read(tags, () if marks else _WITHOUT_MARKS)
+        found = {chain.tag: chain for chain in self._valid(items, on_invalid)}
         return {tag: found[tag] for tag in tags if tag in found}
 
     def status(self, tag: str) -> Status | None:
@@ -176,16 +181,31 @@ class DynamoDBStore(MarkBuckets):
             return self.earlier_retentions(record=True)  # another instance was quicker
         return earlier, True
 
-    def due_pages(self, now: int, shard: int) -> Iterator[list[str]]:
-        for page in self.table.pages(
+    def due_page(self, now: int, shard: int, after: Any = None) -> DuePage:
+        page = self._query_due(now, shard, after, Limit=_DUE_PAGE)
+        return DuePage(self._tags(page), page.get("LastEvaluatedKey"))
+
+    def count_due(self, now: int, shard: int, after: Any = None) -> DueCount:
+        page = self._query_due(now, shard, after, Limit=1)
+        if not page["Items"]:
+            return DueCount(0, None)
+        chains, first_due_at = 1, int(page["Items"][0][schema.DUE_AT]["N"])
+        while after := page.get("LastEvaluatedKey"):
+            page = self._query_due(now, shard, after, Select="COUNT")
+            chains += page["Count"]
+        return DueCount(chains, first_due_at)
+
+    def _query_due(self, now: int, shard: int, after: Any, **more: Any) -> dict[str, Any]:
+        """Query one page of the index, with retries: a sweep's queries must not start over."""
+        more |= {"ExclusiveStartKey": after} if after else {}
+        return self.table.retried(
             "query",
             IndexName=schema.DUE_INDEX,
             KeyConditionExpression="#shard = :shard AND #at <= :now",
             ExpressionAttributeNames={"#shard": schema.DUE_SHARD, "#at": schema.DUE_AT},
             ExpressionAttributeValues={":shard": {"N": str(shard)}, ":now": {"N": str(now)}},
-            Limit=_PAGE,
-        ):
-            yield self._tags(page)
+            **more,
+        )
 
     def first_due(self, limit: int, prefix: str = "") -> tuple[list[str], bool]:
         """Return tags of unfinished chains, earliest deadline first, and True if there are more."""

@@ -35,7 +35,11 @@ _TIMES = ("_at", "deadline", "_until")
 
 def due_shard(chain: Chain) -> int:
     """Return the partition of the index that holds a chain: see `schema.DUE_SHARDS`."""
-    return zlib.crc32(chain.tag.encode()) % schema.DUE_SHARDS + schema.DUE_SHARDS * chain.final
+    hashed = zlib.crc32(chain.tag.encode())
+    if not (channels := chain.undelivered):
+        return hashed % schema.DUE_SHARDS
+    place = schema.places(schema.DUE_SHARDS)[frozenset(channels)]
+    return place.first + hashed % place.shards
 
 
 def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:

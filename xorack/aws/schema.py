@@ -6,10 +6,12 @@ functions use them. docs/protocol.md fixes `TAG`, `STAMP`, `STATUS` and `EXPIRES
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from xorack.core import checks
-from xorack.core.chain import ATTRIBUTES
+from xorack.core.chain import ATTRIBUTES, EVENT
 
 TAG: Final = "tag"
 """Default name of the partition key."""
@@ -21,14 +23,51 @@ EXPIRES_AT: Final = "expires_at"
 DUE_INDEX: Final = "due"
 """Sparse index of chains by the time at which the sweeper must look at them."""
 DUE_SHARD: Final = "due_shard"
-"""Partition key of the index: 0 to ``DUE_SHARDS`` - 1, and as many more for finished chains."""
+"""Partition key of the index: 0 to ``DUE_SHARDS`` - 1, and more for finished chains: `places`."""
 DUE_AT: Final = "due_at"
 """Sort key of the index: milliseconds since the epoch."""
 DUE_SHARDS: Final = 40
 """Partitions of the index for deadlines. Each takes 1,000 writes a second: together DynamoDB's
-default quota. Finished chains with pending reports have as many more: no deadline waits for them.
+default quota. Finished chains with pending reports have others: no deadline waits for them.
 
 Every reader of the index reads all of them. A lower number would hide the chains of the others."""
+_FEWER: Final = 8
+"""Chains with callbacks are rare: they have so many times fewer partitions."""
+
+
+class Place(NamedTuple):
+    """Partitions of the index, for the ended chains of which exactly these reports are pending.
+
+    So no channel waits for another: a chain whose callback was made moves to the place of chains
+    that wait for the bus alone.
+    """
+
+    channels: frozenset[str]
+    first: int
+    shards: int
+
+    def partitions(self) -> range:
+        return range(self.first, self.first + self.shards)
+
+
+@lru_cache(maxsize=8)
+def places(due_shards: int) -> Mapping[frozenset[str], Place]:
+    """Return the places of ended chains by their channels, for a number of `DUE_SHARDS`."""
+    found: dict[frozenset[str], Place] = {}
+    first = due_shards
+    for callback in ("", *checks.RESUME_KINDS):
+        shards = max(1, due_shards // _FEWER) if callback else due_shards
+        for others in ((EVENT,), ()):
+            if channels := frozenset(filter(None, (callback, *others))):
+                found[channels] = Place(channels, first, shards)
+                first += shards
+    return found
+
+
+def places_of(channel: str) -> list[Place]:
+    """Return the places of the chains of which a report on this channel is pending."""
+    return [place for place in places(DUE_SHARDS).values() if channel in place.channels]
+
 
 FORMAT_NAME: Final = "format"
 FORMAT: Final = 1

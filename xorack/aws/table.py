@@ -96,9 +96,10 @@ class Table:
         value: str = item[self.partition_key]["S"]
         return value
 
-    def read(self, keys: Sequence[str]) -> Iterator[Item]:
+    def read(self, keys: Sequence[str], attributes: Sequence[str] = ()) -> Iterator[Item]:
         """Read items by key, consistently; yield those that exist, in no order."""
-        options = {"ConsistentRead": True, **projection(self.partition_key, self.attributes)}
+        wanted_attributes = self.attributes or attributes
+        options = {"ConsistentRead": True, **projection(self.partition_key, wanted_attributes)}
         if len(keys) == 1:
             response = self.call("get_item", Key=self.key(keys[0]), **options)
             if item := response.get("Item"):
@@ -121,11 +122,14 @@ class Table:
                     raise UnavailableError(ClientError({"Error": error}, "BatchGetItem"))
                 wanted = left
 
+    def retried(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Call an operation, and repeat it as long as a retry may help."""
+        return self._policy.start(self._budget).call(partial(self.call, operation, **arguments))
+
     def pages(self, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         """Yield the pages of a query or scan, without empty ones."""
         while True:
-            retry = self._policy.start(self._budget)  # a sweep's queries must not start over
-            page = retry.call(partial(self.call, operation, **arguments))
+            page = self.retried(operation, **arguments)
             if page["Items"]:
                 yield page
             if not (last := page.get("LastEvaluatedKey")):

@@ -6,9 +6,9 @@ Adapters: `xorack.aws.dynamodb_store`, `xorack.aws.sqs`, `xorack.aws.eventbridge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
@@ -46,13 +46,31 @@ class Failure:
 NO_TIME = Failure("no_time", "no time left in this invocation")
 
 
+class DuePage(NamedTuple):
+    """Tags of chains that are due; the next page begins `after` a key, None if there is none."""
+
+    tags: list[str]
+    after: Any
+
+
+class DueCount(NamedTuple):
+    """The number of chains that are due, and the earliest of their `Chain.due_at`."""
+
+    chains: int
+    first_due_at: int | None
+
+
 class ChainStore(Protocol):
     """A store of chains. Every method raises UnavailableError if a retry may help."""
 
-    def read(self, tags: Sequence[str], on_invalid: OnInvalid | None = None) -> dict[str, Chain]:
+    def read(
+        self, tags: Sequence[str], on_invalid: OnInvalid | None = None, *, marks: bool = True
+    ) -> dict[str, Chain]:
         """Read chains consistently; return those that exist, by tag, in the order of the tags.
 
-        No tag may occur twice. Without ``on_invalid``, an item that is not a chain is an error.
+        Without `marks`, a chain takes less than 80 KB. It may have 160 KB of marks, and can be
+        written without them. No tag may occur twice. Without ``on_invalid``, an item that is not a
+        chain is an error.
         """
 
     def write(self, before: Chain | None, after: Chain) -> None:
@@ -73,11 +91,14 @@ class ChainStore(Protocol):
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
         """Keep all spilled marks of a chain at least until a time; safe to repeat."""
 
-    def due_pages(self, now: int, shard: int) -> Iterator[list[str]]:
-        """Yield pages of tags of a shard whose `Chain.due_at` has passed, the earliest first.
+    def due_page(self, now: int, shard: int, after: Any = None) -> DuePage:
+        """Return tags of a shard whose `Chain.due_at` has passed, the earliest first.
 
-        Some may be handled or gone.
+        Some may be handled or gone. `after` is that of the page before.
         """
+
+    def count_due(self, now: int, shard: int, after: Any = None) -> DueCount:
+        """Count what `due_page` would still return."""
 
 
 class Publisher(Protocol):

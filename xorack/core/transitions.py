@@ -154,7 +154,8 @@ def _run(chain: Chain, step: Literal["request", "sweep"], now: int) -> Chain:
                     event_pending=True,
                     resume_pending=chain.delivery.resume is not None,
                 ),
-                "due_at": now + PUBLISH_GRACE_MS,
+                # A sweep reports what it has ended itself, from the index.
+                "due_at": now + (PUBLISH_GRACE_MS if step == "request" else 0),
             }
         before, chain = chain, replace(chain, **changes)
         assert not before.final, "a final state never changes"
