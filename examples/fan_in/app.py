@@ -67,7 +67,7 @@ class FanIn(Stack):
         """Create the functions that split a file, handle a line, and report on a file."""
         code = aws_lambda.Code.from_asset(code_folder())
         environment = {
-            "ACKER_QUEUE_URL": self.acker.queue.queue_url,
+            "XORACK_QUEUE_URL": self.acker.queue.queue_url,
             "WORK_QUEUE_URL": self.queue.queue_url,
             "BUCKET": self.bucket.bucket_name,
             "TIMEOUT": str(self.node.get_context("timeout_seconds")),

@@ -10,11 +10,12 @@ import pytest
 from botocore.parsers import ResponseParserError
 
 from tests.support.cli import TAG, apply, assert_error, put_invalid_item, start, store
-from xorack import traced
+from xorack import Token, Tracker, traced, unit_id
 from xorack.aws.client import make_client
 from xorack.aws.sqs import queue_client
 from xorack.cli.options import Duration, Target
 from xorack.core.errors import ArgumentError
+from xorack.core.message import pack
 from xorack.core.request import Request
 
 ORDERS = "there is no stack orders in us-east-1: name yours with --stack"
@@ -57,10 +58,34 @@ def test_a_file_that_is_no_text_is_named(stack, xorack, tmp_path, command):
 
 
 def test_the_stack_may_come_from_the_environment(aws, stacks, xorack, monkeypatch):
-    monkeypatch.setenv("XORACK_STACK", "of-the-environment")
-    assert "no stack of-the-environment" in xorack("list")[2][0]
     monkeypatch.setenv("XORACK_TABLE", aws.table_name)
     assert xorack("list") == (0, ["no chains"], [])
+    monkeypatch.setenv("XORACK_STACK", "of-the-environment")
+    assert "no stack of-the-environment" in xorack("list")[2][0]  # which has more than the table
+    assert xorack("list", "--table", aws.table_name) == (0, ["no chains"], [])
+    monkeypatch.setenv("XORACK_QUEUE_URL", "https://sqs.us-east-1.amazonaws.com/1/orders")
+    assert "no stack of-the-environment" in xorack("list")[2][0]
+    monkeypatch.delenv("XORACK_STACK")
+    assert "AWS rejected ListQueueTags" in xorack("list")[2][0]
+
+
+def test_files_of_windows_are_read_as_those_of_others(stack, xorack, tmp_path):
+    """A byte order mark is no part of the first name, and a carriage return of none."""
+    (names := tmp_path / "names.txt").write_bytes("\ufeffoil\r\nwick\r\n".encode())
+    tracker, token = Tracker(stack.queue_url), Token(unit_id("order/1"), ("order/1",))
+    apply(stack, Request.create("order/1", "c", traced(token.unit), timeout=3600))
+    step = tracker.step(token)
+    step.child("oil")
+    apply(stack, *step.requests())
+    assert any(line.endswith("  oil") for line in xorack("show", "order/1", "--among", str(names))[1])
+    (body,) = pack([Request("note", TAG, "n", text="seen")])
+    (letters := tmp_path / "letters.json").write_bytes(f"\ufeff{body}\r\n\r\n".encode())
+    assert xorack("dead-letters", "send", str(letters))[1] == ["1 request sent"]
+
+
+def test_the_package_runs_as_the_command_line():
+    command = [sys.executable, "-m", "xorack", "--version"]
+    assert b"xorack" in subprocess.run(command, capture_output=True, check=True).stdout
 
 
 RUN_LENGTH = f"Invalid value for '--run': '', {TAG_LENGTH}"
@@ -80,6 +105,16 @@ INVALID = [
     ("list --status done", "Invalid value for '--status': 'done' is not one"),
     (f"list --limit {'9' * 20}", "Invalid value for '--limit': 99999999999999999999 "),
     ("list --run / ", "Invalid value for '--run': '/', expected the run's name alone"),
+    (
+        "list --run run1/",
+        "Invalid value for '--run': 'run1/', expected the run's name alone, "
+        "without a slash: run1 (see",
+    ),
+    (
+        "show -tag",
+        "No such option '-t'; an argument that begins with a dash follows --: xorack show -- -t…",
+    ),
+    ("list -tag", "No such option '-t' (see: xorack list --help)"),
     ("wait a --interval 0", "Invalid value for '--interval': 0.0 is not in the"),
     ("wait", "expected one of TAG, --run and --window (see: xorack wait --help)"),
     ("wait --run=", RUN_LENGTH),

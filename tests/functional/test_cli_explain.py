@@ -165,7 +165,7 @@ def test_a_step_that_ran_twice_is_shown_on_its_chain(stack, xorack, sqs, monkeyp
     which = f"--tag {TAG}" if tag == TAG else shown["dead_letters"][0]["id"]
     assert link == f"xorack dead-letters show {which}"
     monkeypatch.setattr(options, "_LETTERS", 1)
-    assert "1 of about 1 dead letters were read" in xorack(command, tag)[2]
+    assert "1 of about 1 dead letter read" in xorack(command, tag)[2]
 
     def forbidden(_):
         raise ClientError({"Error": {"Code": "AccessDenied"}}, "ReceiveMessage")

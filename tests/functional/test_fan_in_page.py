@@ -17,8 +17,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "fan-in.md"
 
 def names_of_page(work, monkeypatch, **given):
     """Run the page's blocks of Python in one namespace; return it."""
-    monkeypatch.setenv("ACKER_QUEUE_URL", work.tracker.queue_url)
-    monkeypatch.setenv("ACKER_TABLE", work.table_name)
+    monkeypatch.setenv("XORACK_QUEUE_URL", work.tracker.queue_url)
+    monkeypatch.setenv("XORACK_TABLE", work.table_name)
     monkeypatch.setenv("ONCE_TABLE", "once")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.chains import apply_all
 from xorack.core.errors import BufferLengthsUnequal, RequestIdReused, TagExists
-from xorack.core.event import rfc3339
+from xorack.core.event import event_detail, rfc3339
 from xorack.core.request import Request
 from xorack.core.stamp import sum_of
 from xorack.core.transitions import Limits, expire
@@ -54,6 +54,19 @@ def test_a_request_that_is_rejected_once_is_rejected_after_the_end(state):
     (outcome,) = apply_all(chain, [create("two")], now=NOW + DAY).outcomes
     ended = f"it is {state}, since {rfc3339(chain.ended_at)}"
     assert str(outcome.error) == f"tag: 't' already exists: {ended}"
+
+
+def test_a_chain_is_as_old_as_the_message_of_its_create():
+    """The queue's delay is part of its duration; a clock that is ahead makes none negative."""
+    for sent_at, created_at in ((NOW - DAY, NOW - DAY), (NOW + DAY, NOW), (None, NOW)):
+        applied = apply(None, [create(timeout=60)], now=NOW, limits=LIMITS, sent_at=[sent_at])
+        assert applied.chain.created_at == created_at
+        assert applied.chain.deadlines.deadline == NOW + 60_000  # from when it is applied
+    ended, _ = run(
+        stamp("done", finished=1),
+        chain=apply(None, [create()], now=NOW, limits=LIMITS, sent_at=[NOW - DAY]).chain,
+    )
+    assert event_detail(ended)["duration_ms"] == DAY
 
 
 def test_progress_keeps_a_chain_alive_without_index_writes():

@@ -1,4 +1,4 @@
-"""The command line: ``xorack``, or ``python -m xorack.cli``."""
+"""The command line: ``xorack``, or ``python -m xorack``."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
         message = error.format_message()
         if isinstance(error, click.UsageError):
             path = error.ctx.command_path if error.ctx else "xorack"
-            message = f"{message.rstrip('.')} (see: {path} --help)"
+            message = f"{message.rstrip('.')}{_dash_hint(error, path)} (see: {path} --help)"
         _print_error(message)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -81,6 +81,16 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
     except EXPECTED as error:
         _print_error(error_text(error))
         return 2 if isinstance(error, ArgumentError) else 1
+
+
+def _dash_hint(error: click.UsageError, path: str) -> str:
+    """Say how to give a tag that begins with a dash, which click takes for an option."""
+    context = error.ctx
+    if not isinstance(error, click.NoSuchOption) or context is None:
+        return ""
+    if not any(isinstance(parameter, click.Argument) for parameter in context.command.params):
+        return ""
+    return f"; an argument that begins with a dash follows --: {path} -- {error.option_name}…"
 
 
 def _print_error(message: str) -> None:
@@ -106,8 +116,8 @@ def _print_error(message: str) -> None:
 
 Exit status: 0; 1 for a failure; 2 for invalid arguments; 3 for a time-out of wait; 130 when
 interrupted.
-The environment variables XORACK_STACK and XORACK_TABLE are the defaults of --stack and --table;
-XORACK_LOCAL=1 does as --local.""",
+The environment variables XORACK_STACK, or else XORACK_QUEUE_URL, and XORACK_TABLE are the defaults
+of --stack and --table; XORACK_LOCAL=1 does as --local.""",
 )
 @click.version_option(__version__, prog_name="xorack")
 @local_option

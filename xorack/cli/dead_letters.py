@@ -19,6 +19,7 @@ from xorack.cli.options import (
     lines_of,
     queue_option,
     run_option,
+    text_file,
     text_option,
     with_target,
     yes_option,
@@ -166,7 +167,7 @@ def redrive(selector: Selector, target: Target, **flags: Any) -> int:
 
 
 @dead_letters.command(epilog="Example: xorack dead-letters send corrected.json")
-@click.argument("file", type=click.File(encoding="utf-8"))
+@click.argument("file", type=text_file)
 @with_target(queue_option)
 def send(file: TextIO, target: Target) -> None:
     """Send corrected messages, or say what is wrong with them.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TextIO
 
 import click
+from click.core import ParameterSource
 
 from xorack.aws.client import make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -20,6 +21,7 @@ from xorack.aws.stack import StackOutputs, find_stack, open_table
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, error_text
 from xorack.core.errors import ArgumentError, StateError, shown
+from xorack.core.text import plural
 from xorack.ops.backlog import Backlog, read_backlog
 from xorack.ops.dead_letters import DeadMessage, Selector
 from xorack.ops.redrive import Redrive
@@ -147,7 +149,9 @@ def read_letters(target: Target, selector: Selector) -> list[DeadMessage]:
         screen.say(f"the dead letters cannot be read: {error_text(error)}", error=True)
         return []
     if not survey.complete:
-        screen.say(f"{survey.read:,} of about {survey.total:,} dead letters were read", error=True)
+        screen.say(
+            f"{survey.read:,} of about {plural(survey.total, 'dead letter')} read", error=True
+        )
     return survey.messages
 
 
@@ -170,7 +174,9 @@ def _run(_: click.Context, __: click.Parameter, value: str | None) -> RunChains 
     try:
         return None if value is None else RunChains(value)
     except ArgumentError as error:
-        raise click.BadParameter(f"{shown(value)}, expected {error.expected}") from error
+        name = str(value).rstrip("/")
+        hint = f": {name}" if name and "/" not in name else ""
+        raise click.BadParameter(f"{shown(value)}, expected {error.expected}{hint}") from error
 
 
 def gathered(name: str, make: Callable[..., Any], *options: _Decorator) -> _Decorator:
@@ -193,7 +199,9 @@ def gathered(name: str, make: Callable[..., Any], *options: _Decorator) -> _Deco
 
 text_option = functools.partial(click.option, callback=_not_empty)
 run_option = functools.partial(click.option, "--run", metavar="RUN", callback=_run)
-among_option = functools.partial(click.option, "--among", type=click.File(encoding="utf-8"))
+# A byte order mark, as of a file from Windows, is no part of the first name.
+text_file = click.File(encoding="utf-8-sig")
+among_option = functools.partial(click.option, "--among", type=text_file)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Skip the question.")
 queue_option = text_option(
@@ -211,12 +219,27 @@ def with_target(*options: _Decorator) -> _Decorator:
     """Add --stack, --region and others to a command, as its argument ``target``."""
     stack = text_option(
         "--stack",
-        envvar="XORACK_STACK",
+        envvar=["XORACK_STACK", "XORACK_QUEUE_URL"],
         default="xorack",
         help="The CloudFormation stack, or its queue's URL.",
     )
     region = text_option("--region", help="The AWS region.  [default: from your AWS configuration]")
-    return gathered("target", Target, *options, stack, region)
+    return gathered("target", _target, *options, stack, region)
+
+
+def _target(
+    stack: str,
+    region: str | None,
+    table: str | None = None,
+    dead_letters: str | None = None,
+    queue: str | None = None,
+) -> Target:
+    """Return what the options name. A table of the environment does not replace a named stack."""
+    source = click.get_current_context().get_parameter_source
+    environment = ParameterSource.ENVIRONMENT
+    if source("table") is environment and source("stack") is not ParameterSource.DEFAULT:
+        table = None
+    return Target(stack, region, table, dead_letters, queue)
 
 
 def with_chains(run_help: str, *options: _Decorator) -> _Decorator:

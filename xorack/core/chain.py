@@ -113,7 +113,8 @@ class Chain:
         version: Number of writes by xorack; 0 for an item of xor-ack-dynamodb.
         first_seen_at: Time of the first write. None for an item of xor-ack-dynamodb.
         nonce: 32 random bits of the first write. None for a chain that older code started.
-        created_at: Time of the create. None: no create yet, or another program created the chain.
+        created_at: Time when the create was sent, as far as it is known. None: no create yet, or
+            another program created the chain.
         due_at: Time at which the sweeper must look at the chain, at or before the deadline. It does
             not follow every stamp, because each change costs an index write.
         detail: JSON text from the create, for the events.

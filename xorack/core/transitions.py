@@ -431,7 +431,8 @@ def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Ch
             callback = _json(request.resume)
             delivery = replace(delivery, resume=callback, resume_sent_at=sent_at)
         if request.op == "create" and stamp is not None:
-            changes["created_at"] = now
+            # Ages and the event's duration count from the send: the queue's delay is part of them.
+            changes["created_at"] = min(now, sent_at)
             counts = replace(counts, tolerated_units=request.tolerated_units)
             deadlines = _created(deadlines, request, now, limits)
             if request.detail is not None:

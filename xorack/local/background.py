@@ -76,14 +76,14 @@ class Background:
         aws, stack = isolated(os.environ), self.stack
         others = {name for name in os.environ if name.startswith("AWS_") and name not in aws}
         return {
-            **dict.fromkeys([*sorted(others), "XORACK_TABLE"]),
+            **dict.fromkeys(sorted(others)),
             NAME: self.instance or None,
             **{name: aws[name] for name in isolated({})},
             "AWS_ENDPOINT_URL": stack.aws.endpoint_url,
             "XORACK_STACK": stack.name,
             "XORACK_QUEUE_URL": stack.queue_url,
             "XORACK_DEAD_LETTER_QUEUE_URL": stack.dead_letter_queue_url,
-            "XORACK_TABLE_NAME": stack.table_name,
+            "XORACK_TABLE": stack.table_name,
             "XORACK_EVENT_BUS_NAME": stack.bus_name,
         }
 

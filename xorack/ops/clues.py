@@ -154,6 +154,7 @@ def _silent(status: ChainStatus) -> Clue | None:
     chain, begin = status.chain, status.begin
     if begin is None or chain.status == "pending" or chain.counts.finished > 1:
         return None
+    begin = max(begin, chain.first_seen_at or 0)  # the create may have waited in the queue
     silent_since = max(chain.last_stamp_at or begin, begin)
     silent_ms = (chain.ended_at or status.now) - silent_since
     if silent_since - begin > _FIRST_SECOND_MS or silent_ms < _SILENT_MS:

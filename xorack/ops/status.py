@@ -81,7 +81,8 @@ class ChainStatus:
         deadline = chain.deadlines.deadline
         if deadline is None or chain.created_at is None:
             return None
-        return max(0, deadline - chain.created_at)
+        # The time-out counts from when the create was applied, mostly by the first write.
+        return max(0, deadline - max(chain.created_at, chain.first_seen_at or 0))
 
     @property
     def timeout_text(self) -> str:

@@ -18,7 +18,7 @@ from xorack import Step, Tracker, event_tag, fan_in, fan_out, names_of
 BUCKET, WORK_QUEUE_URL = os.environ["BUCKET"], os.environ["WORK_QUEUE_URL"]
 TIMEOUT, FAILURE_RATE = float(os.environ["TIMEOUT"]), float(os.environ["FAILURE_RATE"])
 
-tracker = Tracker(os.environ["ACKER_QUEUE_URL"])
+tracker = Tracker(os.environ["XORACK_QUEUE_URL"])
 s3 = boto3.client("s3")
 
 

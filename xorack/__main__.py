@@ -1,0 +1,8 @@
+"""``python -m xorack``: the command line."""
+
+import sys
+
+from xorack.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
