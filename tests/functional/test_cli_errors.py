@@ -77,7 +77,8 @@ def test_files_of_windows_are_read_as_those_of_others(stack, xorack, tmp_path):
     step = tracker.step(token)
     step.child("oil")
     apply(stack, *step.requests())
-    assert any(line.endswith("  oil") for line in xorack("show", "order/1", "--among", str(names))[1])
+    shown = xorack("show", "order/1", "--among", str(names))[1]
+    assert any(line.endswith("  oil") for line in shown)
     (body,) = pack([Request("note", TAG, "n", text="seen")])
     (letters := tmp_path / "letters.json").write_bytes(f"\ufeff{body}\r\n\r\n".encode())
     assert xorack("dead-letters", "send", str(letters))[1] == ["1 request sent"]

@@ -4,7 +4,10 @@ import html
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import SimpleNamespace
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -20,9 +23,11 @@ from xorack.core.hashing import child_id
 from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.ops import browse
+from xorack.ops.backlog import Watch
 from xorack.ops.browse import Query, read_chains
 from xorack.ops.status import read_status
 from xorack.web.page import site as site_module
+from xorack.web.page.pages import local_time
 from xorack.web.page.site import Site
 
 
@@ -85,7 +90,13 @@ def test_failed_chains_are_grouped_by_run_and_reason(aws, web):
     page = request(web)
     assert "10</span> failed</a> of run run: " in page.text
     assert "part 2 = &#39;us&#39;: 10 of 10 failed chains, 0 of 30 others" in page.text
-    assert 'href="./?group=failed&amp;prefix=run%2F"' in page.text
+    cause = 'href="./?group=failed&amp;prefix=run%2F&amp;cause=the+ship+sank"'
+    assert cause in page.text
+    fail(aws, "run/other", "no VAT number")
+    assert len(tags(request(web, "?group=failed&prefix=run/&cause=the+ship+sank"))) == 10
+    chain = request(web, f"chain?tag={quote('run/us/0', safe='')}").text
+    for link in (cause, 'href="./?prefix=run%2F"'):  # to chains like it, and to its run
+        assert link in chain
     assert '<rect class="late" x="66.6%" width="33.4%"' in page.text
     assert "causes" not in request(web, "?group=acked").text
 
@@ -117,10 +128,61 @@ def test_the_last_hour_is_counted_and_drawn_by_minute(aws, web, monkeypatch):
     page = request(web).text
     assert "In the last hour: 2 created, 1 acked, 1 failed (0.017 acked a minute)." in page
     assert 'aria-label="Chains that ended, minute by minute: at most 2 in one"' in page
-    assert re.findall(r'<rect class="(\w+)" x="(?:236|232)" y=', page) == ["done", "late"]
+    assert re.findall(r'<rect class="(\w+)" x="(?:236|232)" y=', page) == ["done", "late", "ok"]
+    assert "−60 min" in page
     later = milliseconds() + 3_700_000
     monkeypatch.setattr(browse, "milliseconds", lambda: later)
     assert "In the last hour" not in request(web).text
+
+
+def test_four_numbers_lead_to_what_they_count(aws, web, chains):
+    start(aws, "overdue", timeout=0.001)
+    put_messages(aws, failed=(1, 2))
+    aws.client("sqs").send_message(QueueUrl=aws.queue_url, MessageBody="{}")
+    page = html.unescape(request(web).text)
+    numbers = re.findall(r'<a href="([^"]*)"><b class="[^"]*">(.*?)</b> (.*?)<', page)
+    assert numbers == [
+        ("./?group=failed", "1", "failed"),
+        ("./?group=overdue", "1", "overdue"),
+        ("./?group=unfinished", "1", "waiting in the queue"),
+        ("dead-letters", "2", "dead letters"),
+    ]
+    assert tags(request(web, "?group=overdue")) == ["overdue"]
+
+
+def test_any_part_of_a_chain_is_searched(aws, web, chains):
+    apply(aws, Request("note", "late", "n", text="The CRANE broke"))
+    start(aws, "customer", detail={"ship": "Pequod"})
+    for text, found in {"ACK": ["run/acked"], "sank": ["run/failed"], "crane": ["late"]}.items():
+        assert tags(request(web, f"?text={text}")) == found
+    assert tags(request(web, "?text=pequod")) == ["customer"]
+    assert "No chains that have “whale”." in request(web, "?text=whale").text
+
+
+def test_a_consumer_that_takes_no_messages_is_said(aws, monkeypatch):
+    """Within two minutes of its stop, without CloudWatch, and not under a green sign of life."""
+    clock = SimpleNamespace(now=0.0)
+    watch = partial(Watch, clock=lambda: clock.now)
+    monkeypatch.setattr(site_module, "Watch", watch)
+    with serving(aws) as web:
+        assert "data-alarm" not in request(web).text
+        sqs = aws.client("sqs")
+        sqs.send_message(QueueUrl=aws.queue_url, MessageBody="{}")
+        assert "data-alarm" not in request(web).text
+        clock.now += 90
+        page = request(web).text
+        assert (
+            "The consumer takes no messages: 1 message in the queue, the oldest for 1 min" in page
+        )
+        assert 'data-alarm="the consumer takes no messages"' in page
+        sqs.receive_message(QueueUrl=aws.queue_url)  # it is in flight: the consumer is back
+        assert "data-alarm" not in request(web).text
+
+
+def test_times_are_local_beside_utc():
+    summer, berlin = 1_782_900_000_000, ZoneInfo("Europe/Berlin")
+    assert local_time(summer, berlin) == "Wed 12:00:00 CEST"
+    assert local_time(summer, ZoneInfo("UTC")) == ""
 
 
 @pytest.mark.parametrize(
@@ -189,7 +251,7 @@ def test_a_chain_has_a_timeline_and_its_dead_letters(aws, web, sqs):
     id = put(aws, next(pack([request_of(5, TAG)])), error=error)
     put_messages(aws, failed=(1,))
     shown = request(web, path).text
-    ends = [("late", "Failed"), ("", "Event published"), ("", "Deadline")]
+    ends = [("late", "Failed"), ("", "Event published")]
     assert moments.findall(shown) == [*steps[:3], *ends]
     assert 'Dead letters of this chain <span class="count">1</span>' in shown
     assert f'<a href="dead-letters#{id}">rejected</a> {error}' in html.unescape(shown)

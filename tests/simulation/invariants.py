@@ -33,6 +33,7 @@ class Write(NamedTuple):
     Attributes:
         left: Requests to the chain in the writer's batch that have not taken effect.
         added: Marks that it adds.
+        sent_at: When messages with its create were sent.
     """
 
     model: Model
@@ -43,6 +44,7 @@ class Write(NamedTuple):
     by: str
     left: list[Submission]
     added: int = 0
+    sent_at: frozenset[int] = frozenset()
 
     @property
     def status(self) -> str:
@@ -165,10 +167,23 @@ def _times(write: Write) -> Statements:
     ended = write.status in ("acked", "failed")
     holds = ended or write.by == "future" or _deadline_is_right(write)
     yield "The deadline of an unfinished chain is the one that its create or an extend set.", holds
+    holds = write.by == "future" or _age_is_right(write)
+    yield "A chain is as old as the message of its create.", holds
     time, before = (number(item, "last_stamp_at") for item in (write.after, write.before))
     stamped = any(one.request.stamp_length for one in write.new)
     holds = ended or write.is_now(time) if stamped else time == before
     yield "A stamp sets `last_stamp_at` of an unfinished chain to now, else nothing does.", holds
+
+
+def _age_is_right(write: Write) -> bool:
+    """Return whether a created chain is as old as a message of its create."""
+    created = number(write.after, "created_at")
+    create = write.model.create
+    if create is None or create.direct or not write.sent_at:
+        return True
+    # A writer whose clock is behind takes its own time.
+    behind = write.is_now(created) and created < max(write.sent_at)
+    return created in write.sent_at or behind
 
 
 def _deadline_is_right(write: Write) -> bool:
@@ -180,9 +195,10 @@ def _deadline_is_right(write: Write) -> bool:
         create = requests["create"]
         if create.direct:
             return deadline is None
-        timeout, created = create.request.timeout, number(write.after, "created_at")
-        span = DEFAULT_TIMEOUT if timeout is None else round(timeout * 1000)
-        return write.is_now(created) and deadline == created + span
+        timeout = create.request.timeout
+        return write.is_now(
+            deadline - (DEFAULT_TIMEOUT if timeout is None else round(timeout * 1000))
+        )
     return write.before is None or deadline == number(write.before, "deadline")
 
 

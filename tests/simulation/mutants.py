@@ -253,6 +253,11 @@ def _tolerate_failed(fold, old, *call):
     return replace(after, failing=None) if after.counts.tolerated_units else after
 
 
+def _created_at_the_write(fold, old, effects, now, limits):
+    after = fold(old, effects, now, limits)
+    return replace(after, created_at=now) if after.created_at != old.created_at else after
+
+
 def _tolerate_at_zero(tolerated, chain, now):
     return tolerated(chain, now) or (
         chain.counts.within_tolerance
@@ -414,6 +419,7 @@ _MONTHS: tuple[_Row, ...] = (
 )
 _SLOW: tuple[_Row, ...] = (
     ("a chain that a sender failed is tolerated", transitions._fold, _tolerate_failed),
+    ("a chain is as old as its first write", transitions._fold, _created_at_the_write),
     (
         "a zero stamp with unequal counts is tolerated",
         transitions._is_overdue_at_zero,

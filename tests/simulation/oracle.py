@@ -64,6 +64,7 @@ class Oracle:
         self.sent: set[str] = set()
         self.expired: dict[str, set[str]] = {}
         self._first_sent: dict[str, int] = {}
+        self._sent_at: dict[str, set[int]] = defaultdict(set)
         self.to_delete: list[Model] = []
         self.future_until = 0
         self._bodies: dict[str, list[Submission]] = {}
@@ -153,7 +154,9 @@ class Oracle:
                 self.world.violated(f"{key}: No request takes effect after TTL removed its chain.")
         batch = self.world.current.batch if self.world.current else []
         left = [one for one in batch if one.tag == key and one.request and not model.has(one)]
-        write = invariants.Write(model, before, after, new, self.world.now, by, left)
+        texts = [one.text for one in new if one and one.request.op == "create"]
+        creates = frozenset[int]().union(*(self._sent_at[text] for text in texts))
+        write = invariants.Write(model, before, after, new, self.world.now, by, left, 0, creates)
         write = write._replace(added=len(added))
         self.check(key, invariants.of_unfinished(write))
         if write.status in ("acked", "failed"):
@@ -225,6 +228,7 @@ class Oracle:
         for one in self._submissions_in(body):
             self.sent.add(one.text)
             self._first_sent.setdefault(one.text, self.world.now)
+            self._sent_at[one.text].add(sent_at)
 
     def abandoned(self, body: str) -> None:
         """Observe a dead-lettered message that is too old to go back."""

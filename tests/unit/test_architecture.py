@@ -249,7 +249,6 @@ LONGER = {
     "xorack/cdk/acker.py __init__",
     "xorack/cdk/dashboard.py create_dashboard",
     "xorack/cdk/functions.py _create_function",
-    "xorack/ops/explain.py explain_run",
     "xorack/spark/finishing.py _of_run",
     "xorack/spark/missing/comparing.py compare_groups",
     "xorack/spark/missing/found.py _compare",

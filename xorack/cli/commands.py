@@ -16,6 +16,7 @@ from xorack.cli.error_messages import EXPECTED, error_text
 from xorack.cli.explain import explain
 from xorack.cli.local import local, local_environ, local_option
 from xorack.cli.show import show
+from xorack.cli.status import status
 from xorack.cli.wait import wait
 from xorack.cli.web import web
 from xorack.core.errors import ArgumentError
@@ -107,6 +108,7 @@ def _print_error(message: str) -> None:
     epilog="""Examples, of a stack named orders:
 
 \b
+  xorack status --stack orders
   xorack list --stack orders --status failed
   xorack show --stack orders order/17
   xorack explain --stack orders --run 2026-01-31
@@ -129,6 +131,7 @@ def cli(context: click.Context, is_local: bool) -> None:
 
 
 for _command in (
+    status,
     listing.list_,
     listing.windows,
     show,

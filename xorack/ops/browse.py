@@ -10,17 +10,21 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any, NamedTuple
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.core.errors import NotAChainError
 from xorack.ops.explain import Cause, causes
+from xorack.ops.similar_texts import cause_of
 from xorack.ops.snapshot import read_snapshot
 from xorack.ops.status import ChainStatus
 
 GROUPS = {"unfinished": ("open", "pending"), "failed": ("failed",), "acked": ("acked",)}
 """The statuses that a page can be limited to."""
+OVERDUE = "overdue"
+"""The group of unfinished chains whose deadline has passed."""
 MAX_SHOWN = 50
 SEARCHED = 5_000
 """Most items that are read for a page; chains of 2 KB make 10 MB, or 1,250 read units."""
@@ -29,30 +33,43 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Query:
-    """The chains of a page, of one of `GROUPS` or all, in one of `ORDERS`.
+    """The chains of a page, of one of `GROUPS`, `OVERDUE` or all, in one of `ORDERS`.
 
-    `detail` is a part of the JSON of their detail, or ``name=value``. The part of the table begins
-    after the key `after`; earlier pages have shown `skip` chains of it.
+    `text` is a part of the tag, the detail, the reason or the note; `detail` a part of the JSON of
+    their detail, or ``name=value``; `cause` that of failed chains, see `cause_of`. The part of the
+    table begins after the key `after`; earlier pages have shown `skip` chains of it.
     """
 
     group: str = ""
     prefix: str = ""
+    text: str = ""
     detail: str = ""
+    cause: str = ""
     order: str = ""
     after: str = ""
     skip: int = 0
 
 
 class Hour(NamedTuple):
-    """Chains of the last hour; those that ended, by minute, the oldest first."""
+    """Chains of the last hour; those that ended, by minute, the oldest first.
+
+    `took_ms` is the median of the time from the create to the ack; None without an ack.
+    """
 
     created: int
     acked: list[int]
     failed: list[int]
+    took_ms: list[int | None]
 
     @property
     def most(self) -> int:
+        """The most chains that ended in one minute."""
         return max(map(sum, zip(self.acked, self.failed, strict=True)))
+
+    @property
+    def longest_ms(self) -> int:
+        """The longest median of a minute; 0 without an ack."""
+        return max((took or 0 for took in self.took_ms), default=0)
 
 
 @dataclass(frozen=True)
@@ -69,6 +86,7 @@ class ChainPage:
     searched: int
     more: Query | None
     complete: bool
+    overdue: int = 0
     event_pending: int = 0
     invalid: tuple[NotAChainError, ...] = ()
     causes: tuple[Cause, ...] = ()
@@ -84,25 +102,22 @@ def read_chains(
     wherever they are. With a prefix only the searched part counts, as the index cannot search.
     """
     at = milliseconds()
-    invalid: dict[str, NotAChainError] = {}
-
-    def note(error: NotAChainError) -> None:
-        invalid[str(error.tag)] = error
-
-    part = store.scan_part(searched, note, prefix=query.prefix, after=query.after)
+    invalid: list[NotAChainError] = []
+    part = store.scan_part(searched, invalid.append, prefix=query.prefix, after=query.after)
     found = {chain.tag: ChainStatus(chain, at) for chain in part.chains}
     is_first = not query.prefix and not query.after
-    if is_first and part.after and query.group in ("", "unfinished"):
+    if is_first and part.after and query.group in ("", "unfinished", OVERDUE):
         snapshot = read_snapshot(store, 2 * shown)
         # Consistent reads: these may be newer than those of the scan.
         found.update((one.chain.tag, ChainStatus(one.chain, at)) for one in snapshot.chains)
-        for error in snapshot.invalid:
-            note(error)
-    if query.detail:
-        found = {tag: one for tag, one in found.items() if _has(one.detail or {}, query.detail)}
+        invalid += snapshot.invalid
+    found = {tag: status for tag, status in found.items() if _is_wanted(status, query)}
     names = {status: group for group, statuses in GROUPS.items() for status in statuses}
     counts = Counter(names[one.chain.status] for one in found.values())
-    chosen = [one for one in found.values() if query.group in ("", names[one.chain.status])]
+    overdue = [status for status in found.values() if status.urgency == "late"]
+    groups = [(names[status.chain.status], status) for status in found.values()]
+    chosen = [status for group, status in groups if query.group in ("", group)]
+    chosen = overdue if query.group == OVERDUE else chosen
     chosen.sort(key=ORDERS[query.order])
     end = query.skip + shown
     more = None
@@ -117,8 +132,9 @@ def read_chains(
         searched=part.read,
         more=more,
         complete=not query.after and not part.after,
+        overdue=len(overdue),
         event_pending=sum(one.chain.delivery.event_pending for one in found.values()),
-        invalid=tuple(invalid.values()),
+        invalid=tuple({str(error.tag): error for error in invalid}.values()),
         causes=tuple(causes([*found.values()]) if counts["failed"] else ()),
         hour=_last_hour(found.values(), at),
     )
@@ -126,13 +142,30 @@ def read_chains(
 
 def _last_hour(chains: Iterable[ChainStatus], at: int) -> Hour | None:
     created, ended = 0, {"acked": [0] * 60, "failed": [0] * 60}
-    for chain in (status.chain for status in chains):
+    took: list[list[int]] = [[] for _ in range(60)]
+    for status in chains:
+        chain = status.chain
         created += (chain.created_at or 0) > at - _HOUR_MS
         minute = 59 - (at - (chain.ended_at or 0)) // 60_000
         if chain.final and 0 <= minute < 60:
             ended[chain.status][minute] += 1
-    found = Hour(created, **ended)
+            if chain.status == "acked" and status.age_ms is not None:
+                took[minute].append(status.age_ms)
+    medians = [round(median(times)) if times else None for times in took]
+    found = Hour(created, **ended, took_ms=medians)
     return found if created or found.most else None
+
+
+def _is_wanted(status: ChainStatus, query: Query) -> bool:
+    """Return whether a chain meets all conditions of a query but the group."""
+    chain = status.chain
+    if query.detail and not _has(status.detail or {}, query.detail):
+        return False
+    if query.cause and (chain.status != "failed" or cause_of(status.reason or "") != query.cause):
+        return False
+    texts = (chain.tag, chain.detail, status.reason, status.note_text)
+    wanted = query.text.lower()
+    return not wanted or any(wanted in text.lower() for text in texts if text)
 
 
 def _has(detail: Mapping[str, Any], wanted: str) -> bool:

@@ -10,6 +10,7 @@ const question = document.getElementById("question");
 let timer;
 let latest = 0; // the number of the request whose response counts
 let told = main.dataset.news;
+let asOf = ""; // when the last answer came
 
 function same(one, other) {
   return one.nodeName === other.nodeName && one.dataset?.key === other.dataset?.key;
@@ -47,10 +48,17 @@ function say(text) {
   if (news.textContent !== text) news.textContent = text;
 }
 
+/** Says that the page is not up to date: what it shows is as of the last answer. */
 function lost(reason) {
   connection.className = "lost";
-  connection.textContent = reason;
+  connection.textContent = asOf ? `${reason} · as of ${asOf}` : reason;
   say(reason);
+}
+
+/** Says that the page is up to date, and what is wrong with what it shows. */
+function live() {
+  connection.className = main.dataset.alarm ? "lost" : "";
+  connection.textContent = [main.dataset.alarm || "Live", asOf].filter(Boolean).join(" · ");
 }
 
 /** Asks for a page and shows it; the page that is shown stays if there is no other. */
@@ -76,8 +84,8 @@ async function show(address, options) {
     if (connection.className === "lost") say("connected again");
     else if (main.dataset.news !== told) say(main.dataset.news);
     told = main.dataset.news;
-    connection.className = "";
-    connection.textContent = `Live · ${new Date().toISOString().slice(11, 19)}Z`;
+    asOf = `${new Date().toISOString().slice(11, 19)}Z`;
+    live();
   } catch {
     if (mine === latest) lost("No connection: is xorack web still running?");
   }
@@ -138,8 +146,18 @@ function reveal() {
   }
 }
 
+/** A slash begins a search, unless it is typed into a field. */
+addEventListener("keydown", (event) => {
+  const search = document.querySelector("input[type=search]");
+  const typing = document.activeElement.matches("input, textarea, select");
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || typing || !search) return;
+  event.preventDefault();
+  search.focus();
+  search.select();
+});
+
 reveal();
 addEventListener("hashchange", reveal);
 document.addEventListener("visibilitychange", refresh);
 wait(LEAST_PAUSE);
-connection.textContent = "Live";
+live();

@@ -11,17 +11,22 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from urllib.parse import urlencode
 
 from xorack.core.event import event_detail, rfc3339
 from xorack.core.text import plural, printable, span
+from xorack.ops.backlog import Backlog
 from xorack.ops.body import body_lines
 from xorack.ops.browse import GROUPS, ChainPage, Query
 from xorack.ops.dead_letters import DeadMessage
+from xorack.ops.explain import run_prefix
+from xorack.ops.explain_chain import explain_chain
 from xorack.ops.log_windows import WindowState, WindowTable
 from xorack.ops.redrive import Survey
+from xorack.ops.similar_texts import cause_of
 from xorack.ops.status import SOON_MS, ChainStatus
 
 if TYPE_CHECKING:
@@ -63,9 +68,15 @@ def templates() -> Environment:
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     made.filters |= {"address": _address, "cut": _cut, "plural": plural}
-    made.filters |= {"rfc3339": rfc3339, "span": span}
+    made.filters |= {"rfc3339": rfc3339, "local": local_time, "span": span}
     made.globals["body_lines"] = body_lines
     return made
+
+
+def local_time(time: int, zone: tzinfo | None = None) -> str:
+    """Return a time as the clock of this machine shows it; empty if that is UTC."""
+    moment = datetime.fromtimestamp(time / 1000, timezone.utc).astimezone(zone)
+    return f"{moment:%a %H:%M:%S %Z}" if moment.utcoffset() else ""
 
 
 def _cut(text: str, limit: int) -> str:
@@ -83,8 +94,8 @@ def _address(query: Query, **changes: Any) -> str:
 class Frame:
     """What all pages have around their content, and the names of a chain's outstanding units.
 
-    The server expects `token` from a form; `notice` says what a form has done. The numbers of dead
-    letters and of messages in the queue are None if unknown.
+    The server expects `token` from a form; `notice` says what a form has done. The number of dead
+    letters and what is in the queue are None if unknown.
     """
 
     name: str
@@ -92,13 +103,25 @@ class Frame:
     names: NamesOf = lambda _: {}
     notice: str = ""
     letters: int | None = None
-    waiting: int | None = None
+    backlog: Backlog | None = None
 
     def page(self, template: str, *, current: str = "", news: str = "", **values: Any) -> bytes:
         """Render a page; `current` is its address, `news` what a screen reader tells of it."""
-        given = {**vars(self), "current": current, "news": self.notice or news, **values}
+        alarm = self.backlog.stuck_text if self.backlog else ""
+        given = {
+            **vars(self),
+            "alarm": alarm,
+            "waiting": self._waiting,
+            "current": current,
+            "news": self.notice or news,
+            **values,
+        }
         page = templates().get_template(template).render(given, named=self._named)
         return page.encode("utf-8", "replace")
+
+    @property
+    def _waiting(self) -> int | None:
+        return None if self.backlog is None else self.backlog.waiting
 
     def _named(self, status: ChainStatus) -> list[tuple[str, str]]:
         """Return ids and names of a chain's outstanding units, those with names first."""
@@ -119,13 +142,22 @@ def chains_page(frame: Frame, page: ChainPage) -> bytes:
 
 
 def chain_page(frame: Frame, status: ChainStatus, dead_letters: Sequence[DeadMessage]) -> bytes:
-    """Render one chain, with its dead letters and forms to change it."""
+    """Render one chain: why it is as it is, its dead letters, and forms to change it."""
     chain = status.chain
+    failed = chain.status == "failed"
+    likes = Query(
+        group="failed" if failed else "",
+        prefix=run_prefix(chain.tag),
+        cause=cause_of(status.reason or "") if failed else "",
+    )
     return frame.page(
         "chain.html",
         title=chain.tag,
         news=chain.status,
         status=status,
+        why=explain_chain(status, dead_letters, frame.backlog),
+        likes=likes,
+        run=replace(likes, group="", cause=""),
         timeline=timeline(status),
         dead_letters=dead_letters,
         detail=_json_lines(status.detail),
@@ -158,9 +190,9 @@ def timeline(status: ChainStatus) -> list[Moment]:
         moments.append(Moment(chain.last_stamp_at, "Last step", status.counts))
     if status.note_text:
         moments.append(Moment(None, "Note", status.note_text))
-    if deadline is not None:
+    if deadline is not None and not chain.final:
         urgent = "next" if status.urgency == "ok" else status.urgency
-        moments.append(Moment(deadline, "Deadline", kind="" if chain.final else urgent))
+        moments.append(Moment(deadline, "Deadline", status.timeout_text, kind=urgent))
     if chain.final:
         kind = "done" if chain.status == "acked" else "late"
         ended = status.tolerance if chain.tolerated else chain.reason or ""

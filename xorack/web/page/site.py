@@ -17,8 +17,8 @@ from xorack.core.errors import ArgumentError, NotAChainError, TagNotFound
 from xorack.core.ports import Publisher
 from xorack.core.request import Request
 from xorack.core.text import plural
-from xorack.ops.backlog import Backlog
-from xorack.ops.browse import GROUPS, ORDERS, SEARCHED, Query, read_chains
+from xorack.ops.backlog import Backlog, Watch
+from xorack.ops.browse import GROUPS, ORDERS, OVERDUE, SEARCHED, Query, read_chains
 from xorack.ops.changes import change_chain
 from xorack.ops.dead_letters import DeadMessage, Kind, Selector, add_to_groups
 from xorack.ops.log_windows import window_table
@@ -56,7 +56,7 @@ class DeadLetters:
     """A dead-letter queue, read and changed by one caller at a time: a reader hides messages."""
 
     def __init__(self, redrive: Redrive, backlog: Callable[[], Backlog | None]) -> None:
-        self._redrive, self._backlog = redrive, backlog
+        self._redrive, self._backlog = redrive, Watch(backlog)
         self._lock = threading.Lock()
         self._count = 0
         self._seen: tuple[int, list[DeadMessage]] = 0, []
@@ -70,10 +70,9 @@ class DeadLetters:
                 self._lock.release()
         return self._count
 
-    def waiting(self) -> int | None:
-        """Return the number of messages in the acker's queue; None if it is unknown."""
-        backlog = self._backlog()
-        return None if backlog is None else backlog.waiting
+    def backlog(self) -> Backlog | None:
+        """Return what is in the acker's queue; None if it is unknown."""
+        return self._backlog()
 
     def read(self) -> tuple[Survey, int]:
         """Read the first messages, which SQS counts as a receive; return also `count` before."""
@@ -191,20 +190,21 @@ class Site:
         return self.problem(503, "AWS does not respond as expected", self.explain(error))
 
     def _frame(self, names: pages.NamesOf = lambda _: {}, notice: str = "") -> pages.Frame:
-        counts = (self.letters.count(), self.letters.waiting()) if self.letters else ()
+        counts = (self.letters.count(), self.letters.backlog()) if self.letters else ()
         return pages.Frame(self.name, self.token, names, notice, *counts)
 
     def _chains(self, fields: Mapping[str, str]) -> Response:
         group, order = fields.get("group", ""), fields.get("order", "")
         skip = fields.get("skip", "0")
-        if group and group not in GROUPS:
-            raise ArgumentError("group", group, " or ".join(GROUPS))
+        if group and group not in (*GROUPS, OVERDUE):
+            raise ArgumentError("group", group, " or ".join((*GROUPS, OVERDUE)))
         if order not in ORDERS:
             raise ArgumentError("order", order, " or ".join(filter(None, ORDERS)))
         if not (skip.isascii() and skip.isdecimal() and len(skip) < 10):
             raise ArgumentError("skip", skip, "a number of chains")
-        prefix, detail, after = (fields.get(name, "") for name in ("prefix", "detail", "after"))
-        page = read_chains(self.store, Query(group, prefix, detail, order, after, int(skip)))
+        names = ("prefix", "text", "detail", "cause", "after")
+        given = {name: fields.get(name, "") for name in names}
+        page = read_chains(self.store, Query(group=group, order=order, skip=int(skip), **given))
         frame = self._frame(self._naming.names_in_list)
         return Response(200, pages.chains_page(frame, page))
 
