@@ -15,7 +15,7 @@ from tests.support.web import running, serving
 from xorack import traced
 from xorack.core.request import Request
 from xorack.core.stamp import xor
-from xorack.ops import redrive
+from xorack.ops import backlog, redrive
 from xorack.spark.windows.ledger import finish_request as finish_window
 
 expect.set_options(timeout=30_000)
@@ -102,7 +102,7 @@ def test_a_chain_that_ends_is_shown_without_a_reload(aws, visit):
 STATE = """({
     open: [...document.querySelectorAll('details[open]')].map(
         (one) => one.closest('tr').dataset.key),
-    typed: document.querySelector('#prefix').value,
+    typed: document.querySelector('#text').value,
     focused: document.activeElement.id,
     scrolled: scrollY,
     rows: [...document.querySelectorAll('tr[data-key]')].map((one) => one.dataset.key),
@@ -114,7 +114,7 @@ def test_a_refresh_keeps_what_is_open_typed_focused_and_scrolled(aws, visit):
         start_many(aws, f"many/{number}", 9)
     page = visit(height=300)
     page.click("tr:last-child summary")
-    page.evaluate("document.querySelector('#prefix').focus({preventScroll: true})")
+    page.evaluate("document.querySelector('#text').focus({preventScroll: true})")
     page.keyboard.type("many")
     page.evaluate("scrollTo(0, 100)")
     start_many(aws, "another", 2)
@@ -130,12 +130,12 @@ def test_a_refresh_keeps_what_is_open_typed_focused_and_scrolled(aws, visit):
         == {
             "open": ["many/2"],
             "typed": "many",
-            "focused": "prefix",
+            "focused": "text",
             "scrolled": 100,
         }
     )
     page.keyboard.press("Enter")
-    page.wait_for_url("**/?prefix=many&detail=")
+    page.wait_for_url("**/?text=many")
     expect(page.locator("tr[data-key]")).to_have_count(3)
 
 
@@ -197,18 +197,45 @@ def test_a_lost_connection_is_shown_and_ends(aws, browser):
     with serving(aws) as server:
         page.goto(server.url)
         port, secret, site = server.server_port, server.secret, server.site
+        page.evaluate("refresh()")
+        expect(connection).to_contain_text("Z")
     page.evaluate("refresh()")
     expect(connection).to_have_class("lost")
     expect(news).to_have_text("No connection: is xorack web still running?")
     expect(page.locator("#main")).to_contain_text(TAG)
+    expect(connection).to_have_text(re.compile(r" · as of [0-9:]{8}Z$"))
     with running(site, port) as server:
         page.evaluate("refresh()")
-        expect(connection).to_have_text("xorack web was started again: open its new address")
+        again = "xorack web was started again: open its new address"
+        expect(connection).to_contain_text(again)
         server.secret = secret
         page.evaluate("refresh()")
         expect(connection).to_have_class("")
         expect(news).to_have_text("connected again")
         page.close()
+
+
+def test_a_stopped_consumer_is_no_green_sign_of_life(aws, visit, monkeypatch):
+    monkeypatch.setattr(backlog, "STUCK_MS", 0)
+    aws.client("sqs").send_message(QueueUrl=aws.queue_url, MessageBody="{}")
+    page = visit()
+    expect(page.locator("#connection")).to_have_class("lost")
+    expect(page.locator("#connection")).to_contain_text("the consumer takes no messages")
+    expect(page.get_by_role("alert")).to_contain_text("1 message in the queue")
+
+
+def test_a_slash_begins_a_search(aws, visit):
+    start(aws)
+    start(aws, "other")
+    page = visit()
+    page.keyboard.press("/")
+    page.keyboard.type("a/b")  # within the field it is a character
+    assert page.evaluate("document.querySelector('#text').value") == "a/b"
+    page.keyboard.press("Control+A")
+    page.keyboard.type("MOBY")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?text=MOBY")
+    expect(page.locator("tr[data-key]")).to_have_count(1)
 
 
 def test_windows_are_a_table_of_logs_that_leads_to_chains(aws, visit):
@@ -266,7 +293,7 @@ def gallery(browser):
         yield visit
 
 
-@pytest.mark.parametrize("width", [400, pytest.param(1200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("width", [400, 800, pytest.param(1200, marks=pytest.mark.slow)])
 def test_every_page_fits_its_window(gallery, width):
     for path, page in gallery(width):
         assert page.evaluate(WIDER) <= 0, path

@@ -59,12 +59,12 @@ def test_a_request_that_is_rejected_once_is_rejected_after_the_end(state):
 def test_a_chain_is_as_old_as_the_message_of_its_create():
     """The queue's delay is part of its duration; a clock that is ahead makes none negative."""
     for sent_at, created_at in ((NOW - DAY, NOW - DAY), (NOW + DAY, NOW), (None, NOW)):
-        applied = apply(None, [create(timeout=60)], now=NOW, limits=LIMITS, sent_at=[sent_at])
+        applied = apply_all(None, [create(timeout=60)], now=NOW, limits=LIMITS, sent_at=[sent_at])
         assert applied.chain.created_at == created_at
         assert applied.chain.deadlines.deadline == NOW + 60_000  # from when it is applied
     ended, _ = run(
         stamp("done", finished=1),
-        chain=apply(None, [create()], now=NOW, limits=LIMITS, sent_at=[NOW - DAY]).chain,
+        chain=apply_all(None, [create()], now=NOW, limits=LIMITS, sent_at=[NOW - DAY]).chain,
     )
     assert event_detail(ended)["duration_ms"] == DAY
 

@@ -19,7 +19,10 @@ _SHOWN = 10
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
-@click.command(epilog="Example: xorack status --stack orders")
+@click.command(
+    short_help="Show what needs attention, once.",
+    epilog="Example: xorack status --stack orders",
+)
 @json_option
 @with_table
 def status(as_json: bool, target: Target) -> int:
