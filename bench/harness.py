@@ -1,4 +1,4 @@
-"""Shared parts of the sections: variants in turn, tables, and a server that accepts all."""
+"""Shared by the benchmarks: variants that take turns, tables, a server that accepts all calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass
 class Table:
-    """A table of the report."""
+    """A table of the report, in Markdown."""
 
     head: Sequence[str]
     rows: list[Sequence[str]] = field(default_factory=list)
@@ -47,7 +47,7 @@ def _cell(value: str | float | None) -> str:
 
 
 def interleaved(variants: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """Call all variants in each round, starting with another each time; return figures by name."""
+    """Call each variant once a round, each round in another order; return the figures by name."""
     names, figures = list(variants), {name: list[T]() for name in variants}
     for number in range(rounds):
         shift = number % len(names)
@@ -65,7 +65,7 @@ def figure(value: float) -> str:
 
 
 class _Acceptor(Handler):
-    """Every write succeeds, every read finds nothing, every event and message is accepted."""
+    """Accepts every write, event and message, and answers every read with nothing."""
 
     def do_POST(self) -> None:
         entries = [{"EventId": "e"} for _ in json.loads(self.body()).get("Entries", [])]

@@ -1,4 +1,4 @@
-"""Measures Spark jobs in this process: CPU of all processes, memory of workers; the data."""
+"""Measures Spark jobs: the processor time of all their processes, and the memory of workers."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class ProcessTree:
     """
 
     def __init__(self, root: int) -> None:
-        """Begin with a running process and its descendants."""
+        """Start with a running process and its descendants."""
         self.driver_mb = self.worker_mb = self._looking = 0.0
         self._root = root
         self._ticks: dict[tuple[int, str], int] = {}
-        """By process and the time of its start: ids are used again."""
+        """By process id and start time, because the system uses ids again."""
 
     def cpu_seconds(self) -> float:
         """Sum up the CPU of all processes ever seen, without that of looking at them."""
@@ -85,7 +85,7 @@ class Meter:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure what runs in the block; look at the processes from time to time."""
+        """Measure the code in the block; sample the processes from time to time."""
         ended = Event()
 
         def sample() -> None:

@@ -1,4 +1,4 @@
-"""CPU of tracking on Spark: jobs as users write them, tracked and untracked, in turn.
+"""The processor time of tracking on Spark: pairs of jobs, tracked and untracked in turns.
 
 One job cleans TPC-H's lineitem and writes it, another sums it up by part. The untracked jobs are
 the same code, with rows that track nothing. One process with one Java runs all of them. Cases of
@@ -76,7 +76,7 @@ CASES = {
 
 
 class Untracked:
-    """Rows of which nothing is tracked."""
+    """Rows that are not tracked; the methods do nothing."""
 
     def with_unit(self, frame: Any) -> Any:
         return frame
@@ -144,7 +144,7 @@ def count_corpus(spark: Any, folder: Path, _: Case, tracking: Any, meter: Meter)
 
 
 def made_up(spark: Any, rows: int) -> Any:
-    """Return lines with the columns that the jobs need, and a thousand parts."""
+    """Return generated lines with the columns that the jobs read, and a thousand parts."""
     fixed = ("1 AS l_linenumber", "1 AS l_quantity", "0.1 AS l_discount", "'' AS l_comment")
     part = "id % 1000 AS l_partkey"
     return spark.range(rows).selectExpr("id AS l_orderkey", part, "9.0 AS l_extendedprice", *fixed)

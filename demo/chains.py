@@ -26,16 +26,16 @@ _SWEEPS = 30
 
 @dataclass
 class ChainMonitor:
-    """A context manager that counts chains in a thread; `show` gets `ended` and `expected`."""
+    """Count chains that have ended, in a thread; `show` is called with `ended` and `expected`."""
 
     stack: Stack
     store: DynamoDBStore
-    expected: int  # chains that there will be, as far as it is known
+    expected: int  # the number of chains, as far as it is known
     show: Callable[[Counter[str], int], object]  # called in the thread when the numbers change
     ended: Counter[str] = field(default_factory=Counter, init=False)
-    """Numbers of chains with an event, by status."""
+    """How many chains have an event, by status."""
     events: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
-    """The events so far as EventBridge delivers them, by tag."""
+    """The events that arrived so far, by tag, in the form in which EventBridge delivers them."""
 
     def __enter__(self) -> ChainMonitor:
         self._stop = threading.Event()
@@ -48,10 +48,10 @@ class ChainMonitor:
         self._pool.shutdown()
 
     def wait(self, patience_seconds: float, outstanding: int = 0) -> bool:
-        """Wait until chains have ended and no event is pending; True if they have.
+        """Wait until all chains have ended and no event is pending; return whether they have.
 
-        Gives up after `patience_seconds` without a change. Chains of the outstanding units, which
-        will not finish, are not awaited.
+        Return False after `patience_seconds` without a change. At most `outstanding` units may be
+        left: their chains cannot end by themselves.
         """
         before, deadline = self.ended, time.monotonic() + patience_seconds
         while not self._has_ended(outstanding):
@@ -93,7 +93,7 @@ class ChainMonitor:
 
 
 def _left(chain: Chain) -> int:
-    """Return the units of a chain that are missing, as a note says, or that have not ended."""
+    """Return how many units of a chain are missing by its note, or outstanding by its counts."""
     noted = json.loads(chain.note)["missing_count"] if chain.note else None
     return chain.counts.outstanding if noted is None else int(noted)
 
@@ -104,11 +104,11 @@ def why_unacked(chain: Chain, has_event: bool) -> str | None:
     if chain.status != "acked":
         left = chain.counts.outstanding
         return f"{left:,} of {plural(chain.counts.started, 'unit')} outstanding"
-    return None if has_event else "acked, but its event did not come"
+    return None if has_event else "acked, but no event arrived"
 
 
 def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None:
-    """Move the deadlines of chains to now, and invoke the sweeper until all expected have ended."""
+    """Set the deadlines of chains to now, and invoke the sweeper until all chains have ended."""
     requests = [Request.extend(tag, "end of the demo", 0.001) for tag in tags]
     send(stack.queue_url, requests, client=stack.client("sqs"))
     for _ in range(_SWEEPS):
@@ -121,7 +121,7 @@ def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None
 
 
 def named_words(events: Iterable[Mapping[str, Any]], lost: Iterable[LostWord]) -> list[LostWord]:
-    """Return the lost words that failed events name; raises DemoFailed if they name others."""
+    """Return the lost words that failed events name; raise DemoFailed if they name other units."""
     words = {word.id: word for word in lost}
     named = [id for event in events for id in event["detail"].get("outstanding", ())]
     if unknown := [id for id in named if id not in words]:

@@ -101,7 +101,7 @@ class Result:
 
     @property
     def uncounted(self) -> int:
-        """Words of readable files that were neither lost nor counted: 0 if all went well."""
+        """How many words of readable files were neither counted nor deleted; 0 if all went well."""
         return int(self.split["words"] - self.count["words"] - self.count["missing"])
 
     @property

@@ -1,4 +1,4 @@
-"""The steps of the demo: set up, deploy, split, count, and wait for the end of every chain."""
+"""The steps of the demo: set up, deploy, split, count, and wait until every chain has ended."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from xorack.web.page.site import DeadLetters, Site
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {"max_concurrency": "2", "resume": "all"}
-"""The stack's settings: as many consumers as suit one machine, and all kinds of callbacks."""
+"""The settings of the stack: few consumers, because of one machine, and all kinds of callbacks."""
 _OUTPUTS = ("words", "counts", "records", "database", "tmp")
 _PATIENCE_SECONDS = 30.0
 # Settings of another Spark on this machine: the demo uses the one in its environment.
@@ -43,7 +43,7 @@ _OTHER_SPARK = ("HADOOP_", "PYSPARK_", "SPARK_", "_JAVA_OPTIONS", "JAVA_TOOL_OPT
 
 
 def interrupt_on_signals() -> None:
-    """Let the first signal that ends a program raise `KeyboardInterrupt`: its children end."""
+    """Raise `KeyboardInterrupt` at the first signal, so that child processes are ended."""
     handled = [n for n in SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]  # as under nohup
 
     def interrupt(*_: object) -> NoReturn:
@@ -62,7 +62,7 @@ def work_folder(work: Path) -> Iterator[Path]:
     mark = work / "xorack-demo"
     try:
         if work.exists() and any(work.iterdir()) and not mark.exists():
-            raise DemoFailed(f"{work} is not the demo's: it holds other things")
+            raise DemoFailed(f"{work} is not a folder of the demo: it holds other files")
         work.mkdir(parents=True, exist_ok=True)
         with mark.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,7 +91,7 @@ class Demo:
     keep_page: bool = False
 
     def run(self) -> Result:
-        """Run the demo; chains that are not acked are part of its result."""
+        """Run the demo; its result lists the chains that are not acked."""
         interrupt_on_signals()
         with self.display, work_folder(self.work) as self.work:
             java, database, python, template = self._prepare()
@@ -140,7 +140,7 @@ class Demo:
             threading.Event().wait()
 
     def _prepare(self) -> tuple[Path, Database, Path, Path]:
-        """Find or make a Java, the database, the embedded AWS's Python, the stack's template."""
+        """Find Java, and make the database, the embedded AWS and the stack's template."""
         display = self.display
         with display.doing("set up", "reading the files"):
             java = java_home()
@@ -198,9 +198,9 @@ class Demo:
         return summary
 
     def _fail(self, monitor: ChainMonitor, lost: list[LostWord]) -> list[str]:
-        """End the incomplete chains by their deadline; return their tags."""
+        """End the incomplete chains by moving their deadlines; return their tags."""
         if not monitor.wait(_PATIENCE_SECONDS, len(lost)):
-            raise DemoFailed(f"some files besides the {_files(lost)} with lost words did not end")
+            raise DemoFailed(f"not every file ended besides the {_files(lost)} with lost words")
         tags = monitor.incomplete()
         self.display.say("end", f"the deadline of {_files(lost)} is moved to now")
         end_chains(self.stack, monitor, tags)

@@ -61,7 +61,7 @@ ARGUMENTS: Final = {
 
 @dataclass(frozen=True)
 class Answer:
-    """A reason why findings stand; see judges.yml."""
+    """A reason why findings are accepted; see judges.yml."""
 
     rules: Sequence[str]
     at: Sequence[str]
@@ -171,7 +171,7 @@ def apps(folder: Path) -> list[App]:
 
 
 def main() -> int:
-    """Synthesise the stacks; return 1 if cdk-nag finds what has no answer."""
+    """Synthesise the stacks; return 1 if a finding of cdk-nag has no answer."""
     folder = Path(sys.argv[1]) if sys.argv[1:] else ROOT / "cdk.out" / "judged"
     status = 0
     for app in apps(folder):

@@ -1,4 +1,4 @@
-"""Say in one line why a deployment cannot begin, before node and the CDK say it in many.
+"""Say in one line why a deployment cannot begin; node and the CDK would print many lines.
 
     python -m tools.preflight [ARGUMENTS OF `cdk deploy`]
 
@@ -65,7 +65,7 @@ def _not_bootstrapped(session: Any, account: str, qualifier: str) -> str | None:
     try:
         session.client("ssm", config=_CONFIG).get_parameter(Name=name)
     except ClientError as error:
-        # Who may not read it may still assume the role that does.
+        # Without the permission to read it, the user may still assume a role that has it.
         if error.response["Error"]["Code"] == "ParameterNotFound":
             place = f"account {account}, region {session.region_name}"
             return f"{place} has no {name}: run `make bootstrap` once"

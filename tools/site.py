@@ -1,4 +1,4 @@
-"""Hooks of mkdocs (mkdocs.yml): links to the repository, the scripts of npm, llms.txt."""
+"""Hooks for mkdocs (mkdocs.yml): links into the repository, scripts from npm, llms.txt."""
 
 from __future__ import annotations
 

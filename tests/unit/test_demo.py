@@ -218,7 +218,7 @@ def test_a_folder_of_others_is_named_and_left_alone(tmp_path):
         write_files(work, "words/x")
         for folder, problem in (
             (work, "another demo is running"),
-            (tmp_path / "own", "is not the demo's"),
+            (tmp_path / "own", "is not a folder of the demo"),
             (tmp_path / "file", r"file: (Not a directory|File exists)"),
         ):
             with pytest.raises(DemoFailed, match=problem), work_folder(folder):
