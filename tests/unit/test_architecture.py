@@ -245,14 +245,10 @@ def test_a_number_of_time_has_its_unit_in_the_name(folder):
 
 
 LONGER = {
-    "xorack/acker/chain_writer.py _attempt",
     "xorack/cdk/acker.py __init__",
     "xorack/cdk/dashboard.py create_dashboard",
     "xorack/cdk/functions.py _create_function",
-    "xorack/spark/finishing.py _of_run",
-    "xorack/spark/missing/comparing.py compare_groups",
     "xorack/spark/missing/found.py _compare",
-    "xorack/spark/missing/found.py resolve",
 }
 """Functions that are longer; no other may be."""
 
