@@ -38,6 +38,10 @@ _ONCE_A_SECOND = RetryPolicy(attempts=1000, cap_seconds=1.0)
 
 
 class _Bus:
+    def describe_event_bus(self, Name: str) -> dict[str, Any]:
+        time.sleep(CALL_SECONDS)
+        return {}
+
     def put_events(self, Entries: list[Any]) -> dict[str, Any]:
         time.sleep(CALL_SECONDS)
         return {}

@@ -21,7 +21,7 @@ from xorack.acker.parallel import Workers
 from xorack.aws import schema
 from xorack.aws.client import BoundedClient, config_of, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.aws.eventbridge import EventBus
+from xorack.aws.eventbridge import BusCheck, EventBus
 from xorack.aws.naming_time import NamingTime
 from xorack.aws.resume import SERVICES, Resumer
 from xorack.aws.retry import RetryPolicy
@@ -130,6 +130,7 @@ class Process:
         clients: The boto3 clients that exist already, by service.
         workers: The threads of calls.
         breakers: The circuit breakers of the channels, which remember failures.
+        bus_check: Whether the bus existed within the last minute.
         table_arn: The ARN of the table, once it is known.
         table_checked: True if the stack created the table, or a check has found no fault.
         earlier_retentions: See `Limits`; None until they are read.
@@ -141,6 +142,7 @@ class Process:
         self.clients: dict[str, Any] = {}
         self.workers = Workers(_WORKERS)
         self.breakers = {channel: CircuitBreaker() for channel in (EVENT, *RESUME_KINDS)}
+        self.bus_check = BusCheck()
         self.table_arn = settings.table_arn
         self.table_checked = not settings.check_table
         self.earlier_retentions: Retentions | None = None
@@ -246,6 +248,7 @@ class Invocation:
             find_table=partial(process.find_table, store),
             policy=_REPORTS,
             naming=naming,
+            check=process.bus_check,
         )
         channels: dict[str, Publisher] = {EVENT: bus}
         # Also the kinds that the settings do not permit any more: AWS refuses, and that has an end.

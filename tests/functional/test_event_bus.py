@@ -1,14 +1,22 @@
 """Events over embedded EventBridge."""
 
 import json
+from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
+from botocore.exceptions import ClientError
 
+from lambda_src import environment
 from tests.support.chains import changed, make_chain
+from tests.support.functions import acked, message
+from tests.support.subscriber import subscribe
 from xorack import traced, xor
+from xorack.acker.chain_writer import ChainWriter
 from xorack.aws.client import CONFIG
+from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.aws.eventbridge import EventBus
+from xorack.aws.eventbridge import BusCheck, EventBus
 from xorack.aws.retry import RetryPolicy
 from xorack.core.event import event_detail, event_id
 from xorack.core.hashing import xxh64_long_inverse
@@ -86,3 +94,74 @@ def test_the_largest_event_is_below_28_kib(aws, bus, character):
     (event,) = aws.events()
     assert (event["source"], event["detail-type"]) == ("xorack", "failed")
     assert (event["detail"]["tag"], event["detail"]["detail"]) == (text, fill)
+
+
+class Described:
+    """A client that counts its looks at the bus, and denies them or not."""
+
+    def __init__(self, code=None):
+        self.looks, self.code = 0, code
+
+    def describe_event_bus(self, Name):
+        self.looks += 1
+        if self.code:
+            raise ClientError({"Error": {"Code": self.code}}, "DescribeEventBus")
+
+    def put_events(self, Entries):
+        return {}
+
+
+def test_an_end_stays_pending_while_the_bus_does_not_exist(functions, aws, monkeypatch):
+    """AWS answers success for such a bus, and drops the event."""
+    client = aws.client("events")
+    arn = client.describe_event_bus(Name=aws.bus_name)["Arn"]
+    (rule,) = client.list_rules(EventBusName=aws.bus_name)["Rules"]
+    targets = client.list_targets_by_rule(Rule=rule["Name"], EventBusName=aws.bus_name)["Targets"]
+    client.remove_targets(
+        Rule=rule["Name"], EventBusName=aws.bus_name, Ids=[one["Id"] for one in targets]
+    )
+    client.delete_rule(Name=rule["Name"], EventBusName=aws.bus_name)
+    client.delete_event_bus(Name=aws.bus_name)
+    entry = {"EventBusName": aws.bus_name, "Source": "s", "DetailType": "d", "Detail": "{}"}
+    assert client.put_events(Entries=[entry])["FailedEntryCount"] == 0
+    assert functions.consume(message(*acked("t"))) == []
+    assert functions.item("t")["event_pending"] == {"N": "1"}
+    clock = ChainWriter.__init__.__kwdefaults__
+    at = milliseconds() + 100_000
+    with patch.dict(clock, {"clock": lambda: at}):
+        assert functions.sweep()["EventsPending"] == 1
+    client.create_event_bus(Name=aws.bus_name)
+    subscribed = replace(aws, events_queue_url=subscribe(aws))
+    assert client.describe_event_bus(Name=aws.bus_name)["Arn"] == arn
+    monkeypatch.setattr(environment, "_process", None)  # its circuit is open for 30 s
+    later = at + 100_000
+    with patch.dict(clock, {"clock": lambda: later}):
+        assert functions.sweep()["EventsPublished"] == 1
+    assert [event["detail"]["tag"] for event in subscribed.events()] == ["t"]
+    assert "event_pending" not in functions.item("t")
+
+
+def test_a_bus_that_exists_is_asked_for_once_a_minute():
+    now, client = [0.0], Described()
+    check = BusCheck(clock=lambda: now[0])
+    for now[0] in (0.0, 59.9, 60.0, 61.0):
+        assert EventBus("bus", client, check=check).publish([ACKED]) == {}
+    assert client.looks == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "is_delivered"),
+    [
+        ("ResourceNotFoundException", "bus", False),
+        ("AccessDeniedException", "bus", False),
+        # A bus of another account: it answers PutEvents by its policy.
+        ("AccessDeniedException", "arn:aws:events:eu-west-1:222222222222:event-bus/all", True),
+        ("ResourceNotFoundException", "arn:aws:events:eu-west-1:1:event-bus/all", False),
+    ],
+)
+def test_without_an_answer_about_the_bus_nothing_is_delivered(code, name, is_delivered):
+    client = Described(code)
+    failures = EventBus(name, client, policy=RetryPolicy(attempts=1)).publish([ACKED])
+    assert (failures == {}) is is_delivered
+    assert all(code in failure.reason for failure in failures.values())
+    assert [failure.kind for failure in failures.values()] == ["outage"] * (not is_delivered)

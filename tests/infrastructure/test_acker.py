@@ -393,6 +393,36 @@ def test_a_resource_in_another_region_is_rejected(here):
         Acker(here, "Alarmed", settings=topic)
 
 
+def test_the_deployment_fails_if_an_imported_bus_of_the_account_does_not_exist(here, stack):
+    """CloudFormation creates a rule only on a bus that exists; that one is disabled."""
+    buses, settings = aws_events.EventBus, Settings(policies_ready=True)
+    for number, (where, arn, has_rule, condition) in enumerate(
+        (
+            (here, OUR_BUS, True, None),
+            (here, THEIR_BUS, False, None),
+            # Only the deployment knows the account of this stack.
+            (stack, OUR_BUS, True, {"Fn::Equals": ["1" * 12, {"Ref": "AWS::AccountId"}]}),
+        )
+    ):
+        app = Stack(App(), "Mine", env=HERE if where is here else None)
+        Acker(
+            app, "Acker", bus=buses.from_event_bus_arn(app, f"Bus{number}", arn), settings=settings
+        )
+        template = Template.of_stack(app)
+        rules = [one for one in template.of("AWS::Events::Rule").items() if "BusExists" in one[0]]
+        assert len(rules) == has_rule
+        for name, rule in rules:
+            assert (rule["State"], rule["EventBusName"]) == ("DISABLED", "all")
+            assert "Targets" not in rule
+            named = template.resources[name].get("Condition")
+            assert template.body.get("Conditions", {}).get(named) == condition
+    newer = OUR_BUS.replace(":event-bus/", ":event-busv2/")
+    with pytest.raises(ValueError, match="is a custom event bus of AWS::EventsV2, expected a bus"):
+        Acker(here, "Newer", bus=buses.from_event_bus_arn(here, "Newer-Bus", newer))
+    with pytest.raises(ValueError, match="is a custom event bus of AWS::EventsV2"):
+        Acker.from_attributes(here, "Far", **{**ELSEWHERE, "event_bus_arn": newer})
+
+
 CANNOT_WORK = [
     # A statement on an alias allows nothing: the functions would be denied their calls.
     (

@@ -45,6 +45,8 @@ def calls(deployed, template, monkeypatch):
                 resources = {name}
             case {"RequestItems": items}:
                 resources = set(items)
+            case {"Name": name} if operation == "DescribeEventBus":
+                resources = {name}
             case {"Entries": entries}:
                 resources = {entry["EventBusName"] for entry in entries}
             case _:

@@ -27,7 +27,7 @@ from xorack.acker.outbox import Outbox
 from xorack.acker.sweeper import Sweeper
 from xorack.aws import dynamodb_store, item, schema
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.aws.eventbridge import EventBus
+from xorack.aws.eventbridge import BusCheck, EventBus
 from xorack.aws.mark_buckets import MarkBuckets
 from xorack.aws.resume import SERVICES, Resumer
 from xorack.aws.retry import RetryPolicy
@@ -502,6 +502,7 @@ _SLOW: tuple[_Row, ...] = (
         EventBus._put_events,
         lambda put, *call: {n: one for n, one in put(*call).items() if one.kind == "no_time"},
     ),
+    ("a bus that was not asked for exists", BusCheck.ensure, lambda ensure, check, *call: None),
     ("an expiry overwrites what came in between", ChainWriter.expire, _overwrite),
     ("the write's condition leaves the version out", _CONDITION, _leave_out("version")),
     (

@@ -68,6 +68,8 @@ class Options:
 
     def __init__(self, seed: int) -> None:
         random = Random(f"{seed}/options")
+        # The bus does not exist at first, as one whose name was misspelt.
+        self.late_bus = seed % 16 == 7
         few, more, many = random.randint(2, 5), random.randint(6, 14), random.randint(25, 45)
         self.chains = pick(random, ((few, 69), (more, 27), (many, 4)))
         # The first chains may have so many requests that marks leave the item.

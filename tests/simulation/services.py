@@ -16,6 +16,7 @@ from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.consumer import Message as ConsumedMessage
 from xorack.acker.parallel import Workers
 from xorack.aws import mark_buckets, schema
+from xorack.aws.eventbridge import BusCheck
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import send
 from xorack.compat import dynamodb_acker
@@ -53,6 +54,7 @@ class Function:
         services = ("dynamodb", "events", "sqs", "stepfunctions")
         self._process.clients = dict.fromkeys(services, self.client)
         self._process.workers = Workers()
+        self._process.bus_check = BusCheck(clock=lambda: machine.now() / 1000)
         self._process.breakers = {
             channel: CircuitBreaker(clock=lambda: machine.now() / 1000)
             for channel in (EVENT, "step_functions")

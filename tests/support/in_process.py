@@ -129,6 +129,7 @@ def locked_aws() -> Iterator[ClientCache]:
         stack.enter_context(patch.object(boto3, "DEFAULT_SESSION", _session()))
         _hasten(stack)
         stack.enter_context(mock_aws(config={"core": {"reset_boto3_session": False}}))
+        _drop_events_without_bus(stack)
         _lock_dynamodb(stack)
         _lock_sqs(stack)
         yield _clients()
@@ -172,6 +173,23 @@ def create_resources(
     aws.client("events").create_event_bus(Name=name)
     created = Resources(aws, name, partition_key, queue["QueueUrl"], dead_url, name, "")
     return replace(created, events_queue_url=subscribe(created))
+
+
+def _drop_events_without_bus(stack: ExitStack) -> None:
+    """Answer success for events on a bus that does not exist, and drop them, as AWS does."""
+    from moto.events.models import EventsBackend
+
+    original = EventsBackend.put_events
+
+    def put_events(backend: Any, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        def exists(event: dict[str, Any]) -> bool:
+            name = backend._normalize_event_bus_arn(event.get("EventBusName"))
+            return name in backend.event_buses
+
+        taken = iter(original(backend, [event for event in events if exists(event)]))
+        return [next(taken) if exists(event) else {"EventId": uuid.uuid4().hex} for event in events]
+
+    stack.enter_context(patch.object(EventsBackend, "put_events", put_events))
 
 
 def _lock_dynamodb(stack: ExitStack) -> None:

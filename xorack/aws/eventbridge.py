@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import cached_property
@@ -26,6 +28,36 @@ _CONTENT = {
     "ValidationException",
 }
 """The codes that are about what an entry contains, and not about the bus."""
+_DENIED = ("AccessDenied", "AccessDeniedException")
+
+
+_KNOWN_SECONDS = 60.0
+"""For so long a bus that existed is taken to exist."""
+
+
+class BusCheck:
+    """Makes sure that a bus exists, and remembers it for a minute. Threads may share one.
+
+    PutEvents answers success for a bus that does not exist, and drops the event.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known_until = -math.inf
+
+    def ensure(self, bus_name: str, client: Any) -> None:
+        """Raise the ClientError of DescribeEventBus if the bus is not known to exist."""
+        now = self._clock()
+        if now < self._known_until:
+            return
+        try:
+            client.describe_event_bus(Name=bus_name)
+        except ClientError as error:
+            # A bus of another account is called by its ARN. That account need not allow the call,
+            # and refuses events itself if its bus is gone.
+            if not (bus_name.startswith("arn:") and error_code(error) in _DENIED):
+                raise
+        self._known_until = now + _KNOWN_SECONDS
 
 
 class EventBus:
@@ -42,11 +74,13 @@ class EventBus:
         find_table: Callable[[], str] | None = None,
         policy: RetryPolicy | None = None,
         naming: NamingTime | None = None,
+        check: BusCheck | None = None,
     ) -> None:
         """Use a bus.
 
         ``find_table`` returns the ARN of the chains' table, which distinguishes two ackers
-        on one bus. ``naming`` is by default a share of the client's time.
+        on one bus. ``naming`` is by default a share of the client's time. All publishers of a
+        process may share a ``check``.
         """
         self.bus_name = bus_name
         self.client = make_client("events") if client is None else client
@@ -54,6 +88,7 @@ class EventBus:
         self._budget = budget_of(self.client)
         self._naming = naming or NamingTime(self._budget)
         self._find_table = find_table
+        self._check = check or BusCheck()
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, Failure]:
         by_tag = {chain.tag: chain for chain in chains}
@@ -79,7 +114,10 @@ class EventBus:
         entries = {tag: entry for tag, entry in made.items() if entry is not None}
         no_time = NotAccepted(NO_TIME.reason, permanent=True, kind=NO_TIME.kind)
         unsent = {tag: no_time for tag in chains if tag not in entries}
-        return unsent | self._put_entries(entries) if entries else unsent
+        if not entries:
+            return unsent
+        self._check.ensure(self.bus_name, self.client)
+        return unsent | self._put_entries(entries)
 
     def _put_entries(self, entries: dict[str, dict[str, Any]]) -> dict[str, NotAccepted]:
         try:

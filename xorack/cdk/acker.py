@@ -124,6 +124,7 @@ class Acker(AckerParts):
         self.queue, self.dead_letters = create_queues(queues, settings, key, queue, dead_letters)
         account = cdk.Stack.of(self).account
         self.events = AckEvents(self, "Events", self.table, bus or name, account)
+        self.events.check_at_deployment()
         if key is not None:
             key.add_to_resource_policy(logs_statement(self))
         self.consumer = create_consumer(Construct(self, "Consumer"), self)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aws_cdk import Duration, Stack, aws_dynamodb, aws_events, aws_iam
+from aws_cdk import (
+    Aws,
+    CfnCondition,
+    Duration,
+    Fn,
+    Stack,
+    aws_dynamodb,
+    aws_events,
+    aws_iam,
+)
 from constructs import Construct
 
 from xorack.cdk.validation import has_own_policy, is_known_to_differ
@@ -50,7 +59,34 @@ class AckEvents(Construct):
         if isinstance(bus, str):
             text = "Chains that were acked or that failed"
             bus = aws_events.EventBus(self, "Bus", event_bus_name=bus, description=text)
+        if ":event-busv2/" in bus.event_bus_arn:
+            raise ValueError(
+                f"bus: {bus.node.path} is a custom event bus of AWS::EventsV2, expected a bus of "
+                "AWS::Events: the functions call PutEvents, which does not take it"
+            )
         self.bus = bus
+
+    def check_at_deployment(self) -> None:
+        """Let the deployment fail if an imported bus of this account does not exist.
+
+        A rule can only be created on a bus that exists. The rule is disabled, and matches nothing
+        that anybody sends.
+        """
+        stack, bus = Stack.of(self), self.bus
+        if has_own_policy(bus) or is_known_to_differ(bus.env.account, stack.account):
+            return
+        rule = aws_events.Rule(
+            self,
+            "BusExists",
+            description="Makes the deployment fail if the bus does not exist; it does nothing else",
+            event_bus=bus,
+            enabled=False,
+            event_pattern=aws_events.EventPattern(source=["xorack.bus-exists"]),
+        )
+        if bus.env.account != stack.account:  # the deployment decides whether it is this one
+            same = Fn.condition_equals(bus.env.account, Aws.ACCOUNT_ID)
+            resource: Any = rule.node.default_child
+            resource.cfn_options.condition = CfnCondition(self, "BusIsHere", expression=same)
 
     def deny_forged_events(self, publishers: Sequence[aws_iam.IRole]) -> None:
         """Deny everybody but some roles to put events of the acker's source on the bus."""

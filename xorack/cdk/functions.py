@@ -156,7 +156,7 @@ def _write_access(acker: AckerParts) -> list[cdk.aws_iam.PolicyStatement]:
     if is_imported(acker.table):
         write.add_actions("dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive")
     key = allow_key(acker.table_key, *WRITE_WITH_KEY)
-    return [write, allow_events(acker.events.bus), *key]
+    return [write, *allow_events(acker.events.bus), *key]
 
 
 def create_consumer(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Function:

@@ -36,12 +36,13 @@ def allow_key(key: cdk.aws_kms.IKey | None, *actions: str) -> list[cdk.aws_iam.P
     return [] if key is None else [allow(key.key_arn, *actions, conditions=services)]
 
 
-def allow_events(bus: cdk.aws_events.IEventBus) -> cdk.aws_iam.PolicyStatement:
-    """Allow events of the source `xorack` on a bus, and no others."""
+def allow_events(bus: cdk.aws_events.IEventBus) -> list[cdk.aws_iam.PolicyStatement]:
+    """Allow to put events of the source `xorack` on a bus, and no others, and to describe it."""
     # `events:source` has several values in a call of several entries.
     ours = {"events:source": SOURCE, "events:detail-type": [*STATUSES]}
     conditions = {"ForAllValues:StringEquals": ours}
-    return allow(bus.event_bus_arn, "events:PutEvents", conditions=conditions)
+    put = allow(bus.event_bus_arn, "events:PutEvents", conditions=conditions)
+    return [put, allow(bus.event_bus_arn, "events:DescribeEventBus")]
 
 
 def for_account(grantee: cdk.aws_iam.IGrantable, account: str) -> cdk.aws_iam.IGrantable:
