@@ -377,8 +377,8 @@ export class Tracker {
     checkOptions(options, OPTIONS);
     const { client, keys, tableName, group = byRun } = options;
     const stamps = options.stamps ?? "traced";
-    const cells = checkCells(options.cells ?? 16);
     check(["traced", "plain"].includes(stamps), "stamps", stamps, "traced or plain");
+    const cells = checkCells(options.cells ?? 16);
     const isTraced = stamps === "traced" || cells === 16;
     check(isTraced, "cells", cells, "traced stamps: plain ones have no cells");
     const isName = typeof group === "string" && group;
@@ -452,15 +452,20 @@ export class Tracker {
 
   /** Fail the chains of a token, for a reason that is cut off after 1,024 bytes. */
   async fail(token, reason, note = {}) {
-    await this.#tell("fail", token, { reason: cleanText(reason, "reason"), ...noteOf(note) });
+    const { unit, tags } = this.verified(token);
+    await this.#tell("fail", unit, tags, {
+      reason: cleanText(reason, "reason"),
+      ...noteOf(note),
+    });
   }
 
   /** Tell what was found out: `text`, `missing` (ids) or both, and `missing_count`. */
   async note(token, note) {
+    const { unit, tags } = this.verified(token);
     const fields = noteOf(note);
     const problem = "missing, expected a value: a note needs text or missing";
     check("text" in fields || fields.missing, "text", null, "", { problem });
-    await this.#tell("note", token, fields);
+    await this.#tell("note", unit, tags, fields);
   }
 
   /** Move the deadline of a token's chains to so many seconds from now. */
@@ -531,8 +536,7 @@ export class Tracker {
     return this.#batches.getStore()?.requests.length ?? 0;
   }
 
-  async #tell(op, value, content) {
-    const { unit, tags } = this.verified(value);
+  async #tell(op, unit, tags, content) {
     const id = noteId(op, unit, content);
     await this.#send(tags.map((tag) => ({ op, tag, id, ...content })));
   }

@@ -146,7 +146,7 @@ class Program:
 
     def of(self, names):
         named = [one.get("token", one) if isinstance(one, dict) else one for one in names]
-        return [self.tokens[one] if isinstance(one, str) else one for one in named]
+        return [self.tokens.get(one, one) if isinstance(one, str) else one for one in named]
 
     def step(self, units, children=None, count=0, raises=False):
         with suppress(ZeroDivisionError), self.current.step(*self.of(units)) as step:

@@ -324,6 +324,8 @@ class Tracker:
             SendError: The queue did not accept the request.
         """
         token = self.keys.verified(token)
+        if timeout is None:  # a request without one takes the acker's default
+            raise ArgumentError("timeout", timeout, "seconds, above 0")
         id = f"extend-{uuid.uuid4().hex}"
         self._send(*(Request.extend(tag, id, timeout) for tag in token.tags))
 
