@@ -16,7 +16,6 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from demo.loss import LostWord
-from xorack.cli import screen
 from xorack.core.text import plural, printable
 
 _SHOWN_LINES = 20
@@ -147,15 +146,12 @@ def _print_losses(out: Console, result: Result) -> None:
     ):
         out.print(Text.assemble((f"{check:<13}", "bold"), says))
     out.print()
-    lines = [
-        {
-            "FILE": word.file,
-            "POSITION": f"{word.position:,}",
-            "WORD": word.word,
-            "LOST BY": word.mistake,
-        }
-        for word in result.named[:_SHOWN_LINES]
+    words = result.named[:_SHOWN_LINES]
+    cells = [
+        (printable(one.word), f"{printable(one.file)}, word {one.position:,}") for one in words
     ]
-    screen.print_rows(lines, right={"POSITION"}, fold={"LOST BY", "FILE"})
+    wide, long = (max(map(len, column)) for column in zip(*cells, strict=True))
+    for (word, place), one in zip(cells, words, strict=True):
+        out.print(Text(f"  {word:<{wide}}  {place:<{long}}  {one.mistake}"))
     if len(result.named) > _SHOWN_LINES:
         out.print(Text(f"and {len(result.named) - _SHOWN_LINES:,} more"))

@@ -69,13 +69,14 @@ def test_lost_words_are_named(demo_work, database):
     done, event = demo(demo_work, "--dir", database, "--lose", 2)
     assert done.returncode == 0, done.stdout + done.stderr
     expected = counted(" ".join(TEXTS.values()))
-    lost = re.findall(r"^(\S+\.txt) +(\d+)  (\w+) +(null key|killed)", done.stdout, re.MULTILINE)
+    pattern = r"^  (\w+) +(\S+\.txt), word (\d+)  +(?:null key|killed worker): "
+    lost = re.findall(pattern, done.stdout, re.MULTILINE)
     assert len(lost) == 2
-    for path, position, word, _ in lost:
+    for word, path, position in lost:
         assert plain_words((database / path).read_text())[int(position)] == word
     words = expected.total()
     assert f"row count    is too low, and names no row: {words - 2} of {words}" in done.stdout
     assert "xorack       2 words lost; the events of the failed files name 2" in done.stdout
     assert "\n2 of 4 files acked, 2 failed\n" in done.stdout
     assert (event["detail-type"], event["detail"]["reason"]) == ("failed", "timed out")
-    assert read_counts(demo_work / "counts") == expected - Counter(word for *_, word, _ in lost)
+    assert read_counts(demo_work / "counts") == expected - Counter(word for word, *_ in lost)

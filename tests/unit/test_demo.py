@@ -11,7 +11,6 @@ import textwrap
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,7 +29,6 @@ from demo.loss import MISTAKES, LostWord, lose_words, rows_in
 from demo.run import SETTINGS, work_folder
 from tests.support.events import eventually
 from xorack.cdk.code import handlers_closure
-from xorack.cli import screen
 from xorack.errors import LocalError
 from xorack.local import assembly
 from xorack.local.program import run_program
@@ -285,13 +283,12 @@ def printed(width, **fields):
         "counts": ".demo/counts",
     }
     out = Console(file=io.StringIO(), width=width, markup=False, highlight=False, soft_wrap=True)
-    with patch.object(screen, "console", lambda: out):
-        print_result(out, result := Result(**{**good, **fields}))
+    print_result(out, result := Result(**{**good, **fields}))
     return result, out.file.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_the_results_say_what_other_checks_say_and_what_xorack_says(width, capsys):
+def test_the_results_say_what_other_checks_say_and_what_xorack_says(width):
     result, lines = printed(width)
     assert result.is_good
     assert lines[1] == "3 of 3 files acked: all 12,345 words are counted"
@@ -303,7 +300,7 @@ def test_the_results_say_what_other_checks_say_and_what_xorack_says(width, capsy
     assert lines[1] == "2 of 3 files acked, 1 failed"
     assert "row count    looks fine: 12,344 of 12,345 rows, 99.9919 %" in lines
     assert "xorack       1 word lost; the events of the failed files name 1" in lines
-    assert "a\\tb     1,234  wo\\nrd  null key" in capsys.readouterr().out
+    assert "  wo\\nrd  a\\tb, word 1,234  null key: an inner join dropped it" in lines
 
 
 def test_what_did_not_end_is_no_good_result():
