@@ -5,13 +5,14 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.chains import changed
 from tests.support.events import eventually
-from xorack.cli import main
+from xorack.cli import main, options
 from xorack.core.errors import StateError
 from xorack.core.event import event_detail
 from xorack.core.marks import MANY_INLINE_MARKS, MARK_BYTES
@@ -184,6 +185,33 @@ def test_what_does_not_deliver_or_cannot_be_removed_is_named(aws, subscribed, mo
     assert line.startswith(f"queue {RUN} (")
     assert "AccessDenied" in line
     assert present(aws) == ([], [RUN])
+
+
+def test_events_are_printed_as_they_arrive(aws, monkeypatch, capsys):
+    """Until Ctrl-C, which the second receive stands for."""
+    event = {"Source": "xorack", "DetailType": "acked", "Detail": json.dumps({"tag": "a/1"})}
+    receive = Subscription.receive
+
+    def interrupted(self):
+        if found := receive(self):
+            return found
+        if printed:
+            raise KeyboardInterrupt
+        aws.client("events").put_events(Entries=[{"EventBusName": self.bus_name, **event}])
+        return []
+
+    printed = []
+    monkeypatch.setattr(subscription, "_WAIT_SECONDS", 0)
+    monkeypatch.setattr(Subscription, "receive", interrupted)
+    monkeypatch.setattr(options, "find_stack", lambda *_: SimpleNamespace(bus_name=aws.bus_name))
+    monkeypatch.setattr("click.echo", printed.append)
+    assert main(["events", "--follow", "--prefix", "a/"]) == 0
+    (line,) = {*printed}
+    assert json.loads(line)["detail"] == {"tag": "a/1"}
+    names = {"EventBusName": aws.bus_name, "NamePrefix": "events-"}
+    assert aws.client("events").list_rules(**names)["Rules"] == []
+    assert main(["events"]) == 2
+    assert "a bus keeps no events: --follow prints" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

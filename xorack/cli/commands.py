@@ -13,6 +13,7 @@ from xorack import __version__
 from xorack.cli import changes, dead_letters, listing, screen
 from xorack.cli.doctor import doctor
 from xorack.cli.error_messages import EXPECTED, error_text
+from xorack.cli.events import events
 from xorack.cli.explain import explain
 from xorack.cli.local import local, local_environ, local_option
 from xorack.cli.show import show
@@ -141,6 +142,7 @@ for _command in (
     changes.extend,
     dead_letters.dead_letters,
     dead_letters.redrive,
+    events,
     web,
     doctor,
     local,
