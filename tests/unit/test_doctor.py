@@ -56,9 +56,9 @@ def test_what_the_protocol_makes_of_a_load_has_no_violation(honest):
     assert honest.all_violations() == []
     figures = report.figures(LOAD, Sent(requests=9, begun_at=999.0, ended_at=1000.0), honest)
     assert figures["latency_seconds"] == dict.fromkeys(("p50", "p90", "p99", "max"), 1.0)
-    lines = list(report.chart(figures, 60, "#"))
+    lines = list(report.chart(figures, 60))
     acked = sum(not plan.lost for plan in honest.plans)
-    assert f"  from     1 s  {'#' * 34} {acked}" in lines
+    assert f"  from     1 s  {'█' * 34} {acked}" in lines
 
 
 def forged(outcome, tag, *, event=(), detail=(), item=(), events=1):

@@ -29,8 +29,7 @@ from xorack.ops.doctor.trial import Trial, TwoChains
 
 _UNITS = 10
 """Units of each chain of a load; a chain sends one request more."""
-_MARKS = {"ok": ("✓", "ok", "green"), "failed": ("✗", "FAILED", "red")}
-_NOT_CHECKED = ("–", "-", "yellow")
+_MARKS = {"ok": ("✓", "green"), "failed": ("✗", "red"), "not checked": ("–", "yellow")}
 _INDENT = 23
 
 
@@ -176,20 +175,13 @@ def _show(checks: Iterable[Check], as_json: bool) -> None:
     if as_json:
         return
     out = screen.console()
-    can_print = (out.encoding or "").lower().startswith("utf")
-    for check in checks:
-        sign, word, colour = _MARKS.get(check.verdict, _NOT_CHECKED)
-        finding = (
-            check.finding if check.verdict != "not checked" else f"not checked: {check.finding}"
-        )
-        mark = sign if can_print else f"{word:<6}"
+    for name, verdict, finding, advice in checks:
+        mark, colour = _MARKS[verdict]
+        reason = f"not checked: {finding}" if verdict == "not checked" else finding
         line = Text(f"{mark} ", style=colour)
-        line.append(f"{check.name:<{_INDENT - 2}}{printable(finding)}", style="default")
-        out.print(line)
-        if check.advice and check.verdict == "failed":
-            out.print(
-                Text(f"{'':<{_INDENT}}{'→' if can_print else '->'} {printable(check.advice)}")
-            )
+        out.print(line.append(f"{name:<{_INDENT - 2}}{printable(reason)}", style="default"))
+        if verdict == "failed":
+            out.print(Text(f"{'':<{_INDENT}}→ {printable(advice)}"))
     sys.stdout.flush()
 
 
@@ -201,11 +193,9 @@ def _finish(
         value = {"ok": not failed, "checks": [check._asdict() for check in checks]}
         screen.print_json(value | ({"load": figures} if figures else {}))
         return int(bool(failed))
-    out = screen.console()
     if figures:
-        bar = "█" if (out.encoding or "").lower().startswith("utf") else "#"
         screen.say()
-        for line in report.chart(figures, min(out.width, 100), bar):
+        for line in report.chart(figures, min(screen.console().width, 100)):
             screen.say(line)
     screen.say()
     screen.say(plural(len(failed), "problem") if failed else "all is well")

@@ -98,7 +98,7 @@ def figures(load: Load, sent: Sent, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def chart(report: Mapping[str, Any], width: int, bar: str) -> Iterator[str]:
+def chart(report: Mapping[str, Any], width: int) -> Iterator[str]:
     """Yield the lines of the figures: throughput, latencies as bars, and the cost."""
     yield (
         f"{report['requests']:,} requests in {report['seconds_of_sending']:.1f} s: "
@@ -111,7 +111,7 @@ def chart(report: Mapping[str, Any], width: int, bar: str) -> Iterator[str]:
         yield "seconds from a chain's last request to its acked event:"
         most = max(count for _, count in counts)
         for edge, count in counts[present[0] : present[-1] + 1]:
-            yield f"  from {edge:>5g} s  {bar * math.ceil(count * (width - 26) / most)} {count:,}"
+            yield f"  from {edge:>5g} s  {'█' * math.ceil(count * (width - 26) / most)} {count:,}"
         named = report["latency_seconds"].items()
         yield "  " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in named)
     yield f"this run cost at most {report['dollars_at_most']:,.2f} USD"
