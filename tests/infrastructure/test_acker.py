@@ -23,6 +23,7 @@ from aws_cdk import (
 )
 from aws_cdk.aws_events_targets import LambdaFunction, SqsQueue
 
+from infra.synth import ROOT
 from xorack.cdk.acker import Acker
 from xorack.cdk.grants import IAcker
 from xorack.cdk.network import Network
@@ -331,13 +332,15 @@ def test_an_acker_is_found_by_what_its_stack_exports():
     role = aws_iam.Role(here, "Role", assumed_by=aws_iam.AccountRootPrincipal())
     acker.grant_send(role)
     acker.grant_read(role)
+    acker.grant_operate(role)
     acker.events.rule("Done", targets=[])
     acker.metric_oldest_pending().create_alarm(here, "Late", threshold=1, evaluation_periods=1)
     imported = set(
         re.findall(r'"Fn::ImportValue": "([^"]+)"', json.dumps(Template.of_stack(here).body))
     )
     assert imported == {
-        f"prod-{name}" for name in ("QueueArn", "TableArn", "EventBusArn", "Service")
+        f"prod-{name}"
+        for name in ("QueueArn", "TableArn", "EventBusArn", "DeadLetterQueueArn", "Service")
     }
     assert imported <= {one["Export"]["Name"] for one in outputs}
 
@@ -421,6 +424,33 @@ def test_the_deployment_fails_if_an_imported_bus_of_the_account_does_not_exist(h
         Acker(here, "Newer", bus=buses.from_event_bus_arn(here, "Newer-Bus", newer))
     with pytest.raises(ValueError, match="is a custom event bus of AWS::EventsV2"):
         Acker.from_attributes(here, "Far", **{**ELSEWHERE, "event_bus_arn": newer})
+
+
+@pytest.mark.parametrize("has_key", [False, True])
+def test_an_operator_may_do_what_the_handbook_lists(here, has_key):
+    key = aws_kms.Key(here, "Key") if has_key else None
+    acker = Acker(here, "Acker", encryption_key=key)
+    role = aws_iam.Role(here, "OnCall", assumed_by=aws_iam.AccountRootPrincipal())
+    assert acker.grant_operate(role).success
+    granted = Template.of_stack(here).granted(logical_id(role))
+    page = (ROOT / "docs" / "dead-letters.md").read_text(encoding="utf-8")
+    section = page.partition("## Options and permissions")[2]
+    listed = set(re.findall(r"`(?:\w+:)?([A-Z]\w+)`", section.partition("| without")[0]))
+    actions = {one.partition(":")[2] for names in granted.values() for one in names}
+    # The sweeper publishes; a list needs the index.
+    assert listed - {"PutEvents"} == actions - {"Query", "Decrypt", *KEY_ACTIONS}
+    assert (logical_id(key) in granted) if has_key else len(granted) == 5
+    other = Acker.from_attributes(here, "Other", **ELSEWHERE)
+    with pytest.raises(ValueError, match=r"grant_operate: .* imported without `dead_letters_arn`"):
+        other.grant_operate(role)
+    with pytest.raises(ValueError, match=r"grant_operate: .* cannot read in this account"):
+        acker.grant_operate(aws_iam.Role.from_role_arn(here, "Loader", THERE))
+
+
+KEY_ACTIONS = {
+    *("DescribeKey", "Encrypt", "GenerateDataKey", "GenerateDataKeyWithoutPlaintext"),
+    *("ReEncryptFrom", "ReEncryptTo"),
+}
 
 
 CANNOT_WORK = [

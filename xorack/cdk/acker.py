@@ -165,6 +165,7 @@ class Acker(AckerParts):
         table_arn: str,
         queue_arn: str,
         event_bus_arn: str,
+        dead_letters_arn: str | None = None,
         service: str | None = None,
         encryption_key_arn: str | None = None,
         partition_key: str = TAG,
@@ -178,6 +179,7 @@ class Acker(AckerParts):
             table_arn: ARN of its table.
             queue_arn: ARN of its queue.
             event_bus_arn: ARN of its bus.
+            dead_letters_arn: ARN of its dead-letter queue; `grant_operate` needs it.
             service: Its name, the stack's output `Service`; its metrics need it.
             encryption_key_arn: ARN of the key of its table and queue, if it has one of yours.
             partition_key: Name of the table's partition key.
@@ -198,6 +200,10 @@ class Acker(AckerParts):
         )
         acker.queue = cdk.aws_sqs.Queue.from_queue_attributes(
             acker, "Queue", queue_arn=queue_arn, key_arn=arn
+        )
+        queues = cdk.aws_sqs.Queue
+        acker.dead_letters = dead_letters_arn and queues.from_queue_attributes(
+            acker, "DeadLetters", queue_arn=dead_letters_arn, key_arn=arn
         )
         bus = cdk.aws_events.EventBus.from_event_bus_arn(acker, "Bus", event_bus_arn)
         account = place["account"] or cdk.Stack.of(acker).account
@@ -231,6 +237,7 @@ class Acker(AckerParts):
             "table_arn": "TableArn",
             "queue_arn": "QueueArn",
             "event_bus_arn": "EventBusArn",
+            "dead_letters_arn": "DeadLetterQueueArn",
             "service": "Service",
         }
         exported: Any = {
@@ -258,6 +265,7 @@ class Acker(AckerParts):
             "QueueUrl": (self.queue.queue_url, "Queue of requests"),
             "QueueArn": (self.queue.queue_arn, "Its ARN"),
             "DeadLetterQueueUrl": (self.dead_letters.queue_url, "Rejected and failed messages"),
+            "DeadLetterQueueArn": (self.dead_letters.queue_arn, "Its ARN"),
             "EventBusName": (name_for(bus, self), "Bus of the chains' events"),
             "EventBusArn": (bus.event_bus_arn, "Its ARN"),
             "ConsumerName": (self.consumer.function_name, "Applies requests"),

@@ -11,7 +11,14 @@ from constructs import Construct
 from xorack.aws.schema import METRIC_NAMESPACE, SHOWN, TAG, Metric
 from xorack.cdk.events import AckEvents
 from xorack.cdk.network import Network
-from xorack.cdk.permissions import READ_WITH_KEY, SEND_WITH_KEY, check_policy, combined, for_account
+from xorack.cdk.permissions import (
+    READ_WITH_KEY,
+    SEND_WITH_KEY,
+    WRITE_WITH_KEY,
+    check_policy,
+    combined,
+    for_account,
+)
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import index_arn
 from xorack.cdk.validation import (
@@ -22,6 +29,11 @@ from xorack.cdk.validation import (
 )
 
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan")
+_OPERATE_TABLE: Final = ("BatchGetItem", "DescribeTable", "GetItem", "Scan", "UpdateItem")
+_OPERATE_DEAD_LETTERS: Final = (
+    *("ChangeMessageVisibility", "DeleteMessage"),
+    *("GetQueueAttributes", "ReceiveMessage"),
+)
 _METRICS: Final = frozenset(
     name for key, name in vars(Metric).items() if key.isupper() and isinstance(name, str)
 )
@@ -53,6 +65,7 @@ class IAcker(Construct):
     Attributes:
         table: The table of chains.
         queue: The queue of requests.
+        dead_letters: The dead-letter queue; None if it was imported without.
         events: The bus (`events.bus`), rules on it (`events.rule`), its archive (`events.archive`).
         service: Its name: the metrics' dimension `service`; None if it emits none, or is unknown.
     """
@@ -60,6 +73,7 @@ class IAcker(Construct):
     table: cdk.aws_dynamodb.ITable
     table_key: cdk.aws_kms.IKey | None
     queue: cdk.aws_sqs.IQueue
+    dead_letters: cdk.aws_sqs.IQueue | None
     events: AckEvents
     service: str | None
 
@@ -124,12 +138,7 @@ class IAcker(Construct):
             acker.grant_read(cdk.aws_iam.Role(self, "Support", assumed_by=people))
         """
         check_kind("grantee", grantee)
-        if is_external(grantee, self.table.env.account):
-            principal = grantee.grant_principal.policy_fragment.principal_json
-            raise ValueError(
-                f"grant_read: {principal} cannot read in this account: expected a role, user or "
-                "group of it, which others may assume"
-            )
+        self._check_account("grant_read", grantee)
         warn_if_nothing_is_attached(self, grantee, "dynamodb:GetItem", self.table.table_arn)
         conditions: dict[str, Any] = {
             "ForAllValues:StringEquals": {"dynamodb:Attributes": [self._partition_key, *SHOWN]},
@@ -149,6 +158,66 @@ class IAcker(Construct):
                 )
             )
         return combined(grants)
+
+    def grant_operate(self, grantee: cdk.aws_iam.IGrantable) -> cdk.aws_iam.Grant:
+        """Allow an operator all that the commands of `xorack` need on this acker's resources.
+
+        That is `list`, `show`, `wait`, `explain`, `extend`, `fail`, `dead-letters` and `web`. An
+        operator reads all of an item, the token of who waits included. The operator puts no events
+        on the bus: the sweeper publishes the ends of chains that `fail` ends.
+
+        Args:
+            grantee: A role, user or group of the table's account.
+
+        Raises:
+            TypeError: The grantee is not an IGrantable.
+            ValueError: The grantee is a service, or of another account; or the acker was imported
+                without its dead-letter queue.
+
+        Examples:
+            acker.grant_operate(cdk.aws_iam.Role(self, "OnCall", assumed_by=people))
+        """
+        check_kind("grantee", grantee)
+        self._check_account("grant_operate", grantee)
+        if self.dead_letters is None:
+            raise ValueError(
+                f"grant_operate: {self.node.path} was imported without `dead_letters_arn`"
+            )
+        table, queue, dead = self.table, self.queue, self.dead_letters
+        warn_if_nothing_is_attached(self, grantee, "dynamodb:UpdateItem", table.table_arn)
+        return combined(
+            [
+                cdk.aws_iam.Grant.add_to_principal(
+                    grantee=grantee,
+                    actions=[f"{service}:{action}" for action in actions],
+                    resource_arns=[arn],
+                )
+                for arn, service, actions in (
+                    (table.table_arn, "dynamodb", _OPERATE_TABLE),
+                    (index_arn(table), "dynamodb", ("Query",)),
+                    (queue.queue_arn, "sqs", ("GetQueueAttributes", "SendMessage")),
+                    (dead.queue_arn, "sqs", _OPERATE_DEAD_LETTERS),
+                    ("*", "cloudwatch", ("GetMetricStatistics",)),
+                )
+            ]
+            + [
+                key.grant(grantee, *actions)
+                for key, actions in (
+                    (self.table_key, WRITE_WITH_KEY),
+                    (queue.encryption_master_key, SEND_WITH_KEY),
+                    (dead.encryption_master_key, READ_WITH_KEY),
+                )
+                if key is not None
+            ]
+        )
+
+    def _check_account(self, call: str, grantee: cdk.aws_iam.IGrantable) -> None:
+        if is_external(grantee, self.table.env.account):
+            principal = grantee.grant_principal.policy_fragment.principal_json
+            raise ValueError(
+                f"{call}: {principal} cannot read in this account: expected a role, user or "
+                "group of it, which others may assume"
+            )
 
     def metric(self, name: str, **options: Any) -> cdk.aws_cloudwatch.Metric:
         """Return a metric that the functions emit: by default its sum over five minutes.
@@ -211,7 +280,7 @@ class AckerParts(IAcker):
 
     name: str
     settings: Settings
-    dead_letters: cdk.aws_sqs.IQueue
+    dead_letters: cdk.aws_sqs.IQueue  # never None
     encryption_key: cdk.aws_kms.IKey | None
     network: Network | None
     consumer: cdk.aws_lambda.Function
