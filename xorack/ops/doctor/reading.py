@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from xorack.aws.client import error_code
 from xorack.aws.schema import ALIAS
@@ -27,6 +28,39 @@ _UNSUPPORTED = re.compile("InvalidAction|NotImplemented|Unsupported|UnknownOpera
 _ERRORS = '{ $.level = "ERROR" || $.log_level = "ERROR" || $.errorMessage = * }'
 
 
+_TABLE, _BUS = ("TableName", "TableName"), ("Name", "EventBusName")
+_CONSUMER, _SWEEPER = ("FunctionName", "ConsumerName"), ("FunctionName", "SweeperName")
+_ATTRIBUTES, _MAPPINGS = "get_queue_attributes", "list_event_source_mappings"
+_CONFIGURATION, _CONCURRENCY = "get_function_configuration", "get_function_concurrency"
+_READS = (
+    ("queue", "sqs", _ATTRIBUTES, "Attributes", "QueueUrl", "QueueUrl"),
+    ("dead letters", "sqs", _ATTRIBUTES, "Attributes", "QueueUrl", "DeadLetterQueueUrl"),
+    ("table", "dynamodb", "describe_table", "Table", *_TABLE),
+    ("time to live", "dynamodb", "describe_time_to_live", "TimeToLiveDescription", *_TABLE),
+    (
+        "recovery",
+        "dynamodb",
+        "describe_continuous_backups",
+        "ContinuousBackupsDescription",
+        *_TABLE,
+    ),
+    ("consumer", "lambda", _CONFIGURATION, "", *_CONSUMER),
+    ("consumer concurrency", "lambda", _CONCURRENCY, "", *_CONSUMER),
+    ("sweeper", "lambda", _CONFIGURATION, "", *_SWEEPER),
+    ("sweeper concurrency", "lambda", _CONCURRENCY, "", *_SWEEPER),
+    ("permission", "lambda", "get_policy", "Policy", *_SWEEPER),
+    ("mappings", "lambda", _MAPPINGS, "EventSourceMappings", "EventSourceArn", "QueueArn"),
+    ("bus", "events", "describe_event_bus", "Arn", *_BUS),
+)
+"""What is read by one argument: the fact's name, the service, the operation, the part of the answer
+that counts, the argument, and the stack's output that it has."""
+_CONSTANTS: Mapping[str, Mapping[str, Any]] = {
+    "get_queue_attributes": {"AttributeNames": ["All"]},
+    "get_function_configuration": {"Qualifier": ALIAS},
+    "get_policy": {"Qualifier": ALIAS},
+}
+
+
 class Reader:
     """Reads the facts about one stack."""
 
@@ -34,177 +68,134 @@ class Reader:
         self._stack = stack
         self._client = client
         self._denied: set[str] = set()
+        self._service = ""
+        self._facts: dict[str, Any] = {"stack": stack}
 
     def facts(self) -> Facts:
-        """Read all facts. A fact that follows from another one is read after it."""
-        read, output = self._read, self._stack.outputs.get
-        table, bus = {"TableName": output("TableName")}, output("EventBusName")
-        mappings = {"EventSourceArn": output("QueueArn")}
-        facts: dict[str, Any] = {
-            "stack": self._stack,
-            "caller": read("sts", "get_caller_identity", "Arn"),
-            "queue": self._queue(output("QueueUrl")),
-            "dead letters": self._queue(output("DeadLetterQueueUrl")),
-            "table": read("dynamodb", "describe_table", "Table", **table),
-            "time to live": read(
-                "dynamodb", "describe_time_to_live", "TimeToLiveDescription", **table
-            ),
-            "recovery": read(
-                "dynamodb", "describe_continuous_backups", "ContinuousBackupsDescription", **table
-            ),
-            "mappings": read(
-                "lambda", "list_event_source_mappings", "EventSourceMappings", **mappings
-            ),
-            "bus": read("events", "describe_event_bus", "Arn", Name=bus),
-            "rules": self._rules(bus),
-        }
-        facts |= self._function("consumer", output("ConsumerName"))
-        facts |= self._function("sweeper", output("SweeperName"))
-        facts |= self._schedule(facts["sweeper"]) | self._alarms()
-        return facts | {"keys": self._keys(facts), "denied": sorted(self._denied)}
+        """Read all facts. One that follows from another one is read after it."""
+        for name, read in self._readers():
+            try:
+                self._facts[name] = read()
+            except ParamValidationError:
+                self._facts[name] = Unread("unknown", "an output of the stack is missing")
+            except (ClientError, BotoCoreError) as error:
+                self._facts[name] = self._unread(error)
+        return {**self._facts, "denied": sorted(self._denied)}
 
-    def _read(
-        self, service: str, operation: str, part: str | None = None, /, **arguments: Any
-    ) -> Any:
-        """Return AWS's complete answer or a part of it, or an `Unread`."""
-        if None in arguments.values():
-            return Unread("unknown", "an output of the stack is missing")
-        client = self._client(service)
-        try:
-            if client.can_paginate(operation):
-                answer = client.get_paginator(operation).paginate(**arguments).build_full_result()
-            else:
-                answer = getattr(client, operation)(**arguments)
-        except (ClientError, BotoCoreError) as error:
-            return self._unread(service, error)
+    def _readers(self) -> Iterator[tuple[str, Callable[[], Any]]]:
+        output = self._stack.outputs.get
+        for name, service, operation, part, argument, key in _READS:
+            arguments = {argument: output(key), **_CONSTANTS.get(operation, {})}
+            yield name, partial(self._call, service, operation, part, **arguments)
+        yield "caller", partial(self._call, "sts", "get_caller_identity", "Arn")
+        for name, key in (("consumer", "ConsumerName"), ("sweeper", "SweeperName")):
+            yield f"{name} counts", partial(self._counts, output(key))
+            yield f"{name} error", partial(self._last_error, name)
+        yield "schedule", self._schedule
+        yield "rules", partial(self._rules, output("EventBusName"))
+        yield "alarms", self._alarms
+        yield "subscriptions", self._subscriptions
+        yield "keys", self._keys
+
+    def _call(self, service: str, operation: str, part: str = "", /, **arguments: Any) -> Any:
+        """Return AWS's answer, with all of its pages, or a part of it."""
+        self._service, client = service, self._client(service)
+        if client.can_paginate(operation):
+            answer = client.get_paginator(operation).paginate(**arguments).build_full_result()
+        else:
+            answer = getattr(client, operation)(**arguments)
         return answer[part] if part else answer
 
-    def _unread(self, service: str, error: Exception) -> Unread:
+    def _unread(self, error: ClientError | BotoCoreError) -> Unread:
         code, text = error_code(error), " ".join(str(error).rpartition("operation: ")[2].split())
         if _DENIED.search(code) and isinstance(error, ClientError):
-            self._denied.add(action := f"{service}:{error.operation_name}")
+            self._denied.add(action := f"{self._service}:{error.operation_name}")
             return Unread("denied", f"you may not call {action}")
         if _UNSUPPORTED.search(code):
             return Unread("unsupported", f"this AWS cannot tell: {text}")
-        return Unread("absent" if _ABSENT.search(code) else "unknown", text or code)
+        return Unread("absent" if _ABSENT.search(code) else "unknown", text)
 
-    def _each(self, items: Iterable[str], read: Callable[[str], Any]) -> Any:
-        """Return the answers by item, or the first `Unread`."""
-        answers = {item: read(item) for item in items}
-        return next((one for one in answers.values() if isinstance(one, Unread)), answers)
+    def _known(self, name: str) -> dict[str, Any]:
+        """Return a fact that was read before; empty if it could not be."""
+        fact = self._facts[name]
+        return fact if isinstance(fact, dict) else {}
 
-    def _queue(self, url: str | None) -> Any:
-        wanted = {"QueueUrl": url, "AttributeNames": ["All"]}
-        return self._read("sqs", "get_queue_attributes", "Attributes", **wanted)
-
-    def _function(self, name: str, function: str | None) -> dict[str, Any]:
+    def _counts(self, function: str | None) -> dict[str, float]:
         now = datetime.now(timezone.utc)
-        live = {"FunctionName": function, "Qualifier": ALIAS}
-        configuration = self._read("lambda", "get_function_configuration", **live)
         period = {"StartTime": now - RECENT, "EndTime": now, "Period": RECENT.seconds}
+        of_function = [{"Name": "FunctionName", "Value": function}]
+        wanted = {"Namespace": "AWS/Lambda", "Dimensions": of_function, "Statistics": ["Sum"]}
 
-        def count(metric: str) -> Any:
-            points = self._read(
-                *("cloudwatch", "get_metric_statistics", "Datapoints"),
-                **{"Namespace": "AWS/Lambda", "MetricName": metric, "Statistics": ["Sum"]},
-                Dimensions=[{"Name": "FunctionName", "Value": function or "?"}],
-                **period,
-            )
-            return points if isinstance(points, Unread) else sum(one["Sum"] for one in points)
+        def count(metric: str) -> float:
+            call = partial(self._call, "cloudwatch", "get_metric_statistics", "Datapoints")
+            return float(sum(one["Sum"] for one in call(MetricName=metric, **wanted, **period)))
 
-        counts, last = self._each(("Errors", "Throttles", "Invocations"), count), ""
-        if isinstance(configuration, dict) and isinstance(counts, dict) and counts["Errors"]:
-            group = configuration.get("LoggingConfig", {}).get("LogGroup", "")
-            last = self._last_error(group, int((now - RECENT).timestamp() * 1000))
-        concurrency = self._read("lambda", "get_function_concurrency", FunctionName=function)
-        return {
-            name: configuration,
-            f"{name} concurrency": concurrency,
-            f"{name} counts": counts,
-            f"{name} error": last,
-        }
+        return {metric: count(metric) for metric in ("Errors", "Throttles", "Invocations")}
 
-    def _last_error(self, group: str, since_ms: int) -> str:
-        """Return the text of the last error in a log of JSON lines; "" without one."""
-        with suppress(ClientError, BotoCoreError):
-            wanted = {"startTime": since_ms, "filterPattern": _ERRORS, "limit": 100}
-            found = self._client("logs").filter_log_events(logGroupName=group, **wanted)
-            for event in reversed(found["events"]):
-                with suppress(ValueError, KeyError, TypeError):
-                    line = json.loads(event["message"])
-                    return str(line.get("errorMessage") or line.get("why") or line["message"])[:300]
+    def _last_error(self, name: str) -> str:
+        """Return the text of a function's last error in its log of JSON lines; "" without one."""
+        group = self._known(name).get("LoggingConfig", {}).get("LogGroup")
+        if not group or not self._known(f"{name} counts").get("Errors"):
+            return ""
+        since = int((datetime.now(timezone.utc) - RECENT).timestamp() * 1000)
+        wanted = {"startTime": since, "filterPattern": _ERRORS, "limit": 100}
+        found = self._client("logs").filter_log_events(logGroupName=group, **wanted)
+        for event in reversed(found["events"]):
+            with suppress(ValueError, KeyError, TypeError):
+                line = json.loads(event["message"])
+                return str(line.get("errorMessage") or line.get("why") or line["message"])[:300]
         return ""
 
-    def _schedule(self, sweeper: Any) -> dict[str, Any]:
-        """Read the rules that invoke the sweeper, and the policy that lets them."""
-        if isinstance(sweeper, Unread):
-            return {"schedule": sweeper, "permission": sweeper}
-        alias = ":".join([*sweeper["FunctionArn"].split(":")[:7], ALIAS])
-        names = self._read("events", "list_rule_names_by_target", "RuleNames", TargetArn=alias)
-        if not isinstance(names, Unread):
-            names = self._each(names, lambda name: self._read("events", "describe_rule", Name=name))
-        return {
-            "schedule": names,
-            "permission": self._read("lambda", "get_policy", "Policy", FunctionName=alias),
-        }
+    def _schedule(self) -> dict[str, Any]:
+        """Read the rules that invoke the sweeper."""
+        parts = self._known("sweeper").get("FunctionArn", "").split(":")
+        if len(parts) < 7:
+            return {}
+        target = {"TargetArn": ":".join([*parts[:7], ALIAS])}
+        names = self._call("events", "list_rule_names_by_target", **target)["RuleNames"]
+        return {name: self._call("events", "describe_rule", Name=name) for name in names}
 
-    def _rules(self, bus: str | None) -> Any:
+    def _rules(self, bus: str | None) -> dict[str, Any]:
         """Read the state and the targets of the bus's rules for events of chains."""
-        rules = self._read("events", "list_rules", "Rules", EventBusName=bus)
-        if isinstance(rules, Unread):
-            return rules
-        states = {
-            rule["Name"]: rule["State"]
-            for rule in rules
+        where = {"EventBusName": bus}
+        return {
+            rule["Name"]: (
+                rule["State"],
+                self._call("events", "list_targets_by_rule", Rule=rule["Name"], **where)["Targets"],
+            )
+            for rule in self._call("events", "list_rules", **where)["Rules"]
             if SOURCE in json.loads(rule.get("EventPattern", "{}")).get("source", [])
         }
-        targets = self._each(
-            states,
-            lambda name: self._read(
-                "events", "list_targets_by_rule", "Targets", Rule=name, EventBusName=bus
-            ),
-        )
-        if isinstance(targets, Unread):
-            return targets
-        return {name: (state, targets[name]) for name, state in states.items()}
 
     def _alarms(self) -> dict[str, Any]:
-        """Read the stack's alarms that have a runbook, and who subscribes to their topics."""
+        """Read the stack's alarms that have a runbook."""
         where = {"StackName": self._stack.name}
-        resources = self._read("cloudformation", "list_stack_resources", **where)
-        if isinstance(resources, Unread):
-            return {"alarms": resources, "subscriptions": resources}
+        resources = self._call("cloudformation", "list_stack_resources", **where)
         names = [
             resource["PhysicalResourceId"]
             for resource in resources["StackResourceSummaries"]
             if re.fullmatch("AWS::CloudWatch::.*Alarm", resource["ResourceType"])
         ]
-        kinds = ["MetricAlarm", "CompositeAlarm"]
-        described = self._read(
-            "cloudwatch", "describe_alarms", AlarmNames=names[:100], AlarmTypes=kinds
-        )
-        if isinstance(described, Unread):
-            return {"alarms": described, "subscriptions": described}
-        found = [alarm for kind in kinds for alarm in described.get(f"{kind}s", ())]
+        wanted = {"AlarmNames": names[:100], "AlarmTypes": ["MetricAlarm", "CompositeAlarm"]}
+        answer = self._call("cloudwatch", "describe_alarms", **wanted)
+        found = [*answer.get("MetricAlarms", ()), *answer.get("CompositeAlarms", ())]
         present = [alarm for alarm in found if _RUNBOOK in alarm.get("AlarmDescription", "")]
         gone = sorted({*names} - {alarm["AlarmName"] for alarm in found})
-        topics = {one for alarm in present for one in alarm["AlarmActions"] if ":sns:" in one}
-        return {
-            "alarms": {"present": present, "gone": gone},
-            "subscriptions": self._subscriptions(sorted(topics)),
-        }
+        return {"present": present, "gone": gone}
 
-    def _subscriptions(self, topics: list[str]) -> Any:
+    def _subscriptions(self) -> Any:
+        """Read who subscribes to the topics of the alarms."""
+        alarms = self._known("alarms").get("present", ())
+        topics = {one for alarm in alarms for one in alarm["AlarmActions"] if ":sns:" in one}
         if not topics and ".amazonaws." not in self._client("sns").meta.endpoint_url:
             return Unread("unsupported", "an emulator notifies nobody of alarms")
-        read, operation = self._read, ("sns", "list_subscriptions_by_topic", "Subscriptions")
-        return self._each(topics, lambda topic: read(*operation, TopicArn=topic))
+        call, operation = self._call, ("sns", "list_subscriptions_by_topic")
+        return {topic: call(*operation, TopicArn=topic)["Subscriptions"] for topic in topics}
 
-    def _keys(self, facts: Facts) -> Any:
+    def _keys(self) -> dict[str, Any]:
         """Read the KMS keys that the queues, the table and the functions name."""
-        known = {name: fact for name, fact in facts.items() if isinstance(fact, dict)}
-        ids = {known.get(name, {}).get("KmsMasterKeyId") for name in ("queue", "dead letters")}
-        ids |= {known.get(name, {}).get("KMSKeyArn") for name in ("consumer", "sweeper")}
-        ids.add(known.get("table", {}).get("SSEDescription", {}).get("KMSMasterKeyArn"))
-        read, operation = self._read, ("kms", "describe_key", "KeyMetadata")
-        return self._each(sorted(filter(None, ids)), lambda key: read(*operation, KeyId=key))
+        ids = {self._known(name).get("KmsMasterKeyId") for name in ("queue", "dead letters")}
+        ids |= {self._known(name).get("KMSKeyArn") for name in ("consumer", "sweeper")}
+        ids.add(self._known("table").get("SSEDescription", {}).get("KMSMasterKeyArn"))
+        named = sorted(filter(None, ids))
+        return {key: self._call("kms", "describe_key", KeyId=key)["KeyMetadata"] for key in named}
