@@ -223,6 +223,7 @@ def test_files_of_all_names_become_chains_and_others_are_counted(spark, queue, t
     ],
 )
 def test_invalid_arguments_are_named(spark, more, message, queue, tmp_path, capsys):
+    (tmp_path / "arriving").mkdir()
     more = [str(tmp_path / one) if "/" in one or "[" in one else one for one in more]
     here = ["--files", tmp_path / "arriving", "--out", tmp_path / "out", *more]
     assert run_main(stream, queue, "r", tmp_path / "records", *here) == 1
