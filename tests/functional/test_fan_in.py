@@ -95,55 +95,6 @@ def test_one_message_to_the_acker_finishes_a_batch(work, functions):
     assert functions.events()["t"]["finished"] == 11
 
 
-@pytest.mark.parametrize("moment", ["in the midst of the batch", "before the send", "after it"])
-def test_a_function_that_is_killed_repeats_the_batch_and_counts_once(
-    work, functions, monkeypatch, moment
-):
-    work.start("a", "b", "c")
-    event = work.receive()
-
-    def dies(record, step):
-        if record.json_body["name"] == "b":
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        if moment == "before the send":
-            patch.setattr(work.sqs, "send_message_batch", Mock(side_effect=Killed))
-        if moment == "after it":  # and before Lambda gets the response
-            handler_of(work, nothing)(event, Context())
-        else:
-            handle = dies if moment == "in the midst of the batch" else nothing
-            with pytest.raises(Killed):
-                handler_of(work, handle)(event, Context())
-            assert not acked(functions)
-    handler_of(work, nothing)(event, Context())
-    assert acked(functions) == 4
-    handler_of(work, nothing)({"Records": event["Records"][1:]}, Context())
-    functions.deliver()
-    assert functions.events() == {}
-
-
-def test_steps_that_were_sent_in_part_come_again_and_count_once(work, functions, monkeypatch):
-    work.start("a", tag="one/t")
-    work.start("b", tag="two/t")
-    event, send = work.receive(), work.sqs.send_message_batch
-
-    def send_first(*, QueueUrl, Entries):
-        send(QueueUrl=QueueUrl, Entries=Entries[:1])
-        rejected = [{"Id": one["Id"], "SenderFault": True} for one in Entries[1:]]
-        return {"Failed": rejected}
-
-    handler = handler_of(work, nothing)
-    with monkeypatch.context() as patch:
-        patch.setattr(work.sqs, "send_message_batch", send_first)
-        with pytest.raises(BatchProcessingError):
-            handler(event, Context())
-    functions.deliver()
-    assert functions.events().keys() == {"one/t"}
-    assert handler(event, Context()) == {"batchItemFailures": []}
-    assert acked(functions, "two/t") == 2
-
-
 def test_messages_whose_steps_cannot_be_sent_fail(work, functions):
     work.start("a", "b")
     event = work.receive()

@@ -2,14 +2,11 @@
 
 import logging
 import re
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from tests.functional.test_fan_in import Work, acked
-from tests.support.faults import failing
 from tests.support.functions import Context
 
 PAGE = Path(__file__).parents[2] / "docs" / "fan-in.md"
@@ -83,30 +80,3 @@ def test_the_code_of_the_page(aws, functions, monkeypatch):
     names["dead_lettered"]({"Records": [first]}, Context())
     functions.deliver()
     assert functions.aws.dead_letters() == []
-
-
-def test_a_message_that_comes_again_neither_works_nor_counts_twice(aws, functions, monkeypatch):
-    dynamodb = aws.client("dynamodb")
-    key = {"KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}]}
-    types = {"AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}]}
-    dynamodb.create_table(TableName="once", BillingMode="PAY_PER_REQUEST", **key, **types)
-    work, charged = Work(aws), []
-    given = {"lines": [], "lines_of": dict, "process": print, "log": logging.getLogger("test")}
-    given["event"] = {"detail": {"tag": "t", "outstanding": []}}
-    page = names_of_page(work, monkeypatch, **given, charge=charged.append)
-    page["tracker"].client = work.sqs
-    work.start("a", "b")
-    event = work.receive()
-
-    # The work is done and its record is kept, but the acker's queue refuses the steps.
-    with failing("SendMessageBatch", "AccessDenied", status=403), suppress(BatchProcessingError):
-        page["charge_batch"](event, Context())
-    assert not acked(functions)
-    assert page["charge_batch"](event, Context()) == {"batchItemFailures": []}
-    assert page["charge_batch"](event, Context()) == {"batchItemFailures": []}
-    again = {
-        "Records": [{**one, "messageId": f"new {n}"} for n, one in enumerate(event["Records"])]
-    }
-    assert page["charge_batch"](again, Context()) == {"batchItemFailures": []}
-    assert sorted(one["name"] for one in charged) == ["a", "b"]
-    assert acked(functions) == 3

@@ -4,8 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -126,22 +124,6 @@ def test_a_link_to_another_environment_is_replaced_and_that_one_kept(checkout):
     assert [checkout.set_up(name) for name in ("demo", "dev")] == [[], NEW]
     assert not checkout.venv.is_symlink()
     assert (others / ".installed").read_text().startswith("demo ")
-
-
-def test_of_two_runs_at_once_one_installs(checkout, monkeypatch):
-    original, both, seen = venv.contents, threading.Barrier(2), set()
-
-    def contents(*arguments):
-        found = original(*arguments)
-        if threading.get_ident() not in seen:
-            seen.add(threading.get_ident())
-            both.wait()
-        return found
-
-    monkeypatch.setattr(venv, "contents", contents)
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(venv.environment, ["dev"] * 2))
-    assert checkout.commands == NEW
 
 
 def test_uv_gets_the_settings_of_pip():

@@ -77,20 +77,6 @@ def test_an_unknown_file_system_is_named():
         list_files("nothing://x")
 
 
-@pytest.mark.parametrize("place", ["s3a://bucket/books", "s3n://bucket/books"])
-def test_uris_of_hadoop_for_s3(place, monkeypatch):
-    uris = []
-
-    def from_uri(uri):
-        uris.append(uri)
-        raise OSError("no bucket")
-
-    monkeypatch.setattr("pyarrow.fs.FileSystem", SimpleNamespace(from_uri=from_uri))
-    with pytest.raises(JobError, match=f"{place}: no bucket"):
-        list_files(place)
-    assert uris == ["s3://bucket/books"]
-
-
 def test_objects_are_listed_and_opened(tmp_path, monkeypatch):
     for name in (".hidden/a", "b.txt", "deep/.c", "deep/d.txt"):
         (tmp_path / "bucket" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -106,12 +92,6 @@ def test_objects_are_listed_and_opened(tmp_path, monkeypatch):
     ]
     with opened(files[1].path, files[1].size) as file:
         assert file.read() == b"deep/d.txt"
-
-
-def test_uris_are_opened_by_the_file_systems_of_pyarrow(root):
-    path = f"file://{root}/b.txt".encode()
-    with opened(path, 5) as file:
-        assert file.read() == b"b.txt"
 
 
 def test_a_changed_or_missing_file_is_an_error(root):

@@ -42,13 +42,6 @@ def test_folding_case_never_moves_a_border():
             assert runs == {leading_run(character)}, hex(code)
 
 
-def test_ascii_and_latin_letters_and_digits_are_words():
-    for code in range(0x100):
-        character = chr(code)
-        expected = character.isalpha() or (character.isascii() and character.isdigit())
-        assert leading_run(character) == expected, hex(code)
-
-
 @given(st.text())
 def test_normalized_has_the_same_words(text):
     text = text.encode("utf-8", "replace").decode()
@@ -87,15 +80,6 @@ def test_words_do_not_depend_on_the_pieces(text, encoding, piece):
 def test_invalid_bytes_are_named_with_their_place(data, encoding, message):
     with pytest.raises(UnreadableFile, match=message):
         read_all(data, encoding)
-
-
-def test_an_invalid_byte_is_found_at_any_border(monkeypatch):
-    monkeypatch.setattr(reading, "PIECE", 4)
-    for at in range(14):
-        data = bytearray("aé bü cñ dô e".encode()[:14])
-        data[at : at + 1] = b"\xff"
-        with pytest.raises(UnreadableFile):
-            read_all(data, "utf-8")
 
 
 def test_a_file_that_became_shorter_is_an_error():
