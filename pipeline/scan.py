@@ -14,7 +14,7 @@ from xorack import unit_id
 PIECES = "file string, file_id long, position long, text string, error string"
 """The words of a piece and the position of the first; or why a file cannot be read."""
 UNIT = ("file_id", "position")
-"""The columns that tell words apart: two longs are hashed in a third of the time of strings."""
+"""The columns that identify a word: Spark hashes two longs in a third of the time of strings."""
 _FILES = "file string, path binary, size long"
 _TASK_BYTES = 16 * PIECE
 _FILE_COSTS = 64 << 10

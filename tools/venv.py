@@ -115,7 +115,7 @@ def environment(name: str, same_python: bool = False) -> Path:
         return path / "bin"
     with locked(ROOT):
         found = contents(path, same_python)
-        if found in ready:  # another run has made it meanwhile
+        if found in ready:  # another run made it while this one waited for the lock
             return path / "bin"
         print(f"Setting up {folder}: the first time, this downloads some hundred MB", flush=True)
         if path.is_symlink():  # to another checkout's, which is left alone

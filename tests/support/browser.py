@@ -37,7 +37,7 @@ _ARGUMENTS = (
 
 
 class NoBrowser(Exception):
-    """There is no such browser for this machine; the text says why."""
+    """npm has no browser for this machine; the text says why."""
 
 
 def installed() -> Path:

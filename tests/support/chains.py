@@ -33,7 +33,7 @@ def changed(chain: Chain, **attributes: Any) -> Chain:
 
 
 def apply_all(chain: Chain | None, requests: Sequence[Request], **named: Any) -> Applied:
-    """Apply requests of any order in one write; the outcomes are in the given order."""
+    """Apply requests in one write; return the outcomes in the order of the requests."""
     order = in_order(range(len(requests)), lambda position: requests[position])
     applied = apply(chain, [requests[position] for position in order], **named)
     outcomes = sorted(zip(order, applied.outcomes, strict=True), key=lambda pair: pair[0])

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 CHAINS = 30
 UNITS = 200
 FOLDER = "XORACK_TEST_FOLDER"
-"""The variable that tells the tasks where the record of failures is."""
+"""The environment variable with the folder in which tasks record their failures."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

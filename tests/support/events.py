@@ -1,4 +1,4 @@
-"""Events of functions, as Lambda makes them of messages; waiting for what happens."""
+"""The events that Lambda makes from messages, and a wait for a condition."""
 
 import time
 
@@ -35,7 +35,7 @@ def creates(*tags):
 
 
 def eventually(condition, seconds=60):
-    """Poll until the condition holds: a loaded machine takes long."""
+    """Poll until the condition holds, for a long time because machines may be busy."""
     deadline = time.monotonic() + seconds
     while not (holds := condition()) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -21,7 +21,7 @@ _COMPARISONS = {
 
 
 def holds(expression: str | None, item: Item | None, call: dict) -> bool:
-    """Evaluate the condition of a call for an item; None is no item."""
+    """Evaluate the condition of a call for an item; None stands for a missing item."""
     if not expression:
         return True
     names, values = call["ExpressionAttributeNames"], call.get("ExpressionAttributeValues", {})

@@ -1,4 +1,4 @@
-"""The kinds of faults: the one list, for the simulation, the proxy and the engines."""
+"""The kinds of faults that the simulation, the proxy and the engines inject."""
 
 from typing import NamedTuple
 

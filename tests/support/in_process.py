@@ -205,7 +205,7 @@ def _lock_dynamodb(stack: ExitStack) -> None:
 
 
 def _hasten(stack: ExitStack) -> None:
-    """Leave out what moto and botocore do at each call for nothing here: a third of its time."""
+    """Skip work of moto and botocore that tests do not need: a third of the time of a call."""
     from botocore import signers, useragent
     from moto.core import models, responses, serialize
     from moto.dynamodb.parsing import validators
@@ -266,7 +266,7 @@ def _lock_sqs(stack: ExitStack) -> None:
                 left = deadline - time.monotonic()
                 if messages or left <= 0:
                     return messages
-                arrived.wait(min(left, _POLL_SECONDS))  # a visibility timeout may end meanwhile
+                arrived.wait(min(left, _POLL_SECONDS))  # one may become visible
 
     # To compare a message's age, moto counts the entire queue.
     expires = "is_message_valid_based_on_retention_period"

@@ -73,7 +73,7 @@ class MemoryStore:
         return sorted(entry for entry in found if after is None or entry > after)
 
     def earlier_retentions(self, *, record: bool = False) -> tuple[tuple[()], bool]:
-        """Return that there was no other retention."""
+        """Return no earlier retentions."""
         return (), True
 
 

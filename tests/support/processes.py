@@ -1,4 +1,4 @@
-"""The machine's processes, also where there is no `ps`."""
+"""The processes of the machine, for machines without `ps` too."""
 
 import subprocess
 from collections.abc import Iterator
@@ -21,6 +21,6 @@ def _of_proc() -> Iterator[str]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             text = path.read_text(errors="replace")
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it ended after the folder was listed
             continue
         yield f"{path.parent.name} {text.rpartition(')')[2]}"  # its name may hold anything

@@ -35,7 +35,7 @@ def writer(
 
 
 def channels(publisher):
-    """Return channels: given ones, or one publisher of events."""
+    """Return channels by name; a single publisher is the channel of events."""
     return publisher if isinstance(publisher, dict) else {EVENT: publisher}
 
 

@@ -1,4 +1,4 @@
-"""The npm package xor-ack-dynamodb's method, reimplemented: to share a table with, and to race."""
+"""The method of the npm package xor-ack-dynamodb, to share a table with and to compare with."""
 
 from __future__ import annotations
 
