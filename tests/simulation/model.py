@@ -147,8 +147,7 @@ class Model:
         if self.status != "open" or not self.outstanding:
             return False
         left, most = self.counts[0] - self.counts[1], self.create.request.tolerated_units
-        named = len(self.outstanding) if self.length in TRACED_LENGTHS else 0
-        return 0 < left <= most and (named + left) // 2 <= most
+        return 0 < left <= most and len(self.outstanding) <= most
 
     @property
     def end(self) -> str:

@@ -156,8 +156,11 @@ class _ChainBuilder:
             # The direct API looks up only the marks of its own attempts.
             route, size = random.choice(("both", "direct")), random.choice((100, 140, 260))
         self._add_tree(size, counted=self.happens(options.unit_counts))
+        create = self.submissions[0].request
         if months:
             self._add_months()
+        elif create.tolerated_units and self.tolerance.random() < 0.7:
+            self._lose_steps()
         elif self.happens(options.missing_work):
             for _ in range(random.choice((1, 1, 2))):
                 if len(self.submissions) > 2:
@@ -184,6 +187,17 @@ class _ChainBuilder:
             self._reuse(route)
         patient = not self.happens(options.impatient)
         return ChainWorkload(self.tag, self.submissions, patient)
+
+    def _lose_steps(self) -> None:
+        """Lose steps of a chain that tolerates some units: also one whose children are finished.
+
+        Such a step was killed after its fan-out. Its children's finishes hide other units.
+        """
+        starting = [one for one in self.submissions[1:] if one.request.started]
+        lost = self.tolerance.sample(starting, min(len(starting), self.tolerance.randrange(3)))
+        left = [one for one in self.submissions[1:] if one not in lost]
+        lost += self.tolerance.sample(left, min(len(left), self.tolerance.randrange(6)))
+        self.submissions = [one for one in self.submissions if one not in lost]
 
     def _retry(self) -> None:
         """Let the task that waits run again, with another token, also after the chain's end."""
@@ -323,7 +337,7 @@ class _ChainBuilder:
             limits["detail"] = {"from": self.tag, "n": random.randrange(9)}
         if self.happens(options.resume):
             limits["resume"] = {"step_functions": f"{self.tag} {random.randrange(1 << 30)}"}
-        if counted and self.tolerance.random() < options.tolerance:
+        if counted and self.cells and self.tolerance.random() < options.tolerance:
             limits["tolerated_units"] = self.tolerance.choice((1, 1, 2, 5))
         request = Request.create(self.tag, "create", stamp, started=int(counted), **limits)
         self.add(request, (root,), **({"starts": [root]} if counted else {}))

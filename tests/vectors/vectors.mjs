@@ -172,7 +172,16 @@ function invalidField(request) {
     (name) => !allowed.includes(name) || !FIELDS[name](request[name]),
   );
   if (wrong) return wrong;
-  return invalidContent(request) ?? (isStolen(request) ? "id" : undefined);
+  return (
+    invalidContent(request) ??
+    (isStolen(request) ? "id" : tolerates(request) ? undefined : "tolerated_units")
+  );
+}
+
+// Whether the stamp of a create has as many cells as units are tolerated.
+function tolerates({ tolerated_units: most = 0, cells = 16, stamp, ...request }) {
+  const length = hasIds(request) ? lengthOf(cells) : bytes(stamp).length;
+  return most <= ([648, 2568, 10_248, 40_968].includes(length) ? (length / 8 - 1) / 5 : 0);
 }
 
 // Whether a request that is not the step of a unit has the id of that step.
@@ -355,14 +364,10 @@ class Chain {
       : zeros(this.stamp.length).map((_, at) => this.stamp.readBigUInt64LE(8 * at));
   }
   get isTolerated() {
-    const left = this.started - this.finished;
-    const cells = (this.words.length - 1) / 5,
+    const left = this.started - this.finished,
       [ids, complete] = peel(this.words);
     return (
-      left > 0 &&
-      left <= this.tolerated &&
-      (complete || left >= cells) &&
-      (ids.size + left) >> 1 <= this.tolerated
+      left > 0 && left <= this.tolerated && complete && ids.size > 0 && ids.size <= this.tolerated
     );
   }
   sweep(at) {

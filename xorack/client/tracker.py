@@ -228,7 +228,8 @@ class Tracker:
             timeout: Seconds, or a timedelta, until the chain fails; by default the acker's.
             idle_timeout: The same without a stamp; by default no limit.
             tolerated_units: The most units outstanding with which the chain is acked at its
-                deadline. One of them may stand for children that it has not started.
+                deadline: at most ``cells``, because the stamp has to name all of them, and 0 for
+                plain stamps. One of them may stand for children that it has not started.
             detail: A JSON object of at most 4 KiB, returned in the chain's events. It is part of
                 the chain's item, so it makes each write dearer: 100 bytes by two thirds
                 (docs/capacity.md).

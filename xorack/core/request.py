@@ -20,6 +20,7 @@ from xorack.core.stamp import (
     PLAIN_LENGTH,
     TRACED_CELLS,
     TRACED_LENGTH,
+    TRACED_LENGTHS,
     check_unit,
     sum_of,
     traced_length,
@@ -114,6 +115,20 @@ def _complete(op: str, values: dict[str, Any]) -> None:
         if name not in values:
             raise ArgumentError(name, "missing", f"a value: {op} needs it")
     _check_reserved_id(op, values)
+    _check_tolerance(values)
+
+
+def _check_tolerance(values: Mapping[str, Any]) -> None:
+    """Reject more tolerance than the chain's stamp can show: else a unit would be lost unseen."""
+    if not (most := values.get("tolerated_units")):
+        return
+    has_ids = values.get("starts") or values.get("finishes")
+    length = _length_of(values.get("cells", TRACED_CELLS)) if has_ids else len(values["stamp"])
+    cells = TRACED_LENGTHS.get(length, 0)
+    if most > cells:
+        expected = f"0 to {cells}, the cells of the chain's stamps"
+        nothing = "0: plain and opaque stamps do not name the units that are outstanding"
+        raise ArgumentError("tolerated_units", most, expected if cells else nothing)
 
 
 def _check_reserved_id(op: str, values: Mapping[str, Any]) -> None:
@@ -230,7 +245,8 @@ class Request:
             deadline.
         idle_timeout: create: seconds, or a timedelta, without any stamp until the chain fails.
         tolerated_units: create: the most units outstanding with which the chain is acked at its
-            deadline, instead of failed.
+            deadline, instead of failed: at most the cells of its traced stamps, which have to name
+            all of these units.
         detail: create: a JSON object of at most 4 KiB, returned in the chain's events.
         resume: create: who waits for the chain's end: ``{"step_functions": task token}`` or
             ``{"lambda": callback id}``.

@@ -78,19 +78,16 @@ def _is_overdue_at_zero(chain: Chain, now: int) -> bool:
 
 
 def _is_tolerated(chain: Chain, now: int) -> bool:
-    """Tell if few enough units are outstanding at the deadline, by the counts and by the stamp.
+    """Return whether few enough units are outstanding, by the counts and by the stamp's names.
 
-    A finish that overtakes its start hides a unit from the counts. The stamp names both. One that
-    does not name fewer units than it has cells in a table holds more than the counts say.
+    The counts alone do not tell, because a finish whose start was lost hides a unit from them. The
+    stamp names both. If it does not name all units, nobody knows how many are outstanding.
     """
     if chain.failing or not chain.counts.within_tolerance or not _is_overdue(chain, now):
         return False
-    from xorack.core.peeling import peel  # few invocations see a deadline pass
+    from xorack.core.peeling import units_if_few  # few invocations see a deadline pass
 
-    (ids, complete), left = peel(chain.stamp), chain.counts.outstanding
-    if not complete and left < TRACED_LENGTHS.get(len(chain.stamp), 0):
-        return False
-    return not _is_zero(chain) and (len(ids) + left) // 2 <= chain.counts.tolerated_units
+    return bool(units_if_few(chain.stamp, chain.counts.tolerated_units))
 
 
 class Transition(NamedTuple):
