@@ -42,7 +42,8 @@ def deadline_of(item: Item | None) -> int | None:
     if text(item, "status") == "pending":
         return (number(item, "first_seen_at") or 0) + PENDING_TIMEOUT
     idle, last = number(item, "idle_timeout"), number(item, "last_stamp_at")
-    idle_deadline = None if idle is None or last is None else last + idle
+    alive = max(last or 0, number(item, "extended") or 0)
+    idle_deadline = None if idle is None or last is None else alive + idle
     times = (number(item, "deadline"), idle_deadline)
     return min((time for time in times if time is not None), default=None)
 

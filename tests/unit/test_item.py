@@ -28,7 +28,7 @@ FULL = make_chain(
     spilled=8,
     event_pending=True,
     resume_pending=True,
-    extended=True,
+    extended=10,
     **{name: number for number, name in enumerate(TIMES, 1)},
 )
 

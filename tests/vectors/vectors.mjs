@@ -349,11 +349,11 @@ class Chain {
     if (op === "extend")
       Object.assign(this, {
         deadline: at + (timeout ?? this.limits.default_timeout),
-        extended: true,
+        extended: at,
       });
     if (op !== "create") return;
     Object.assign(this, { createdAt: at, idle, tolerated, detail });
-    if (!this.extended) this.deadline = at + (timeout ?? this.limits.default_timeout);
+    if (this.extended === undefined) this.deadline = at + (timeout ?? this.limits.default_timeout);
   }
   get zero() {
     return this.stamp.length > 0 && this.stamp.every((byte) => !byte);
@@ -374,7 +374,11 @@ class Chain {
     if (this.status === "pending" && at >= this.waits) this.end(at, "failed", "never created");
     if (
       this.status !== "open" ||
-      at < Math.min(this.deadline, this.stamped + (this.idle ?? Infinity))
+      at <
+        Math.min(
+          this.deadline,
+          Math.max(this.stamped, this.extended ?? 0) + (this.idle ?? Infinity),
+        )
     )
       return;
     const counts =

@@ -78,7 +78,7 @@ SPILLED_MARKS: Final = "spilled_marks"
 
 COUNTERS: Final = ("repeated", "late")
 """What is counted after a chain's end."""
-ABSENT_AT_ZERO: Final = (*COUNTERS, "tolerated_units")
+ABSENT_AT_ZERO: Final = (*COUNTERS, "tolerated_units", "extended")
 """Numbers that are absent while they are 0."""
 RESERVED: Final = frozenset((*ATTRIBUTES, DUE_SHARD, EXPIRES_AT, FORMAT_NAME, SPILLED_MARKS))
 """Attributes of an item. The partition key must have another name."""

@@ -61,7 +61,7 @@ def fail(reason: str, **options: Any) -> int:
 def extend(timeout_seconds: float, **options: Any) -> int:
     """Set the deadline of chains to a time from now.
 
-    The new deadline may be earlier than the old one. An idle timeout stays in force. A pending
+    The new deadline may be earlier than the old one. An idle timeout counts from now. A pending
     chain gets the deadline once it is created. With --run, reads the entire table, and asks.
 
     Exit status: 0; 1 if a chain does not exist, or has ended before.

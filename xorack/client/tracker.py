@@ -226,7 +226,8 @@ class Tracker:
             tag: The chain's name.
             *parts: The name of the root unit; by default the tag.
             timeout: Seconds, or a timedelta, until the chain fails; by default the acker's.
-            idle_timeout: The same without a stamp; by default no limit.
+            idle_timeout: The same without a step that ends, and without `extend`; by default no
+                limit.
             tolerated_units: The most units outstanding with which the chain is acked at its
                 deadline: at most ``cells``, because the stamp has to name all of them, and 0 for
                 plain stamps. One of them may stand for children that it has not started.
@@ -320,7 +321,8 @@ class Tracker:
     def extend(self, token: AnyToken, timeout: float | timedelta) -> None:
         """Move the deadline of a token's chains to ``timeout`` from now: seconds, or a timedelta.
 
-        The request's id is random: each call is a separate request.
+        An idle time-out counts from the call, too. So a step that takes longer than it calls this
+        now and then. The request's id is random: each call is a separate request.
 
         Raises:
             ArgumentError: The token is invalid, or the time-out is not above 0.

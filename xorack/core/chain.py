@@ -47,14 +47,15 @@ class Deadlines:
         deadline: Time at which the chain times out once it is created. None for never.
         pending_deadline: Time at which the chain fails if its create has not arrived. None for
             never, and once the create has arrived.
-        idle_timeout: Longest time without a stamp. None for no limit.
-        extended: True if an ``extend`` was applied: it overrides the create's timeout.
+        idle_timeout: Longest time without a stamp or an ``extend``. None for no limit.
+        extended: Time at which the last ``extend`` was applied; it overrides the create's timeout.
+            0 for none.
     """
 
     deadline: int | None = None
     pending_deadline: int | None = None
     idle_timeout: int | None = None
-    extended: bool = False
+    extended: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,8 @@ class Chain:
             return self.deadlines.pending_deadline
         times = [self.deadlines.deadline]
         if self.deadlines.idle_timeout is not None and self.last_stamp_at is not None:
-            times.append(self.last_stamp_at + self.deadlines.idle_timeout)
+            last = max(self.last_stamp_at, self.deadlines.extended)
+            times.append(last + self.deadlines.idle_timeout)
         return min((time for time in times if time is not None), default=None)
 
     @property

@@ -243,7 +243,8 @@ class Request:
         cells: The size of the stamps of these units; 0 for plain ones.
         timeout: create and extend: seconds, or a timedelta, from the request's application to the
             deadline.
-        idle_timeout: create: seconds, or a timedelta, without any stamp until the chain fails.
+        idle_timeout: create: seconds, or a timedelta, without a stamp or an ``extend`` until the
+            chain fails.
         tolerated_units: create: the most units outstanding with which the chain is acked at its
             deadline, instead of failed: at most the cells of its traced stamps, which have to name
             all of these units.

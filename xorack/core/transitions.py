@@ -439,7 +439,7 @@ def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Ch
             changes["failing"] = reason or "fail was asked"
         elif request.op == "extend":
             # An extend overrides the create's timeout, even if it overtook the create.
-            deadlines = replace(deadlines, deadline=_deadline(request, now, limits), extended=True)
+            deadlines = replace(deadlines, deadline=_deadline(request, now, limits), extended=now)
     return replace(old, **changes, counts=counts, deadlines=deadlines, delivery=delivery)
 
 

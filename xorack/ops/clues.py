@@ -109,7 +109,8 @@ def _idle(status: ChainStatus) -> Clue | None:
         or chain.last_stamp_at is None
     ):
         return None
-    ended_by = chain.last_stamp_at + chain.deadlines.idle_timeout
+    last = max(chain.last_stamp_at, chain.deadlines.extended)
+    ended_by = last + chain.deadlines.idle_timeout
     if chain.deadlines.deadline is not None and chain.deadlines.deadline <= ended_by:
         return None
     quiet = f"no step ended for {span(chain.deadlines.idle_timeout)}, its idle time-out"
