@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from functools import reduce
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from tests.support.functions import Functions
 from tests.support.in_process import create_resources
 from tests.support.queue_server import QueueServer
 from tests.support.threads import in_threads
-from xorack import Token, Tracker, traced, unit_id, xor
+from xorack import Token, Tracker, fan_in, traced, unit_id, xor
 from xorack.aws.client import CONFIG, PerProcess
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import group_id
@@ -82,8 +83,9 @@ def test_the_ids_of_units_may_be_the_same_in_another_chain():
     """Such a group is another one; the simulation has steps of several units and chains."""
     a, b = Token(1, ("one",)), Token(2, ("two",))
     d, e = replace(a, tags=("two",)), replace(b, tags=("one",))
-    tracker = Tracker("queue")
-    assert tracker.step(d, e).child("x") != tracker.step(a, b).child("x")
+    tracker = Tracker("queue", FakeQueue())
+    with tracker.step(d, e) as one, tracker.step(a, b) as other:
+        assert one.child("x") != other.child("x")
 
 
 @pytest.mark.slow
@@ -105,7 +107,7 @@ def test_a_step_takes_a_batch_of_10_000_messages(tracker, functions):
 
 @pytest.mark.parametrize(("children", "with_ids"), [(3, True), (39, True), (40, False)])
 def test_a_request_of_few_units_carries_their_ids(children, with_ids):
-    step = Tracker("queue").step(Token(9, ("order/17",)))
+    step = Tracker("https://queue").step(Token(9, ("order/17",)))
     for _ in range(children):
         step.child()
     (request,) = step.requests()
@@ -327,11 +329,17 @@ INVALID_CALLS = {
         lambda tracker, token: tracker.note(token, "x", missing_count="\ud800")
     ),
     "one kind and size": lambda tracker, token: tracker.step(token, Token(5, ("u",), cells=64)),
-    "cells: 32, expected 16, 64, 256 or 1024": lambda *_: Tracker("q", cells=32),
-    "cells: 64, expected traced": lambda *_: Tracker("q", stamps="plain", cells=64),
-    "stamps: a list": lambda *_: Tracker("q", stamps=["plain"]),
+    "cells: 32, expected 16, 64, 256 or 1024": lambda *_: Tracker("https://q", cells=32),
+    "cells: 64, expected traced": lambda *_: Tracker("https://q", stamps="plain", cells=64),
+    "stamps: a list": lambda *_: Tracker("https://q", stamps=["plain"]),
     "queue_url": lambda *_: Tracker(""),
-    "group: '', expected the name": lambda *_: Tracker("q", group=""),
+    "group: '', expected the name": lambda *_: Tracker("https://q", group=""),
+    "queue_url: 'my-queue', expected the URL .*, and not the name": lambda *_: Tracker("my-queue"),
+    "queue_url: '', expected the URL .* or the variable XORACK_QUEUE_URL": lambda *_: Tracker(),
+    "for this ARN https://sqs.eu-west-1.amazonaws.com/123456789012/work": lambda *_: Tracker(
+        "arn:aws:sqs:eu-west-1:123456789012:work", object()
+    ),
+    "tracker: <function .*, expected a Tracker: write @fan_in": lambda *_: fan_in(lambda _: None),
 }
 
 
@@ -401,6 +409,26 @@ def test_the_error_names_what_is_invalid_in_a_token(invalid, named):
         assert Token.from_json(form) == token
     with pytest.raises(ArgumentError, match=named):
         Token.from_json(invalid)
+
+
+def test_a_step_without_a_with_statement_says_that_nothing_was_sent():
+    tracker = Tracker("queue", queue := FakeQueue())
+    with pytest.warns(RuntimeWarning, match="a step of t was never entered.*with tracker.step"):
+        tracker.step(Token(5, ("t",))).child("a")  # nobody refers to it any more
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(tracker.step(Token(5, ("t",))))
+        assert tracker.step(Token(6, ("t",))).requests()
+    assert len(queue.requests) == 1
+
+
+def test_the_environment_names_the_queue_and_the_table(monkeypatch):
+    monkeypatch.setenv("XORACK_QUEUE_URL", "https://sqs.test/acker")
+    monkeypatch.setenv("XORACK_TABLE", "chains")
+    tracker = Tracker()
+    assert (tracker.queue_url, tracker.table_name) == ("https://sqs.test/acker", "chains")
+    given = Tracker("https://sqs.test/other", table_name="others")
+    assert (given.queue_url, given.table_name) == ("https://sqs.test/other", "others")
 
 
 @pytest.mark.parametrize(

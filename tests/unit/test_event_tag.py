@@ -1,6 +1,7 @@
 """Tokens and tags of events, in each form in which they arrive."""
 
 import json
+import re
 
 import pytest
 
@@ -195,3 +196,19 @@ def test_a_token_elsewhere_is_not_this_messages(token, form):
 def test_an_invalid_token_is_an_error(message):
     with pytest.raises(ArgumentError, match="expected"):
         step_of(Tracker("https://queue"), message, bodies=True)
+
+
+def test_a_message_that_was_received_without_its_attributes_says_what_to_add(caplog):
+    """receive_message gives no attribute by default: then each message seems to have no token."""
+    message = {"MessageId": "m", "ReceiptHandle": "r", "Body": "text"}
+    tracker = Tracker("https://queue")
+    with step_of(tracker, message) as step:
+        assert step is None
+    hint = r'receive_message gives it with MessageAttributeNames=\["xorack"\]'
+    assert re.search(hint, caplog.text)
+    with pytest.raises(ArgumentError, match=hint):
+        step_of(tracker, message, required=True)
+    caplog.clear()
+    step_of(tracker, {**message, "MessageAttributes": {}})
+    assert "not tracked" in caplog.text
+    assert "receive_message" not in caplog.text

@@ -56,6 +56,9 @@ def test_the_root_has_its_own_name(tokens):
     root = unit_id("bucket", "key")
     assert names_of({"outstanding": [root]}, [], "bucket", "key").popitem()[1] == ("bucket", "key")
     assert names_of({"tag": TAG, "status": "acked"}, ["oil"]) == {}
+    detail = {"tag": TAG, "outstanding": [f"{unit_id(TAG):016x}"]}
+    event = {"detail-type": "failed", "source": "xorack", "detail": detail}
+    assert names_of(event, ["oil"]) == names_of(detail, ["oil"]) == {detail["outstanding"][0]: TAG}
 
 
 def test_endless_candidates_are_read_until_each_id_has_a_name(tokens):

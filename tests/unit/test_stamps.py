@@ -167,7 +167,7 @@ def test_ids_that_were_chosen_to_share_cells_are_not_named(shared, groups):
 
 @pytest.mark.parametrize("count", [56, 60, 64])
 def test_as_many_hashes_as_they_have_bits_are_peeled(count):
-    """Of 64 random hashes, 71 of 100 sets are linearly dependent, and nothing is wrong with them."""
+    """Of sets of 64 random hashes, 71 % are linearly dependent: they are not wrong for that."""
     rng = random.Random(count)
     for _ in range(20):
         ids = frozenset(rng.getrandbits(64) for _ in range(count))

@@ -41,8 +41,15 @@ class _Reader:
                 if value is not None:
                     return self._checked(value)
         if required:
-            raise ArgumentError("token place", None, self.place)
+            raise ArgumentError("token place", None, self.place + self.hint(message))
         return None
+
+    @staticmethod
+    def hint(message: Mapping[str, Any]) -> str:
+        """Return what to do about a message that receive_message gave without its attributes."""
+        if "ReceiptHandle" in message and "MessageAttributes" not in message:
+            return f': receive_message gives it with MessageAttributeNames=["{NAME}"]'
+        return ""
 
     @property
     def place(self) -> str:
@@ -118,7 +125,8 @@ def step_of(
     reader = _Reader(tracker.keys, bodies, tags)
     if token := reader.read(message, required):
         return tracker.step(token)
-    _log_messages("messages not tracked", 1, f"no token in {reader.place}")
+    why = f"no token in {reader.place}{reader.hint(message)}"
+    _log_messages("messages not tracked", 1, why)
     return nullcontext()
 
 
@@ -163,6 +171,8 @@ def fan_in(
         ... def handler(record, step):
         ...     process(record.json_body)
     """
+    if not isinstance(tracker, Tracker):
+        raise ArgumentError("tracker", tracker, "a Tracker: write @fan_in(tracker)")
     reader = _Reader(tracker.keys, bodies, tags)
     # The handler runs in several threads: only what all invocations may share stands here.
     ended, processor_of = _Ended(tracker) if skip_ended else None, _processors()

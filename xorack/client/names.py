@@ -25,7 +25,7 @@ def names_of(
     An id is a hash: a name is found only among candidates.
 
     Args:
-        outstanding: The detail of a chain's event, or ids: 16 hex digits, or numbers.
+        outstanding: A chain's event or its detail, or ids: 16 hex digits, or numbers.
         candidates: The names that `Step.child` got, consumed until each id has one: ``"oil"`` for
             ``child("oil")``, ``("line", 3)`` for ``child("line", 3)``, and
             ``["page 2", ("line", 3)]`` for that child of ``child("page 2")``, which is named, too.
@@ -45,6 +45,9 @@ def names_of(
     """
     ids: Any = outstanding
     if isinstance(outstanding, Mapping):
+        # An entire event is the first thing that people pass.
+        detail = outstanding.get("detail") if "detail-type" in outstanding else None
+        outstanding = detail if isinstance(detail, Mapping) else outstanding
         ids = outstanding.get("outstanding", ())
         root = root or (outstanding.get("tag", ""),)
     if not root:

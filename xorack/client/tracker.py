@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,7 +28,7 @@ from xorack.aws.sqs import queue_client, send
 from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey, group_id
 from xorack.core.budget import TimeOuts
 from xorack.core.checks import MAX_REASON_BYTES, MAX_STEP_UNITS
-from xorack.core.errors import ArgumentError, StateError
+from xorack.core.errors import ArgumentError, StateError, shown
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.marks import note_id, step_id
 from xorack.core.masking import mask_of, masked, masked_fields
@@ -67,6 +68,25 @@ def _cleaned(name: str, value: Any) -> Any:
         raise ArgumentError(name, value, "a string")
     data = value.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]
     return data.decode("utf-8", "ignore")
+
+
+QUEUE_VARIABLE = "XORACK_QUEUE_URL"
+"""The environment variable with the URL of the acker's queue."""
+TABLE_VARIABLE = "XORACK_TABLE"
+"""The environment variable with the name of the acker's table."""
+
+
+def _check_queue_url(url: object, has_client: bool) -> None:
+    """Raise ArgumentError for what is not a queue's URL; a client of the caller may take others."""
+    problem = f"{shown(url)}, expected the URL of an SQS queue, as the stack's output QueueUrl"
+    if not isinstance(url, str) or not url:
+        raise ArgumentError("queue_url", problem=f"{problem} or the variable {QUEUE_VARIABLE} has")
+    if url.startswith("arn:") and url.count(":") == 5:
+        _, _, _, region, account, name = url.split(":")
+        url = f"https://sqs.{region}.amazonaws.com/{account}/{name}"
+        raise ArgumentError("queue_url", problem=f"{problem}: for this ARN {url}")
+    if not has_client and "://" not in url:
+        raise ArgumentError("queue_url", problem=f"{problem}, and not the name of the queue")
 
 
 def _shown(tracker: Tracker, name: object) -> object:
@@ -125,7 +145,8 @@ class Tracker:
     """Tracks work for producers in plain Python. Threads and tasks may share one.
 
     Attributes:
-        queue_url: The acker's queue (the stack's output ``QueueUrl``).
+        queue_url: The acker's queue (the stack's output ``QueueUrl``); by default that of the
+            environment variable ``XORACK_QUEUE_URL``.
         client: A boto3 SQS client; by default each process makes one of the default credential
             chain at its first send.
         stamps: The kind of stamps of chains started here: ``traced`` ones name the outstanding
@@ -139,7 +160,8 @@ class Tracker:
             the environment variable ``XORACK_TOKEN_KEY``, or none. Of two keys, the first signs.
         mask: Fields of details whose values are sent as hashes, at any depth and in any case; see
             docs/security.md. If there are any, errors show names of units as hashes, too.
-        table_name: The acker's table (the stack's output ``TableName``), which `state` reads.
+        table_name: The acker's table (the stack's output ``TableName``), which `state` reads; by
+            default that of the environment variable ``XORACK_TABLE``.
 
     Examples:
         >>> tracker = Tracker(queue_url)                                # doctest: +SKIP
@@ -154,7 +176,7 @@ class Tracker:
         ...     process(event)
     """
 
-    queue_url: str
+    queue_url: str = ""
     client: Any = field(default=None, repr=False)
     _: KW_ONLY
     stamps: StampKind = "traced"
@@ -166,8 +188,10 @@ class Tracker:
     table_name: str | None = None
 
     def __post_init__(self, token_key: TokenKey | None) -> None:
-        if not isinstance(self.queue_url, str) or not self.queue_url:
-            raise ArgumentError("queue_url", self.queue_url, "the URL of an SQS queue")
+        if self.queue_url == "":
+            self.queue_url = os.environ.get(QUEUE_VARIABLE, "")
+        self.table_name = self.table_name or os.environ.get(TABLE_VARIABLE)
+        _check_queue_url(self.queue_url, has_client=self.client is not None)
         if self.stamps not in get_args(StampKind):
             raise ArgumentError("stamps", self.stamps, "traced or plain")
         if check_cells(self.cells) != TRACED_CELLS and self.stamps == "plain":
@@ -382,6 +406,7 @@ class Step:
         units = [(tag, token.unit) for token in tokens for tag in token.tags]
         if len(set(units)) != len(units):
             raise ArgumentError("tokens", tokens, "each unit once")
+        self._is_used = False
         self.tokens = tokens
         self.tags = tuple(dict.fromkeys(tag for token in tokens for tag in token.tags))
         self._tracker = tracker
@@ -424,6 +449,7 @@ class Step:
 
     def requests(self) -> list[Request]:
         """Return the requests that end this step, one in each chain."""
+        self._is_used = True
         first, children, group = self.tokens[0], list(self._children), group_id(self.tokens)
         if len(self.tokens) == 1:
             fields = _carried(first, children, [group])
@@ -437,7 +463,15 @@ class Step:
         return [Request.stamp_(tag, id, finishes_once=units[tag], **fields) for tag in self.tags]
 
     def __enter__(self) -> Step:
+        self._is_used = True
         return self
+
+    def __del__(self) -> None:
+        # An invalid step has no such attribute.
+        if not getattr(self, "_is_used", True):
+            text = f"a step of {', '.join(self.tags[:3])} was never entered, so nothing was sent"
+            text += ": write `with tracker.step(token):`"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._ended = True
