@@ -1,0 +1,74 @@
+"""What each command prints with --json, by docs/commands.schema.json: every field, no other."""
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.functional.test_cli_windows import open_windows
+from tests.support.cli import TAG, apply, commands_of, finish, start
+from tests.support.dead_letters import put, put_messages
+from xorack.cli.commands import cli
+from xorack.core.message import pack
+from xorack.core.request import Request
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs/commands.schema.json").read_text("utf-8"))
+COMMANDS = {
+    "list": "list",
+    "show": f"show {TAG}",
+    "explain": "explain run/1",
+    "explain --run": "explain --run run",
+    "status": "status",
+    "wait": "wait done run/1",
+    "extend": f"extend {TAG} gone --timeout 2h",
+    "windows": "windows",
+    "dead-letters list": "dead-letters list",
+    "dead-letters show": "dead-letters show",
+    "redrive": "redrive --yes",
+    "dead-letters delete": "dead-letters delete --all --yes",
+}
+WITHOUT = {"doctor", "fail", "local start", "local status"}
+"""Commands with --json whose schema is that of another, or that have none."""
+
+
+def validator(name):
+    return Draft202012Validator({**SCHEMA, "$ref": f"#/$defs/{name}"})
+
+
+def test_every_command_with_json_has_a_schema():
+    have = {
+        " ".join(path)
+        for path, command in commands_of(cli)
+        if any(parameter.name == "as_json" for parameter in command.params)
+    }
+    named = {name for name in COMMANDS if "--" not in name}
+    assert have - WITHOUT == named | {f"dead-letters {name}" for name in named & {"redrive"}}
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.fixture
+def full(stack, sqs):
+    """Chains of all states with dead letters, notes and windows."""
+    start(stack, timeout=3600, detail={"ship": "Pequod"}, idle_timeout=600)
+    start(stack, "done")
+    finish(stack, "done")
+    open_windows(stack)
+    for number in range(6):
+        start(stack, f"run/{number}")
+        apply(stack, Request("note", f"run/{number}", "n", text="lost", missing_count=1))
+        apply(stack, Request("fail", f"run/{number}", "f", reason=f"row {number} is bad"))
+    put_messages(stack, failed=(1,), malformed=(1,))
+    (body,) = pack([Request("note", TAG, "n", text="late")])
+    put(stack, body, error="id: 'n' is used")
+    return stack
+
+
+@pytest.mark.thorough
+def test_each_command_prints_what_its_schema_says(full, xorack):
+    for name, command in COMMANDS.items():
+        lines = xorack(*command.split(), "--json")[1]
+        assert lines, name
+        for line in lines:
+            errors = [error.message for error in validator(name).iter_errors(json.loads(line))]
+            assert errors == [], name
