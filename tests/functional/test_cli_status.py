@@ -34,7 +34,7 @@ def test_the_first_screen_in_a_terminal(stack, xorack, monkeypatch):
     assert TAG in out[-1]  # the nearest deadline
     # A consumer that takes nothing, and a chain past its deadline.
     start(stack, "late", timeout=0.001)
-    monkeypatch.setattr(backlog, "_oldest_ms", lambda *_: 840_000)
+    monkeypatch.setattr(backlog.QueueAge, "_read", lambda *_: 840_000)
     status, out, _ = xorack("status")
     shown = named_lines(out)
     assert status == 1

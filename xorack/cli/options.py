@@ -22,7 +22,7 @@ from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, error_text
 from xorack.core.errors import ArgumentError, StateError, shown
 from xorack.core.text import plural
-from xorack.ops.backlog import Backlog, read_backlog
+from xorack.ops.backlog import Backlog, QueueAge, read_backlog
 from xorack.ops.dead_letters import DeadMessage, Selector
 from xorack.ops.redrive import Redrive
 from xorack.ops.run_chains import RunChains
@@ -89,8 +89,8 @@ class Target:
             return lambda: None
         outputs = self.find_stack()
         urls = outputs.queue_url, outputs.dead_letter_queue_url
-        clients = {"metrics": self.client("cloudwatch")}
-        return functools.partial(read_backlog, self.client("sqs"), *urls, **clients)
+        age = QueueAge(functools.partial(self.client, "cloudwatch"))
+        return functools.partial(read_backlog, self.client("sqs"), *urls, age)
 
     def find_stack(self, alternative: str = "") -> StackOutputs:
         """Find the stack; an error names --stack, and the alternative to it."""

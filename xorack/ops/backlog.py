@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +20,8 @@ _DELAYED = "ApproximateNumberOfMessagesDelayed"
 STUCK_MS = 60_000
 """Messages that nobody took for this time: Lambda waits 20 s at most on a quiet queue."""
 _METRIC_MINUTES = 15
+_METRIC_SECONDS = 60
+"""The metric has a value a minute."""
 
 
 @dataclass(frozen=True)
@@ -72,40 +75,60 @@ def depth(client: Any, queue_url: str) -> int:
     return _counts(client, queue_url)[0]
 
 
+@dataclass
+class QueueAge:
+    """The age of a queue's oldest message by CloudWatch, asked once a minute at most.
+
+    The client is made when it is needed: most queues are empty.
+    """
+
+    make_client: Callable[[], Any]
+    clock: Callable[[], float] = time.monotonic
+    _client: Any = field(default=None, init=False)
+    _until: float = field(default=-math.inf, init=False)
+    _oldest_ms: int | None = field(default=None, init=False)
+
+    def oldest_ms(self, queue_url: str) -> int | None:
+        """Return the age by the queue's metric; None if it has no value, or may not be read."""
+        if self.clock() >= self._until:
+            self._until = self.clock() + _METRIC_SECONDS
+            self._oldest_ms = self._read(queue_url)
+        return self._oldest_ms
+
+    def _read(self, queue_url: str) -> int | None:
+        now = datetime.now(timezone.utc)
+        with suppress(ClientError, BotoCoreError, KeyError):
+            self._client = self._client or self.make_client()
+            points = self._client.get_metric_statistics(
+                Namespace="AWS/SQS",
+                MetricName="ApproximateAgeOfOldestMessage",
+                Dimensions=[{"Name": "QueueName", "Value": queue_url.rpartition("/")[2]}],
+                StartTime=now - timedelta(minutes=_METRIC_MINUTES),
+                EndTime=now,
+                Period=_METRIC_SECONDS,
+                Statistics=["Maximum"],
+            )["Datapoints"]
+            if points:
+                latest: float = max(points, key=lambda point: point["Timestamp"])["Maximum"]
+                return round(1000 * latest)
+        return None
+
+
 def read_backlog(
-    client: Any, queue_url: str, dead_letters_url: str, metrics: Any = None
+    client: Any, queue_url: str, dead_letters_url: str, age: QueueAge | None = None
 ) -> Backlog | None:
     """Ask SQS for the depth of both queues; None if it does not say.
 
     Readers of chains go on without it: they may not have the permission sqs:GetQueueAttributes.
-    A client of CloudWatch, `metrics`, tells how long the oldest message has waited.
+    `age` tells how long the oldest message has waited.
     """
     try:
         waiting, in_flight = _counts(client, queue_url)
         dead_letters = depth(client, dead_letters_url)
     except (ClientError, BotoCoreError):
         return None
-    oldest_ms = _oldest_ms(metrics, queue_url) if waiting and metrics is not None else None
+    oldest_ms = age.oldest_ms(queue_url) if waiting and age is not None else None
     return Backlog(waiting, dead_letters, in_flight, oldest_ms)
-
-
-def _oldest_ms(metrics: Any, queue_url: str) -> int | None:
-    """Return the age of the oldest message by the queue's metric; None if it has no value."""
-    now = datetime.now(timezone.utc)
-    with suppress(ClientError, BotoCoreError, KeyError):
-        points = metrics.get_metric_statistics(
-            Namespace="AWS/SQS",
-            MetricName="ApproximateAgeOfOldestMessage",
-            Dimensions=[{"Name": "QueueName", "Value": queue_url.rpartition("/")[2]}],
-            StartTime=now - timedelta(minutes=_METRIC_MINUTES),
-            EndTime=now,
-            Period=60,
-            Statistics=["Maximum"],
-        )["Datapoints"]
-        if points:
-            latest: float = max(points, key=lambda point: point["Timestamp"])["Maximum"]
-            return round(1000 * latest)
-    return None
 
 
 @dataclass
