@@ -21,6 +21,7 @@ from xorack.core.request import Request
 from xorack.core.stamp import TRACED_CELLS, traced_length
 from xorack.core.transitions import apply, expire
 from xorack.ops.doctor import report, subscription
+from xorack.ops.doctor.checks import EXAMINATIONS
 from xorack.ops.doctor.load import Load, Sent
 from xorack.ops.doctor.subscription import Subscription
 from xorack.ops.doctor.verify import Outcome, Received
@@ -59,6 +60,23 @@ def test_what_the_protocol_makes_of_a_load_has_no_violation(honest):
     lines = list(report.chart(figures, 60))
     acked = sum(not plan.lost for plan in honest.plans)
     assert f"  from     1 s  {'█' * 34} {acked}" in lines
+
+
+def test_the_line_of_the_table_says_what_a_write_costs():
+    """Names of AWS's answer; the embedded AWS keeps no sizes."""
+    described = {
+        "TableName": "chains",
+        "KeySchema": [{"AttributeName": "tag", "KeyType": "HASH"}],
+        "TableStatus": "ACTIVE",
+        "TableSizeBytes": 45_000,
+        "ItemCount": 10,
+        "DeletionProtectionEnabled": True,
+    }
+    (table,) = (one for one in EXAMINATIONS if one.name == "table")
+    summary, problems = table.judge({"table": described})
+    assert summary == "chains, protected from deletion, 4,500 bytes an item: 5 write units a write"
+    (problem,) = problems
+    assert problem == "key of table chains: 'tag (None)', expected tag (S)"
 
 
 def forged(outcome, tag, *, event=(), detail=(), item=(), events=1):

@@ -118,7 +118,11 @@ def _table(facts: Facts) -> Any:
     except ArgumentError as error:
         problem = str(error)
     protection = "protected from" if protected else "open to"
-    return f"{name}, key {key}, {protection} deletion", {problem: problem}
+    # DynamoDB bills each write by the whole item, for each 1,024 bytes begun.
+    size = table.get("TableSizeBytes", 0) // max(1, table.get("ItemCount", 0))
+    units = plural(-(-size // 1024), "write unit")
+    bill = f", {size:,} bytes an item: {units} a write" if size else ""
+    return f"{name}, {protection} deletion{bill}", {problem: problem}
 
 
 @_examination("time to live", "time to live", "table", advice="enable it: the table only grows")
