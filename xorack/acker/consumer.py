@@ -307,7 +307,10 @@ class Consumer:
         reports, result = self.outbox.publish(pending), run.result
         result.events_pending += len(reports.pending)
         result.refused += reports.alerts
-        events = len(pending) - len(reports.pending.keys() | reports.refused.keys())
+        for parent in reports.parents:
+            self._count_end(run.result, parent)
+        reported = len(pending) + len(reports.parents)
+        events = reported - len(reports.pending.keys() | reports.refused.keys())
         assert events >= 0, "what is pending or refused was to be published"
         result.events += events
 
@@ -380,15 +383,19 @@ class Consumer:
         level, what = logging.DEBUG, "chain written"
         if work.has_ended_chain:
             level, what = logging.INFO, "chain ended"
-            result.ended[chain.status] += 1
-            created_at, ended_at = chain.created_at, chain.ended_at
-            if chain.status == "acked" and created_at is not None and ended_at is not None:
-                result.latencies_ms.append(max(0, ended_at - created_at))
+            self._count_end(result, chain)
         if LOG.isEnabledFor(level):
             fields: dict[str, object] = {"status": chain.status}
             fields.update((str(kind), count) for kind, count in kinds.items())
             fields.update({"event_id": event_id(chain)} if chain.final else {})
             log_chain(level, what, work.tag, **fields, **run.message_ids([work.tag]))
+
+    @staticmethod
+    def _count_end(result: BatchResult, chain: Chain) -> None:
+        result.ended[chain.status] += 1
+        created_at, ended_at = chain.created_at, chain.ended_at
+        if chain.status == "acked" and created_at is not None and ended_at is not None:
+            result.latencies_ms.append(max(0, ended_at - created_at))
 
     def _send_rejected(self, run: _Run) -> None:
         """Send rejected requests, also those of messages that are delivered again."""

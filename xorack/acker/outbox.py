@@ -1,6 +1,7 @@
 """The outbox: reports the ends of chains, and marks what was delivered.
 
-An end is an event on a bus, and a callback of what waits for the chain. The state is written
+An end is an event on a bus, a callback of what waits for the chain, and a finished or failed unit
+of its parents. The state is written
 first, with the deliveries still pending. Every reader of a pending delivery makes it, so a crash in
 between loses none: docs/adr/0003-pending-events.md. So nothing here has to succeed: what is not
 delivered stays pending, and the sweeper delivers it.
@@ -18,8 +19,9 @@ from dataclasses import dataclass, field
 from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
+from xorack.acker.parents import give_ends
 from xorack.aws.log import log_failures
-from xorack.core.chain import EVENT, Chain
+from xorack.core.chain import EVENT, PARENTS, Chain
 from xorack.core.ports import NO_TIME, Failure, Publisher
 
 _CIRCUIT_OPEN = Failure("outage", "not tried: the circuit is open after earlier failures")
@@ -34,12 +36,24 @@ class Deliveries:
         refused: Chains of which a service refuses something: tag to channel to failure.
         delivered: Chains of which something was reported: tag to channels.
         alerts: Refusals that an operator should know of: the first on a channel, and the last.
+        parents: Chains that have ended because their last outstanding unit was one of the chains.
+        dropped: Ends that are older than the retention and whose parent does not exist.
     """
 
     pending: dict[str, Failure] = field(default_factory=dict)
     refused: dict[str, dict[str, Failure]] = field(default_factory=lambda: defaultdict(dict))
     delivered: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     alerts: int = 0
+    parents: list[Chain] = field(default_factory=list)
+    dropped: int = 0
+
+    def merge(self, other: Deliveries) -> None:
+        self.pending |= other.pending
+        self.refused |= other.refused
+        self.delivered |= other.delivered
+        self.alerts += other.alerts
+        self.parents += other.parents
+        self.dropped += other.dropped
 
     def add(self, channel: str, chains: Sequence[Chain], failures: Mapping[str, Failure]) -> None:
         for chain in chains:
@@ -77,18 +91,38 @@ class Outbox:
         self.breakers = breakers or {name: CircuitBreaker() for name in channels}
 
     def publish(self, chains: Sequence[Chain], only: str | None = None) -> Deliveries:
-        """Report ends of finished chains, on one channel or all, as long as there is time."""
+        """Report ends of finished chains, on one channel or all, as long as there is time.
+
+        What ends by this, because its last outstanding unit was one of the chains, is reported too.
+        """
+        reports = Deliveries()
+        while chains:
+            assert all(chain.final for chain in chains), "only ends are reported"
+            some = self._publish(chains, only)
+            self._mark(chains, some)
+            reports.merge(some)
+            chains = some.parents if self.writer.has_time() else []
+        return reports
+
+    def _publish(self, chains: Sequence[Chain], only: str | None) -> Deliveries:
         waiting: dict[str, list[Chain]] = defaultdict(list)
         # Acked ones go first: it takes long to name the outstanding units of failed ones.
         for chain in sorted(chains, key=lambda chain: chain.status == "failed"):
             for channel in chain.due_channels(self.writer.now()):
-                if channel in self.channels and only in (None, channel):
+                if channel in (PARENTS, *self.channels) and only in (None, channel):
                     waiting[channel].append(chain)
         reports = Deliveries()
-        for channel in sorted(waiting):
-            reports.add(channel, waiting[channel], self._deliver(channel, waiting[channel]))
-        assert all(chain.final for chain in chains), "only ends are reported"
-        self._mark(chains, reports)
+        # No parent waits for a service.
+        for channel in sorted(waiting, key=lambda channel: (channel != PARENTS, channel)):
+            some = waiting[channel]
+            if channel == PARENTS:
+                given = give_ends(self.writer, self.workers, some)
+                reports.parents, reports.dropped = given.ended, given.dropped
+                reasons = {tag: failure.reason for tag, failure in given.failures.items()}
+                log_failures(logging.WARNING, "parents not written", reasons)
+                reports.add(channel, some, given.failures)
+            else:
+                reports.add(channel, some, self._deliver(channel, some))
         return reports
 
     def _deliver(self, channel: str, chains: Sequence[Chain]) -> dict[str, Failure]:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import isinf
+from math import inf, isinf
 from typing import Any
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
@@ -24,7 +24,7 @@ from xorack.acker.outbox import Deliveries, Outbox
 from xorack.acker.parallel import Workers
 from xorack.aws import schema
 from xorack.aws.log import log_chain, log_failures
-from xorack.core.chain import EVENT, Chain
+from xorack.core.chain import EVENT, PARENTS, Chain
 from xorack.core.errors import NotAChainError, UnavailableError
 from xorack.core.event import event_id
 from xorack.core.ports import DueCount
@@ -102,8 +102,16 @@ class _Walk:
     def left(self) -> list[_Shard]:
         return [shard for shard in self.shards if not shard.is_read and not shard.is_blocked]
 
-    def run(self, workers: Workers, handle: Callable[[list[str]], bool], reserve: float) -> None:
+    def run(
+        self,
+        workers: Workers,
+        handle: Callable[[list[str]], bool],
+        reserve: float,
+        rounds: float = inf,
+    ) -> None:
         """Handle pages until all is read or no more than a reserve, in seconds, is left.
+
+        A round handles a page of each shard.
 
         `handle` returns False if the rest of a shard can wait for the next sweep. Raises what the
         table answers, if there is time left.
@@ -118,8 +126,9 @@ class _Walk:
             shard.after, shard.is_read = after, after is None and not shard.is_blocked
 
         try:
-            while (left := self.left()) and self.step.seconds_left() > reserve:
+            while (left := self.left()) and self.step.seconds_left() > reserve and rounds:
                 workers.map(turn, left)
+                rounds -= 1
         except _PartIsOver:
             return
         except UnavailableError as error:
@@ -146,11 +155,15 @@ class Sweeper:
     def __init__(self, writer: ChainWriter, outbox: Outbox) -> None:
         """Judge within the budget of the writer, and publish within that of the outbox."""
         self.writer, self.reporter = writer, outbox.writer
-        self.channels = sorted(outbox.channels, key=lambda channel: channel == EVENT)
+        callbacks = sorted(outbox.channels.keys() - {EVENT})
+        self.channels = [PARENTS, *callbacks, *outbox.channels.keys() & {EVENT}]
         count = outbox.workers.count
         self.workers = Workers(count * _SHARDS_A_WORKER if count > 1 else 1)
         # Each worker makes its own calls.
         self.outbox = Outbox(outbox.writer, outbox.channels, breakers=outbox.breakers)
+        self._parents = Outbox(
+            outbox.writer, outbox.channels, workers=self.workers, breakers=outbox.breakers
+        )
         self.result = SweepResult(stats=writer.stats)
         self.began = writer.now()
         self._lock = threading.Lock()
@@ -173,7 +186,10 @@ class Sweeper:
         """Report ends on a channel, and count those that stay pending."""
         places = [place.partitions() for place in schema.places_of(channel)]
         walk = _Walk(self.reporter, places)
-        walk.run(self.workers, partial(self._publish, channel), reserve)
+        if channel == PARENTS:
+            self._report_to_parents(walk, reserve)
+        else:
+            walk.run(self.workers, partial(self._publish, channel), reserve)
         self.result.complete = self.result.complete and not walk.left()
         try:
             chains, due_at = walk.count_left(self.workers)
@@ -184,16 +200,34 @@ class Sweeper:
         if chains:
             self.result.add_pending(chains, due_at and due_at - PUBLISH_GRACE_MS)
 
+    def _report_to_parents(self, walk: _Walk, reserve: float) -> None:
+        """Report ends to parents: those of a page of each shard together, to share writes."""
+        ends: list[Chain] = []
+
+        def collect(tags: list[str]) -> bool:
+            ends.extend(self._read(self.reporter, tags))
+            return True
+
+        while walk.left() and self.reporter.seconds_left() > reserve:
+            walk.run(self.workers, collect, reserve, rounds=1)
+            self._publish_read(PARENTS, ends, self._parents)
+            ends.clear()
+
     def _publish(self, channel: str, tags: list[str]) -> bool:
         """Report the ends of a page on a channel; return False if the service fails."""
-        read = self._read(self.reporter, tags)
+        return self._publish_read(channel, self._read(self.reporter, tags), self.outbox)
+
+    def _publish_read(self, channel: str, read: Sequence[Chain], outbox: Outbox) -> bool:
         now = self.reporter.now()
         chains = [chain for chain in read if channel in chain.due_channels(now)]
-        reports = self.outbox.publish(chains, channel)
+        reports = outbox.publish(chains, channel)
         pending = [chain for chain in chains if chain.tag in reports.pending]
         with self._lock:
             self.result.chains += sum(self._counts(chain, channel) for chain in read)
-            self.result.add(reports, chains)
+            if channel != PARENTS:
+                self.result.add(reports, chains)
+            for parent in reports.parents:
+                self.result.ended[parent.status if parent.status == "acked" else "child"] += 1
             since = min((chain.ended_at or 0 for chain in pending), default=None)
             self.result.add_pending(len(pending), since)
         failed = any(failure.kind == "outage" for failure in reports.pending.values())

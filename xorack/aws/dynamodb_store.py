@@ -34,7 +34,7 @@ _SEARCH_PAGE = 1000
 """Index entries of one query that looks for tags with a prefix."""
 _READERS = 8
 """Partitions of the index that an operator's search reads at a time."""
-_PENDING = ("event_pending", "resume_pending")
+_PENDING = ("event_pending", "resume_pending", "parents_pending")
 _RETENTION = "\0retention"
 """The key of the record of the acker's retentions."""
 

@@ -100,11 +100,12 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
     if (status := fields[schema.STATUS]) not in _STATUSES:
         expected = " or ".join(_STATUSES)
         raise NotAChainError(tag, f"its status is {shown(status)}, expected {expected}")
-    for name in ("detail", "resume", "note", "refused"):
+    for name in ("detail", "resume", "note", "refused", "parents"):
         if name in fields and not _is_readable(name, fields[name]):
             found = "a text" if name == "resume" else shown(fields[name])  # a token is a secret
             which = {"detail": "", "refused": " of channels to their two times"}
-            expected = f"a JSON object{which.get(name, ' as requests have it')}"
+            shape = "array" if name == "parents" else "object"
+            expected = f"a JSON {shape}{which.get(name, ' as requests have it')}"
             raise NotAChainError(tag, f"its {name} is {found}, expected {expected}")
 
 
@@ -114,6 +115,8 @@ def _is_readable(name: str, text: str) -> bool:
         value = json.loads(text)
         if name == "refused":
             return bool(_REFUSED.fullmatch(text))
+        if name == "parents":
+            return bool(check_json(name, value))
         if name != "detail" and isinstance(value, dict):
             parts = value if name == "note" else {name: value}
             for field, part in parts.items():

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from xorack.core import checks
-from xorack.core.chain import ATTRIBUTES, EVENT
+from xorack.core.chain import ATTRIBUTES, EVENT, PARENTS
 
 TAG: Final = "tag"
 """Default name of the partition key."""
@@ -57,7 +57,7 @@ def places(due_shards: int) -> Mapping[frozenset[str], Place]:
     first = due_shards
     for callback in ("", *checks.RESUME_KINDS):
         shards = max(1, due_shards // _FEWER) if callback else due_shards
-        for others in ((EVENT,), ()):
+        for others in ((EVENT,), (PARENTS,), (EVENT, PARENTS), ()):
             if channels := frozenset(filter(None, (callback, *others))):
                 found[channels] = Place(channels, first, shards)
                 first += shards

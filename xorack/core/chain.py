@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 Status = Literal["pending", "open", "acked", "failed"]
 
@@ -13,8 +13,36 @@ TIMED_OUT = "timed out"
 NEVER_CREATED = "never created"
 EVENT = "event"
 """The channel of events."""
+PARENTS = "parents"
+"""The channel of the chains of which a chain is a unit."""
 END_OF_TIME = 253_402_300_799_999
 """The end of the year 9999, in milliseconds since the epoch."""
+
+
+_CELLS = 16
+
+
+class Parent(NamedTuple):
+    """A unit of other chains that a chain is: what a token says of it.
+
+    Attributes:
+        cells: The size of the stamps of these chains; 0 for plain ones.
+    """
+
+    unit: int
+    tags: tuple[str, ...]
+    cells: int = _CELLS
+
+    @classmethod
+    def of_json(cls, raw: Mapping[str, Any]) -> Parent:
+        """Read what `to_json` has written."""
+        cells = raw.get("cells", _CELLS) if raw["kind"] == "traced" else 0
+        return cls(int(raw["unit"], 16), tuple(raw["tags"]), cells)
+
+    def to_json(self) -> dict[str, Any]:
+        kind = "traced" if self.cells else "plain"
+        cells = {"cells": self.cells} if self.cells not in (0, _CELLS) else {}
+        return {"unit": f"{self.unit:016x}", "tags": list(self.tags), "kind": kind, **cells}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +88,10 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The reports of a chain's end: an event on the bus, and a callback.
+    """The reports of a chain's end: an event on the bus, a callback, and what its parents get.
 
     Attributes:
-        event_pending, resume_pending: The report may still have to be made.
+        event_pending, resume_pending, parents_pending: The report may still have to be made.
         resume: JSON text from the create: the callback's kind and token. None once it was sent or
             given up, because a token is a secret.
         resume_sent_at: Time when the create that names the callback was sent.
@@ -76,6 +104,7 @@ class Delivery:
 
     event_pending: bool = False
     resume_pending: bool = False
+    parents_pending: bool = False
     resume: str | None = field(default=None, repr=False)
     resume_sent_at: int | None = None
     resumed_at: int | None = None
@@ -119,6 +148,8 @@ class Chain:
         due_at: Time at which the sweeper must look at the chain, at or before the deadline. It does
             not follow every stamp, because each change costs an index write.
         detail: JSON text from the create, for the events.
+        parents: JSON text from the create: the units of other chains that this chain is.
+        fail_parent: True if these chains fail as soon as this one does.
         note: JSON text of what a sender found out: ``text``, ``missing``, ``missing_count``.
         failing: Reason of a ``fail`` that arrived before the create.
         reason: Why the chain failed.
@@ -137,6 +168,8 @@ class Chain:
     ended_at: int | None = None
     due_at: int | None = None
     detail: str | None = None
+    parents: str | None = None
+    fail_parent: bool = False
     note: str | None = None
     failing: str | None = None
     reason: str | None = None
@@ -194,12 +227,13 @@ class Chain:
 
     @property
     def undelivered(self) -> tuple[str, ...]:
-        """The channels, `EVENT` and the kind of `resume`, that may not know of the end yet."""
+        """The channels that may not know of the end yet: `PARENTS`, `EVENT`, a kind of callback."""
         if not self.final:
             return ()  # whatever another program wrote
+        parents = (PARENTS,) if self.delivery.parents_pending else ()
         event = (EVENT,) if self.delivery.event_pending else ()
         callback = json.loads(self.delivery.resume or "{}") if self.delivery.resume_pending else ()
-        return (*event, *callback)
+        return (*parents, *event, *callback)
 
     def due_channels(self, now: int) -> list[str]:
         """Return the channels in `undelivered` on which to report the end now."""
@@ -225,6 +259,15 @@ class Chain:
         created = self.deadlines.deadline
         deadline = self.deadlines.pending_deadline if self.status == "pending" else created
         return END_OF_TIME if deadline is None else max(deadline, created or 0)
+
+    @property
+    def parent_units(self) -> list[Parent]:
+        """The units of other chains that this chain is."""
+        return [Parent.of_json(one) for one in json.loads(self.parents or "[]")]
+
+    @property
+    def parent_tags(self) -> list[str]:
+        return sorted(tag for parent in self.parent_units for tag in parent.tags)
 
     def with_late(self, repeated: int, late: int, now: int) -> Chain:
         assert self.final, "what comes before the end is applied, not counted"

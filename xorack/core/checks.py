@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from xorack.core.chain import Parent
 from xorack.core.errors import ArgumentError, names_token, shown
-from xorack.core.stamp import check_bytes, check_cells, check_unit
+from xorack.core.stamp import TRACED_CELLS, check_bytes, check_cells, check_unit
 
 MAX_TAG_BYTES = 1024
 MAX_ID_BYTES = 128
@@ -23,6 +24,8 @@ MAX_COUNT = (1 << 63) - 1
 MAX_MISSING = 100
 MAX_STEP_UNITS = 10_000
 """Most units of a step: a batch of a Lambda function. Their marks are 160 KB of an item's 400."""
+MAX_PARENTS = 100
+"""Most chains of which a chain is a unit."""
 MAX_TIMEOUT_SECONDS = 10 * 366 * 86400
 RESUME_KINDS = {
     "step_functions": (2048, r"[\0-\x7f]+", "ASCII characters"),
@@ -167,6 +170,44 @@ def unknown_field(name: str, value: object, known: str) -> ArgumentError:
     return ArgumentError(shown(name)[1:-1], what, f"no such field: {known}")
 
 
+def _parents(field: str, value: Any) -> tuple[Parent, ...]:
+    """Check the units that a chain is; their order is no content."""
+    expected = "an array of units, each with unit, tags, and kind or cells, as a token has them"
+    if not isinstance(value, (list, tuple)) or not value:
+        raise ArgumentError(field, value, expected)
+    parents = tuple(sorted({_parent(field, one, expected) for one in value}))
+    tags = [tag for parent in parents for tag in parent.tags]
+    if len({*tags}) < len(tags) or len(tags) > MAX_PARENTS:
+        raise ArgumentError(field, f"{len(tags)} tags", f"at most {MAX_PARENTS} different chains")
+    if (size := sum(len(tag.encode()) for tag in tags)) > MAX_DETAIL_BYTES:
+        raise ArgumentError(field, f"tags of {size} bytes", f"at most {MAX_DETAIL_BYTES} in all")
+    return parents
+
+
+def _parent(field: str, value: Any, expected: str) -> Parent:
+    if isinstance(value, Parent):
+        value = value.to_json()
+    if not isinstance(value, Mapping) or not value.keys() <= {"unit", "tags", "kind", "cells"}:
+        raise ArgumentError(field, value, expected)
+    (unit,) = _units_of(f"{field}.unit", [value.get("unit")])
+    tags, kind = value.get("tags"), value.get("kind", "traced")
+    if not isinstance(tags, (list, tuple)) or not tags:
+        raise ArgumentError(f"{field}.tags", tags, "an array of tags")
+    if kind not in ("traced", "plain"):
+        raise ArgumentError(f"{field}.kind", kind, "traced or plain")
+    cells = _cells(f"{field}.cells", value.get("cells", TRACED_CELLS if kind == "traced" else 0))
+    if (cells == 0) != (kind == "plain"):
+        raise ArgumentError(f"{field}.cells", cells, f"a size of {kind} stamps")
+    check_unit(unit, cells)
+    return Parent(unit, tuple(sorted(CHECKS["tag"](f"{field}.tags", tag) for tag in tags)), cells)
+
+
+def _flag(field: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ArgumentError(field, value, "true or false")
+    return value
+
+
 CHECKS: dict[str, Check] = {
     "tag": _text(1, MAX_TAG_BYTES),
     "id": _text(1, MAX_ID_BYTES),
@@ -183,6 +224,8 @@ CHECKS: dict[str, Check] = {
     "tolerated_units": _count,
     "detail": _detail,
     "resume": _resume,
+    "parents": _parents,
+    "fail_parent": _flag,
     "reason": _text(0, MAX_REASON_BYTES),
     "text": _text(1, MAX_REASON_BYTES),
     "missing": lambda field, value: tuple(sorted(_few_ids(field, value))),

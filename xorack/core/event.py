@@ -98,6 +98,8 @@ def event_detail(chain: Chain) -> dict[str, Any]:
         "finished": min(MAX_COUNT, chain.counts.finished),
         "detail": json.loads(chain.detail) if chain.detail else {},
     }
+    if chain.parents:
+        detail["parent_tags"] = chain.parent_tags
     if chain.status == "failed":
         detail["reason"] = chain.reason
     if chain.tolerated:

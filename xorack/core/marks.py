@@ -184,7 +184,9 @@ def mark_of(request: Request) -> bytes:
         checksum = crc32(request.stamp, checksum)
     if request.op != "stamp":  # a stamp has no other fields
         options = (request.timeout, request.idle_timeout, request.detail, request.reason)
-        given = (*filter(None, (request.note, request.tolerated_units)),)
+        parents = [parent.to_json() for parent in request.parents]
+        values = (request.note, request.tolerated_units, parents, request.fail_parent)
+        given = (*filter(None, values),)
         checksum = crc32(_canonical(*options, *given), checksum)
     elif request.finishes_once:
         checksum = crc32(_canonical(request.finishes_once), checksum)

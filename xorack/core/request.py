@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from xorack.core.chain import Parent
 from xorack.core.checks import CHECKS, IDS, Check, check_json, unknown_field
 from xorack.core.errors import ArgumentError
 from xorack.core.stamp import (
@@ -44,6 +45,8 @@ class Fields(TypedDict, total=False):
     tolerated_units: int
     detail: Mapping[str, Any] | None
     resume: Mapping[str, str] | None
+    parents: Sequence[Parent | Mapping[str, Any]]
+    fail_parent: bool
     reason: str | None
     text: str | None
     missing: Iterable[int]
@@ -56,7 +59,8 @@ _MAX_PROBLEMS = 8
 _STAMP = frozenset(("tag", "id", "stamp", "started", "finished", "starts", "finishes", "cells"))
 _NOTE = frozenset(("tag", "id", "text", "missing", "missing_count"))
 _OPERATIONS: dict[str, frozenset[str]] = {
-    "create": _STAMP | {"timeout", "idle_timeout", "tolerated_units", "detail", "resume"},
+    "create": _STAMP
+    | {"timeout", "idle_timeout", "tolerated_units", "detail", "resume", "parents", "fail_parent"},
     "stamp": _STAMP | {"finishes_once"},
     "fail": _NOTE | {"reason"},
     "extend": frozenset(("tag", "id", "timeout")),
@@ -64,6 +68,10 @@ _OPERATIONS: dict[str, frozenset[str]] = {
 }
 STEP_ID = re.compile("step-([0-9a-f]{16})")
 """The ids that are reserved for the steps of one unit; the group is the unit's id."""
+
+
+CHILD_ID = re.compile("chain-[0-9a-f]{32}")
+"""The ids that are reserved for the ends of chains that are units of the chain."""
 
 
 def _validated(op: object, fields: Mapping[str, Any], check: Check) -> dict[str, Any]:
@@ -114,6 +122,10 @@ def _complete(op: str, values: dict[str, Any]) -> None:
     for name in required:
         if name not in values:
             raise ArgumentError(name, "missing", f"a value: {op} needs it")
+    _check_parents(values)
+    if CHILD_ID.fullmatch(values["id"]):
+        expected = "another id: this one is reserved for the end of a child chain"
+        raise ArgumentError("id", values["id"], expected)
     _check_reserved_id(op, values)
     _check_tolerance(values)
 
@@ -129,6 +141,15 @@ def _check_tolerance(values: Mapping[str, Any]) -> None:
         expected = f"0 to {cells}, the cells of the chain's stamps"
         nothing = "0: plain and opaque stamps do not name the units that are outstanding"
         raise ArgumentError("tolerated_units", most, expected if cells else nothing)
+
+
+def _check_parents(values: Mapping[str, Any]) -> None:
+    for parent in values.get("parents", ()):
+        if values["tag"] in parent.tags:
+            expected = "other chains: a chain cannot be its own parent"
+            raise ArgumentError("parents", values["tag"], expected)
+    if values.get("fail_parent") and "parents" not in values:
+        raise ArgumentError("fail_parent", True, "parents beside it")
 
 
 def _check_reserved_id(op: str, values: Mapping[str, Any]) -> None:
@@ -251,6 +272,10 @@ class Request:
         detail: create: a JSON object of at most 4 KiB, returned in the chain's events.
         resume: create: who waits for the chain's end: ``{"step_functions": task token}`` or
             ``{"lambda": callback id}``.
+        parents: create: the units of other chains that this chain is, each with ``unit``, ``tags``
+            and ``kind`` or ``cells``, as in a token. The acker finishes them when the chain is
+            acked.
+        fail_parent: create: True if these chains fail as soon as this one does.
         reason: fail: the reason, at most 1,024 bytes.
         text: note and fail: what the sender found out, at most 1,024 bytes.
         missing: note and fail: ids of at most 100 units that are missing.
@@ -272,6 +297,8 @@ class Request:
     tolerated_units: int = 0
     detail: dict[str, Any] | None = None
     resume: dict[str, str] | None = field(default=None, repr=False)
+    parents: tuple[Parent, ...] = ()
+    fail_parent: bool = False
     reason: str | None = None
     text: str | None = None
     missing: tuple[int, ...] = ()
@@ -339,6 +366,12 @@ class Request:
         """Make a request that sets the deadline: ``timeout`` seconds from its application."""
         return cls("extend", tag, id, timeout=timeout)
 
+    def with_child_id(self, event_id: str) -> Request:
+        """Return the request with the reserved id of a child chain's end, by its event's id."""
+        request = type(self).__new__(type(self))
+        vars(request).update(vars(self), id=f"chain-{event_id}")
+        return request
+
     @classmethod
     def from_json(cls, raw: object) -> Request:
         """Read a request out of one element of a message's ``requests``.
@@ -362,6 +395,8 @@ class Request:
         for name in (*IDS, "finishes_once", "missing"):
             if name in raw:
                 raw[name] = [f"{unit:016x}" for unit in raw[name]]
+        if self.parents:
+            raw["parents"] = [parent.to_json() for parent in self.parents]
         if self.starts or self.finishes:
             for name in ("stamp", "started", "finished"):
                 raw.pop(name, None)

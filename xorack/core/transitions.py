@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from xorack.core.chain import EVENT, NEVER_CREATED, TIMED_OUT, Chain, Deadlines, Status
+from xorack.core.chain import EVENT, NEVER_CREATED, PARENTS, TIMED_OUT, Chain, Deadlines, Status
 from xorack.core.checks import RESUME_KINDS
 from xorack.core.errors import ArgumentError, BufferLengthsUnequal, RequestIdReused, TagExists
 from xorack.core.event import rfc3339
@@ -150,6 +150,7 @@ def _run(chain: Chain, step: Literal["request", "sweep"], now: int) -> Chain:
                     chain.delivery,
                     event_pending=True,
                     resume_pending=chain.delivery.resume is not None,
+                    parents_pending=chain.parents is not None,
                 ),
                 # A sweep reports what it has ended itself, from the index.
                 "due_at": now + (PUBLISH_GRACE_MS if step == "request" else 0),
@@ -432,6 +433,9 @@ def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Ch
             changes["created_at"] = min(now, sent_at)
             counts = replace(counts, tolerated_units=request.tolerated_units)
             deadlines = _created(deadlines, request, now, limits)
+            if request.parents:
+                changes["parents"] = _json([parent.to_json() for parent in request.parents])
+                changes["fail_parent"] = request.fail_parent
             if request.detail is not None:
                 changes["detail"] = _json(masked_fields(request.detail, limits.mask))
         elif request.op == "fail":
@@ -561,10 +565,8 @@ def mark_delivered(
             changes["resume_failed"] = failure.reason
             left.remove(channel)
         else:
-            # Waits double if each is as long as all before it.
-            wait = _FIRST_WAIT_MS + max(0, now - since)
-            refusals[channel] = since, now + min(wait, _LONGEST_WAIT_MS)
-    resume_pending = bool({*left} - {EVENT})
+            refusals[channel] = since, _next_attempt(since, now)
+    resume_pending = bool({*left} - {EVENT, PARENTS})
     if before.resume_pending and not resume_pending:
         changes["resume"] = None
         if "resume_failed" not in changes:
@@ -572,6 +574,7 @@ def mark_delivered(
     delivery = replace(
         before,
         event_pending=EVENT in left,
+        parents_pending=PARENTS in left,
         resume_pending=resume_pending,
         refused=_json(refusals) if refusals else None,
         **changes,
@@ -579,3 +582,8 @@ def mark_delivered(
     at_once = (0, (chain.ended_at or 0) + PUBLISH_GRACE_MS)
     due_at = min((refusals.get(one, at_once)[1] for one in left), default=None)
     return replace(chain, version=chain.version + 1, delivery=delivery, due_at=due_at)
+
+
+def _next_attempt(since: int, now: int) -> int:
+    """Return when to try again what is refused: waits double if each is as long as all before."""
+    return now + min(_FIRST_WAIT_MS + max(0, now - since), _LONGEST_WAIT_MS)

@@ -1,0 +1,206 @@
+"""A chain may be a unit of other chains: what ended children give their parents."""
+
+import json
+
+import pytest
+
+from tests.support.functions import message
+from tests.support.services import DAY, NOW, World
+from xorack.core.errors import ArgumentError, UnavailableError
+from xorack.core.hashing import unit_id
+from xorack.core.request import Request
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def parent_of(*tags, name="file13", cells=16):
+    unit = f"{unit_id(name):016x}"
+    kind = {"kind": "plain"} if cells == 0 else {"cells": cells}
+    return {"unit": unit, "tags": list(tags), **kind}
+
+
+def create(tag, *units, **options):
+    """Create a chain with these units, by default with one of its own name."""
+    ids = [unit_id(name) for name in units or [tag]]
+    return Request.create(tag, "create", starts=ids, **options)
+
+
+def finish(tag):
+    return Request.stamp_(tag, "finish", finishes=[unit_id(tag)])
+
+
+def child(tag, *parents, **options):
+    return create(tag, parents=parents, **options), finish(tag)
+
+
+def status(world, tag):
+    return world.store.chains[tag].status
+
+
+def test_the_end_of_a_child_finishes_its_unit_in_each_parent_in_the_same_invocation(world):
+    grand = parent_of("run", name="database")
+    world.consume(message(create("run", "database"), create("database", "file13", parents=[grand])))
+    plain = parent_of("other", name="o", cells=0)
+    other = Request.create("other", "create", starts=[unit_id("o")], cells=0)
+    requests = child("database/file13", parent_of("database"), plain)
+    result = world.consume(message(other, *requests))
+    assert {tag: status(world, tag) for tag in world.store.chains} == dict.fromkeys(
+        ("run", "database", "other", "database/file13"), "acked"
+    )
+    assert result.ended == {"acked": 4}
+    assert (result.events, result.events_pending, sorted(world.tags())) == (
+        4,
+        0,
+        ["database", "database/file13", "other", "run"],
+    )
+    events = {event["tag"]: event.get("parent_tags") for event in world.bus.events}
+    assert events["database/file13"] == ["database", "other"]
+    assert (events["database"], events["run"]) == (["run"], None)
+    # What is delivered again counts once.
+    world.consume(message(*requests), receives=2)
+    assert world.store.chains["database"].tombstone.late == 0
+
+
+def test_a_child_that_fails_leaves_its_unit_outstanding_and_a_note(world):
+    world.consume(message(create("p", "file13", timeout=100)))
+    requests = create("c", parents=[parent_of("p")]), Request.fail("c", "f", "no disk")
+    world.consume(message(*requests))
+    note = json.loads(world.store.chains["p"].note)
+    assert (note["text"], note["missing"]) == (
+        "chain c failed: no disk",
+        [f"{unit_id('file13'):016x}"],
+    )
+    assert status(world, "p") == "open"
+    world.now += 100_000
+    world.sweep()
+    (event,) = (event for event in world.bus.events if event["tag"] == "p")
+    assert (event["reason"], event["outstanding"]) == ("timed out", note["missing"])
+
+
+def test_a_child_can_fail_its_parent_at_once_also_by_its_deadline(world):
+    world.consume(message(create("p", "file13")))
+    world.consume(message(create("c", parents=[parent_of("p")], fail_parent=True, timeout=10)))
+    world.now += 10_000
+    world.sweep()
+    assert world.store.chains["p"].reason == "chain c failed: timed out"
+    world.now += 60_000
+    world.sweep()
+    assert sorted(world.tags()) == ["c", "p"]
+
+
+def test_ends_come_before_the_creates_of_their_parents_and_copies_count_once(world):
+    ends = [request for n in range(3) for request in child(f"c{n}", parent_of("p", name=f"u{n}"))]
+    world.consume(message(*ends))
+    assert status(world, "p") == "pending"
+    world.consume(message(create("p", "u0", "u1", "u2")))
+    assert status(world, "p") == "acked"
+
+
+def test_ends_that_share_a_parent_share_writes(world):
+    names = [f"u{n}" for n in range(100)]
+    world.consume(message(create("p", *names)))
+    before = world.store.chains["p"].version
+    ends = [request for name in names for request in child(f"c/{name}", parent_of("p", name=name))]
+    world.consume(message(*ends))
+    chain = world.store.chains["p"]
+    assert (chain.status, chain.version - before) == ("acked", 2)  # the end, and its event
+
+
+def test_a_parent_that_cannot_be_written_gets_the_end_by_a_sweep_and_only_once(world):
+    world.consume(message(create("p", "file13")))
+    error = UnavailableError(OSError("throttled"))
+    world.fail("write", lambda before, after: after.tag == "p", error)
+    result = world.consume(message(*child("c", parent_of("p"))))
+    assert (result.failed, world.tags()) == ({}, ["c"])  # no event waits for a parent
+    assert world.store.chains["c"].undelivered == ("parents",)
+    world.now += 60_000
+    assert world.sweep().events_pending == 1
+    del world.store.write
+    world.now += 60_000
+    # Another sweep did it, and crashed before it marked the child.
+    again = world.store.chains["c"]
+    world.sweep()
+    assert status(world, "p") == "acked"
+    world.store.chains["c"] = again
+    world.sweep()
+    parent = world.store.chains["p"]
+    assert (parent.counts.finished, world.store.chains["c"].undelivered) == (1, ())
+
+
+def test_no_parent_waits_for_a_bus_that_is_down(world):
+    world.consume(message(create("p", "file13")))
+    world.bus.rejects = {"c", "p"}
+    world.consume(message(*child("c", parent_of("p"))))
+    assert (status(world, "p"), world.store.chains["c"].undelivered) == ("acked", ("event",))
+
+
+def test_two_generations_of_a_child_are_two_units(world):
+    world.consume(message(create("p", "a", "b")))
+    for name in ("a", "b"):
+        world.consume(message(*child("c", parent_of("p", name=name))))
+        del world.store.chains["c"]
+    assert status(world, "p") == "acked"
+
+
+def test_the_end_of_an_old_child_starts_no_parent_again(world):
+    first = message(create("c", parents=[parent_of("p")], timeout=60 * 86_400))
+    world.consume(first)
+    world.now += 31 * DAY
+    world.consume(message(finish("c")))
+    assert "p" not in world.store.chains
+    assert world.store.chains["c"].undelivered == ()
+
+
+def test_a_parent_that_has_ended_counts_the_end_as_late(world):
+    world.consume(message(create("p", "file13"), Request.fail("p", "f")))
+    world.consume(message(*child("c", parent_of("p"))))
+    assert (status(world, "p"), world.store.chains["p"].tombstone.late) == ("failed", 1)
+
+
+def test_a_cycle_ends_by_its_deadlines(world):
+    for tag, other in (("a", "b"), ("b", "a")):
+        world.consume(message(create(tag, other, parents=[parent_of(other, name=tag)], timeout=9)))
+    world.now += 9_000
+    world.sweep()
+    assert [status(world, tag) for tag in ("a", "b")] == ["failed", "failed"]
+    world.now += 60_000
+    assert world.sweep().events_pending == 0
+
+
+@pytest.mark.parametrize(
+    ("parents", "named"),
+    [
+        ([parent_of("c")], "parents: 'c', expected other chains"),
+        ([], "parents"),
+        ([parent_of(*map(str, range(101)))], "101 tags"),
+        ([parent_of("p"), parent_of("p", name="x")], "2 tags"),
+        ([parent_of("p" * 1000, "q" * 1000, "r" * 1000, "s" * 1000, "t" * 97)], "4097 bytes"),
+        ([{**parent_of("p"), "v": 1}], "parents"),
+        ([{**parent_of("p"), "unit": "0" * 16}], "parents.unit"),
+        ([{**parent_of("p"), "tags": []}], "parents.tags"),
+        ([{**parent_of("p"), "tags": ["a", 5]}], "parents.tags"),
+        ([{**parent_of("p"), "kind": "opaque"}], "parents.kind"),
+        ([{**parent_of("p"), "cells": 5}], "parents.cells"),
+        ({"unit": "x"}, "parents"),
+    ],
+)
+def test_invalid_parents_are_rejected(parents, named):
+    raw = {"op": "create", "tag": "c", "id": "create", "starts": ["00000000000000ff"]}
+    with pytest.raises(ArgumentError, match=named):
+        Request.from_json({**raw, "parents": parents})
+
+
+def test_the_ids_of_ends_belong_to_the_acker_and_parents_are_content(world):
+    with pytest.raises(ArgumentError, match="reserved for the end of a child chain"):
+        Request.stamp_("p", f"chain-{5:032x}", b"\1")
+    with pytest.raises(ArgumentError, match="fail_parent"):
+        create("c", fail_parent=True)
+    request = create("c", parents=[parent_of("p", "q")], fail_parent=True)
+    assert Request.from_json(request.to_json()) == request
+    world.consume(message(request))
+    result = world.consume(message(create("c", parents=[parent_of("q")])))
+    assert result.outcomes["rejected"] == 1
+    assert world.now == NOW

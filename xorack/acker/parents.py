@@ -1,0 +1,129 @@
+"""What ended chains give their parents: a chain may be a unit of other chains.
+
+When a chain is acked, its unit is finished in each parent. When it fails, the unit stays
+outstanding, and the parent gets a note that names the chain, or fails at once. The requests go
+through the chain writer like all others, under an id that follows from the child's end, so that a
+repetition counts once. Ends that share a parent share writes. A parent that ends so may be a unit
+itself: the outbox goes on with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from xorack.acker.chain_writer import Application, ChainWriter
+from xorack.acker.parallel import Workers
+from xorack.aws.log import log_chain
+from xorack.core.chain import Chain, Parent
+from xorack.core.checks import MAX_REASON_BYTES
+from xorack.core.errors import TagNotFound
+from xorack.core.event import event_id
+from xorack.core.ports import NO_TIME, Failure
+from xorack.core.request import Request
+from xorack.core.transitions import in_order
+
+
+class _End(NamedTuple):
+    """The end of a child, as a request to one of its parents."""
+
+    child: Chain
+    request: Request
+
+
+@dataclass
+class Given:
+    """What became of the ends of some chains.
+
+    Attributes:
+        failures: Children of which a parent could not be written, by tag: the sweeper tries again.
+        ended: Parents that have ended by this.
+        dropped: Ends that are older than the retention and whose parent does not exist.
+    """
+
+    failures: dict[str, Failure] = field(default_factory=dict)
+    ended: list[Chain] = field(default_factory=list)
+    dropped: int = 0
+
+
+def give_ends(writer: ChainWriter, workers: Workers, children: Sequence[Chain]) -> Given:
+    """Apply the ends of chains to their parents, as long as there is time."""
+    by_parent: dict[str, list[_End]] = defaultdict(list)
+    for child in children:
+        for parent in child.parent_units:
+            for tag in parent.tags:
+                by_parent[tag].append(_End(child, request_of(child, parent, tag)))
+    given = Given()
+    tags = sorted(by_parent)
+    results = workers.map(lambda tag: _write(writer, tag, by_parent[tag]), tags)
+    for tag, result in zip(tags, results, strict=True):
+        if isinstance(result, Failure):
+            given.failures.update((end.child.tag, result) for end in by_parent[tag])
+            continue
+        given.ended += [] if result.ended is None else [result.ended]
+        given.dropped += result.dropped
+    return given
+
+
+def request_of(child: Chain, parent: Parent, tag: str) -> Request:
+    """Return what a chain's end is to one of its parents."""
+    if child.status == "acked":
+        request = Request.stamp_(tag, "end", finishes=[parent.unit], cells=parent.cells)
+    else:
+        why = f"chain {child.tag} failed: {child.reason}".encode()[:MAX_REASON_BYTES]
+        text = why.decode(errors="ignore")
+        if child.fail_parent:
+            request = Request.fail(tag, "end", text)
+        else:
+            request = Request("note", tag, "end", text=text, missing=[parent.unit])
+    return request.with_child_id(event_id(child))
+
+
+class _Applied(NamedTuple):
+    ended: Chain | None
+    dropped: int
+
+
+def _write(writer: ChainWriter, tag: str, ends: Sequence[_End]) -> _Applied | Failure:
+    """Apply ends to one parent. An end that finds no parent starts it, unless the end is old."""
+    oldest, dropped = writer.oldest(), 0
+    ended: Chain | None = None
+    # The tombstone of an old child's parent may be gone: its end must not start the chain again.
+    for is_old in (False, True):
+        some = [end for end in ends if ((end.child.created_at or 0) < oldest) == is_old]
+        if not some:
+            continue
+        if not writer.has_time():
+            return NO_TIME
+        requests = in_order((end.request for end in some), lambda request: request)
+        work = Application(tag, requests, must_exist=is_old)
+        try:
+            writer.apply(work)
+            _count_late(writer, work)
+        except TagNotFound:
+            dropped += len(some)
+            log_chain(logging.WARNING, "ends dropped: no parent", tag, failures=len(some))
+            continue
+        except Exception as error:  # noqa: BLE001 - the other parents are written all the same
+            return Failure("outage", f"{type(error).__name__}: {error}")
+        _log_rejected(work)
+        ended = work.chain if work.has_ended_chain else ended
+    return _Applied(ended, dropped)
+
+
+def _count_late(writer: ChainWriter, work: Application) -> None:
+    late = sum(outcome.kind == "late" for outcome in work.outcomes)
+    if late and work.chain is not None:
+        writer.count_late(work.chain, 0, late)
+
+
+def _log_rejected(work: Application) -> None:
+    """Log the ends that a parent rejects for good, as one with stamps of another length does."""
+    reasons = Counter(str(one.error) for one in work.outcomes if one.error is not None)
+    for reason, count in reasons.items():
+        log_chain(
+            logging.ERROR, "ends rejected by the parent", work.tag, failures=count, why=reason
+        )
