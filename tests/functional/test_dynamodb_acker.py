@@ -1,5 +1,6 @@
 """The direct API over a table: the npm package ``xor-ack-dynamodb``, and what goes beyond it."""
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -13,6 +14,7 @@ from tests.support.xor_ack_dynamodb import Peer
 from xorack import DynamoDBAcker, Stamp, errors, xor
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
+from xorack.client.token import Token
 from xorack.core.ports import DEFAULT_RETENTION_MS
 
 A, B, C = b"\x29" * 64, b"\x25" * 64, b"\xa9" * 64
@@ -121,6 +123,17 @@ def test_the_write_that_adopts_an_item_keeps_the_last_stamp_of_the_npm_package(
 
     monkeypatch.setattr(acker.store, "write", race)
     assert acker.stamp("t", B) == xor(A, B, C)
+
+
+def test_a_chain_can_be_a_unit_of_another(aws, acker):
+    token = Token(7, ("p",), "plain")
+    acker.create("c", A, parent=token)
+    assert acker.stamp("c", A).acked
+    item = aws.item("c")
+    assert json.loads(item["parents"]["S"]) == [
+        {"unit": f"{7:016x}", "tags": ["p"], "kind": "plain"}
+    ]
+    assert item["parents_pending"] == {"N": "1"}
 
 
 def test_delete_waits_for_no_event_if_no_sweeper_watches_the_table(aws, client):

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from tests.support.fakes import FakeQueue
 from tests.support.functions import message
 from tests.support.services import DAY, NOW, World
+from xorack import Tracker
 from xorack.core.errors import ArgumentError, UnavailableError
 from xorack.core.hashing import unit_id
 from xorack.core.request import Request
@@ -204,3 +206,20 @@ def test_the_ids_of_ends_belong_to_the_acker_and_parents_are_content(world):
     result = world.consume(message(create("c", parents=[parent_of("q")])))
     assert result.outcomes["rejected"] == 1
     assert world.now == NOW
+
+
+def test_a_tracker_starts_a_chain_that_is_a_child_of_a_step(world):
+    queue = FakeQueue()
+    tracker = Tracker("https://queue", queue, stamps="plain", token_key="k" * 16)
+    root = tracker.start("2026-01-31")
+    with tracker.step(root) as step:
+        token = step.child("file13")
+    file = tracker.start("2026-01-31/file13", parent=token, fail_parent=True)
+    with tracker.step(file):
+        pass
+    world.consume(*(entry["MessageBody"] for entry in queue.entries))
+    assert [status(world, tag) for tag in ("2026-01-31", "2026-01-31/file13")] == ["acked"] * 2
+    with pytest.raises(ArgumentError, match="mac"):
+        tracker.start("x", parent={**token.to_json(), "mac": "0" * 32})
+    with pytest.raises(ArgumentError, match="own parent"):
+        tracker.start("2026-01-31", parent=token)

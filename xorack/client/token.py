@@ -9,10 +9,11 @@ import hmac
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
+from xorack.core.chain import Parent
 from xorack.core.errors import ArgumentError
 from xorack.core.hashing import unit_id
 from xorack.core.request import validate_tag
@@ -95,6 +96,19 @@ class Token:
 
 
 AnyToken: TypeAlias = Token | Mapping[str, Any] | str | bytes
+
+
+def parent_fields(
+    parent: AnyToken | Sequence[AnyToken] | None,
+    fail_parent: bool,
+    read: Callable[[AnyToken], Token] = Token.from_json,
+) -> dict[str, Any]:
+    """Return the fields of the create of a chain that is the unit of a token, or of several."""
+    if parent is None:
+        return {"fail_parent": True} if fail_parent else {}
+    tokens = map(read, parent if isinstance(parent, (list, tuple)) else [parent])
+    parents = [Parent(token.unit, token.tags, token.stamp_cells) for token in tokens]
+    return {"parents": parents, "fail_parent": fail_parent}
 
 
 def group_id(tokens: Sequence[Token]) -> int:

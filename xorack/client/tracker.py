@@ -25,7 +25,16 @@ from typing import TYPE_CHECKING, Any, get_args
 from xorack.aws.client import PerProcess, config_of, make_client
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import queue_client, send
-from xorack.client.token import MAX_TAGS, AnyToken, Keys, StampKind, Token, TokenKey, group_id
+from xorack.client.token import (
+    MAX_TAGS,
+    AnyToken,
+    Keys,
+    StampKind,
+    Token,
+    TokenKey,
+    group_id,
+    parent_fields,
+)
 from xorack.core.budget import TimeOuts
 from xorack.core.checks import MAX_REASON_BYTES, MAX_STEP_UNITS
 from xorack.core.errors import ArgumentError, StateError, shown
@@ -241,6 +250,8 @@ class Tracker:
         tolerated_units: int = 0,
         detail: Mapping[str, Any] | None = None,
         resume: Mapping[str, str] | None = None,
+        parent: AnyToken | Sequence[AnyToken] | None = None,
+        fail_parent: bool = False,
     ) -> Token:
         """Create a chain with its root unit, and return the unit's token.
 
@@ -260,6 +271,10 @@ class Tracker:
                 (docs/capacity.md).
             resume: Who waits for the chain's end: ``{"step_functions": task token}`` or
                 ``{"lambda": callback id of a durable execution}``.
+            parent: The token of the unit that this chain is, such as ``step.child("file13")``, or
+                several. The acker finishes the unit when the chain is acked.
+            fail_parent: True if the unit's chains fail as soon as this chain does. Otherwise the
+                unit stays outstanding.
 
         Raises:
             ArgumentError: An argument is invalid.
@@ -278,6 +293,7 @@ class Tracker:
             "tolerated_units": tolerated_units,
             "detail": masked_fields(detail, self.mask),
             "resume": resume,
+            **parent_fields(parent, fail_parent, self.keys.verified),
         }
         self._send(Request.create(tag, f"create-{unit:016x}", **fields))
         return token

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import OrderedDict, defaultdict
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from botocore.exceptions import ClientError
 from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.retry import RetryPolicy
+from xorack.client.token import AnyToken, parent_fields
 from xorack.core.chain import Chain
 from xorack.core.errors import StateError, TagNotFound, UnavailableError, ZeroBufferNoOp
 from xorack.core.ports import DEFAULT_RETENTION_MS
@@ -101,6 +103,8 @@ class DynamoDBAcker:
         started: int = 0,
         finished: int = 0,
         request_id: str | None = None,
+        parent: AnyToken | Sequence[AnyToken] | None = None,
+        fail_parent: bool = False,
     ) -> Stamp:
         """Create a chain.
 
@@ -111,6 +115,9 @@ class DynamoDBAcker:
             finished: Units that this finishes, likewise.
             request_id: 1 to 128 bytes, unique among the chain's requests; random by default. Calls
                 with the same id and arguments take effect once.
+            parent: The token of the unit of other chains that this chain is, or several. The
+                sweeper finishes the unit once the chain is acked.
+            fail_parent: True if these chains fail as soon as this chain does.
 
         Returns:
             The chain's stamp: this one, XORed with those before it. With another length, it fails.
@@ -118,7 +125,9 @@ class DynamoDBAcker:
         Raises:
             TagExists: Another call created the chain, or it ended without a create.
         """
-        return self._apply("create", tag, stamp, request_id, started=started, finished=finished)
+        fields = parent_fields(parent, fail_parent)
+        counts = {"started": started, "finished": finished}
+        return self._apply("create", tag, stamp, request_id, **counts, **fields)
 
     def stamp(
         self,
