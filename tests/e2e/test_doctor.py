@@ -19,8 +19,6 @@ from xorack.ops.doctor.checks import check_all
 from xorack.ops.doctor.reading import Reader
 from xorack.ops.doctor.trial import Trial
 
-pytestmark = pytest.mark.embedded
-
 
 @contextmanager
 def deployed(assembly):

@@ -14,8 +14,6 @@ from xorack import unit_id
 from xorack.errors import ArgumentError, OutputDiffersError
 from xorack.spark.jobs import MAX_FRAMES
 
-pytestmark = pytest.mark.spark
-
 ALL, CHAINS = len(LINES), len(SIZES)
 
 

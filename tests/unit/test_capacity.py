@@ -62,7 +62,6 @@ LARGER = {
 }
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("what", LARGER)
 def test_what_makes_a_write_larger(what):
     table, _ = weighed(1_000, 1, **LARGER[what])
