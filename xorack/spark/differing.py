@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 _MAX_EXAMPLES = 5
-_UNREAD = "format_string('%,d of %,d units of {} are not in what the job read', {}, started)"
+_UNREAD = """
+    format_string('%,d of %,d units of {} are not in what the job read', missing_count, started)"""
 _DIFFERS = """
     CASE WHEN missing IS NULL THEN 'no unit of this chain differs, but the output does'
     WHEN missing > 0 AND surplus > 0 THEN format_string(
@@ -38,6 +39,7 @@ _DIFFERS = """
     WHEN missing > 0 THEN
         format_string('%,d of %,d units of {0} are not in the output', missing, started)
     ELSE format_string('%,d units of {0} too many are in the output', surplus) END"""
+_NO_IDS = "bigint(NULL) AS missing_count", "CAST(NULL AS array<string>) AS ids"
 _BY_CHAIN = """
     CASE WHEN found = started
     THEN format_string('%,d of %,d units of {0} are in the output, but others', found, started)
@@ -108,7 +110,7 @@ class Differing(NamedTuple):
         if count == self.started.number:
             return Agrees(self.started)
         finished = self.started.chains.join(compared.where(agree), "tag", "left_semi")
-        text = F.expr(_UNREAD.format(self.rows.name, "missing_count"))
+        text = F.expr(_UNREAD.format(self.rows.name))
         ids = F.when(F.expr(IS_SINGLE), F.array(hex_of("xor")))
         noted = compared.where(f"NOT ({agree})").withColumns({"text": text, "ids": ids})
         left = self.started.number - count
@@ -149,37 +151,18 @@ class Differing(NamedTuple):
         requests = notes(self.rows, self._noted(sums), left + tolerated, found.sentence)
         return Differs(error, requests, Finished(finished, count, units))
 
-    def by_chain(self, found: Difference, source: DataFrame | None) -> Differs:
+    def by_chain(self, found: Difference) -> Differs:
         """Finish the chains that have the units that were started, as far as the output tells."""
         if not tells_chains(self.rows, self.evidence.outputs):
             return self.all_open(found)
-        compared = compare_chains(self.started.chains, per_chain(self.rows, self.evidence.outputs))
-        read = None if source is None else self._read(source)
-        is_unread = F.lit(False)
-        if read is not None:
-            read = read.selectExpr("tag", "xor AS read_xor", "count AS read")
-            compared = compared.join(read, "tag", "left")
-            is_unread = F.expr(
-                "verdict IN ('missing', 'short') AND coalesce(read, 0) = found AND "
-                "coalesce(read_xor, 0) = (started_xor ^ xor)"
-            )
-        compared = self.keep(compared.withColumn("is_unread", is_unread))
+        held = per_chain(self.rows, self.evidence.outputs)
+        compared = self.keep(compare_chains(self.started.chains, held))
         agree = "verdict = 'agree'"
-        count, units, left = sums_of(
-            compared,
-            f"count_if({agree})",
-            f"sum(if({agree}, started, 0L))",
-            "count_if(started > 0)",
-        )
+        count, units = sums_of(compared, f"count_if({agree})", f"sum(if({agree}, started, 0L))")
         differing = compared.where(f"NOT ({agree})")
-        text = F.when(
-            F.col("is_unread"), F.expr(_UNREAD.format(self.rows.name, "started - found"))
-        ).otherwise(F.expr(_BY_CHAIN.format(self.rows.name)))
-        ids = F.when(F.expr(f"is_unread AND {IS_SINGLE}"), F.array(hex_of("xor")))
-        noted = differing.where("started > 0").withColumns({"text": text, "ids": ids})
-        lost = F.expr("if(is_unread, missing_count, NULL)")
-        noted = noted.withColumn("missing_count", lost)
-        requests = notes(self.rows, noted, left - count, found.sentence)
+        text = f"{_BY_CHAIN.format(self.rows.name)} AS text"
+        noted = differing.where("started > 0").selectExpr("tag", text, *_NO_IDS)
+        requests = notes(self.rows, noted, self.started.number - count, found.sentence)
         finished = self.started.chains.join(compared.where(agree), "tag", "left_semi")
         error = self._error(found, count, _examples(differing))
         return Differs(error, requests, Finished(finished, count, units))
@@ -189,8 +172,7 @@ class Differing(NamedTuple):
         chains = self.started.chains.selectExpr("tag", "count AS started")
         if sums is None:
             text = f"'the output of {self.rows.name} differs from what was started' AS text"
-            nothing = "bigint(NULL) AS missing_count", "CAST(NULL AS array<string>) AS ids"
-            noted = chains.selectExpr("tag", text, *nothing)
+            noted = chains.selectExpr("tag", text, *_NO_IDS)
         else:
             noted = self._noted(chains.join(sums.drop("started"), "tag", "left"))
         count = self.started.number

@@ -138,11 +138,11 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
     frames = job.frames_of(rows)
     differing = Differing(rows, evidence, summary.totals, started, given, frames, keep)
     if given is None:
-        return differing.by_chain(differing.unknown("no source= says what this job read"), None)
+        return differing.by_chain(differing.unknown("no source= says what this job read"))
     try:
         source = open_output(rows.tracking.spark, given, "source")
     except ArgumentError as error:
-        return differing.by_chain(differing.unknown(str(error)), None)
+        return differing.by_chain(differing.unknown(str(error)))
     may_be_others = evidence.totals != summary.totals or not has_units_apart(rows, source)
     if may_be_others and (keys := other_keys(rows, header, evidence, source)):
         return differing.all_open(differing.unknown(keys=keys))
@@ -156,7 +156,7 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
         return differing.by_units(found)
     if not is_changed and (lost := differing.input_lost(source)) is not None:
         return lost
-    return differing.by_chain(found, source)
+    return differing.by_chain(found)
 
 
 def _agrees(rows: RowNames, evidence: Evidence, summary: Summary, chains: DataFrame) -> bool:

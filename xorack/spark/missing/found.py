@@ -197,9 +197,39 @@ def _compare(
     keep: Keep,
 ) -> _Compared:
     """Compare a source with an output, and close the sums."""
+    facts = Facts(basis=Basis.GROUPS, started=started, written=evidence.totals, source=started)
+    facts, by_unit, asked = _by_unit(rows, facts, source, evidence, frames, keep)
+    more = facts.difference.count
+    facts = replace(facts, missing=max(more, 0), surplus=max(-more, 0))
+    if facts.source != started:
+        return _Compared(replace(facts, basis=Basis.SOURCE_CHANGED))
+    if by_unit is not None:
+        if not by_unit.is_apart:
+            return _Compared(replace(facts, basis=Basis.SHARED_UNITS))
+        if by_unit.held == evidence.totals:
+            return _Compared(replace(facts, is_exact=True, **vars(by_unit.counts)), by_unit.units)
+        other = Basis.OTHER_OUTPUT if facts.basis == Basis.UNITS else Basis.OTHER_FRAMES
+        is_other = by_unit.counts.differing > 0
+        facts = replace(facts, basis=other if is_other else Basis.AFTER_FRAME)
+    if not evidence.outputs or not all(has_evidence(rows, frame) for frame in evidence.outputs):
+        return _Compared(facts)
+    # The frame has the columns of the output that the job made.
+    is_frame = facts.basis == Basis.AFTER_FRAME and len(asked) == 1
+    compared = _with_unit(rows, asked[0]) if is_frame else source
+    return _by_groups(rows, facts, compared, source, evidence, keep)
+
+
+def _by_unit(
+    rows: RowNames,
+    facts: Facts,
+    source: DataFrame,
+    evidence: Evidence,
+    frames: Sequence[DataFrame],
+    keep: Keep,
+) -> tuple[Facts, ByUnit | None, Sequence[DataFrame]]:
+    """Compare by unit with the output, or with the frames of the job: these are returned, too."""
     own = [frame for frame in evidence.outputs if not has_evidence(rows, frame)]
     held = [frame.select(unit_of(rows, frame).alias("unit")) for frame in own]
-    facts = Facts(basis=Basis.GROUPS, started=started, written=evidence.totals, source=started)
     asked: Sequence[DataFrame] = ()
     by_unit: ByUnit | None = None
     if own and len(own) == len(evidence.outputs):
@@ -215,27 +245,9 @@ def _compare(
     if by_unit is None:
         with plain_errors():
             now = totals_of(source.select(*named(of_units(F.col("xorack_unit_")))))
-    else:
-        now, is_apart = by_unit.source, by_unit.is_apart
-        facts = replace(facts, of_frames=by_unit.counts, is_apart=is_apart)
-    more = facts.difference.count
-    facts = replace(facts, source=now, missing=max(more, 0), surplus=max(-more, 0))
-    if now != started:
-        return _Compared(replace(facts, basis=Basis.SOURCE_CHANGED))
-    if by_unit is not None and not by_unit.is_apart:
-        return _Compared(replace(facts, basis=Basis.SHARED_UNITS))
-    if by_unit is not None and by_unit.held == evidence.totals:
-        return _Compared(replace(facts, is_exact=True, **vars(by_unit.counts)), by_unit.units)
-    if by_unit is not None:
-        other = Basis.OTHER_OUTPUT if facts.basis == Basis.UNITS else Basis.OTHER_FRAMES
-        differs = by_unit.counts.differing
-        facts = replace(facts, basis=other if differs else Basis.AFTER_FRAME)
-    if own or not evidence.outputs:
-        return _Compared(facts)
-    of_frame = facts.basis == Basis.AFTER_FRAME and len(asked) == 1
-    # The frame has the columns of the output that the job made.
-    compared = _with_unit(rows, asked[0]) if of_frame else source
-    return _by_groups(rows, facts, compared, source, evidence, keep)
+        return replace(facts, source=now), None, ()
+    facts = replace(facts, of_frames=by_unit.counts, is_apart=by_unit.is_apart)
+    return replace(facts, source=by_unit.source), by_unit, asked
 
 
 def _by_groups(
