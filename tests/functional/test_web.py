@@ -321,7 +321,7 @@ def test_a_chain_is_changed_by_its_forms(aws, sqs):
         page = change(web, "fail", reason="the ship sank")
         assert "failed: the ship sank" in page.text
         assert 'value="fail"' not in page.text
-        assert "has ended before" in change(web, "extend", minutes="5").text
+        assert "Already ended; nothing changed." in change(web, "extend", minutes="5").text
     assert [event["reason"] for event in bus.events] == ["the ship sank"]
 
 

@@ -21,7 +21,7 @@ from xorack.core.checks import MAX_TIMEOUT_SECONDS
 from xorack.core.errors import NotAChainError
 from xorack.core.event import rfc3339
 from xorack.core.text import plural
-from xorack.ops.changes import ChangeResult, change_chains, unfinished_tags
+from xorack.ops.changes import Changed, ChangeResult, NotChanged, change_chains, unfinished_tags
 from xorack.ops.run_chains import RunChains
 
 Change = Literal["fail", "extend"]
@@ -87,38 +87,47 @@ def _change(
         if tags and not yes and not screen.ask(question):
             screen.say("nothing was changed")
             return 1
-    changed = 0
-    for result in change_chains(store, op, dict.fromkeys(tags), fields, target.open_bus(store)):
+    changed, bus = 0, target.open_bus(store)
+    for result in change_chains(store, op, dict.fromkeys(tags), fields, bus, _described):
         problem = _problem(result, run)
+        changed += isinstance(result, Changed)
+        problems += problem != ""
         if as_json:
-            shown = result.status.to_dict() if result.status else {"error": problem}
-            screen.print_json({"tag": result.tag, "changed": result.changed, **shown})
-        elif result.changed and run is None:
+            screen.print_json(_to_dict(result))
+        elif isinstance(result, Changed) and run is None:
             screen.say(_line(op, result))
-        if problem and (not as_json or result.status is None):
+        if problem and (not as_json or isinstance(result, NotChanged)):
             screen.say(f"error: {problem}", error=True)
-        changed += result.changed
-        problems += problem is not None
     if run and not as_json:
         done = f"{plural(changed, 'chain')} of run {run.name}: {op}ed"
         screen.say(done if tags else f"no unfinished chains of run {run.name}")
     return int(problems > 0)
 
 
-def _problem(result: ChangeResult, run: RunChains | None) -> str | None:
-    """Describe why a chain did not change; a chain of a run may end meanwhile."""
-    if isinstance(result.error, EXPECTED):
-        return error_text(result.error)
-    if result.error is not None:
-        raise result.error
-    if result.status is None or result.changed or (run and result.status.chain.final):
-        return None
-    return f"{result.tag} is {result.status.chain.status} already: nothing changed"
+def _described(error: Exception) -> str:
+    """Return the text of an expected error; raise any other."""
+    if isinstance(error, EXPECTED):
+        return error_text(error)
+    raise error
 
 
-def _line(op: Change, result: ChangeResult) -> str:
+def _to_dict(result: ChangeResult) -> dict[str, Any]:
+    shown = {"error": result.reason} if isinstance(result, NotChanged) else result.status.to_dict()
+    return {"tag": result.tag, "changed": isinstance(result, Changed), **shown}
+
+
+def _problem(result: ChangeResult, run: RunChains | None) -> str:
+    """Return why a chain did not change; empty if it did, or if one of a run ended before that."""
+    if isinstance(result, NotChanged):
+        return result.reason
+    chain = result.status.chain
+    if isinstance(result, Changed) or (run and chain.final):
+        return ""
+    return f"{result.tag} is {chain.status} already: nothing changed"
+
+
+def _line(op: Change, result: Changed) -> str:
     status = result.status
-    assert status is not None
     tag, chain = result.tag, status.chain
     if op == "extend":
         pending = "" if chain.status != "pending" else " once it is created"

@@ -180,16 +180,16 @@ def send(file: TextIO, target: Target) -> None:
     if not url:
         stack = target.find_stack(", or the queue with --queue")
         url, retention_ms = stack.queue_url, stack.retention_ms
-    read, problems = corrected(lines_of(file), milliseconds() - retention_ms)
-    if problems:
-        raise click.ClickException(f"nothing was sent: {'; '.join(cut(problems, _SHOWN))}")
+    read = corrected(lines_of(file), milliseconds() - retention_ms)
+    if read.problems:
+        raise click.ClickException(f"nothing was sent: {'; '.join(cut(read.problems, _SHOWN))}")
     messages = (
         make_message(body, None, {"sent_at": sent_at})
-        for sent_at, requests in read.items()
+        for sent_at, requests in read.requests.items()
         for body in pack(requests)
     )
     send_messages(url, messages, target.client("sqs"))
-    screen.say(f"{plural(sum(map(len, read.values())), 'request')} sent")
+    screen.say(f"{plural(sum(map(len, read.requests.values())), 'request')} sent")
 
 
 dead_letters.add_command(redrive)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from xorack.acker.chain_writer import Application, ChainWriter
 from xorack.acker.outbox import Outbox
@@ -25,13 +26,31 @@ _TOGETHER = 80
 """Chains whose results appear together."""
 
 
-class ChangeResult(NamedTuple):
-    """The result of a change: the chain's status afterwards, and whether this call changed it."""
+@dataclass(frozen=True)
+class Changed:
+    """The request was applied; the status is that afterwards."""
 
     tag: str
-    status: ChainStatus | None = None
-    changed: bool = False
-    error: Exception | None = None
+    status: ChainStatus
+
+
+@dataclass(frozen=True)
+class AlreadyEnded:
+    """The chain had ended before, so the request changed nothing."""
+
+    tag: str
+    status: ChainStatus
+
+
+@dataclass(frozen=True)
+class NotChanged:
+    """The request was not applied, for this reason."""
+
+    tag: str
+    reason: str
+
+
+ChangeResult = Changed | AlreadyEnded | NotChanged
 
 
 def unfinished_tags(store: DynamoDBStore, run: RunChains, on_invalid: OnInvalid) -> list[str]:
@@ -46,14 +65,15 @@ def unfinished_tags(store: DynamoDBStore, run: RunChains, on_invalid: OnInvalid)
 
 def change_chain(
     store: DynamoDBStore, request: Request, publisher: Publisher | None = None
-) -> tuple[ChainStatus, bool]:
+) -> Changed | AlreadyEnded:
     """Apply a request to a chain, and publish its event if it has ended.
 
     Without a publisher, or if it cannot be reached, the event stays pending: the stack's sweeper
     publishes it within some minutes.
 
-    Returns the status afterwards, and True if the request was applied: the chain had not ended
-    before.
+    Raises:
+        TagNotFound: There is no such chain.
+        XorAckError: The request was rejected, or the chain cannot be read or written now.
     """
     store, tag = store.with_all_attributes(), request.tag
     writer = ChainWriter(store, limits=Limits(retention_ms=store.retention_ms))
@@ -65,7 +85,8 @@ def change_chain(
     if chain.delivery.event_pending and publisher is not None:
         Outbox(writer, {EVENT: publisher}).publish([chain])
         chain = store.read([tag]).get(tag, chain)
-    return ChainStatus(chain, milliseconds()), outcome.kind == "applied"
+    status = ChainStatus(chain, milliseconds())
+    return Changed(tag, status) if outcome.kind == "applied" else AlreadyEnded(tag, status)
 
 
 def change_chains(
@@ -74,18 +95,20 @@ def change_chains(
     tags: Iterable[str],
     fields: Mapping[str, Any],
     publisher: Publisher | None = None,
+    describe: Callable[[Exception], str] = str,
 ) -> Iterator[ChangeResult]:
     """Apply a request to each of some chains; see `change_chain`.
 
     No tag may occur twice. `fields` are the other fields of the requests: `reason` or `timeout`. If
-    one is invalid, nothing is changed.
+    one is invalid, nothing is changed. After an error the other chains are still changed, and
+    `describe` returns the error's text, or raises it if it is a defect.
     """
 
     def change(request: Request) -> ChangeResult:
         try:
-            return ChangeResult(request.tag, *change_chain(store, request, publisher))
-        except Exception as error:  # noqa: BLE001 - the other chains are changed all the same
-            return ChangeResult(request.tag, error=error)
+            return change_chain(store, request, publisher)
+        except Exception as error:  # noqa: BLE001 - `describe` raises what is a defect
+            return NotChanged(request.tag, describe(error))
 
     requests = [Request(op, tag, f"{op}-{uuid.uuid4().hex}", **fields) for tag in tags]
     for at in range(0, len(requests), _TOGETHER):

@@ -214,9 +214,15 @@ def add_to_groups(
     return sorted(groups.values(), key=lambda group: (-group.count, group.reason))
 
 
-def corrected(
-    lines: Iterable[str], oldest: int
-) -> tuple[dict[int | None, list[Request]], list[str]]:
+@dataclass(frozen=True)
+class Corrected:
+    """Corrected messages: their requests by the time of the first send, and what is wrong."""
+
+    requests: dict[int | None, list[Request]]
+    problems: list[str]
+
+
+def corrected(lines: Iterable[str], oldest: int) -> Corrected:
     """Read the requests of messages, one JSON object a line, and what is wrong with each line.
 
     A line is a body, or an object with a ``body`` and maybe ``sent_at``, such as
@@ -241,7 +247,7 @@ def corrected(
             wrong.append(f"sent_at: {sent_at}: {_TOO_OLD}")
         problems += (f"line {number}: {reason}" for reason in wrong)
         requests.setdefault(time, []).extend(valid)
-    return requests, problems
+    return Corrected(requests, problems)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from xorack.core.request import Request
 from xorack.core.text import plural
 from xorack.ops.backlog import Backlog, Watch
 from xorack.ops.browse import GROUPS, ORDERS, OVERDUE, SEARCHED, Query, read_chains
-from xorack.ops.changes import change_chain
+from xorack.ops.changes import Changed, change_chain
 from xorack.ops.dead_letters import DeadMessage, Kind, Selector, add_to_groups
 from xorack.ops.log_windows import window_table
 from xorack.ops.redrive import MoveResult, Redrive, Survey
@@ -242,8 +242,9 @@ class Site:
             done = "The deadline is changed."
         else:
             raise ArgumentError("action", action, "extend or fail")
-        _, changed = change_chain(self.store, request, self.publisher)
-        return self._chain(tag, done if changed else "It has ended before: nothing was changed.")
+        changed = change_chain(self.store, request, self.publisher)
+        ended = "Already ended; nothing changed."
+        return self._chain(tag, done if isinstance(changed, Changed) else ended)
 
     def _dead_letters(self, known: str | None = None, notice: str = "") -> Response:
         if self.letters is None:
