@@ -95,7 +95,7 @@ export interface TrackerOptions {
   cells?: 16 | 64 | 256 | 1024;
   /** The group of all messages, or null; by default each tag up to its first slash. */
   group?: string | null | ((request: Request) => string | null);
-  /** The acker's table, which `state` reads. */
+  /** The acker's table, which `state` reads; by default that of XORACK_TABLE. */
   tableName?: string;
   /** Reads the table instead of the SDK. */
   read?: Read;
@@ -112,7 +112,8 @@ export interface StartOptions {
   resume?: { step_functions: string } | { lambda: string };
 }
 export class Tracker {
-  constructor(queueUrl: string, options?: TrackerOptions);
+  /** The queue's URL is by default that of the environment variable XORACK_QUEUE_URL. */
+  constructor(queueUrl?: string, options?: TrackerOptions);
   /** Start a chain, and return the token of its root unit. */
   start(tag: string, options?: StartOptions): Promise<Token>;
   /** Do the work of one unit or several. If `work` throws, nothing is sent. */
@@ -168,7 +169,7 @@ export function fanOut(
 export function eventTag(event: object): string | undefined;
 /** Each id of an outstanding unit with the candidate that has it, or null. */
 export function namesOf(
-  outstanding: { outstanding?: string[]; tag?: string } | Iterable<string | bigint>,
+  outstanding: object | Iterable<string | bigint>,
   candidates: Iterable<Candidate>,
   ...root: Part[]
 ): Record<string, Candidate | null>;

@@ -173,8 +173,14 @@ class Reader {
       const found = places.find((value) => value !== undefined && value !== null);
       if (found !== undefined) return this.checked(found);
     }
-    check(!this.required, "token place", null, this.place);
+    check(!this.required, "token place", null, this.place + this.hint(message));
     return undefined;
+  }
+
+  /** What to do about a message that ReceiveMessage gave without its attributes. */
+  hint(message) {
+    if (!message?.ReceiptHandle || "MessageAttributes" in message) return "";
+    return `: ReceiveMessage gives it with MessageAttributeNames: ["${NAME}"]`;
   }
 
   checked(value) {
@@ -204,7 +210,7 @@ export async function stepOf(tracker, message, work, options = {}) {
   const reader = new Reader(tracker, options);
   const token = reader.read(message);
   if (token) return tracker.step(token, work);
-  warnOf("messages not tracked", 1, `no token in ${reader.place}`);
+  warnOf("messages not tracked", 1, `no token in ${reader.place}${reader.hint(message)}`);
   return finished(await work(undefined), "work");
 }
 

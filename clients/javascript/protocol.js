@@ -400,12 +400,17 @@ export function groupOf(tokens) {
 
 // Names of outstanding units
 
+// An entire event is the first thing that people pass.
+const detailOf = (event) =>
+  isObject(event) && "detail-type" in event && isObject(event.detail) ? event.detail : event;
+
 /**
  * What outstanding units stand for: an object of ids, each with the candidate that has it, or null.
  * A candidate is a part of a name, or a path: the name at each level below the root, where a list
  * is a name of several parts.
  */
-export function namesOf(outstanding, candidates, ...root) {
+export function namesOf(event, candidates, ...root) {
+  const outstanding = detailOf(event);
   const isEvent = isObject(outstanding) && !(Symbol.iterator in outstanding);
   const ids = isEvent ? (outstanding.outstanding ?? []) : outstanding;
   const parts = isEvent && !root.length ? [outstanding.tag ?? ""] : root;

@@ -361,6 +361,23 @@ function keysOf(given) {
   return keys;
 }
 
+const QUEUE_VARIABLE = "XORACK_QUEUE_URL";
+const TABLE_VARIABLE = "XORACK_TABLE";
+
+/** Refuse what is not a queue's URL; a client or a function of the caller may take other names. */
+function checkQueueUrl(url, hasSender) {
+  const expected = "the URL of an SQS queue, as the stack's output QueueUrl";
+  const fail = (more) => {
+    const text = `${expected}${more}`;
+    check(false, "queue_url", url, text, { argument: "queueUrl" });
+  };
+  if (typeof url !== "string" || !url) fail(` or the variable ${QUEUE_VARIABLE} has`);
+  const [arn, , , region, account, name] = url.split(":");
+  if (arn === "arn" && name)
+    fail(`: for this ARN https://sqs.${region}.amazonaws.com/${account}/${name}`);
+  if (!hasSender && !url.includes("://")) fail(", and not the name of the queue");
+}
+
 const STATUSES = new Set(["pending", "open", "acked", "failed"]);
 const OPTIONS = ["client", "send", "keys", "stamps", "cells", "group", "tableName", "read"];
 const START_OPTIONS = ["parts", "timeout", "idleTimeout", "toleratedUnits", "detail", "resume"];
@@ -371,11 +388,12 @@ export class Tracker {
   #partitionKey;
   #batches = new AsyncLocalStorage();
 
-  constructor(queueUrl, options = {}) {
-    const isUrl = typeof queueUrl === "string" && queueUrl;
-    check(isUrl, "queue_url", queueUrl, "the URL of an SQS queue", { argument: "queueUrl" });
+  constructor(queue, options = {}) {
     checkOptions(options, OPTIONS);
-    const { client, keys, tableName, group = byRun } = options;
+    const { client, keys, group = byRun } = options;
+    const queueUrl = queue || process.env[QUEUE_VARIABLE];
+    checkQueueUrl(queueUrl, client || options.send);
+    const tableName = options.tableName || process.env[TABLE_VARIABLE];
     const stamps = options.stamps ?? "traced";
     check(["traced", "plain"].includes(stamps), "stamps", stamps, "traced or plain");
     const cells = checkCells(options.cells ?? 16);

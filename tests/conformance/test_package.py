@@ -20,7 +20,7 @@ TOOLS = ROOT / "tools" / "javascript"
 SDK = {"@aws-sdk/client-dynamodb", "@aws-sdk/client-sqs"}
 PROGRAM = """
 import * as xorack from "xorack";
-const tracker = new xorack.Tracker(process.env.ACKER_QUEUE_URL, { tableName: "chains" });
+const tracker = new xorack.Tracker(process.env.XORACK_QUEUE_URL, { tableName: "chains" });
 await tracker.start("t", { timeout: 60 });
 const status = await tracker.state("t");
 console.log(JSON.stringify({ status, names: Object.keys(xorack) }));
@@ -107,7 +107,7 @@ class Answers(Handler):
 def environ_of(queue):
     return {
         "PATH": os.environ["PATH"],
-        "ACKER_QUEUE_URL": f"{queue.endpoint_url}/1/acker",
+        "XORACK_QUEUE_URL": f"{queue.endpoint_url}/1/acker",
         "WORK_QUEUE_URL": f"{queue.endpoint_url}/1/work",
         "AWS_ENDPOINT_URL": queue.endpoint_url,
         "AWS_REGION": "eu-west-1",
