@@ -3,7 +3,8 @@
 XOR acking, as Apache Storm does it, for AWS: durable, serverless, exactly once. The names below
 are loaded when they are first used, so that importing the package costs nothing.
 
-Public is what `xorack`, `xorack.spark`, `xorack.cdk` and `xorack.errors` export. All other modules
+Public is what `xorack`, `xorack.spark`, `xorack.cdk` and `xorack.errors` export, and
+`xorack.testing.MemoryTracker`. All other modules
 are private: they may change with each release.
 """
 

@@ -39,6 +39,7 @@ HOUSE = [
     "xorack/spark",
     "xorack/local",
     "xorack/ops",
+    "xorack/testing",  # a module of its own
     "xorack/cdk",
     "xorack/acker",
     "xorack/client",
