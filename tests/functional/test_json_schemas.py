@@ -64,7 +64,6 @@ def full(stack, sqs):
     return stack
 
 
-@pytest.mark.thorough
 def test_each_command_prints_what_its_schema_says(full, xorack):
     for name, command in COMMANDS.items():
         lines = xorack(*command.split(), "--json")[1]
