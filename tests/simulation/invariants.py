@@ -21,7 +21,15 @@ Statements = Iterator[tuple[str, object]]
 _LONGEST_CALL = 30 * 60_000
 """Most milliseconds between reading the clock and the write that carries the time."""
 _CHANGES_AFTER_THE_END = {
-    *("event_pending", "resume", "resume_sent_at", "resume_failed", "resume_pending", "resumed_at"),
+    *(
+        "parents_pending",
+        "event_pending",
+        "resume",
+        "resume_sent_at",
+        "resume_failed",
+        "resume_pending",
+        "resumed_at",
+    ),
     *("refused", "refused_at", "marks", "spilled", "marks_until", "due_at", "due_shard"),
     *("repeated", "late", "last_late_at", "version", "expires_at", "format"),
 }
@@ -246,6 +254,7 @@ def _refusals(write: Write) -> Statements:
         statement = "A wait for a refused report is a minute and all waits before it, or an hour."
         yield statement, holds or f"{old}, then {new}"
     pending = {"event": "event_pending", "step_functions": "resume_pending"}
+    pending["parents"] = "parents_pending"
     at_once = (0, number(after, "ended_at") + PUBLISH_GRACE_MS)
     times = [new.get(one, at_once)[1] for one, name in pending.items() if name in after]
     at, due_at = min(times, default=None), number(after, "due_at")
@@ -392,6 +401,8 @@ def of_end(model: Model, sent: list[Submission], prompt: bool, last: str | None)
         yield "A finished chain stays as a tombstone with a TTL.", tombstone
         published = bool(model.event) and "event_pending" not in item
         yield "Each finished chain has its event on the bus, and none is pending.", published
+        given = "parents_pending" not in item
+        yield "Each parent has the ends of its children, and none is pending.", given
         resume = model.create and model.create.request.resume
         if resume:
             given_up = "resume_failed" in item and "nobody" not in text(item, "resume_failed")

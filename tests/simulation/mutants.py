@@ -21,9 +21,11 @@ from lambda_src.environment import Invocation
 from tests.simulation.world import EPOCH
 from tests.support.chains import changed
 from tests.support.mutants import Replaced
+from xorack.acker import parents
 from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
 from xorack.acker.consumer import Consumer, _Done, _Run
 from xorack.acker.outbox import Outbox
+from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper
 from xorack.aws import dynamodb_store, item, schema
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -38,6 +40,7 @@ from xorack.core import event, marks, transitions
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import Chain
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
+from xorack.core.ports import Failure
 from xorack.core.request import Request, _check_reserved_id
 from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError, UnavailableError
@@ -322,6 +325,18 @@ def _in_vain_is_delivered(mark, chain, delivered, *, now, refused=None):
     return mark(chain, [*delivered, *vain], now=now, refused=left)
 
 
+def _write_in_vain(write, *call):
+    result = write(*call)
+    return parents._Applied(None, 0) if isinstance(result, Failure) else result
+
+
+def _early(write, writer, work, part, before, applied):
+    after = applied.chain
+    if after.delivery.parents_pending and not (before and before.final):
+        parents.give_ends(writer, Workers(), [after])
+    return write(writer, work, part, before, applied)
+
+
 def _guess_retention(make, invocation):
     try:
         return make(invocation)
@@ -400,6 +415,18 @@ _FAST: tuple[_Row, ...] = (
         "a unit is finished again in another group",
         transitions._new_units,
         lambda new, request, mark, seen: new(request, mark, {}),
+    ),
+    (
+        "a failed child finishes its parents' unit",
+        parents.request_of,
+        lambda make, child, *call: make(replace(child, status="acked"), *call),
+    ),
+    ("the end of a child is lost if a parent cannot be written", parents._write, _write_in_vain),
+    ("a child finishes its parents' unit before it has ended", ChainWriter._write_applied, _early),
+    (
+        "a child finishes its parents' unit again and again",
+        Request.with_child_id,
+        lambda give, request, _: give(request, uuid4().hex),
     ),
     ("unreadable retentions count as none", Invocation.make_writer, _guess_retention),
     ("a retried task is not resumed", transitions._waits_anew, lambda *_: False),

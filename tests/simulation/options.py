@@ -47,6 +47,7 @@ class Options:
     resume = 0.25
     retried = 0.5
     regrouped = 0.15
+    family = 0.3
     reused_id = 0.04
     wrong_length = 0.03
     second_create = 0.04

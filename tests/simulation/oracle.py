@@ -5,6 +5,7 @@ The model is the set of requests that took effect, read from the marks that each
 
 import json
 from collections import defaultdict
+from hashlib import blake2b
 from operator import add
 
 from tests.simulation import invariants
@@ -16,6 +17,14 @@ from tests.support.fault_kinds import PUBLISHING
 from xorack.aws.schema import COUNTERS
 from xorack.core.event import rfc3339
 from xorack.core.marks import NO_CONTENT, mark_key, shared_key, step_id, waiter_key
+from xorack.core.request import Request
+
+
+def _event_id(item: Item) -> str:
+    """Return the id of an ended chain's event, which is part of the id of what its parents get."""
+    times = [number(item, name) for name in ("first_seen_at", "created_at", "ended_at", "nonce")]
+    identity = [text(item, "tag"), text(item, "status"), *times]
+    return blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
 
 
 class Oracle:
@@ -26,6 +35,7 @@ class Oracle:
         sent: Texts of the requests that were sent for the current generations.
         attempts: When the creates of tasks that may run again were sent, by tag and token.
         over: Tokens of attempts that a later one has replaced.
+        given: Chains that get the ends of children.
         expired: Texts of the requests that were sent before TTL removed their chain, by tag.
     """
 
@@ -62,6 +72,7 @@ class Oracle:
             text: one for work in workloads for one in work.submissions for text in one.texts
         }
         self.sent: set[str] = set()
+        self.given: set[str] = set()
         self.expired: dict[str, set[str]] = {}
         self._first_sent: dict[str, int] = {}
         self._sent_at: dict[str, set[int]] = defaultdict(set)
@@ -103,6 +114,27 @@ class Oracle:
 
     # -- the table -----------------------------------------------------------------------------
 
+    def _expect_end(self, model: Model) -> None:
+        """Expect what a chain that has just ended gives its parents: nobody sends it."""
+        item, create = model.final, model.create
+        for parent in create.request.parents if create else ():
+            for tag in parent.tags:
+                if text(item, "status") == "acked":
+                    finished = {"finishes": [parent.unit], "cells": parent.cells}
+                    request, units = Request.stamp_(tag, "end", **finished), {parent.unit}
+                else:
+                    why, units = f"chain {create.tag} failed: {text(item, 'reason')}", ()
+                    noted = {"text": why, "missing": [parent.unit]}
+                    request = Request("note", tag, "end", **noted)
+                    if create.request.fail_parent:
+                        request = Request.fail(tag, "end", why)
+                request = request.with_child_id(_event_id(item))
+                one = Submission(tag, f"end of {create.tag}", request, frozenset(units))
+                self.by_mark[tag][UNMUTATED_MARK_OF(request)] = one
+                self.submissions[one.text] = one
+                self.sent.add(one.text)
+                self.given.add(tag)
+
     def wrote(self, key: str, before: Item | None, after: Item | None, by: str) -> None:
         """Observe a write of the table."""
         if "\0" in key:
@@ -140,6 +172,7 @@ class Oracle:
                 machine.counted[key] = [*map(add, counted, machine.counted[key])]
                 # Marks in buckets are kept for the retention: then a repeat counts as late.
                 kept = self.world.now - (number(model.final, "ended_at") or 0) < RETENTION
+                kept = kept and key not in self.given  # ends of children count as late, too
                 most = self._after_the_end(machine, model) if kept else None
                 self.check(key, invariants.of_counted(machine.counted[key], None, most))
             write = invariants.Write(model, before, after, new, self.world.now, by, [])
@@ -161,6 +194,7 @@ class Oracle:
         self.check(key, invariants.of_unfinished(write))
         if write.status in ("acked", "failed"):
             model.final = after
+            self._expect_end(model)
             if self.world.current is not None:
                 self.world.current.ended[model] = False
 

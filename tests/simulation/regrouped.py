@@ -8,6 +8,7 @@ own, whatever ids the tracker gives: a child is what all units of its step were 
 from dataclasses import dataclass
 from random import Random
 
+from tests.simulation.families import is_of_family
 from tests.simulation.options import Options
 from tests.simulation.workload import ChainWorkload, Submission
 from xorack.client.token import Token
@@ -130,6 +131,8 @@ def regrouped_workload(seed: int, number: int, options: Options) -> ChainWorkloa
     first = number - number % 2
     rare = Random(f"{seed}/regrouped/{first}").random()
     if rare >= options.regrouped or options.months or first < options.spilling_chains:
+        return None
+    if any(is_of_family(seed, one, options) for one in (first, first + 1)):
         return None
     tags = (f"chain-{first}", f"chain-{first + 1}")
     submissions = Workers(seed, tags, options).run().submissions.values()

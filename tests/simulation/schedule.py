@@ -13,6 +13,7 @@ from math import inf
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.simulation.aws import AWS
+from tests.simulation.families import family_workload
 from tests.simulation.operator import Operator
 from tests.simulation.options import MAX_SKEW, Options, draw_fault_rates
 from tests.simulation.oracle import Oracle
@@ -41,7 +42,9 @@ class Schedule(Senders, Operator):
         self.world = world = World(f"{seed}/0", rates, trace)
         self.random = world.random
         self.workloads = [
-            regrouped_workload(seed, n, options) or chain_workload(seed, n, options)
+            family_workload(seed, n, options)
+            or regrouped_workload(seed, n, options)
+            or chain_workload(seed, n, options)
             for n in range(options.chains)
         ]
         self.oracle = Oracle(world, self.workloads)
