@@ -110,6 +110,10 @@ export interface StartOptions {
   /** A JSON object of at most 4 KiB, which the chain's events return. */
   detail?: Record<string, unknown>;
   resume?: { step_functions: string } | { lambda: string };
+  /** The unit of another chain that this chain is, or several: the tokens of `step.child`. */
+  parent?: AnyToken | AnyToken[];
+  /** Whether the parent's chains fail as soon as this one does. */
+  failParent?: boolean;
 }
 export class Tracker {
   /** The queue's URL is by default that of the environment variable XORACK_QUEUE_URL. */

@@ -189,6 +189,7 @@ const MAX_DETAIL_BYTES = 4096;
 const MAX_DETAIL_DEPTH = 64;
 const MAX_SECONDS = 10 * 366 * 86_400;
 const MAX_MISSING = 100;
+const MAX_PARENTS = 100;
 const SIZES = [16, 64, 256, 1024];
 const RESUME = {
   step_functions: [2048, /^[\0-\x7f]+$/, "ASCII characters"],
@@ -282,6 +283,26 @@ export function truncated(bytes, most) {
   let end = Math.min(bytes.length, most);
   while (end < bytes.length && (bytes[end] & 0xc0) === 0x80) end -= 1;
   return bytes.toString("utf8", 0, end);
+}
+
+/** The units of other chains that a chain of this tag is, of their tokens. */
+export function parentsOf(tokens, tag) {
+  check(tokens.length, "parents", tokens, "a token, or several", { argument: "parent" });
+  const own = tokens.some(({ tags }) => tags.includes(tag));
+  check(!own, "parents", tag, "other chains: a chain cannot be its own parent", {
+    argument: "parent",
+  });
+  const all = tokens.flatMap(({ tags }) => tags);
+  const isFew = all.length <= MAX_PARENTS && new Set(all).size === all.length;
+  const size = all.reduce((sum, one) => sum + Buffer.byteLength(one), 0);
+  const expected = `at most ${MAX_PARENTS} different chains, whose tags have at most 4,096 bytes`;
+  check(isFew && size <= MAX_DETAIL_BYTES, "parents", all, expected, { argument: "parent" });
+  return tokens.map(({ unit, tags, kind, cells }) => ({
+    unit,
+    tags: [...tags].sort(),
+    kind,
+    ...(cells && { cells }),
+  }));
 }
 
 /** A reason or a text as the protocol takes it: without NUL and lone surrogates, cut off. */

@@ -25,6 +25,7 @@ import {
   macOf,
   noteId,
   number,
+  parentsOf,
   parseToken,
   SendError,
   StateError,
@@ -380,7 +381,16 @@ function checkQueueUrl(url, hasSender) {
 
 const STATUSES = new Set(["pending", "open", "acked", "failed"]);
 const OPTIONS = ["client", "send", "keys", "stamps", "cells", "group", "tableName", "read"];
-const START_OPTIONS = ["parts", "timeout", "idleTimeout", "toleratedUnits", "detail", "resume"];
+const START_OPTIONS = [
+  "parts",
+  "timeout",
+  "idleTimeout",
+  "toleratedUnits",
+  "detail",
+  "resume",
+  "parent",
+  "failParent",
+];
 
 /** Tracks the work of producers and workers. */
 export class Tracker {
@@ -442,9 +452,21 @@ export class Tracker {
     if (toleratedUnits != null) fields.tolerated_units = checkTolerated(toleratedUnits, cells);
     if (detail != null) fields.detail = checkDetail(detail);
     if (resume != null) fields.resume = checkResume(resume);
+    Object.assign(fields, this.#parentsOf(tag, options));
     await this.#send([{ op: "create", tag, id: `create-${unit}`, ...fields }]);
     const token = { v: 1, unit, tags: [tag], kind };
     return this.sign(cells && cells !== 16 ? { ...token, cells } : token);
+  }
+
+  #parentsOf(tag, { parent, failParent }) {
+    const [field, argument] = ["fail_parent", "failParent"];
+    const isFlag = failParent == null || typeof failParent === "boolean";
+    check(isFlag, field, failParent, "true or false", { argument });
+    check(!failParent || parent != null, field, failParent, "a parent beside it", { argument });
+    if (parent == null) return {};
+    const tokens = (Array.isArray(parent) ? parent : [parent]).map((one) => this.verified(one));
+    const parents = parentsOf(tokens, tag);
+    return { parents, ...(failParent && { fail_parent: true }) };
   }
 
   /**

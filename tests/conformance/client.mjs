@@ -112,7 +112,12 @@ class Program {
   }
 
   async start({ tag, options, as }) {
-    this.tokens[as] = await this.current.start(tag, named(options ?? {}));
+    const given = named(options ?? {});
+    if (given.parent)
+      given.parent = Array.isArray(given.parent)
+        ? this.of(given.parent)
+        : this.of([given.parent])[0];
+    this.tokens[as] = await this.current.start(tag, given);
   }
 
   step({ units, children = {}, count = 0, raises }) {

@@ -142,6 +142,10 @@ class Program:
 
     def start(self, tag, name, options=None):
         options = dict(options or {})
+        if "parent" in options:
+            given = options["parent"]
+            found = self.of(given if isinstance(given, list) else [given])
+            options["parent"] = found if isinstance(given, list) else found[0]
         self.tokens[name] = self.current.start(tag, *options.pop("parts", ()), **options)
 
     def of(self, names):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.test_fan_in_streams import EVENTS, id_of, records_in, with_token
+from xorack.acker.parents import request_of
 from xorack.aws.client import _TRANSIENT as TRANSIENT
 from xorack.client.token import Token, group_id
 from xorack.core.hashing import child_id, unit_id
@@ -22,6 +23,7 @@ from xorack.core.transitions import Limits, apply
 
 FOLDER = Path(__file__).parent
 SCENARIOS = json.loads((FOLDER / "scenarios.json").read_text(encoding="utf-8"))
+ENDED = ("acked", "failed")
 LIMITS = Limits(default_timeout_ms=60_000, pending_timeout_ms=60_000)
 START = {"call": "start", "tag": "t", "as": "root"}
 SCENARIOS += [
@@ -126,8 +128,10 @@ def children_of(call, parents):
         name: child if isinstance(child, list) else [child]
         for name, (child, _) in zip(call.get("as", ()), call.get("messages", ()), strict=True)
     }
+    kind = (parents[0].kind, parents[0].cells)
     return {
-        name: Token(child_id(group_id(parents), *parts), tags) for name, parts in children.items()
+        name: Token(child_id(group_id(parents), *parts), tags, *kind)
+        for name, parts in children.items()
     }
 
 
@@ -139,10 +143,15 @@ def chains_after(bodies, seed):
         assert len(body.encode()) <= MAX_BODY_BYTES
         requests, rejected = parse(body)
         assert not rejected
-        for request in requests:
-            applied = apply(chains.get(request.tag), [request], now=1000, limits=LIMITS)
+        while requests:
+            request = requests.pop(0)
+            before = chains.get(request.tag)
+            applied = apply(before, [request], now=1000, limits=LIMITS)
             assert [one.error for one in applied.outcomes] == [None]
-            chains[request.tag] = applied.chain
+            chains[request.tag] = chain = applied.chain
+            if chain.status in ENDED and (before is None or before.status not in ENDED):
+                parents = [(parent, tag) for parent in chain.parent_units for tag in parent.tags]
+                requests += [request_of(chain, parent, tag) for parent, tag in parents]
     return chains
 
 

@@ -31,6 +31,7 @@ const token: Token = await tracker.start("order/17", {
 });
 const children: Token[] = await tracker.step(token, (step: Step) => [step.child("harpoon")]);
 await tracker.step(children);
+await tracker.start("order/17/parcel", { parent: children, failParent: true });
 await tracker.batch(async () => tracker.extend(token, 60));
 await tracker.fail(token, "no file", { missing: [token.unit], missing_count: 1 });
 const status: Status | undefined = await tracker.state("order/17");
