@@ -249,7 +249,6 @@ LONGER = {
     "xorack/cdk/acker.py __init__",
     "xorack/cdk/dashboard.py create_dashboard",
     "xorack/cdk/functions.py _create_function",
-    "xorack/spark/missing/found.py _compare",
 }
 """Functions that are longer; no other may be."""
 
