@@ -53,7 +53,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
 
 def _parameter(stack: Stack, name: str, **properties: Any) -> CfnParameter:
     """Create a parameter of just this name, which an output may have as well."""
-    scope = stack.node.try_find_child("Parameters") or Construct(stack, "Parameters")
+    scope: Any = stack.node.try_find_child("Parameters") or Construct(stack, "Parameters")
     parameter = CfnParameter(scope, name, **properties)
     parameter.override_logical_id(name)
     return parameter

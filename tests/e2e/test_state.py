@@ -53,7 +53,12 @@ class Operator(Shell):
         if name not in [stack["StackName"] for stack in stacks]:
             self.stack = deploy(self.embedded, template, name=name)
             return
-        body = template.read_text(encoding="utf-8")
+        document = json.loads(template.read_text(encoding="utf-8"))
+        # ministack does not know the account in a condition.
+        account = self.client("sts").get_caller_identity()["Account"]
+        conditions = json.dumps(document.get("Conditions", {}))
+        conditions = conditions.replace('{"Ref": "AWS::AccountId"}', json.dumps(account))
+        body = json.dumps({**document, "Conditions": json.loads(conditions)})
         kept = [
             {"ParameterKey": name, "UsePreviousValue": True}
             for name in json.loads(body).get("Parameters", {})

@@ -202,9 +202,11 @@ class Acker(AckerParts):
             acker, "Queue", queue_arn=queue_arn, key_arn=arn
         )
         queues = cdk.aws_sqs.Queue
-        acker.dead_letters = dead_letters_arn and queues.from_queue_attributes(
-            acker, "DeadLetters", queue_arn=dead_letters_arn, key_arn=arn
-        )
+        acker.dead_letters = None
+        if dead_letters_arn is not None:
+            acker.dead_letters = queues.from_queue_attributes(
+                acker, "DeadLetters", queue_arn=dead_letters_arn, key_arn=arn
+            )
         bus = cdk.aws_events.EventBus.from_event_bus_arn(acker, "Bus", event_bus_arn)
         account = place["account"] or cdk.Stack.of(acker).account
         acker.events = AckEvents(acker, "Events", acker.table, bus, account)

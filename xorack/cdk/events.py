@@ -103,7 +103,8 @@ class AckEvents(Construct):
                 "ArnNotEquals": {"aws:PrincipalArn": arns},
             },
         )
-        self.bus.add_to_resource_policy(statement)
+        bus: Any = self.bus  # one that the acker creates, whose policy can be changed
+        bus.add_to_resource_policy(statement)
 
     def rule(
         self,

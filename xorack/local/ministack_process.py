@@ -5,7 +5,7 @@ this package. The parent holds the other end of standard input. When the parent 
 closes; then this process removes its directory and kills its group, Lambda workers included. A
 parent that sends a line first lets it run on. It holds a lock on its file `running` until it ends.
 
-Seven changes to ministack, tested in tests/e2e:
+Eight changes to ministack, tested in tests/e2e:
 
 * An event source mapping delivers batches of the template's size, after the template's window.
   ministack delivers at most ten messages at a time, at once.
@@ -17,6 +17,7 @@ Seven changes to ministack, tested in tests/e2e:
   with composite alarms or alarms on expressions.
 * A template may hold statements of a bus's policy. They are kept, and nothing enforces them.
   ministack rejects such a template.
+* CloudFormation cannot create a rule on a bus that does not exist, as on AWS.
 * A table has the time to live and the recovery that its template says. ministack ignores both.
 * Every invocation of a function counts in the metrics `Invocations` and `Errors`. ministack counts
   only those that a caller of Lambda's own API makes.
@@ -155,6 +156,20 @@ def _accept_bus_policies(provisioners: Ministack, events: Ministack) -> None:
     provisioners._RESOURCE_HANDLERS["AWS::Events::EventBusPolicy"] = handlers
 
 
+def _refuse_rules_without_bus(provisioners: Ministack, events: Ministack) -> None:
+    """Let CloudFormation fail to create a rule on a bus that does not exist, as AWS does."""
+    handler = provisioners._RESOURCE_HANDLERS["AWS::Events::Rule"]
+    original = handler["create"]
+
+    def create(logical_id: str, properties: Any, *rest: Any) -> Any:
+        bus = str(properties.get("EventBusName", "default")).rpartition("/")[2]
+        if bus != "default" and bus not in events._event_buses:
+            raise ValueError(f"Event bus {bus} does not exist.")
+        return original(logical_id, properties, *rest)
+
+    handler["create"] = create
+
+
 def _complete_tables(provisioners: Ministack, dynamodb: Ministack) -> None:
     """Let CloudFormation set a table's time to live and its recovery."""
     handler = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
@@ -281,6 +296,7 @@ def main() -> None:
     _correct_batches(sqs, functions)
     _accept_alarms(provisioners, cloudwatch)
     _accept_bus_policies(provisioners, events)
+    _refuse_rules_without_bus(provisioners, events)
     _complete_tables(provisioners, dynamodb)
     _read_numbers(provisioners)
     _count_invocations(functions, cloudwatch)

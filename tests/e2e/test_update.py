@@ -1,0 +1,116 @@
+"""A running stack is updated while chains run, and a deployment that fails is rolled back."""
+
+import threading
+import time
+
+import pytest
+from botocore.exceptions import WaiterError
+
+from tests.e2e.conftest import events_of
+from tests.e2e.test_state import Operator
+from tests.support.events import eventually
+from tests.support.functions import chain
+from tests.support.subscriber import subscribe
+from xorack.aws.sqs import send
+from xorack.local.embedded import EmbeddedAWS
+
+pytestmark = pytest.mark.slow
+
+UPDATES = (
+    "-c batch_size=20 -c memory_mb=512",
+    "-c retention_days=40 -c default_timeout_seconds=3600",
+    "-c mask=customer -c monitoring=full",
+)
+"""Settings of three updates: of the mapping, of times that items depend on, of what is kept."""
+
+
+@pytest.fixture
+def operator(tmp_path, monkeypatch):
+    with EmbeddedAWS() as aws:
+        for name, value in aws.environ().items():
+            monkeypatch.setenv(name, value)
+        operator = Operator(aws, tmp_path)
+        operator.make(["deploy", "ARGS=-c stack_name=xorack"])
+        yield operator
+
+
+class Load(threading.Thread):
+    """Starts a chain every tenth of a second, and sends each request of it by itself."""
+
+    def __init__(self, stack):
+        super().__init__(daemon=True)
+        self.stack, self.tags, self.ends = stack, [], threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.ends.wait(0.1):
+            tag = f"load/{len(self.tags)}"
+            for request in chain(tag, 3, detail={"customer": "Ahab"}):
+                send(self.stack.queue_url, [request], self.stack.client("sqs"))
+            self.tags.append(tag)
+
+    def stop(self):
+        self.ends.set()
+        self.join(30)
+        return self.tags
+
+
+def is_empty(stack):
+    attributes = [f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible")]
+    return all(
+        set(
+            stack.client("sqs")
+            .get_queue_attributes(QueueUrl=url, AttributeNames=attributes)["Attributes"]
+            .values()
+        )
+        == {"0"}
+        for url in (stack.queue_url, stack.dead_letter_queue_url)
+    )
+
+
+def test_every_chain_is_acked_while_the_stack_is_updated_three_times(operator):
+    stack, events = operator.stack, subscribe(operator.stack)
+    load, done = Load(stack), []
+    for settings in UPDATES:
+        time.sleep(3)
+        done.append(len(load.tags))
+        operator.settings |= dict(
+            pair.split("=") for pair in settings.removeprefix("-c ").split(" -c ")
+        )
+        operator.make(["deploy", "ARGS=-c stack_name=xorack"])
+    time.sleep(3)
+    tags = load.stop()
+    assert 0 < done[0] < done[1] < done[2] < len(tags)  # it ran all the time
+    received = events_of(tags, events, operator.client("sqs"), seconds=90)
+    assert {event["detail-type"] for copies in received.values() for event in copies} == {"acked"}
+    assert all(len({one["detail"]["id"] for one in copies}) == 1 for copies in received.values())
+    assert eventually(lambda: is_empty(stack))
+    first, last = received[tags[0]][0], received[tags[-1]][0]
+    assert first["detail"]["detail"] == {"customer": "Ahab"} != last["detail"]["detail"]
+    # The table remembers the retention that holds for what was sent before.
+    record = operator.item(stack.table_name, "\0retention")
+    assert record["retention"] == {"N": str(40 * 86_400_000)}
+    assert str(30 * 86_400_000) in record["earlier"]["S"]
+
+
+def test_a_deployment_that_fails_is_rolled_back_and_chains_go_on(operator):
+    """The new bus does not exist: its disabled rule cannot be created."""
+    stack, events = operator.stack, subscribe(operator.stack)
+    load = Load(stack)
+    arn = stack.outputs["EventBusArn"].rpartition("/")[0] + "/missing"
+    before = operator.settings
+    operator.settings = {**before, "event_bus_arn": arn, "batch_size": "30"}
+    with pytest.raises(WaiterError):
+        operator.make(["deploy", "ARGS=-c stack_name=xorack"])
+    cloudformation = operator.client("cloudformation")
+
+    def status():
+        return cloudformation.describe_stacks(StackName="xorack")["Stacks"][0]["StackStatus"]
+
+    assert eventually(lambda: status() == "UPDATE_ROLLBACK_COMPLETE")
+    tags = load.stop()
+    assert events_of(tags, events, operator.client("sqs"), seconds=90).keys() == {*tags}
+    (mapping,) = operator.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+    assert mapping["BatchSize"] != 30
+    operator.settings = before
+    operator.make(["deploy", "ARGS=-c stack_name=xorack -c memory_mb=512"])  # and it can go on
