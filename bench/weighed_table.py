@@ -14,6 +14,9 @@ from botocore.exceptions import ClientError
 from tests.support.expressions import Item, holds, updated
 from xorack.aws import schema
 
+_PAGE = 10_000
+"""Index entries of a query without a limit: about 1 MB."""
+
 
 def failure(code: str, **more: Any) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": code}, **more}, "Call")
@@ -85,7 +88,9 @@ class WeighedTable:
             self.reads += sum(max(1, ceil(item_bytes(item) / 4096)) for item in found)
         return [item for item in found if item is not None]
 
-    def query(self, *, ExpressionAttributeValues: Item, Limit: int, **call: Any) -> dict[str, Any]:
+    def query(
+        self, *, ExpressionAttributeValues: Item, Limit: int = _PAGE, **call: Any
+    ) -> dict[str, Any]:
         """Return a page of the index of deadlines."""
         self._take_time("query")
         shard, now = (ExpressionAttributeValues[name] for name in (":shard", ":now"))
@@ -98,7 +103,8 @@ class WeighedTable:
             ]
         page = sorted(entry for entry in due if after < entry and entry[0] <= int(now["N"]))[:Limit]
         more = {"LastEvaluatedKey": page[-1]} if len(page) == Limit else {}
-        return {"Items": [{schema.TAG: {"S": key}} for _, key in page], **more}
+        items = [{schema.TAG: {"S": key}, schema.DUE_AT: {"N": str(at)}} for at, key in page]
+        return {"Items": items, "Count": len(items), **more}
 
     def get_item(self, *, Key: Item, **_: Any) -> dict[str, Any]:
         self._take_time("get_item")

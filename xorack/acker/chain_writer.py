@@ -437,16 +437,32 @@ class ChainWriter:
     def mark_delivered(
         self, chain: Chain, delivered: Collection[str], refused: Mapping[str, Failure]
     ) -> Chain:
-        """Mark, in one attempt, what `xorack.core.transitions.mark_delivered` gets.
+        """Mark what `xorack.core.transitions.mark_delivered` gets.
 
-        Returns the chain as it was written; the given one if another writer was quicker.
+        Another writer may have counted a late request since the chain was read: then what was
+        delivered is marked in the stored chain. Returns the chain as it was written; the given one
+        if nothing was.
         """
-        after = mark_delivered(chain, delivered, now=self.now(), refused=refused)
-        try:
-            self.write(chain, after)
-        except ConflictError:
-            return chain
-        return after
+        before = chain
+        for _ in range(_COUNT_ATTEMPTS):
+            after = mark_delivered(before, delivered, now=self.now(), refused=refused)
+            try:
+                self.write(before, after)
+                return after
+            except ConflictError as conflict:
+                stored = conflict.chain
+                if conflict.maybe_ours or stored is None:
+                    break
+                # A new callback was not made yet, and a new generation has nothing delivered.
+                is_same = (stored.generation, stored.delivery.resume) == (
+                    chain.generation,
+                    chain.delivery.resume,
+                )
+                delivered = [one for one in delivered if is_same and one in stored.undelivered]
+                if not delivered:
+                    break
+                before, refused = stored, {}
+        return chain
 
     def _latest_end(self, chain: Chain) -> int:
         # Without a deadline, as of the direct API, each write prolongs the marks: else they stay.
