@@ -416,7 +416,7 @@ def test_a_lost_row_is_named_whatever_is_started(run, odd, configure):
         ("[1]", "a JSON object of at most 4096 bytes"),
         ('{"a": "\\ud800"}', "without lone surrogates"),
         ('{"a": "' + "x" * 4090 + '"}', "4098 bytes"),
-        ("[" * 5000, "recursion"),
+        ('{"a": ' * 65 + "1" + "}" * 65, "64 deep"),
     ],
 )
 def test_detail_that_is_invalid(detail, problem):
