@@ -54,10 +54,11 @@ const MAX_SHOWN = 80;
 // Objects may hold secrets or the data of customers, so a message has only their size.
 function shown(value) {
   if (Array.isArray(value)) return `a list of ${value.length}`;
-  if (value instanceof Date) return "a Date";
   if (typeof value === "function") return `a function ${value.name}`.trim();
-  if (typeof value === "object" && value !== null)
-    return `an object of ${Object.keys(value).length}`;
+  if (typeof value === "object" && value !== null) {
+    const kind = value.constructor?.name ?? "Object";
+    return kind === "Object" ? `an object of ${Object.keys(value).length}` : `a value of ${kind}`;
+  }
   const text =
     typeof value === "string" ? JSON.stringify(value.slice(0, MAX_SHOWN + 1)) : String(value);
   return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text;
