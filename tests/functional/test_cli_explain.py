@@ -249,3 +249,31 @@ def test_a_run_without_failures_tells_its_dead_letters_and_late_requests(stack, 
     assert [(group["reason"], group["count"]) for group in listed["groups"]] == [
         ("Slow down: … after … s", 2)
     ]
+
+
+def test_a_parent_leads_to_its_failed_child_and_back(stack, xorack):
+    tracker = Tracker(stack.queue_url)
+    day, file = f"{RUN}", f"{RUN}/file13"
+    step = tracker.step(Token(unit_id(day), (day,)))
+    unit = step.child("file13")
+    parent = {"unit": f"{unit.unit:016x}", "tags": [day], "kind": "traced"}
+    create = Request.create(file, "c", traced(unit_id(file)), started=1, parents=[parent])
+    apply(
+        stack,
+        Request.create(day, "c", traced(unit_id(day)), started=1, timeout=3600),
+        *step.requests(),
+        create,
+        Request.fail(file, "f", "the file cannot be read"),
+    )
+    shown = lines_of(xorack("show", day))
+    assert shown["failed child"] == [file]
+    assert shown["note"] == [f"chain {file} failed: the file cannot be read"]
+    assert lines_of(xorack("show", file))["parent"] == [day]
+    why = lines_of(xorack("explain", day))["why"]
+    assert f"1 chain that is a unit of it failed: xorack explain {file}" in why
+    why = lines_of(xorack("explain", file))["why"]
+    assert f"it is a unit of {day}, which cannot be acked without it" in why
+    (found,) = map(json.loads, xorack("show", day, "--json")[1])
+    assert (found["failed_child"], found["parent_tags"]) == (file, [])
+    listed = map(json.loads, xorack("list", "--run", RUN, "--json")[1])
+    assert [one["parent_tags"] for one in listed] == [[day]]

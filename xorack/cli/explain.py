@@ -77,7 +77,8 @@ def _explain_chain(target: Target, tag: str, candidates: Sequence[Candidate], as
         why = explain_absence(tag, target.title, letters, backlog)
     else:
         now, likes = milliseconds(), []
-        if prefix := run_prefix(tag) if status.chain.status != "acked" else "":
+        # Chains of a run are mostly units of the chain that is named as the run.
+        if prefix := "" if status.chain.status == "acked" else run_prefix(tag) or f"{tag}/":
             part = store.scan_part(SEARCHED, lambda _: None, prefix=prefix)
             likes = [ChainStatus(chain, now) for chain in part.chains]
         why = explain_chain(status, letters, backlog, likes)

@@ -44,6 +44,7 @@ def explain_chain(
         why.append(Why("reason", f"{chain.status}: {status.reason}"))
     if status.note_text:
         why.append(Why("note", f"a sender noted: {status.note_text}"))
+    why += _of_family(status, likes)
     why += _of_letters(letters)
     why += [Why(clue.kind, clue.text) for clue in clues_of(status)]
     if not chain.final:
@@ -68,6 +69,30 @@ def explain_absence(
     why.append(Why("absent", f"{place} has no chain {tag!r}: {where}"))
     if "/" not in tag:
         why.append(Why("run", f"if it is a run: xorack explain --run {shlex.quote(tag)}"))
+    return why
+
+
+def _of_family(status: ChainStatus, likes: Sequence[ChainStatus]) -> list[Why]:
+    """Return what leads from a chain to the failed chains that are its units, and to its parents.
+
+    A note names the last child that failed; the likes may have others.
+    """
+    tag = status.chain.tag
+    failed = [
+        one.chain.tag
+        for one in likes
+        if tag in one.chain.parent_tags and one.chain.status == "failed"
+    ]
+    named = [status.failed_child] if status.failed_child else []
+    children = list(dict.fromkeys([*named, *failed]))
+    why = []
+    if children:
+        count = plural(len(children), "chain that is a unit of it", "chains that are units of it")
+        text = f"{count} failed: xorack explain {shlex.quote(children[0])}"
+        why.append(Why("children", text))
+    if status.chain.parent_tags and status.chain.status == "failed":
+        parents = ", ".join(status.chain.parent_tags)
+        why.append(Why("parents", f"it is a unit of {parents}, which cannot be acked without it"))
     return why
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -20,6 +21,8 @@ from xorack.core.text import plural, span
 STATUSES = ("pending", "open", "acked", "failed")
 SOON_MS = 600_000
 """A deadline within this time is soon."""
+_FAILED_CHILD = re.compile(r"chain (.+?) failed: ", re.DOTALL)
+"""What the acker notes on the parents of a chain that failed, or fails them for."""
 _NAMED = {16: 32, 64: 80, 256: 384, 1024: 1792}
 """Units that a traced stamp names, by its cells."""
 _FIELDS = ("status", "started", "finished", "tolerated_units")
@@ -101,6 +104,14 @@ class ChainStatus:
     def reason(self) -> str | None:
         """Why the chain failed, or will fail once it is created."""
         return self.chain.reason or self.chain.failing
+
+    @property
+    def failed_child(self) -> str | None:
+        """The tag of a failed chain that is a unit of this one, as the reason or note names it."""
+        for text in (self.reason, (self.note or {}).get("text")):
+            if match := _FAILED_CHILD.match(text or ""):
+                return match[1]
+        return None
 
     @property
     def after_end(self) -> str:
@@ -209,6 +220,8 @@ class ChainStatus:
         facts = (
             ("reason", self.reason or "", ""),
             ("note", self.note_text, ""),
+            ("failed child", self.failed_child or "", ""),
+            ("parent", ", ".join(chain.parent_tags), ""),
             ("progress", percent or self.counts, self.counts if percent else ""),
             ("took" if final else "age", "" if self.age_ms is None else span(self.age_ms), ""),
             ("created", *(created if chain.status == "pending" else moment(chain.created_at))),
@@ -239,6 +252,8 @@ class ChainStatus:
             "idle_timeout_seconds": chain.deadlines.idle_timeout
             and chain.deadlines.idle_timeout / 1000,
             "reason": self.reason,
+            "parent_tags": chain.parent_tags,
+            "failed_child": self.failed_child,
             "note": self.note,
             "detail": self.detail,
             "outstanding_units": outstanding_units(chain),
