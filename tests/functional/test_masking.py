@@ -94,8 +94,8 @@ def test_what_a_tracker_masks_leaves_it_as_a_hash(functions, aws, caplog):
 
     with pytest.raises(ArgumentError) as raised:
         repeat()
-    with pytest.raises(ArgumentError) as no_pair:
-        fan_out(tracker.step(token), [SECRET], aws.queue_url)
+    with pytest.raises(ArgumentError) as no_pair, tracker.step(token) as step:
+        fan_out(step, [SECRET], aws.queue_url)
     tracker.fail(token, "twice")
     sent = receive_bodies(aws, aws.queue_url)
     assert functions.consume(*sent) == []
@@ -230,6 +230,7 @@ def test_a_rejected_message_keeps_what_is_valid():
 def test_errors_of_a_tracker_that_masks_quote_no_name():
     tracker = Tracker("queue", FakeQueue(), mask=["customer"])
     step = tracker.step(Token(5, ("t",)))
+    assert step.requests()
     for call in (
         lambda: tracker.start("t", detail=VALUE),
         lambda: tracker.start("t", detail=[VALUE]),

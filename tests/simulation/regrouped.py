@@ -85,6 +85,7 @@ class Workers:
         names = [f"({named}) {n}" for n in range(Random(named).randint((most + 1) // 2, most))]
         step = self.tracker.step(*(one.token for one in group))
         works = [Work(name, step.child(name.split()[-1]), depth) for name in names]
+        requests = step.requests()
         fate = 1.0 if self.reliable else self.random.random()
         if fate < 0.05:
             return False
@@ -92,7 +93,7 @@ class Workers:
         if fate < 0.15:
             return False  # what it published is out, and nothing started it
         children = frozenset(one.token.unit for one in works)
-        for request in step.requests():
+        for request in requests:
             submission = Submission(request.tag, request.id, request)
             if request.started:
                 submission.units, submission.started_work = children, frozenset(names)
