@@ -185,7 +185,9 @@ class Oracle:
             model.apply(one)
             if one.text in self.expired.get(key, ()) and self._was_sent_before_the_end(one):
                 self.world.violated(f"{key}: No request takes effect after TTL removed its chain.")
-        batch = self.world.current.batch if self.world.current else []
+        # What children give is written by itself, also before requests of the batch.
+        is_given = any(one and one.name.startswith("end of ") for one in new)
+        batch = [] if is_given or not self.world.current else self.world.current.batch
         left = [one for one in batch if one.tag == key and one.request and not model.has(one)]
         texts = [one.text for one in new if one and one.request.op == "create"]
         creates = frozenset[int]().union(*(self._sent_at[text] for text in texts))
