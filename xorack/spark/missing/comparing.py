@@ -105,61 +105,61 @@ def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
         return False
 
 
-_BUCKETS = 1 << 17
-"""Groups of units that are compared by their sums first: few of them differ, if few units do."""
-_SUMS_OF_SIDES = [
+_SUMS_BY_UNIT = [
     f"{fold} AS {side}_{name}"
     for side in ("started", "held")
     for name, fold in (
-        ("xor", f"bit_xor(if({side} = 1, unit, 0L))"),
+        ("xor", f"bit_xor(if({side} % 2 = 1, unit, 0L))"),
         ("count", f"sum({side})"),
         ("sum", f"sum({side} * shiftright(unit, 32))"),
     )
 ]
-_NAMED = "(held = 0 OR started <= 1)"
-_MISSING = "greatest(started - held, 0L)"
-_SURPLUS = "greatest(held - started, 0L)"
-_COUNTS = {
-    "missing": f"sum({_MISSING})",
-    "named": f"sum(if({_NAMED}, {_MISSING}, 0L))",
-    "surplus": f"sum({_SURPLUS})",
-    "unknown": f"sum(if(started = 0, {_SURPLUS}, 0L))",
-    "hidden_units": f"count_if(started > held AND NOT {_NAMED})",
-    "hidden_rows": f"sum(if(started > held AND NOT {_NAMED}, started, 0L))",
-    "differing": "count(1)",
-}
-"""Sums over the units that differ: the fields of `Counts`."""
 
 
 def compare_units(
     rows: RowNames, source: DataFrame, held: Sequence[DataFrame], keep: Keep
 ) -> ByUnit:
-    """Compare a source's units with those of frames with a column ``unit``, exactly.
+    """Compare a source's units with those of frames with a column ``unit``, in one Spark job.
 
-    Only units of buckets whose sums differ are sorted and compared one by one.
+    Units that do not differ are summed up to one row, so that the result is small.
     """
-    held = [keep(frame) for frame in held]  # the job's rows are computed once
-    side, bucket = "xorack_unit_ AS unit", f"pmod(unit, {_BUCKETS}) AS bucket"
-    sides = [source.selectExpr(side, "1L AS started", "0L AS held")]
-    sides += [frame.selectExpr("unit", "0L AS started", "1L AS held") for frame in held]
-    both = reduce(lambda a, b: a.union(b), sides).selectExpr("*", bucket)
-    buckets = keep(both.groupBy("bucket").agg(*map(F.expr, _SUMS_OF_SIDES)))
+    # Of longs alone: Spark sorts where it has to compare strings.
+    is_told = {*rows.chain} <= {*rows.unit} or "xorack_chain_" not in source.columns
+    chain = "bigint(NULL)" if is_told else "xorack_chain_"
+    sides = [source.selectExpr("xorack_unit_", f"{chain} AS chain", "1L AS n", "0L AS m")]
+    sides += [frame.selectExpr("unit", "bigint(NULL)", "0L", "1L") for frame in held]
+    of_unit = ["sum(n) AS started", "sum(m) AS held"]
+    of_unit.append(f"{'false' if is_told else 'min(chain) < max(chain)'} AS is_shared")
+    counted = reduce(lambda a, b: a.union(b), sides).groupBy("xorack_unit_")
+    by_unit = counted.agg(*map(F.expr, of_unit)).selectExpr(
+        "if(started = held, NULL, xorack_unit_) AS differing", "xorack_unit_ AS unit", "*"
+    )
+    sums = (*_SUMS_BY_UNIT, "count_if(is_shared) AS shared")
+    compared = by_unit.groupBy("differing").agg(*map(F.expr, sums))
+    compared = keep(compared.withColumnRenamed("differing", "xorack_unit_"))
+    named = "xorack_unit_ IS NOT NULL AND (held_count = 0 OR started_count <= 1)"
+    more, less = (f"greatest({sign}(started_count - held_count), 0L)" for sign in ("", "-"))
+    hidden = f"xorack_unit_ IS NOT NULL AND {more} > 0 AND NOT ({named})"
+    numbers = {
+        "missing": f"sum({more})",
+        "named": f"sum(if({named}, {more}, 0L))",
+        "surplus": f"sum({less})",
+        "unknown": f"sum(if(started_count = 0, {less}, 0L))",
+        "hidden_units": f"count_if({hidden})",
+        "hidden_rows": f"sum(if({hidden}, started_count, 0L))",
+        "differing": "count(xorack_unit_)",
+    }
     totals = [
         f"{'bit_xor' if name == 'xor' else 'sum'}({side}_{name})"
         for side in ("started", "held")
         for name in SUMS
     ]
-    sums = sums_of(buckets, *totals)
-    differ = " OR ".join(f"started_{name} <> held_{name}" for name in SUMS)
-    others = F.broadcast(buckets.where(differ).select("bucket"))
-    by_unit = both.join(others, "bucket", "left_semi").groupBy("unit")
-    units = by_unit.agg(F.expr("sum(started) AS started"), F.expr("sum(held) AS held"))
-    units = keep(units.where("started <> held"))
-    counts = Counts(**dict(zip(_COUNTS, sums_of(units, *_COUNTS.values()), strict=True)))
-    differing = "unit AS xorack_unit_", "started - held AS missing_count", f"{_NAMED} AS is_named"
-    is_apart = not has_columns(source, rows.chain) or has_units_apart(rows, source)
-    both_totals = Totals(*sums[:3]), Totals(*sums[3:])
-    return ByUnit(*both_totals, counts, is_apart, units.selectExpr(*differing))
+    shared, *found = sums_of(compared, "sum(shared)", *totals, *numbers.values())
+    counts = Counts(**dict(zip(numbers, found[6:], strict=True)))
+    units = compared.where("xorack_unit_ IS NOT NULL").selectExpr(
+        "xorack_unit_", "started_count - held_count AS missing_count", f"{named} AS is_named"
+    )
+    return ByUnit(Totals(*found[:3]), Totals(*found[3:6]), counts, not shared, units)
 
 
 def compare_groups(
