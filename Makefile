@@ -56,8 +56,9 @@ demo: venv-demo ## Run the demo on this machine: DIR=folder of your own files, L
 deployed: venv ## Deploy a stack of its own, examine it, delete it: STACK=name, ARGS of xorack doctor
 	@$(PY) -m tools.deployed $(if $(call GIVEN,STACK),--stack "$$STACK") $(ARGS)
 
-# A file's tests run on one worker, and share its fixtures. Four workers, because they often wait.
-PYTEST := $(PY) -m pytest -n 4 --dist loadfile --max-worker-restart=3
+# One worker runs the tests of a file, and one all those of Spark. Four workers, because they often
+# wait. xdist 3.8 sees the groups with a pytest before 9.2 only.
+PYTEST := $(PY) -m pytest -n 4 --dist loadgroup --max-worker-restart=3
 
 # Folders without Spark, the embedded AWS, the CDK and a browser; each worker imports every file that it collects.
 QUICK := unit property functional
@@ -77,7 +78,7 @@ tests: venv
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 slow-tests: venv
-	@$(PYTEST) -n 3 -m slow $(ARGS)
+	@$(PYTEST) -n 3 --dist loadfile -m slow $(ARGS)
 
 test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark35
 	@$(VENV) spark35

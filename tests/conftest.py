@@ -28,6 +28,15 @@ gc.set_threshold(100_000, 50, 1000)
 os.environ["CDK_VALIDATION"] = "false"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group the tests of a file, and those of Spark: another Java takes 45 s of processor time."""
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        group = "spark" if file.startswith("tests/spark/") else file
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _no_real_aws() -> Iterator[None]:
     """Hide the developer's AWS account from all tests."""
