@@ -40,7 +40,6 @@ from xorack.core import event, marks, transitions
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import Chain
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
-from xorack.core.ports import Failure
 from xorack.core.request import Request, _check_reserved_id
 from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError, UnavailableError
@@ -325,11 +324,6 @@ def _in_vain_is_delivered(mark, chain, delivered, *, now, refused=None):
     return mark(chain, [*delivered, *vain], now=now, refused=left)
 
 
-def _write_in_vain(write, *call):
-    result = write(*call)
-    return parents._Applied(None, 0) if isinstance(result, Failure) else result
-
-
 def _early(write, writer, work, part, before, applied):
     after = applied.chain
     if after.delivery.parents_pending and not (before and before.final):
@@ -421,7 +415,6 @@ _FAST: tuple[_Row, ...] = (
         parents.request_of,
         lambda make, child, *call: make(replace(child, status="acked"), *call),
     ),
-    ("the end of a child is lost if a parent cannot be written", parents._write, _write_in_vain),
     ("a child finishes its parents' unit before it has ended", ChainWriter._write_applied, _early),
     (
         "a child finishes its parents' unit again and again",
