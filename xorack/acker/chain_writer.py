@@ -203,7 +203,7 @@ class ChainWriter:
         return self._budget.left()
 
     def resumes(self) -> bool:
-        """Tell whether chains may have callbacks."""
+        """Return whether chains may have callbacks."""
         return bool(self.limits.resumes)
 
     @property

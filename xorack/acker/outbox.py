@@ -1,10 +1,9 @@
 """The outbox: reports the ends of chains, and marks what was delivered.
 
 An end is an event on a bus, a callback of what waits for the chain, and a finished or failed unit
-of its parents. The state is written
-first, with the deliveries still pending. Every reader of a pending delivery makes it, so a crash in
-between loses none: docs/adr/0003-pending-events.md. So nothing here has to succeed: what is not
-delivered stays pending, and the sweeper delivers it.
+of its parents. The state is written first, with the deliveries still pending. Every reader of a
+pending delivery makes it, so a crash in between loses none: docs/adr/0003-pending-events.md. So
+nothing here has to succeed: what is not delivered stays pending, and the sweeper delivers it.
 
 A refusal is not an outage: the service is well, and the chain waits longer.
 """

@@ -112,7 +112,7 @@ def _seconds(field: str, value: Any) -> Any:
 
 
 def _unreadable(value: object) -> bool:
-    """Tell whether JSON is deeper, or has larger integers or other keys, than readers take."""
+    """Return whether JSON is deeper, or has larger integers or other keys, than readers take."""
     level: list[object] = [value]
     for _ in range(MAX_DETAIL_DEPTH + 1):
         if any(isinstance(item, int) and not MIN_INTEGER <= item <= MAX_INTEGER for item in level):

@@ -49,7 +49,7 @@ _TOKEN = re.compile(
 
 
 def names_token(key: str) -> bool:
-    """Tell whether a key may stand for a token of `resume`, also a misspelt one."""
+    """Return whether a key may stand for a token of `resume`, also a misspelt one."""
     return bool(_NAME.search(key))
 
 

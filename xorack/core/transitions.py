@@ -296,7 +296,7 @@ def judge(
 
 
 def _waits_anew(request: Request, sent_at: int, state: WriteState) -> bool:
-    """Tell whether a copy of the create names another one who waits, and was sent last."""
+    """Return whether a copy of the create names another one who waits, and was sent last."""
     if request.resume is None or waiter_key(request) in state.seen:
         return False
     return state.resume_sent_at is None or sent_at > state.resume_sent_at

@@ -105,7 +105,7 @@ class RunChains:
         return counts
 
     def has_ended(self, counts: ChainCounts) -> bool:
-        """Tell whether all its chains have ended.
+        """Return whether all its chains have ended.
 
         Without the number of chains, those count that exist: messages that are still in the queue
         may create more. More chains than their number are an error.

@@ -111,7 +111,7 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
 
 
 def _are_among(rows: RowNames, frame: DataFrame, known: DataFrame) -> bool | None:
-    """Tell whether all chains of a frame are among known ones; None if it is unknown."""
+    """Return whether all chains of a frame are among known ones; None if it is unknown."""
 
     def tags(frame: DataFrame) -> DataFrame:
         chains = units.chain_columns(frame, rows.chain)

@@ -109,7 +109,7 @@ def column_named(frame: DataFrame, name: str) -> tuple[Column, DataType]:
 
 
 def has_columns(frame: DataFrame, names: Sequence[str]) -> bool:
-    """Tell whether a frame has all of these columns; see `field_named`."""
+    """Return whether a frame has all of these columns; see `field_named`."""
     try:
         return bool([field_named(frame, name) for name in names])
     except ColumnsError:
@@ -199,6 +199,6 @@ KEY_TYPES = frozenset(_FORMS)  # of columns that can tell units and chains apart
 
 
 def is_deterministic(frame: DataFrame) -> bool:
-    """Tell whether each reading has the same rows, unlike with rand(); Connect does not tell."""
+    """Return whether each reading has the same rows, unlike with rand(); Connect does not tell."""
     java: Any = getattr(frame, "_jdf", None)
     return java is None or bool(java.queryExecution().analyzed().deterministic())

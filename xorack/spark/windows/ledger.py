@@ -147,7 +147,7 @@ class WindowStatus:
 
 
 def overlaps(window: Window, key: str, found: Range) -> bool:
-    """Tell whether a range has positions of a window's partition."""
+    """Return whether a range has positions of a window's partition."""
     start, end = window.starts.get(key, 0), window.ends.get(key, 0)
     return found.begin < end > start < found.end
 
