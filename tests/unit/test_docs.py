@@ -184,8 +184,14 @@ def defined(path):
     return names
 
 
-@pytest.mark.parametrize(("file", "name"), PLACE.findall(text_of("docs/code-tour.md")))
-def test_the_code_tour_leads_to_what_exists(file, name):
+PLACES = [
+    *PLACE.findall(text_of("docs/code-tour.md")),
+    *PLACE.findall(text_of("docs/how-it-works.md")),
+]
+
+
+@pytest.mark.parametrize(("file", "name"), PLACES)
+def test_the_code_tour_and_the_terms_name_code_that_exists(file, name):
     path = ROOT / file
     assert path.is_file()
     assert not name or name in defined(path)
