@@ -31,7 +31,7 @@ from xorack.acker.chain_writer import (
     Written,
 )
 from xorack.acker.outbox import Outbox
-from xorack.acker.reused import in_words
+from xorack.acker.reused import explain_reused_id
 from xorack.aws.log import LOG, log_chain, log_failures
 from xorack.core.chain import Chain
 from xorack.core.errors import ArgumentError, RequestIdReused
@@ -376,7 +376,7 @@ class Consumer:
             if error is not None:
                 result.outcomes["reused"] += isinstance(error, RequestIdReused)
                 few = result.outcomes["reused"] <= _IN_WORDS
-                reason = in_words(error, request, work.chain) if few else str(error)
+                reason = explain_reused_id(error, request, work.chain) if few else str(error)
                 run.letters.add_request(entry, reason)
         if (chain := work.chain) is None:
             return

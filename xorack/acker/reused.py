@@ -14,7 +14,7 @@ _STEP = re.compile("steps?-[0-9a-f]{16}")
 _NAMED = 3
 
 
-def in_words(error: Exception | None, request: Request, chain: Chain | None) -> str:
+def explain_reused_id(error: Exception | None, request: Request, chain: Chain | None) -> str:
     """Return the reason of a rejection, with the children that a step started in vain."""
     if not isinstance(error, RequestIdReused) or not _STEP.fullmatch(request.id):
         return str(error)
