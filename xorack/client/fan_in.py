@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from xorack.aws.log import LOG, log_chain
 from xorack.client.event_tag import layers
-from xorack.client.records import NAME, attribute_of, lane_of, records_of
+from xorack.client.records import NAME, attribute_of, ordering_key, records_of
 from xorack.client.token import Keys, Token, TokenKey
 from xorack.client.tracker import Step, Tracker, collected
 from xorack.core.errors import ArgumentError, StateError, XorAckError
@@ -256,7 +256,7 @@ class _Batch:
 
     def handle(self, record: Any) -> Any:
         """Call the function with a record and its step, unless one before it in its lane failed."""
-        lane = lane_of(record.raw_event)
+        lane = ordering_key(record.raw_event)
         if lane in self._blocked:
             raise StateError(f"a record before it in {lane!r} failed: both come again")
         try:

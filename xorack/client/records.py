@@ -52,7 +52,7 @@ def records_of(event: Any) -> tuple[str, list[dict[str, Any]]]:
     raise ArgumentError("event", event, expected)
 
 
-def lane_of(record: Mapping[str, Any]) -> Hashable | None:
+def ordering_key(record: Mapping[str, Any]) -> Hashable | None:
     """Return the lane whose order a record keeps; None if there is none, as in standard queues."""
     if "topic" in record:
         return record["topic"], record.get("partition")
