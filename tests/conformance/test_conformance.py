@@ -16,7 +16,7 @@ import pytest
 from tests.functional.test_fan_in_streams import EVENTS, id_of, records_in, with_token
 from xorack.acker.parents import request_of
 from xorack.aws.client import _TRANSIENT as TRANSIENT
-from xorack.client.token import Token, group_id
+from xorack.client.token import Token, step_group_id
 from xorack.core.hashing import child_id, unit_id
 from xorack.core.message import MAX_BODY_BYTES, parse
 from xorack.core.transitions import Limits, apply
@@ -130,7 +130,7 @@ def children_of(call, parents):
     }
     kind = (parents[0].kind, parents[0].cells)
     return {
-        name: Token(child_id(group_id(parents), *parts), tags, *kind)
+        name: Token(child_id(step_group_id(parents), *parts), tags, *kind)
         for name, parts in children.items()
     }
 

@@ -12,7 +12,7 @@ from xorack import Token, Tracker, fan_in, fan_out, token_of
 from xorack.aws import kinesis
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import group_id
+from xorack.aws.sqs import message_group_id
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.hashing import child_id, unit_id
 
@@ -74,7 +74,7 @@ def test_a_fan_out_sends_text_as_it_is_other_bodies_as_json_and_all_in_one_group
     entries = [entry for call in calls for entry in call["Entries"]]
     assert [len(call["Entries"]) for call in calls] == [10, 2]
     assert [entry["MessageBody"] for entry in entries[:3]] == ["text", '{"n": 1}', ""]
-    assert {entry["MessageGroupId"] for entry in entries} == {group_id("t 1")}
+    assert {entry["MessageGroupId"] for entry in entries} == {message_group_id("t 1")}
     token = json.loads(entries[1]["MessageAttributes"]["xorack"]["StringValue"])
     assert int(token["unit"], 16) == child_id(*again)
 

@@ -14,7 +14,7 @@ from tests.support.functions import receive_bodies
 from xorack.acker.parallel import Workers
 from xorack.aws.client import CONFIG, BoundedClient
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import group_id, make_message, send, send_messages, send_rejected
+from xorack.aws.sqs import make_message, message_group_id, send, send_messages, send_rejected
 from xorack.core.budget import Budget
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import Rejected, parse
@@ -45,10 +45,10 @@ def stamps(count):
     ],
 )
 def test_a_group_has_an_id_that_sqs_accepts(name, group):
-    id = group_id(name)
+    id = message_group_id(name)
     assert re.fullmatch(r"[!-~]{1,128}", id)
     assert id == name == group if len(group) == len(name) else id[:-16] == group
-    assert id not in (group_id(name + "x"), group_id("x" + name))
+    assert id not in (message_group_id(name + "x"), message_group_id("x" + name))
 
 
 @pytest.mark.parametrize(("size", "calls"), [(1 << 19, [2, 1]), ((1 << 19) + 1, [1, 1, 1])])

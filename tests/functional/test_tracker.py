@@ -23,7 +23,7 @@ from tests.support.threads import in_threads
 from xorack import Token, Tracker, fan_in, traced, unit_id, xor
 from xorack.aws.client import CONFIG, PerProcess
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import group_id
+from xorack.aws.sqs import message_group_id
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.message import parse
 from xorack.core.request import Request
@@ -147,7 +147,7 @@ def test_the_messages_of_a_run_are_a_group(aws, options, groups):
         )
         for message in aws.receive_all(aws.queue_url)
     }
-    assert sent == {name and group_id(name): sorted(tags) for name, tags in groups.items()}
+    assert sent == {name and message_group_id(name): sorted(tags) for name, tags in groups.items()}
     assert calls == {"SendMessageBatch": 1}
 
 

@@ -16,7 +16,7 @@ from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import LINES, SIZES, UNITS, as_set, lines_of, part_files, tag
 from tests.support.queue_server import requests_in
 from xorack import plain, unit_id, xor
-from xorack.aws.sqs import group_id
+from xorack.aws.sqs import message_group_id
 from xorack.core.request import Request
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, SendError, StateError
 from xorack.spark import Observed, Report, Tracking, folding, starting
@@ -462,7 +462,7 @@ def test_odd_names(run):
     rows.finish(frame)
     acker.apply(run.sent())
     assert acker.statuses() == {"acked": len(values)}
-    assert run.queue.groups == {group_id(odd.run_id)}
+    assert run.queue.groups == {message_group_id(odd.run_id)}
     assert [path.name for path in odd.root.iterdir()] == ["records"]
     assert max(len(path.name) for path in run.root.rglob("*")) <= 255
 

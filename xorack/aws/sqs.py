@@ -75,7 +75,7 @@ def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | 
         raise ArgumentError("endpoint_url", endpoint_url, "http(s)://HOST") from None
 
 
-def group_id(name: str) -> str:
+def message_group_id(name: str) -> str:
     """Return the ``MessageGroupId`` of a name: itself, or what SQS accepts of it with a hash."""
     if re.fullmatch(f"[!-~]{{1,{_GROUP_CHARACTERS}}}", name):
         return name
@@ -99,7 +99,7 @@ def make_message(
         for name, value in (attributes or {}).items()
         if value not in (None, "")
     }
-    grouped = {} if group is None else {"MessageGroupId": group_id(group)}
+    grouped = {} if group is None else {"MessageGroupId": message_group_id(group)}
     if deduplication_id is not None:
         grouped["MessageDeduplicationId"] = deduplication_id
     return {"MessageBody": body, "MessageAttributes": typed, **grouped}

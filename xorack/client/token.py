@@ -111,7 +111,7 @@ def parent_fields(
     return {"parents": parents, "fail_parent": fail_parent}
 
 
-def group_id(tokens: Sequence[Token]) -> int:
+def step_group_id(tokens: Sequence[Token]) -> int:
     """Return the id of a step's units: of one its own, else one of the set and its chains."""
     if len(tokens) == 1:
         return tokens[0].unit

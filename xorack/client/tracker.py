@@ -32,8 +32,8 @@ from xorack.client.token import (
     StampKind,
     Token,
     TokenKey,
-    group_id,
     parent_fields,
+    step_group_id,
 )
 from xorack.core.budget import TimeOuts
 from xorack.core.checks import MAX_REASON_BYTES, MAX_STEP_UNITS
@@ -450,7 +450,7 @@ class Step:
         parents = [token.unit for token in self.tokens]
         if unit is None:
             names = parts or (len(self._children),)
-            unit = _unit_of(self._tracker, names, group_id(self.tokens))
+            unit = _unit_of(self._tracker, names, step_group_id(self.tokens))
         unit = check_unit(unit, self.tokens[0].stamp_cells)
         token = self._tracker.keys.sign(replace(self.tokens[0], unit=unit, tags=self.tags))
         if unit in self._children or unit in parents:
@@ -466,7 +466,7 @@ class Step:
     def requests(self) -> list[Request]:
         """Return the requests that end this step, one in each chain."""
         self._is_used = True
-        first, children, group = self.tokens[0], list(self._children), group_id(self.tokens)
+        first, children, group = self.tokens[0], list(self._children), step_group_id(self.tokens)
         if len(self.tokens) == 1:
             fields = _carried(first, children, [group])
             return [Request.stamp_(tag, step_id(group), **fields) for tag in self.tags]
