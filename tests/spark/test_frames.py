@@ -52,7 +52,7 @@ def test_columns_of_any_type_and_name(run, configure):
     acker = Acker(run.sent())
     expected = {
         tag_text(rows.prefix, *row[::-1]): xor(
-            *(plain(unit_id(rows.salt, number, *row)) for number in range(5))
+            *(plain(unit_id(rows.namespace, number, *row)) for number in range(5))
         )
         for row in values
     }

@@ -235,7 +235,7 @@ def test_random_jobs(run, twice, seed, tmp_path):
     if kind == "computed":
         job = job.where(late(tmp_path / "late", draw)(F.col("xorack_" + lines.name) % 40))
     read = [row.asDict() for row in source.collect()]
-    units = {unit_id(lines.salt, row["order"], row["line"]): row for row in read}
+    units = {unit_id(lines.namespace, row["order"], row["line"]): row for row in read}
     written = Counter(
         (units[row[0] % 2**64]["order"], units[row[0] % 2**64]["line"])
         for row in job.select(lines.unit_name).collect()

@@ -74,7 +74,7 @@ def _opened(spark: SparkSession, output: str) -> DataFrame:
 
 def unit_in(rows: RowNames, frame: DataFrame) -> Column:
     """Return the unit of each row of an input: a column that has units may be of another run."""
-    return units.unit_column(frame, rows.salt, rows.unit)
+    return units.unit_column(frame, rows.namespace, rows.unit)
 
 
 def unit_of(rows: RowNames, frame: DataFrame) -> Column:
@@ -179,7 +179,7 @@ def collect_evidence(
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none of them"
         raise ArgumentError("written", problem=f"{found} given, expected one of {', '.join(given)}")
-    rows.tracking.jobs.end(rows.salt)
+    rows.tracking.jobs.end(rows.namespace)
     if observed is not None:
         if not isinstance(observed, Observed):
             raise ArgumentError("observed", observed, "what observe returned")

@@ -47,7 +47,7 @@ class Job(NamedTuple):
         """Return the frames to compute, the last one first."""
         if not self.recompute:
             return ()
-        return rows.tracking.jobs.frames(rows.salt) if self.frames is None else self.frames
+        return rows.tracking.jobs.frames(rows.namespace) if self.frames is None else self.frames
 
 
 def header_of(rows: RowNames, source: Output | None = None) -> Header:
@@ -115,7 +115,7 @@ def _of_batch(rows: RowNames, evidence: Evidence, job: Job, keep: Keep) -> Outco
     if _agrees(rows, evidence, summary, chains) or (
         evidence.totals == summary.totals and has_units_apart(rows, source)
     ):
-        rows.tracking.jobs.forget(rows.salt)
+        rows.tracking.jobs.forget(rows.namespace)
         return Agrees(started)
     frames = job.frames_of(rows)
     differing = Differing(rows, evidence, summary.totals, started, job.source, frames, keep)
@@ -131,7 +131,7 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
     chains = rows.record.chains(header).where("count > 0").select("tag", *SUMS)
     started = Finished(chains, summary.chains, summary.count)
     if _agrees(rows, evidence, summary, chains):
-        rows.tracking.jobs.forget(rows.salt)
+        rows.tracking.jobs.forget(rows.namespace)
         return Agrees(started)
     rows.record.check(header)
     given = header["source"] if job.source is None else job.source

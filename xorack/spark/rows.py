@@ -91,7 +91,7 @@ class Rows(RowNames):
                 job, with a message that names the column.
         """
         check_frame("frame", frame)
-        return frame.withColumn(self.unit_name, unit_column(frame, self.salt, self.unit))
+        return frame.withColumn(self.unit_name, unit_column(frame, self.namespace, self.unit))
 
     def evidence(self, frame: DataFrame | None = None) -> tuple[Column, Column, Column]:
         """Return three aggregates of the units of a group, for the output: XOR, count and sum.
@@ -112,7 +112,7 @@ class Rows(RowNames):
                     "with .transform(rows.with_unit)"
                 )
             field_named(frame, self.unit_name)  # once
-        self.tracking.jobs.remember(self.salt, frame)
+        self.tracking.jobs.remember(self.namespace, frame)
         unit, (xor, count, sum_) = F.col(self.unit_name), self.evidence_names
         upper = F.sum(F.shiftright(unit, 32)).alias(sum_)
         return F.bit_xor(unit).alias(xor), F.count(unit).alias(count), upper

@@ -123,7 +123,7 @@ class RowNames:
         return Record(self.tracking.spark, folder, self.name, self.batch_id)
 
     @property
-    def salt(self) -> str:
+    def namespace(self) -> str:
         """The first part of the unit ids: a stale output of another run is no evidence."""
         return f"{self.tracking.run_id}/{self.name}"
 

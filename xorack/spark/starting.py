@@ -159,7 +159,7 @@ def _with_facts(rows: RowNames, folded: DataFrame, facts: DataFrame | None) -> D
     if facts is None:
         return folded.selectExpr("*", *NO_FACTS)
     has_units = F.col("failed").isNull() & F.col("count").isNotNull()
-    root = F.xxhash64(F.lit(rows.salt), F.col("tag"))
+    root = F.xxhash64(F.lit(rows.namespace), F.col("tag"))
     none = F.lit(0).cast("long")
     empty = {"xor": root, "count": none, "sum": none}
     sums = [F.when(has_units, F.col(name)).otherwise(empty[name]).alias(name) for name in SUMS]

@@ -138,11 +138,11 @@ def _form(rows: RowNames, frame: DataFrame, totals: Totals, sides: Sequence[str]
         sqls = {made[name]: F.expr(sql.format(c=keys[name])) for name, sql in changed.items()}
         wide = wide.withColumns(sqls)
         parts = [made.get(name, key) for name, key in keys.items()]
-        xor, _, upper = of_units(units.unit_column(wide, rows.salt, parts))
+        xor, _, upper = of_units(units.unit_column(wide, rows.namespace, parts))
         sums += [F.bit_xor(xor), F.sum(upper)]
     for one, other in swaps:
         swapped = {**keys, one: keys[other], other: keys[one]}
-        xor, _, upper = of_units(units.unit_column(wide, rows.salt, [*swapped.values()]))
+        xor, _, upper = of_units(units.unit_column(wide, rows.namespace, [*swapped.values()]))
         sums += [F.bit_xor(xor), F.sum(upper)]
     with plain_errors():
         count, *values = wide.agg(*sums).first() or (0,)

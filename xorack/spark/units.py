@@ -116,10 +116,10 @@ def has_columns(frame: DataFrame, names: Sequence[str]) -> bool:
         return False
 
 
-def unit_column(frame: DataFrame, salt: str, names: Sequence[str]) -> Column:
-    """Return the unit of each row: `xorack.unit_id` of the salt and the columns' values, signed."""
+def unit_column(frame: DataFrame, namespace: str, names: Sequence[str]) -> Column:
+    """Return the unit of each row: `xorack.unit_id` of the namespace and the columns' values, signed."""
     parts = [hashed(column) for column, (hashed, _) in _suitable(frame, names, "unit")]
-    unit = F.xxhash64(F.lit(salt), *parts)
+    unit = F.xxhash64(F.lit(namespace), *parts)
     return unit.bitwiseOR((unit == 0).cast("long"))  # never 0
 
 

@@ -77,7 +77,11 @@ class Audit:
             ColumnsError: A column of the unit is missing from the source.
         """
         frame = open_output(self._rows.tracking.spark, source, "source")
-        jobs = self._rows.tracking.jobs.frames(self._rows.salt) if rows is None else frames_in(rows)
+        jobs = (
+            self._rows.tracking.jobs.frames(self._rows.namespace)
+            if rows is None
+            else frames_in(rows)
+        )
         with readable("table", "the table or the source cannot be read"), caches() as keep:
             evidence = Evidence("read", total(self._rows, self._outputs), self._outputs)
             return resolve(self._rows, frame, evidence, self._totals, jobs, keep)

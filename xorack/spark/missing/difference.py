@@ -112,7 +112,7 @@ def _say_what_is_computed(
     rows: RowNames, started: Totals, written: Totals, frames: Sequence[DataFrame]
 ) -> None:
     """Log what a failing finish computes, before it does."""
-    seconds = rows.tracking.jobs.seconds(rows.salt)
+    seconds = rows.tracking.jobs.seconds(rows.namespace)
     took = "" if seconds is None else f"; the job took {seconds:,.0f} s"
     what = f"reading the source{took}"
     if frames:

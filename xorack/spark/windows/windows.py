@@ -141,7 +141,7 @@ class Windows(Rows):
         if store.lossy(self.stream) == [self.batch_id]:
             sent = [*self._notes(seen, "lost rows, and was repeated with all"), *sent]
         chains = sum(1 for _, keys in found if keys)
-        self.tracking.jobs.forget(self.salt)
+        self.tracking.jobs.forget(self.namespace)
         counts = chains, evidence.totals.count, 0
         return Report(evidence.kind, *counts, *self._send(sent), evidence.stored)
 
@@ -166,7 +166,7 @@ class Windows(Rows):
                 return seen
             expected = seen
         with caches() as keep:
-            frames = self.tracking.jobs.frames(self.salt)
+            frames = self.tracking.jobs.frames(self.namespace)
             found = find_difference(self, evidence, totals, frame, frames, keep)
         error = error_of(self, evidence, found, source)
         count = max(0, error.started - error.written)
