@@ -116,8 +116,8 @@ FORGED = {
 
 @pytest.mark.parametrize("line", FORGED)
 def test_the_verifier_finds_a_forged_outcome(honest, line):
-    lossy, fields = FORGED[line]
-    plan = next(one for one in honest.plans if bool(one.lost) == lossy)
+    loses_units, fields = FORGED[line]
+    plan = next(one for one in honest.plans if bool(one.lost) == loses_units)
     violations = forged(honest, plan.tag, **fields).all_violations()
     assert any(line in violation for violation in violations), violations
     assert all(violation.startswith(f"{plan.tag}: ") for violation in violations)

@@ -46,9 +46,9 @@ def check_chains(trial: Trial, outcome: Outcome) -> list[Check]:
 
 def check_load(trial: Trial, sent: Sent, outcome: Outcome) -> Check:
     violations = outcome.all_violations()
-    lossy = sum(plan.lost > 0 for plan in outcome.plans)
+    chains_with_loss = sum(plan.lost > 0 for plan in outcome.plans)
     copies = f"{plural(sent.copies, 'message')} sent again"
-    done = f"{plural(len(outcome.plans), 'chain')}, {lossy:,} of them with lost units, {copies}"
+    done = f"{plural(len(outcome.plans), 'chain')}, {chains_with_loss:,} of them with lost units, {copies}"
     return _concluded(LOAD, f"{done}: each ended as it must", trial, violations)
 
 

@@ -7,7 +7,7 @@ A log has partitions; a partition has positions in an order, some without a row.
 range of positions of each partition, fixed when it is opened. A *proof* says of one batch of one
 stream: the rows of these ranges lie in the output. The window's chain starts a unit for each of its
 partitions. The unit finishes when proved ranges reach from the window's start to its end without
-a hole (`prefix`). So the chain is acked if and only if all partitions are covered.
+a hole (`contiguous_end`). So the chain is acked if and only if all partitions are covered.
 
 A `_Store` keeps windows, each written once, and the last two proofs of each stream, of which each
 has all that its stream proved so far. It must show at once what it has taken. What is to be sent
@@ -130,7 +130,7 @@ class WindowStatus:
             key: [found for found in proved.get(key, ()) if overlaps(window, key, found)]
             for key in window.starts
         }
-        far = {key: prefix(near[key], start) for key, start in window.starts.items()}
+        far = {key: contiguous_end(near[key], start) for key, start in window.starts.items()}
         gaps = {key: n for key, some in near.items() if (n := sum(found.gaps for found in some))}
         return cls(window, far, gaps, tuple(sorted(proved.keys() - window.ends.keys())))
 
@@ -152,7 +152,7 @@ def overlaps(window: Window, key: str, found: Range) -> bool:
     return found.begin < end > start < found.end
 
 
-def prefix(ranges: Iterable[Range], start: int) -> int:
+def contiguous_end(ranges: Iterable[Range], start: int) -> int:
     """Return how far ranges, which are in order, prove from a start on, without a hole."""
     for begin, end, _ in ranges:
         if begin > start:

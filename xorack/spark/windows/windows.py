@@ -138,7 +138,7 @@ class Windows(Rows):
         check_output(self, header, evidence)
         found = ledger.prove(store, (self.stream, self.batch_id), seen, bounds, gaps=self.gaps)
         sent = [request for status, keys in found for request in self._finishes(status, keys)]
-        if store.lossy(self.stream) == [self.batch_id]:
+        if store.batches_with_loss(self.stream) == [self.batch_id]:
             sent = [*self._notes(seen, "lost rows, and was repeated with all"), *sent]
         chains = sum(1 for _, keys in found if keys)
         self.tracking.jobs.forget(self.namespace)
@@ -173,7 +173,7 @@ class Windows(Rows):
         if found.found is not None:
             count = max(count, found.found.missing)
         lost = ", ".join("/".join(map(str, row)) for row in error.missing[:10])
-        self._store.keep_lossy(self.stream, self.batch_id)
+        self._store.keep_batch_with_loss(self.stream, self.batch_id)
         self._send(self._notes(seen, f"lost {count} rows: {lost}. {error.why}", count))
         raise error
 
@@ -274,10 +274,10 @@ class _Folder:
     def keep_proof(self, proof: ledger.StreamProof) -> None:
         self._write(f"{folder_part('stream', proof.stream)}/slot={proof.slot}", proof._asdict())
 
-    def lossy(self, stream: str) -> list[int]:
+    def batches_with_loss(self, stream: str) -> list[int]:
         return self._read(f"{folder_part('stream', stream).translate(GLOB)}/lossy", int)
 
-    def keep_lossy(self, stream: str, batch_id: int | None) -> None:
+    def keep_batch_with_loss(self, stream: str, batch_id: int | None) -> None:
         self._write(f"{folder_part('stream', stream)}/lossy", batch_id)
 
     def _read(self, pattern: str, of: Callable[[Any], Any]) -> list[Any]:
