@@ -9,7 +9,7 @@ const news = document.getElementById("news");
 const question = document.getElementById("question");
 let timer;
 let latest = 0; // the number of the request whose response counts
-let told = main.dataset.news;
+let lastAnnouncement = main.dataset.news;
 let asOf = ""; // when the last answer came
 
 function same(one, other) {
@@ -82,8 +82,8 @@ async function show(address, options) {
       (gone ? main : focused).focus({ preventScroll: true });
     }
     if (connection.className === "lost") say("connected again");
-    else if (main.dataset.news !== told) say(main.dataset.news);
-    told = main.dataset.news;
+    else if (main.dataset.news !== lastAnnouncement) say(main.dataset.news);
+    lastAnnouncement = main.dataset.news;
     asOf = `${new Date().toISOString().slice(11, 19)}Z`;
     live();
   } catch {
