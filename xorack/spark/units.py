@@ -117,7 +117,7 @@ def has_columns(frame: DataFrame, names: Sequence[str]) -> bool:
 
 
 def unit_column(frame: DataFrame, namespace: str, names: Sequence[str]) -> Column:
-    """Return the unit of each row: `xorack.unit_id` of the namespace and the columns' values, signed."""
+    """Return each row's unit: the signed `xorack.unit_id` of the namespace and the columns."""
     parts = [hashed(column) for column, (hashed, _) in _suitable(frame, names, "unit")]
     unit = F.xxhash64(F.lit(namespace), *parts)
     return unit.bitwiseOR((unit == 0).cast("long"))  # never 0

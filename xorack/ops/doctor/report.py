@@ -48,7 +48,8 @@ def check_load(trial: Trial, sent: Sent, outcome: Outcome) -> Check:
     violations = outcome.all_violations()
     chains_with_loss = sum(plan.lost > 0 for plan in outcome.plans)
     copies = f"{plural(sent.copies, 'message')} sent again"
-    done = f"{plural(len(outcome.plans), 'chain')}, {chains_with_loss:,} of them with lost units, {copies}"
+    chains = plural(len(outcome.plans), "chain")
+    done = f"{chains}, {chains_with_loss:,} of them with lost units, {copies}"
     return _concluded(LOAD, f"{done}: each ended as it must", trial, violations)
 
 
