@@ -28,7 +28,7 @@ GIVEN = $(filter command,$(origin $(1)))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv demo check test coverage test-slow test-spark35 test-all judges simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy destroy deployed clean distclean docs
+.PHONY: help venv demo check test coverage test-slow test-spark35 test-all policy-lint simulate bench wheel lock audit lint format types types-cdk synth template bootstrap deploy destroy deployed clean distclean docs
 
 help: ## List the targets
 	@"$(PYTHON)" -c 'import re, sys; targets = re.findall("^([a-z0-9-]+):.*?## (.*)", open(sys.argv[1]).read(), re.M); \
@@ -89,17 +89,17 @@ test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark
 test-all: ## All tests, after a failure too: test, test-slow and test-spark35
 	@$(MAKE) --keep-going --no-print-directory test test-slow test-spark35
 
-judges: venv ## Let cdk-nag, cfn-lint and checkov judge the templates (docs/security.md)
-	@$(PY) -m tools.judges cdk.out/judged
+policy-lint: venv ## Let cdk-nag, cfn-lint and checkov judge the templates (docs/security.md)
+	@$(PY) -m tools.policy_lint cdk.out/policy-lint
 	@.venv/bin/cfn-lint
-	@$(MAKE) --silent checkov ARGS="--directory cdk.out/judged"
+	@$(MAKE) --silent checkov ARGS="--directory cdk.out/policy-lint"
 
 # Its packages contradict those of .venv. It runs behind a proxy that is not there: offline.
 OFFLINE := env HTTPS_PROXY=http://127.0.0.1:9 HTTP_PROXY=http://127.0.0.1:9
 .PHONY: checkov
 checkov: venv
-	@$(VENV) judges >&2
-	@$(OFFLINE) .venv-judges/bin/checkov --config-file .checkov.yaml $(ARGS)
+	@$(VENV) policy-lint >&2
+	@$(OFFLINE) .venv-policy-lint/bin/checkov --config-file .checkov.yaml $(ARGS)
 
 simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
 	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
@@ -173,7 +173,7 @@ COMPILE = UV_INDEX= UV_FIND_LINKS= $(VENV) uv pip compile --quiet --universal --
 
 lock: python ## Update the lock files: ARGS="--upgrade", ARGS="--upgrade-package click"
 	@$(COMPILE) requirements.txt --group uv --group dev --group docs -o requirements.lock $(ARGS)
-	@$(COMPILE) --group judges -o tools/judges.lock $(ARGS)
+	@$(COMPILE) --group policy-lint -o tools/policy-lint.lock $(ARGS)
 	@$(COMPILE) --group spark35 -o tools/spark35.lock $(ARGS)
 	@$(COMPILE) --group embedded -o xorack/local/requirements.lock $(ARGS)
 

@@ -26,7 +26,7 @@ ENVIRONMENTS = {
     "demo": (".venv", LOCK),
     "dev": (".venv", LOCK, "-r", REQUIREMENTS, "--group", "dev"),
     "docs": (".venv-docs", LOCK, "--group", "docs"),
-    "judges": (".venv-judges", "tools/judges.lock", "--group", "judges"),
+    "policy-lint": (".venv-policy-lint", "tools/policy-lint.lock", "--group", "policy-lint"),
     "spark35": (".venv-spark35", "tools/spark35.lock", "--group", "spark35"),
 }
 """Name -> folder, lock file, what uv installs (`demo`: `demo_packages`); `dev` contains `demo`."""

@@ -22,7 +22,7 @@ TOP = [line for line in LINES if line and line[0] != "#"]
 MAIN = "requirements.lock"
 LOCKS = {
     MAIN: [*TOP, *GROUPS["uv"], *GROUPS["dev"], *GROUPS["docs"]],
-    "tools/judges.lock": GROUPS["judges"],
+    "tools/policy-lint.lock": GROUPS["policy-lint"],
     "tools/spark35.lock": GROUPS["spark35"],
     "xorack/local/requirements.lock": GROUPS["embedded"],
 }

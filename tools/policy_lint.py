@@ -1,9 +1,9 @@
 """Judge the templates of four stacks with cdk-nag, and write them for cfn-lint and checkov.
 
-`make judges` runs all three (docs/security.md). Each finding that stands has an `Answer`: cdk-nag
+`make policy-lint` runs all three (docs/security.md). Each finding that stands has an `Answer`: cdk-nag
 reads it as an acknowledgement, cfn-lint and checkov from the metadata of the resource.
 
-    python -m tools.judges [FOLDER]    # of the templates; by default cdk.out/judged
+    python -m tools.policy_lint [FOLDER]    # of the templates; by default cdk.out/policy-lint
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ARGUMENTS: Final = {
 
 @dataclass(frozen=True)
 class Answer:
-    """A reason why findings are accepted; see judges.yml."""
+    """A reason why findings are accepted; see policy-lint.yml."""
 
     rules: Sequence[str]
     at: Sequence[str]
@@ -172,7 +172,7 @@ def apps(folder: Path) -> list[App]:
 
 def main() -> int:
     """Synthesise the stacks; return 1 if a finding of cdk-nag has no answer."""
-    folder = Path(sys.argv[1]) if sys.argv[1:] else ROOT / "cdk.out" / "judged"
+    folder = Path(sys.argv[1]) if sys.argv[1:] else ROOT / "cdk.out" / "policy-lint"
     status = 0
     for app in apps(folder):
         answer(app)

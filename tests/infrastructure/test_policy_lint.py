@@ -1,4 +1,4 @@
-"""Without their answers, the judges find what tools/judges.yml answers, and no more."""
+"""Without the answers of policy-lint.yml, exactly the findings that it accepts appear."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from aws_cdk import Validations, aws_sqs
 from cdk_nag import AwsSolutionsChecks
 
 from infra.synth import ROOT, build
-from tools import judges
+from tools import policy_lint
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ OUTSIDE = "CKV_", "W3005"
 
 def disagreements(found):
     """Return findings without an answer, and patterns of answers without a finding."""
-    answers = judges.answers()
+    answers = policy_lint.answers()
     unanswered = [
         (rule, stack, place)
         for rule, stack, place in found
@@ -32,7 +32,7 @@ def disagreements(found):
         for pattern in one.at
         if not rule.startswith(OUTSIDE)
         and not any(
-            rule == finding[0] and judges.Answer([rule], [pattern], "").covers(*finding[1:])
+            rule == finding[0] and policy_lint.Answer([rule], [pattern], "").covers(*finding[1:])
             for finding in found
         )
     ]
@@ -45,11 +45,13 @@ def rules_of(report):
 
 def test_cdk_nag_finds_what_is_answered_and_no_more(tmp_path):
     with patch.object(Validations, "acknowledge"):
-        apps = judges.apps(tmp_path)
+        apps = policy_lint.apps(tmp_path)
     found, of_aws_solutions = set(), set()
     for app in apps:
-        places = {one.construct.node.path: (one.stack, one.place) for one in judges.resources(app)}
-        for name, pack in judges.PACKS.items():
+        places = {
+            one.construct.node.path: (one.stack, one.place) for one in policy_lint.resources(app)
+        }
+        for name, pack in policy_lint.PACKS.items():
             for violation in pack(app).validate_scope(app).violations:
                 rule = violation.rule_name.removeprefix(f"{name}-")
                 if name == "AwsSolutions":
@@ -68,7 +70,7 @@ def test_cdk_nag_finds_what_is_answered_and_no_more(tmp_path):
 
 
 def test_the_constructs_acknowledge_the_findings_of_aws_solutions(tmp_path):
-    for app in judges.apps(tmp_path):
+    for app in policy_lint.apps(tmp_path):
         assert rules_of(AwsSolutionsChecks(app).validate_scope(app)) == []
     app, stack = build()
     aws_sqs.Queue(stack, "Careless")
@@ -78,5 +80,5 @@ def test_the_constructs_acknowledge_the_findings_of_aws_solutions(tmp_path):
 
 
 @pytest.mark.timeout(600)  # the first time, it installs checkov
-def test_the_judges_pass():
-    subprocess.run(["make", "judges", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
+def test_policy_lint_passes():
+    subprocess.run(["make", "policy-lint", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
