@@ -1,7 +1,7 @@
 """Judge the templates of four stacks with cdk-nag, and write them for cfn-lint and checkov.
 
-`make policy-lint` runs all three (docs/security.md). Each finding that stands has an `Answer`: cdk-nag
-reads it as an acknowledgement, cfn-lint and checkov from the metadata of the resource.
+`make policy-lint` runs all three (docs/security.md). Each accepted finding has an `Answer`: cdk-nag
+reads it as an acknowledgement, cfn-lint and checkov read it from the metadata of the resource.
 
     python -m tools.policy_lint [FOLDER]    # of the templates; by default cdk.out/policy-lint
 """
