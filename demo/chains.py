@@ -67,7 +67,7 @@ class ChainMonitor:
     def _has_ended(self, outstanding: int) -> bool:
         chains = list(self.store.scan())
         # The consumer publishes an event before it marks it as published.
-        if any(chain.delivery.event_pending or chain.status == "pending" for chain in chains):
+        if any(chain.reports.event_pending or chain.status == "pending" for chain in chains):
             return False
         left = [_left(chain) for chain in chains if chain.status == "open"]
         return self.ended.total() + len(left) >= self.expected and sum(left) <= outstanding

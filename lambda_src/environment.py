@@ -129,7 +129,7 @@ class Process:
     Attributes:
         clients: The boto3 clients that exist already, by service.
         workers: The threads of calls.
-        breakers: The circuit breakers of the channels, which remember failures.
+        breakers: The circuit breakers of the reports, which remember failures.
         bus_check: Whether the bus existed within the last minute.
         table_arn: The ARN of the table, once it is known.
         table_checked: True if the stack created the table, or a check has found no fault.
@@ -141,7 +141,7 @@ class Process:
         self.settings = settings
         self.clients: dict[str, Any] = {}
         self.workers = Workers(_WORKERS)
-        self.breakers = {channel: CircuitBreaker() for channel in (EVENT, *RESUME_KINDS)}
+        self.breakers = {report: CircuitBreaker() for report in (EVENT, *RESUME_KINDS)}
         self.bus_check = BusCheck()
         self.table_arn = settings.table_arn
         self.table_checked = not settings.check_table
@@ -250,12 +250,12 @@ class Invocation:
             naming=naming,
             check=process.bus_check,
         )
-        channels: dict[str, Publisher] = {EVENT: bus}
+        publishers: dict[str, Publisher] = {EVENT: bus}
         # Also the kinds that the settings do not permit any more: AWS refuses, and that has an end.
         for kind in RESUME_KINDS:
             client = self._client(SERVICES[kind].client, budget)
-            channels[kind] = Resumer(kind, client, policy=_REPORTS, naming=naming)
-        return Outbox(marker, channels, workers=process.workers, breakers=process.breakers)
+            publishers[kind] = Resumer(kind, client, policy=_REPORTS, naming=naming)
+        return Outbox(marker, publishers, workers=process.workers, breakers=process.breakers)
 
     def make_dead_letters(self) -> Callable[[Sequence[Rejected]], list[int]]:
         """Make the function of the third step, which sends rejected requests."""

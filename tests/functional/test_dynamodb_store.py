@@ -14,7 +14,7 @@ from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import TimeOuts
 from xorack.core.errors import NotAChainError
 from xorack.core.marks import all_buckets, mark_key
-from xorack.core.transitions import mark_delivered
+from xorack.core.transitions import mark_reported
 from xorack.errors import UnavailableError
 
 DAY = 86_400_000
@@ -36,7 +36,7 @@ def test_the_last_writer_decides_how_long_a_finished_chain_is_kept(aws, store):
     """The stack's sweeper, if a client with another retention ended the chain."""
     ended = make_chain("t", b"\0", "acked", version=1, ended_at=DAY, event_pending=True)
     DynamoDBStore(aws.table_name, client=store.table.client, retention_ms=DAY).write(None, ended)
-    store.write(ended, mark_delivered(ended, ["event"], now=1))
+    store.write(ended, mark_reported(ended, ["event"], now=1))
     assert aws.item("t")["expires_at"] == {"N": str(61 * DAY // 1000 + 1)}
 
 
@@ -153,7 +153,7 @@ def test_a_read_without_marks_writes_the_chain_with_them(aws, store):
     store.write(None, before)
     read = store.read(["m"], marks=False)["m"]
     assert read == replace(before, marks=b"")
-    store.write(read, mark_delivered(read, ["event"], now=1))
+    store.write(read, mark_reported(read, ["event"], now=1))
     assert aws.item("m")["marks"] == {"B": bytes(16)}
 
 

@@ -243,13 +243,13 @@ class AWS:
         self.oracle.resumed(token, event, status)
         return {}
 
-    def _refuses(self, channel: str, key: str, detail: dict, status: str) -> bool:
+    def _refuses(self, report: str, key: str, detail: dict, status: str) -> bool:
         """Tell if a service refuses a report until faults end: a quarter, by the hash of a key."""
         world = self.table.world
         if world.faultless or not self.refuses or zlib.crc32(key.encode()) % 4:
             return False
         world.fault_counts["refused"] += 1
-        self.oracle.reported(channel, detail, status)
+        self.oracle.reported(report, detail, status)
         return True
 
     def _take(self, entries: list, take: Callable[[dict], None], degraded: bool) -> list:

@@ -244,11 +244,11 @@ def _refusals(write: Write) -> Statements:
     first, _ = old.get("step_functions", (write.now, 0))
     holds = not given_up or write.now - first >= 86_400_000 - 2 * MAX_SKEW
     yield "A callback is given up a day after its own first refusal.", holds
-    for channel, (first, due) in new.items():
-        if channel not in old:
+    for report, (first, due) in new.items():
+        if report not in old:
             holds = write.is_now(first) and due - first == 60_000
         else:
-            began, last = old[channel]
+            began, last = old[report]
             least = last + min(60_000 + last - began, 3_600_000)
             holds = first == began and (due == last or due >= least)
         statement = "A wait for a refused report is a minute and all waits before it, or an hour."
@@ -267,9 +267,9 @@ def _refusals(write: Write) -> Statements:
     yield "The sweeper looks when the first of the pending reports is due.", holds or str(times)
 
 
-def of_attempt(model: Model, channel: str, now: int) -> Statements:
+def of_attempt(model: Model, report: str, now: int) -> Statements:
     """State what holds for a report that is made, also for one that is refused."""
-    _, due = refusals(model.item).get(channel, (0, 0))
+    _, due = refusals(model.item).get(report, (0, 0))
     holds = due <= now + MAX_SKEW or f"{due - now} ms early"
     yield "A refused report is not made again before its time.", holds
 

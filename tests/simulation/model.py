@@ -33,7 +33,7 @@ def marks(item: Item | None) -> list[bytes]:
 
 
 def refusals(item: Item | None) -> dict[str, list[int]]:
-    """Return the channels that refuse the end: the first refusal, and the next attempt."""
+    """Return the reports that refuse the end: the first refusal, and the next attempt."""
     return json.loads(text(item, "refused") or "{}")
 
 

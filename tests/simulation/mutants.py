@@ -209,14 +209,14 @@ def _sweeper_publishes(report, sweeper, *call):
 def _mark_first(publish, outbox, chains, *only):
     for chain in chains:
         with suppress(Exception):
-            outbox.writer.mark_delivered(chain, chain.undelivered, {})
+            outbox.writer.mark_reported(chain, chain.pending_reports, {})
     return publish(outbox, chains, *only)
 
 
 def _first_of_all(mark, chain, *call, refused, **named):
-    first = min((times for times in chain.delivery.refusals.values()), default=None)
+    first = min((times for times in chain.reports.refusals.values()), default=None)
     if first is not None:
-        shared = {**dict.fromkeys(refused, first), **chain.delivery.refusals}
+        shared = {**dict.fromkeys(refused, first), **chain.reports.refusals}
         chain = changed(chain, refused=json.dumps(shared, separators=(",", ":")))
     return mark(chain, *call, refused=refused, **named)
 
@@ -228,7 +228,7 @@ def _resume_in_vain(resume, *call):
 
 
 def _delete_at_zero(write, store, before, after):
-    if after.status == "acked" and not after.delivery.event_pending:
+    if after.status == "acked" and not after.reports.event_pending:
         store.table.call("delete_item", Key=store.table.key(after.tag))
     else:
         write(store, before, after)
@@ -319,14 +319,14 @@ def _first_starts(requests, step):
 
 def _in_vain_is_delivered(mark, chain, delivered, *, now, refused=None):
     refused = refused or {}
-    vain = {channel for channel, why in refused.items() if why.kind == "gone"}
-    left = {channel: why for channel, why in refused.items() if channel not in vain}
+    vain = {report for report, why in refused.items() if why.kind == "gone"}
+    left = {report: why for report, why in refused.items() if report not in vain}
     return mark(chain, [*delivered, *vain], now=now, refused=left)
 
 
 def _early(write, writer, work, part, before, applied):
     after = applied.chain
-    if after.delivery.parents_pending and not (before and before.final):
+    if after.reports.parents_pending and not (before and before.final):
         parents.give_ends(writer, Workers(), [after])
     return write(writer, work, part, before, applied)
 
@@ -484,7 +484,7 @@ _SLOW: tuple[_Row, ...] = (
     ),
     (
         "a task that does not wait counts as resumed",
-        transitions.mark_delivered,
+        transitions.mark_reported,
         _in_vain_is_delivered,
     ),
     (
@@ -497,7 +497,7 @@ _SLOW: tuple[_Row, ...] = (
         "no event is pending, whoever ends the chain publishes it",
         transitions._run,
         lambda run, chain, *call: changed(
-            run(chain, *call), event_pending=chain.delivery.event_pending
+            run(chain, *call), event_pending=chain.reports.event_pending
         ),
     ),
     (
@@ -512,20 +512,20 @@ _SLOW: tuple[_Row, ...] = (
         _sweeper_publishes,
     ),
     (
-        "what was delivered on one channel counts for all",
-        transitions.mark_delivered,
-        lambda mark, chain, _, **named: mark(chain, chain.undelivered, **named),
+        "what was delivered as one report counts for all",
+        transitions.mark_reported,
+        lambda mark, chain, _, **named: mark(chain, chain.pending_reports, **named),
     ),
     (
         "the sweeper forgets who waits once the event is published",
-        transitions.mark_delivered,
+        transitions.mark_reported,
         lambda mark, *call, **named: replace(mark(*call, **named), due_at=None),
     ),
     ("the first refusal is the last", patch.object(transitions, "_GIVE_UP_MS", 0)),
-    ("the first refusal of a channel counts for all", transitions.mark_delivered, _first_of_all),
+    ("the first refusal of a report counts for all", transitions.mark_reported, _first_of_all),
     (
-        "what a channel refuses is forgotten",
-        transitions.mark_delivered,
+        "the refusal of a report is forgotten",
+        transitions.mark_reported,
         lambda mark, chain, *call, **named: changed(mark(chain, *call, **named), refused=None),
     ),
     ("an error of a service counts as a resumed task", Resumer._resume, _resume_in_vain),
@@ -646,9 +646,7 @@ _SLOW: tuple[_Row, ...] = (
     (
         "the sweeper publishes no events",
         Sweeper._report,
-        lambda report, sweeper, channel, *call: (
-            channel == "event" or report(sweeper, channel, *call)
-        ),
+        lambda run, sweeper, report, *call: report == "event" or run(sweeper, report, *call),
     ),
     (
         "any request may have the id of a unit's step",
@@ -658,8 +656,8 @@ _SLOW: tuple[_Row, ...] = (
     ("a child of several units is that of the first", Step.child, _first_of_several),
     (
         "a refused report is made whenever its chain is read",
-        Chain.due_channels,
-        lambda _, chain, now: list(chain.undelivered),
+        Chain.due_reports,
+        lambda _, chain, now: list(chain.pending_reports),
     ),
     (
         "nothing is reserved for the last call",

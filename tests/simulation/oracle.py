@@ -238,7 +238,7 @@ class Oracle:
         self.check(detail["tag"], invariants.of_resumption(model, token))
         model.tokens.add(token)
 
-    def reported(self, channel: str, detail: dict, status: str) -> Model:
+    def reported(self, report: str, detail: dict, status: str) -> Model:
         """Check a report of a chain's end, also a refused one; return the model of its chain."""
         tag = detail["tag"]
         models = reversed(self.generations[tag])
@@ -249,7 +249,7 @@ class Oracle:
         machine = self.world.current
         # It may have read the chain before another machine was refused.
         if machine is not None and model.refused_at < machine.began:
-            statements = invariants.of_attempt(model, channel, self.world.now)
+            statements = invariants.of_attempt(model, report, self.world.now)
             self.check(tag, statements)
         return model
 

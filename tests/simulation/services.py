@@ -56,8 +56,8 @@ class Function:
         self._process.workers = Workers()
         self._process.bus_check = BusCheck(clock=lambda: machine.now() / 1000)
         self._process.breakers = {
-            channel: CircuitBreaker(clock=lambda: machine.now() / 1000)
-            for channel in (EVENT, "step_functions")
+            report: CircuitBreaker(clock=lambda: machine.now() / 1000)
+            for report in (EVENT, "step_functions")
         }
 
     @contextmanager

@@ -34,8 +34,8 @@ def writer(
     return ChainWriter(store, clock=now, policy=policy, budget=budget, limits=limits)
 
 
-def channels(publisher):
-    """Return channels by name; a single publisher is the channel of events."""
+def publishers(publisher):
+    """Return publishers by name; a single publisher is that of events."""
     return publisher if isinstance(publisher, dict) else {EVENT: publisher}
 
 
@@ -47,13 +47,13 @@ def apply_requests(
 
 def consume(messages, store, publisher, dead_letters, *, workers=8, **limits) -> BatchResult:
     chains = writer(store, **limits)
-    outbox = Outbox(chains, channels(publisher), workers=Workers(workers))
+    outbox = Outbox(chains, publishers(publisher), workers=Workers(workers))
     return Consumer(chains, outbox, dead_letters).consume(messages)
 
 
 def sweep(store, publisher, *, workers=8, **limits) -> SweepResult:
     chains = writer(store, **limits)
-    outbox = Outbox(chains, channels(publisher), workers=Workers(workers))
+    outbox = Outbox(chains, publishers(publisher), workers=Workers(workers))
     return Sweeper(chains, outbox).sweep()
 
 

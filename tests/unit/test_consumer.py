@@ -41,7 +41,7 @@ def finish(tag, unit=1):
 def test_without_a_channel_whoever_waits_stays_pending(world):
     result = world.consume(message(create("a", resume={"lambda": "i"}), finish("a")))
     assert (result.failed, world.tags()) == ({}, ["a"])
-    assert world.store.chains["a"].undelivered == ("lambda",)
+    assert world.store.chains["a"].pending_reports == ("lambda",)
 
 
 def test_a_lost_response_about_a_chain_that_had_ended_ends_none(world, monkeypatch):
@@ -182,10 +182,10 @@ def test_an_event_is_marked_with_one_write_and_without_a_read(world):
     reads = []
     world.fail("read", lambda tags, *_: reads.append(tags), None)
     for tag, error in (("a", UnavailableError(OSError())), ("b", ConflictError(None))):
-        world.fail("write", lambda before, _: before and before.delivery.event_pending, error)
+        world.fail("write", lambda before, _: before and before.reports.event_pending, error)
         result = world.consume(message(create(tag), finish(tag)))
         assert (result.failed, result.events, result.stats.writes) == ({}, 1, 2)
-        assert world.store.chains[tag].delivery.event_pending
+        assert world.store.chains[tag].reports.event_pending
     assert reads == []
 
 

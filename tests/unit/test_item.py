@@ -54,7 +54,7 @@ def test_defaults_are_left_out_and_only_a_finished_chain_expires():
 
 def test_the_end_of_an_open_chain_is_not_reported_whatever_another_program_wrote():
     item = {"key": {"S": "t"}, "stamp": {"B": b"\1"}, "event_pending": {"N": "1"}}
-    assert decode(item, "key").undelivered == ()
+    assert decode(item, "key").pending_reports == ()
 
 
 A_TIME = "expected milliseconds since the epoch"
@@ -80,7 +80,7 @@ A_FIELD = f"{AN_OBJECT} as requests have it"
         ("resume", {"S": '{"lambda":5}'}, f"a text, {A_FIELD}"),
         ("resume", {"S": "secret"}, f"a text, {A_FIELD}"),
         *(
-            ("refused", {"S": text}, f"'{text}', {AN_OBJECT} of channels to their two times")
+            ("refused", {"S": text}, f"'{text}', {AN_OBJECT} of reports to their two times")
             for text in ("5", "[]", "{}", '{"event":[8]}', '{"event":[8,9.5]}', '{"x":[8,null]}')
         ),
         ("marks", {"B": bytes(20)}, "20 bytes, expected a multiple of 16"),

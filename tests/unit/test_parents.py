@@ -117,7 +117,7 @@ def test_a_parent_that_cannot_be_written_gets_the_end_by_a_sweep_and_only_once(w
     world.fail("write", lambda before, after: after.tag == "p", error)
     result = world.consume(message(*child("c", parent_of("p"))))
     assert (result.failed, world.tags()) == ({}, ["c"])  # no event waits for a parent
-    assert world.store.chains["c"].undelivered == ("parents",)
+    assert world.store.chains["c"].pending_reports == ("parents",)
     world.now += 60_000
     assert world.sweep().events_pending == 1
     del world.store.write
@@ -129,14 +129,14 @@ def test_a_parent_that_cannot_be_written_gets_the_end_by_a_sweep_and_only_once(w
     world.store.chains["c"] = again
     world.sweep()
     parent = world.store.chains["p"]
-    assert (parent.counts.finished, world.store.chains["c"].undelivered) == (1, ())
+    assert (parent.counts.finished, world.store.chains["c"].pending_reports) == (1, ())
 
 
 def test_no_parent_waits_for_a_bus_that_is_down(world):
     world.consume(message(create("p", "file13")))
     world.bus.rejects = {"c", "p"}
     world.consume(message(*child("c", parent_of("p"))))
-    assert (status(world, "p"), world.store.chains["c"].undelivered) == ("acked", ("event",))
+    assert (status(world, "p"), world.store.chains["c"].pending_reports) == ("acked", ("event",))
 
 
 def test_two_generations_of_a_child_are_two_units(world):
@@ -153,7 +153,7 @@ def test_the_end_of_an_old_child_starts_no_parent_again(world):
     world.now += 31 * DAY
     world.consume(message(finish("c")))
     assert "p" not in world.store.chains
-    assert world.store.chains["c"].undelivered == ()
+    assert world.store.chains["c"].pending_reports == ()
 
 
 def test_a_parent_that_has_ended_counts_the_end_as_late(world):
@@ -171,7 +171,7 @@ def test_a_cycle_ends_by_its_deadlines(world):
     world.now += 60_000
     world.sweep()
     # Each has counted the other's late end, and was written by this while it was reported itself.
-    assert [world.store.chains[tag].undelivered for tag in ("a", "b")] == [(), ()]
+    assert [world.store.chains[tag].pending_reports for tag in ("a", "b")] == [(), ()]
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,7 @@ def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls
     assert published(functions) == ["innocent"]
     assert functions.breakers["event"].allows()
     chains = functions.table.chains
-    assert all(
-        chains[tag].delivery.event_pending and chains[tag].delivery.refused_at for tag in tags
-    )
+    assert all(chains[tag].reports.event_pending and chains[tag].reports.refused_at for tag in tags)
     # The bus accepts them again: each is published within an hour.
     functions.bus.refuses = lambda name: False
     for _ in functions.sweep_each_minute(60):
@@ -167,13 +165,13 @@ def test_a_token_is_gone_with_its_delivery_and_in_no_log(functions, caplog):
         functions.sweep()
         functions.clock.spend(1_800)
     good, bad = (functions.table.chains[tag] for tag in ("good", "bad"))
-    assert (good.delivery.resume, good.delivery.resume_pending, bool(good.delivery.resumed_at)) == (
+    assert (good.reports.resume, good.reports.resume_pending, bool(good.reports.resumed_at)) == (
         None,
         False,
         True,
     )
-    assert (bad.delivery.resume, bad.delivery.resume_pending, bad.due_at) == (None, False, None)
-    assert bad.delivery.resume_failed == "AccessDeniedException"
+    assert (bad.reports.resume, bad.reports.resume_pending, bad.due_at) == (None, False, None)
+    assert bad.reports.resume_failed == "AccessDeniedException"
     logged = [str(vars(record)) for record in caplog.records]
     assert any("not resumed" in line or "refused" in line for line in logged)
     assert not any(refused in line or secret in line for line in logged)

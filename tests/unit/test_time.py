@@ -163,7 +163,7 @@ def test_a_bus_that_never_answers_fails_no_message(monkeypatch, seconds):
     functions.bus.dead = False
     figures = functions.sweep()
     assert (figures["EventsPublished"], figures["EventsPending"]) == (400, 0)
-    assert not any(chain.delivery.event_pending for chain in functions.table.chains.values())
+    assert not any(chain.reports.event_pending for chain in functions.table.chains.values())
 
 
 def test_a_sweep_judges_all_deadlines_before_it_waits_for_a_dead_bus(functions):
@@ -193,7 +193,7 @@ def test_a_sweep_without_time_is_incomplete_and_still_publishes(functions):
     figures = functions.sweep()
     assert figures["SweepsIncomplete"] == 0
     assert {chain.status for chain in functions.table.chains.values()} == {"failed"}
-    assert not any(chain.delivery.event_pending for chain in functions.table.chains.values())
+    assert not any(chain.reports.event_pending for chain in functions.table.chains.values())
 
 
 def test_each_sweep_makes_progress_with_a_slow_bus(functions):

@@ -37,7 +37,7 @@ from xorack.core.transitions import (
     Outcome,
     apply,
     expire,
-    mark_delivered,
+    mark_reported,
 )
 
 _STALE_AFTER_SECONDS = 0.005
@@ -434,18 +434,18 @@ class ChainWriter:
                     break  # an SDK's retry met its own write
         return chain
 
-    def mark_delivered(
-        self, chain: Chain, delivered: Collection[str], refused: Mapping[str, Failure]
+    def mark_reported(
+        self, chain: Chain, reported: Collection[str], refused: Mapping[str, Failure]
     ) -> Chain:
-        """Mark what `xorack.core.transitions.mark_delivered` gets.
+        """Mark what `xorack.core.transitions.mark_reported` gets.
 
         Another writer may have counted a late request since the chain was read: then what was
-        delivered is marked in the stored chain. Returns the chain as it was written; the given one
+        reported is marked in the stored chain. Returns the chain as it was written; the given one
         if nothing was.
         """
         before = chain
         for _ in range(_COUNT_ATTEMPTS):
-            after = mark_delivered(before, delivered, now=self.now(), refused=refused)
+            after = mark_reported(before, reported, now=self.now(), refused=refused)
             try:
                 self.write(before, after)
                 return after
@@ -453,13 +453,13 @@ class ChainWriter:
                 stored = conflict.chain
                 if conflict.maybe_ours or stored is None:
                     break
-                # A new callback was not made yet, and a new generation has nothing delivered.
-                is_same = (stored.generation, stored.delivery.resume) == (
+                # A new callback was not made yet, and a new generation has nothing reported.
+                is_same = (stored.generation, stored.reports.resume) == (
                     chain.generation,
-                    chain.delivery.resume,
+                    chain.reports.resume,
                 )
-                delivered = [one for one in delivered if is_same and one in stored.undelivered]
-                if not delivered:
+                reported = [one for one in reported if is_same and one in stored.pending_reports]
+                if not reported:
                     break
                 before, refused = stored, {}
         return chain

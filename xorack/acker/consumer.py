@@ -298,7 +298,7 @@ class Consumer:
                 run.fail(work, result.reason)
             if work.outcomes:
                 self._account(run, work)
-                if work.chain is not None and work.chain.due_channels(self.writer.now()):
+                if work.chain is not None and work.chain.due_reports(self.writer.now()):
                     pending.append(work.chain)
         self._publish(run, pending)
         return later

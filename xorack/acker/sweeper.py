@@ -2,7 +2,7 @@
 
 DynamoDB's TTL is not a timer: it may be days late. A sparse index holds the time at which to look
 at each chain. Deadlines have shards of their own, and so have the ends that wait for the same
-channels (`xorack.aws.schema.places`), so that nothing waits for a service that is down but its own
+reports (`xorack.aws.schema.places`), so that nothing waits for a service that is down but its own
 reports. The conditional write decides whether the deadline has really passed.
 
 All is read page by page and nothing stays in memory. A page has 20 chains, without their marks.
@@ -20,7 +20,7 @@ from math import inf, isinf
 from typing import Any
 
 from xorack.acker.chain_writer import ChainWriter, WriteStats
-from xorack.acker.outbox import Deliveries, Outbox
+from xorack.acker.outbox import Outbox, ReportResults
 from xorack.acker.parallel import Workers
 from xorack.aws import schema
 from xorack.aws.log import log_chain, log_failures
@@ -35,7 +35,7 @@ _READ_ATTEMPTS = 5
 _SHARDS_A_WORKER = 3
 """Shards that are swept at a time for each of the outbox's workers: more of its time is waiting."""
 _REPORTS, _COUNTING = 1 / 2, 1 / 30
-"""The shares of a sweep's time for all reports, and of the last channel's to count what is left."""
+"""The shares of a sweep's time for all reports, and of the last report's to count what is left."""
 
 
 @dataclass
@@ -54,8 +54,8 @@ class SweepResult:
     complete: bool = True  # False if time ran out before all due chains were judged
     stats: WriteStats = field(default_factory=WriteStats)
 
-    def add(self, reports: Deliveries, chains: Sequence[Chain]) -> None:
-        """Count what became of the reports of some chains on one channel."""
+    def add(self, reports: ReportResults, chains: Sequence[Chain]) -> None:
+        """Count what became of the reports of some chains on one report."""
         self.events += len(chains) - len(reports.pending) - len(reports.refused)
         self.refused += reports.alerts
 
@@ -77,7 +77,7 @@ class _Shard:
     Attributes:
         after: The key after which the next page begins.
         is_read: True if all that is due was handled.
-        is_blocked: True if the channel failed; the next sweep goes on.
+        is_blocked: True if the report failed; the next sweep goes on.
     """
 
     number: int
@@ -155,14 +155,14 @@ class Sweeper:
     def __init__(self, writer: ChainWriter, outbox: Outbox) -> None:
         """Judge within the budget of the writer, and publish within that of the outbox."""
         self.writer, self.reporter = writer, outbox.writer
-        callbacks = sorted(outbox.channels.keys() - {EVENT})
-        self.channels = [PARENTS, *callbacks, *outbox.channels.keys() & {EVENT}]
+        callbacks = sorted(outbox.publishers.keys() - {EVENT})
+        self.reports = [PARENTS, *callbacks, *outbox.publishers.keys() & {EVENT}]
         count = outbox.workers.count
         self.workers = Workers(count * _SHARDS_A_WORKER if count > 1 else 1)
         # Each worker makes its own calls.
-        self.outbox = Outbox(outbox.writer, outbox.channels, breakers=outbox.breakers)
+        self.outbox = Outbox(outbox.writer, outbox.publishers, breakers=outbox.breakers)
         self._parents = Outbox(
-            outbox.writer, outbox.channels, workers=self.workers, breakers=outbox.breakers
+            outbox.writer, outbox.publishers, workers=self.workers, breakers=outbox.breakers
         )
         self.result = SweepResult(stats=writer.stats)
         self.began = writer.now()
@@ -175,21 +175,21 @@ class Sweeper:
         """
         judged = _Walk(self.writer, [range(schema.DUE_SHARDS)])
         self._judge_until(judged, _share(self.writer, _REPORTS))
-        for number, channel in enumerate(self.channels, 1):
-            later = len(self.channels) - number
-            self._report(channel, _share(self.reporter, later / (later + 1) or _COUNTING))
+        for number, report in enumerate(self.reports, 1):
+            later = len(self.reports) - number
+            self._report(report, _share(self.reporter, later / (later + 1) or _COUNTING))
         self._judge_until(judged, 0)
         self.result.complete = self.result.complete and not judged.left()
         return self.result
 
-    def _report(self, channel: str, reserve: float) -> None:
-        """Report ends on a channel, and count those that stay pending."""
-        places = [place.partitions() for place in schema.places_of(channel)]
+    def _report(self, report: str, reserve: float) -> None:
+        """Report ends on a report, and count those that stay pending."""
+        places = [place.partitions() for place in schema.places_of(report)]
         walk = _Walk(self.reporter, places)
-        if channel == PARENTS:
+        if report == PARENTS:
             self._report_to_parents(walk, reserve)
         else:
-            walk.run(self.workers, partial(self._publish, channel), reserve)
+            walk.run(self.workers, partial(self._publish, report), reserve)
         self.result.complete = self.result.complete and not walk.left()
         try:
             chains, due_at = walk.count_left(self.workers)
@@ -213,18 +213,18 @@ class Sweeper:
             self._publish_read(PARENTS, ends, self._parents)
             ends.clear()
 
-    def _publish(self, channel: str, tags: list[str]) -> bool:
-        """Report the ends of a page on a channel; return False if the service fails."""
-        return self._publish_read(channel, self._read(self.reporter, tags), self.outbox)
+    def _publish(self, report: str, tags: list[str]) -> bool:
+        """Report the ends of a page on a report; return False if the service fails."""
+        return self._publish_read(report, self._read(self.reporter, tags), self.outbox)
 
-    def _publish_read(self, channel: str, read: Sequence[Chain], outbox: Outbox) -> bool:
+    def _publish_read(self, report: str, read: Sequence[Chain], outbox: Outbox) -> bool:
         now = self.reporter.now()
-        chains = [chain for chain in read if channel in chain.due_channels(now)]
-        reports = outbox.publish(chains, channel)
+        chains = [chain for chain in read if report in chain.due_reports(now)]
+        reports = outbox.publish(chains, report)
         pending = [chain for chain in chains if chain.tag in reports.pending]
         with self._lock:
-            self.result.chains += sum(self._counts(chain, channel) for chain in read)
-            if channel != PARENTS:
+            self.result.chains += sum(self._counts(chain, report) for chain in read)
+            if report != PARENTS:
                 self.result.add(reports, chains)
             for parent in reports.parents:
                 self.result.ended[parent.status if parent.status == "acked" else "child"] += 1
@@ -233,9 +233,9 @@ class Sweeper:
         failed = any(failure.kind == "outage" for failure in reports.pending.values())
         return not failed or len(pending) < len(chains)
 
-    def _counts(self, chain: Chain, channel: str) -> bool:
+    def _counts(self, chain: Chain, report: str) -> bool:
         """Return whether to count a chain that is looked at: once, unless this sweep ended it."""
-        return chain.undelivered[:1] == (channel,) and (chain.ended_at or 0) < self.began
+        return chain.pending_reports[:1] == (report,) and (chain.ended_at or 0) < self.began
 
     def _judge_until(self, walk: _Walk, reserve: float) -> None:
         walk.run(self.workers, partial(self._judge, reserve), reserve)

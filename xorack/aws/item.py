@@ -28,7 +28,7 @@ _TYPES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
 }
 """DynamoDB's type of an attribute, its name, and what reads it; by the type in Python."""
 _REFUSED = re.compile(r'\{("\w+":\[[0-9]{1,15},[0-9]{1,15}\],?)+\}')
-"""A channel to the times of its first refusal and its next attempt."""
+"""A report to the times of its first refusal and its next attempt."""
 _TIMES = ("_at", "deadline", "_until")
 """The ends of the names of times."""
 
@@ -36,9 +36,9 @@ _TIMES = ("_at", "deadline", "_until")
 def due_shard(chain: Chain) -> int:
     """Return the partition of the index that holds a chain: see `schema.DUE_SHARDS`."""
     hashed = zlib.crc32(chain.tag.encode())
-    if not (channels := chain.undelivered):
+    if not (reports := chain.pending_reports):
         return hashed % schema.DUE_SHARDS
-    place = schema.places(schema.DUE_SHARDS)[frozenset(channels)]
+    place = schema.places(schema.DUE_SHARDS)[frozenset(reports)]
     return place.first + hashed % place.shards
 
 
@@ -62,7 +62,9 @@ def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
     if chain.ended_at is not None:
         # What is sent within one retention after what came last is taken for as long again.
         last = max(chain.ended_at, chain.tombstone.last_late_at or 0)
-        item[schema.EXPIRES_AT] = ttl(END_OF_TIME if chain.undelivered else last + 2 * retention_ms)
+        item[schema.EXPIRES_AT] = ttl(
+            END_OF_TIME if chain.pending_reports else last + 2 * retention_ms
+        )
     return item
 
 
@@ -103,7 +105,7 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
     for name in ("detail", "resume", "note", "refused", "parents"):
         if name in fields and not _is_readable(name, fields[name]):
             found = "a text" if name == "resume" else shown(fields[name])  # a token is a secret
-            which = {"detail": "", "refused": " of channels to their two times"}
+            which = {"detail": "", "refused": " of reports to their two times"}
             shape = "array" if name == "parents" else "object"
             expected = f"a JSON {shape}{which.get(name, ' as requests have it')}"
             raise NotAChainError(tag, f"its {name} is {found}, expected {expected}")

@@ -89,7 +89,7 @@ class Resumer:
     def _resume_one(self, chain: Chain) -> NotAccepted | None:
         """Make one callback; return None if the service accepted it."""
         service = SERVICES[self.kind]
-        token = json.loads(chain.delivery.resume or "{}")[self.kind]
+        token = json.loads(chain.reports.resume or "{}")[self.kind]
         if (event := self._naming.in_time(chain, event_detail)) is None:
             return NotAccepted(NO_TIME.reason, permanent=True, kind=NO_TIME.kind)
         detail = json.dumps(event, ensure_ascii=False, separators=(",", ":"))

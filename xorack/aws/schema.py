@@ -38,11 +38,11 @@ _FEWER: Final = 8
 class Place(NamedTuple):
     """Partitions of the index, for the ended chains of which exactly these reports are pending.
 
-    So no channel waits for another: a chain whose callback was made moves to the place of chains
+    So no report waits for another: a chain whose callback was made moves to the place of chains
     that wait for the bus alone.
     """
 
-    channels: frozenset[str]
+    reports: frozenset[str]
     first: int
     shards: int
 
@@ -52,21 +52,21 @@ class Place(NamedTuple):
 
 @lru_cache(maxsize=8)
 def places(due_shards: int) -> Mapping[frozenset[str], Place]:
-    """Return the places of ended chains by their channels, for a number of `DUE_SHARDS`."""
+    """Return the places of ended chains by their reports, for a number of `DUE_SHARDS`."""
     found: dict[frozenset[str], Place] = {}
     first = due_shards
     for callback in ("", *checks.RESUME_KINDS):
         shards = max(1, due_shards // _FEWER) if callback else due_shards
         for others in ((EVENT,), (PARENTS,), (EVENT, PARENTS), ()):
-            if channels := frozenset(filter(None, (callback, *others))):
-                found[channels] = Place(channels, first, shards)
+            if reports := frozenset(filter(None, (callback, *others))):
+                found[reports] = Place(reports, first, shards)
                 first += shards
     return found
 
 
-def places_of(channel: str) -> list[Place]:
-    """Return the places of the chains of which a report on this channel is pending."""
-    return [place for place in places(DUE_SHARDS).values() if channel in place.channels]
+def places_of(report: str) -> list[Place]:
+    """Return the places of the chains of which a report on this report is pending."""
+    return [place for place in places(DUE_SHARDS).values() if report in place.reports]
 
 
 FORMAT_NAME: Final = "format"

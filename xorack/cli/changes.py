@@ -136,5 +136,5 @@ def _line(op: Change, result: Changed) -> str:
         )
     if not chain.final:
         return f"{tag}: pending; it fails as soon as it is created"
-    event = "the sweeper publishes its event" if chain.delivery.event_pending else "event published"
+    event = "the sweeper publishes its event" if chain.reports.event_pending else "event published"
     return f"{tag}: failed; {event}"

@@ -120,7 +120,7 @@ def properties_of(
         note = [status.outstanding_note] if status.outstanding_note else []
         yield from listed("outstanding", [*ids, *note] or ["none"])
     if chain.final:
-        yield "event", "pending" if chain.delivery.event_pending else "published"
+        yield "event", "pending" if chain.reports.event_pending else "published"
     if status.callback:
         yield "resume", status.callback
     yield from listed("dead letters", letters)

@@ -12,9 +12,9 @@ Status = Literal["pending", "open", "acked", "failed"]
 TIMED_OUT = "timed out"
 NEVER_CREATED = "never created"
 EVENT = "event"
-"""The channel of events."""
+"""The report of events."""
 PARENTS = "parents"
-"""The channel of the chains of which a chain is a unit."""
+"""The report of the chains of which a chain is a unit."""
 END_OF_TIME = 253_402_300_799_999
 """The end of the year 9999, in milliseconds since the epoch."""
 
@@ -87,7 +87,7 @@ class Deadlines:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class Reports:
     """The reports of a chain's end: an event on the bus, a callback, and what its parents get.
 
     Attributes:
@@ -99,7 +99,7 @@ class Delivery:
         resume_failed: Why no callback was made: the last refusal after a day of them, or the
             answer that the callback is gone.
         refused_at: Time at which a service first refused the event or the callback.
-        refused: JSON text of the channels that refuse the report: see `refusals`.
+        refused: JSON text of the reports that refuse the report: see `refusals`.
     """
 
     event_pending: bool = False
@@ -178,7 +178,7 @@ class Chain:
     marks_until: int | None = None
     counts: Counts = Counts()
     deadlines: Deadlines = Deadlines()
-    delivery: Delivery = Delivery()
+    reports: Reports = Reports()
     tombstone: Tombstone = Tombstone()
 
     @classmethod
@@ -226,19 +226,21 @@ class Chain:
         return self.status == "acked" and self.counts.within_tolerance
 
     @property
-    def undelivered(self) -> tuple[str, ...]:
-        """The channels that may not know of the end yet: `PARENTS`, `EVENT`, a kind of callback."""
+    def pending_reports(self) -> tuple[str, ...]:
+        """The reports that may not know of the end yet: `PARENTS`, `EVENT`, a kind of callback."""
         if not self.final:
             return ()  # whatever another program wrote
-        parents = (PARENTS,) if self.delivery.parents_pending else ()
-        event = (EVENT,) if self.delivery.event_pending else ()
-        callback = json.loads(self.delivery.resume or "{}") if self.delivery.resume_pending else ()
+        parents = (PARENTS,) if self.reports.parents_pending else ()
+        event = (EVENT,) if self.reports.event_pending else ()
+        callback = json.loads(self.reports.resume or "{}") if self.reports.resume_pending else ()
         return (*parents, *event, *callback)
 
-    def due_channels(self, now: int) -> list[str]:
-        """Return the channels in `undelivered` on which to report the end now."""
-        refusals = self.delivery.refusals
-        return [one for one in self.undelivered if one not in refusals or refusals[one][1] <= now]
+    def due_reports(self, now: int) -> list[str]:
+        """Return the reports in `pending_reports` on which to report the end now."""
+        refusals = self.reports.refusals
+        return [
+            one for one in self.pending_reports if one not in refusals or refusals[one][1] <= now
+        ]
 
     @property
     def effective_deadline(self) -> int | None:
@@ -280,7 +282,7 @@ class Chain:
 PARTS: Final[dict[str, type]] = {
     "counts": Counts,
     "deadlines": Deadlines,
-    "delivery": Delivery,
+    "reports": Reports,
     "tombstone": Tombstone,
 }
 _PART_OF = {one.name: name for name, part in PARTS.items() for one in fields(part)}

@@ -2,7 +2,7 @@
 
 Two tables define it: `VERDICTS` decides on requests by the chain's state, `TRANSITIONS` lists every
 change of state; docs/protocol.md shows both. Three functions change a chain: `apply` by requests,
-`expire` by time, `mark_delivered` by what became of its reports. `Chain.with_late` counts what
+`expire` by time, `mark_reported` by what became of its reports. `Chain.with_late` counts what
 comes after the end.
 """
 
@@ -146,10 +146,10 @@ def _run(chain: Chain, step: Literal["request", "sweep"], now: int) -> Chain:
                 "reason": reason.format(chain) if reason else chain.failing,
                 "failing": None,
                 "ended_at": now,
-                "delivery": replace(
-                    chain.delivery,
+                "reports": replace(
+                    chain.reports,
                     event_pending=True,
-                    resume_pending=chain.delivery.resume is not None,
+                    resume_pending=chain.reports.resume is not None,
                     parents_pending=chain.parents is not None,
                 ),
                 # A sweep reports what it has ended itself, from the index.
@@ -254,7 +254,7 @@ class WriteState:
         self.shared = NO_CONTENT in self.seen.values()
         self.length = len(self.chain.stamp) or None if self.chain else None
         self.verdicts = VERDICTS[_state_of(self.chain)]
-        self.resume_sent_at = self.chain.delivery.resume_sent_at if self.chain else None
+        self.resume_sent_at = self.chain.reports.resume_sent_at if self.chain else None
 
     def add(self, effect: Effect) -> None:
         """Add what a request changes for those after it. A rejected one does not use up its id."""
@@ -422,12 +422,12 @@ def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Ch
     )
     assert counts.started >= old.counts.started, "counts only grow"
     assert counts.finished >= old.counts.finished
-    deadlines, delivery = old.deadlines, old.delivery
+    deadlines, reports = old.deadlines, old.reports
     for request, stamp, *_, sent_at in effects:
         changes |= {"note": request.note} if request.note else {}
         if request.resume is not None:
             callback = _json(request.resume)
-            delivery = replace(delivery, resume=callback, resume_sent_at=sent_at)
+            reports = replace(reports, resume=callback, resume_sent_at=sent_at)
         if request.op == "create" and stamp is not None:
             # Ages and the event's duration count from the send: the queue's delay is part of them.
             changes["created_at"] = min(now, sent_at)
@@ -444,7 +444,7 @@ def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Ch
         elif request.op == "extend":
             # An extend overrides the create's timeout, even if it overtook the create.
             deadlines = replace(deadlines, deadline=_deadline(request, now, limits), extended=now)
-    return replace(old, **changes, counts=counts, deadlines=deadlines, delivery=delivery)
+    return replace(old, **changes, counts=counts, deadlines=deadlines, reports=reports)
 
 
 def _created(before: Deadlines, create: Request, now: int, limits: Limits) -> Deadlines:
@@ -491,9 +491,9 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 def _answering(chain: Chain, now: int) -> Chain:
     """Return an ended chain that answers its new callback; earlier answers are void."""
-    refusals = {one: times for one, times in chain.delivery.refusals.items() if one == EVENT}
-    delivery = replace(
-        chain.delivery,
+    refusals = {one: times for one, times in chain.reports.refusals.items() if one == EVENT}
+    reports = replace(
+        chain.reports,
         resume_pending=True,
         resumed_at=None,
         resume_failed=None,
@@ -501,7 +501,7 @@ def _answering(chain: Chain, now: int) -> Chain:
     )
     at = now + PUBLISH_GRACE_MS
     due_at = at if chain.due_at is None else min(at, chain.due_at)
-    return replace(chain, delivery=delivery, due_at=due_at)
+    return replace(chain, reports=reports, due_at=due_at)
 
 
 def _json(value: object) -> str:
@@ -536,42 +536,42 @@ def expire(chain: Chain, now: int) -> Chain:
     return chain
 
 
-def mark_delivered(
+def mark_reported(
     chain: Chain,
-    delivered: Collection[str],
+    reported: Collection[str],
     *,
     now: int,
     refused: Mapping[str, Failure] | None = None,
 ) -> Chain:
-    """Return a finished chain after its end was reported, or refused, on channels.
+    """Return a finished chain after its end was reported, or refused, on reports.
 
-    What a channel refused is repeated after 1, 2, 4 … 60 minutes, whatever the others do. An event
+    What a report refused is repeated after 1, 2, 4 … 60 minutes, whatever the others do. An event
     is repeated until the bus accepts it; a refusal to resume is final a day after the first, and at
-    once if the callback is gone. `delivered` and `refused` are of `Chain.undelivered`.
+    once if the callback is gone. `reported` and `refused` are of `Chain.pending_reports`.
     """
     refused = refused or {}
-    assert chain.final, "only the end of a chain is delivered"
-    assert delivered or refused, "each write has a delivery"
-    left = [channel for channel in chain.undelivered if channel not in delivered]
-    before = chain.delivery
+    assert chain.final, "only the end of a chain is reported"
+    assert reported or refused, "each write has a reports"
+    left = [report for report in chain.pending_reports if report not in reported]
+    before = chain.reports
     refusals = {one: times for one, times in before.refusals.items() if one in left}
     changes: dict[str, Any] = {}
-    for channel, failure in refused.items():
-        since, _ = refusals.pop(channel, (now, now))
+    for report, failure in refused.items():
+        since, _ = refusals.pop(report, (now, now))
         is_gone = failure.kind == "gone"
         if before.refused_at is None and not is_gone:
             changes["refused_at"] = now
-        if is_gone or (channel != EVENT and now - since >= _GIVE_UP_MS):
+        if is_gone or (report != EVENT and now - since >= _GIVE_UP_MS):
             changes["resume_failed"] = failure.reason
-            left.remove(channel)
+            left.remove(report)
         else:
-            refusals[channel] = since, _next_attempt(since, now)
+            refusals[report] = since, _next_attempt(since, now)
     resume_pending = bool({*left} - {EVENT, PARENTS})
     if before.resume_pending and not resume_pending:
         changes["resume"] = None
         if "resume_failed" not in changes:
             changes["resumed_at"] = now
-    delivery = replace(
+    reports = replace(
         before,
         event_pending=EVENT in left,
         parents_pending=PARENTS in left,
@@ -581,7 +581,7 @@ def mark_delivered(
     )
     at_once = (0, (chain.ended_at or 0) + PUBLISH_GRACE_MS)
     due_at = min((refusals.get(one, at_once)[1] for one in left), default=None)
-    return replace(chain, version=chain.version + 1, delivery=delivery, due_at=due_at)
+    return replace(chain, version=chain.version + 1, reports=reports, due_at=due_at)
 
 
 def _next_attempt(since: int, now: int) -> int:

@@ -133,7 +133,7 @@ def read_chains(
         more=more,
         complete=not query.after and not part.after,
         overdue=len(overdue),
-        event_pending=sum(one.chain.delivery.event_pending for one in found.values()),
+        event_pending=sum(one.chain.reports.event_pending for one in found.values()),
         invalid=tuple({str(error.tag): error for error in invalid}.values()),
         causes=tuple(causes([*found.values()]) if counts["failed"] else ()),
         hour=_last_hour(found.values(), at),

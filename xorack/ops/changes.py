@@ -82,7 +82,7 @@ def change_chain(
         raise TagNotFound(tag)
     if outcome.error is not None:
         raise outcome.error
-    if chain.delivery.event_pending and publisher is not None:
+    if chain.reports.event_pending and publisher is not None:
         Outbox(writer, {EVENT: publisher}).publish([chain])
         chain = store.read([tag]).get(tag, chain)
     status = ChainStatus(chain, milliseconds())

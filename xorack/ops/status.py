@@ -137,15 +137,15 @@ class ChainStatus:
         """The state of the chain's callback; empty without a callback."""
         chain = self.chain
         if not chain.final:
-            sent_at = chain.delivery.resume_sent_at
+            sent_at = chain.reports.resume_sent_at
             return "" if sent_at is None else f"waits, by the create sent {rfc3339(sent_at)}"
-        if chain.delivery.resume_failed is not None:
-            return f"failed: {chain.delivery.resume_failed}"
-        if chain.delivery.resumed_at is not None:
-            return f"done, {rfc3339(chain.delivery.resumed_at)}"
-        refused = chain.delivery.refused_at
+        if chain.reports.resume_failed is not None:
+            return f"failed: {chain.reports.resume_failed}"
+        if chain.reports.resumed_at is not None:
+            return f"done, {rfc3339(chain.reports.resumed_at)}"
+        refused = chain.reports.refused_at
         since = "" if refused is None else f", refused since {rfc3339(refused)}"
-        return f"pending{since}" if chain.delivery.resume_pending else ""
+        return f"pending{since}" if chain.reports.resume_pending else ""
 
     @cached_property
     def _outstanding(self) -> tuple[list[int], bool, int]:

@@ -102,7 +102,7 @@ class Trial:
 
         def published() -> bool:
             chains.update(self.read(self.plans))
-            return not any(chain.delivery.event_pending for chain in chains.values())
+            return not any(chain.reports.event_pending for chain in chains.values())
 
         self.wait("pending events", published)
         return chains

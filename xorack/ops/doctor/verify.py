@@ -111,7 +111,7 @@ def _differences_from_table(chain: Chain | None, events: Sequence[Received]) -> 
     if chain is None:
         yield from (f"{event.kind} by its event, but not in the table" for event in events[:1])
         return
-    if chain.delivery.event_pending:
+    if chain.reports.event_pending:
         yield "its event is still pending in the table"
     for event in events:
         if event.detail.get("status") != chain.status:

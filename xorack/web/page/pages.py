@@ -199,13 +199,13 @@ def timeline(status: ChainStatus) -> list[Moment]:
         moments.append(Moment(chain.ended_at, chain.status.capitalize(), ended, kind))
         event = (
             ("Event not published", "", "late")
-            if chain.delivery.event_pending
+            if chain.reports.event_pending
             else ("Event published",)
         )
         moments.append(Moment(None, *event))
         if status.callback:
-            kind = "late" if chain.delivery.resume_failed else ""
-            moments.append(Moment(chain.delivery.resumed_at, "Callback", status.callback, kind))
+            kind = "late" if chain.reports.resume_failed else ""
+            moments.append(Moment(chain.reports.resumed_at, "Callback", status.callback, kind))
         if status.after_end:
             moments.append(Moment(chain.tombstone.last_late_at, "After the end", status.after_end))
     placed: list[tuple[int, Moment]] = []
