@@ -24,7 +24,7 @@ from xorack.ops.doctor import report, subscription
 from xorack.ops.doctor.checks import EXAMINATIONS
 from xorack.ops.doctor.load import Load, Sent
 from xorack.ops.doctor.subscription import Subscription
-from xorack.ops.doctor.verify import Outcome, Received
+from xorack.ops.doctor.verify import TrialResult, Received
 
 PAGE = Path(__file__).parents[2] / "docs" / "capacity.md"
 _PRICE = re.compile(r"^\| a (?:million|GB of) ([\w-]+(?: units)?).* \| ([\d.]+) \|$", re.MULTILINE)
@@ -48,7 +48,7 @@ def honest():
         events[plan.tag] = [Received(chain.status, event_detail(chain), 1001.5)]
         chains[plan.tag] = changed(chain, event_pending=False)
     plans = LOAD.plans(RUN)
-    return Outcome(plans, {plan.tag: 1000.5 for plan in plans}, events, chains)
+    return TrialResult(plans, {plan.tag: 1000.5 for plan in plans}, events, chains)
 
 
 def test_what_the_protocol_makes_of_a_load_has_no_violation(honest):

@@ -34,7 +34,7 @@ from xorack.core.transitions import (
     MAX_FOLD,
     Applied,
     Limits,
-    Outcome,
+    RequestOutcome,
     apply,
     expire,
     mark_reported,
@@ -79,7 +79,7 @@ class CachedChain:
     verified: bool
 
 
-class Part(NamedTuple):
+class WriteBatch(NamedTuple):
     """Requests of one write: the position of the first one, their marks, and when each was sent."""
 
     first: int
@@ -99,12 +99,12 @@ class Application:
     fresh_ids: bool = False  # made for this call: no mark of them was spilled before
     sent_at: Sequence[int | None] | None = None  # see `xorack.core.transitions.apply`
     retry: Retry | None = None
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[RequestOutcome] = field(default_factory=list)
     """The outcomes of the first requests; the others have none yet."""
     unknown: _Unknown = field(default_factory=set)
     """Positions, and generations of the chain, of writes whose response was lost."""
     searched: tuple[object, int, dict[bytes, bytes]] = (None, 0, {})
-    """The generation and number of marks that were searched for the next part's, and the find."""
+    """The generation and number of marks that were searched for the next batch's, and the find."""
     _ends: set[tuple[object, ...]] = field(default_factory=set)
     """Ends of the chain that this work has written; the response of some may be lost."""
 
@@ -122,7 +122,7 @@ class Application:
         """Return whether a write of this work ended the chain as it is known."""
         return self.chain is not None and _end_of(self.chain) in self._ends
 
-    def next_part(self) -> Part:
+    def next_batch(self) -> WriteBatch:
         """Return the next requests of one write: at most `MAX_FOLD` marks, or one request."""
         first = end = len(self.outcomes)
         marks = 0
@@ -133,7 +133,7 @@ class Application:
             end += 1
         requests = self.requests[first:end]
         sent_at = self.sent_at[first:end] if self.sent_at else None
-        return Part(first, requests, [mark_of(one) for one in requests], sent_at)
+        return WriteBatch(first, requests, [mark_of(one) for one in requests], sent_at)
 
     def add(self, written: Written) -> None:
         self.searched = (None, 0, {})
@@ -149,10 +149,10 @@ class Application:
 
 
 class Written(NamedTuple):
-    """The requests of a part have their outcomes."""
+    """The requests of a batch have their outcomes."""
 
     chain: Chain | None
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[RequestOutcome]
 
 
 class Conflict(NamedTuple):
@@ -264,7 +264,7 @@ class ChainWriter:
         After a conflict that has used up the `attempts`, or `outages` in a row, the work can go on
         later.
         """
-        part = work.next_part()
+        batch = work.next_batch()
         if attempts is None:
             # Back off longer after each write, so that one of the competing writers succeeds.
             retry = work.retry = work.retry or self._start_retry()
@@ -272,7 +272,7 @@ class ChainWriter:
             retry = self._start_retry(attempts)
         may_write, outages_in_a_row = True, 0
         while True:
-            result = self._attempt(work, part, may_write=may_write)
+            result = self._attempt(work, batch, may_write=may_write)
             if isinstance(result, Written):
                 work.add(result)
                 return result
@@ -290,7 +290,7 @@ class ChainWriter:
                     return result
 
     def _attempt(
-        self, work: Application, part: Part, *, may_write: bool
+        self, work: Application, batch: WriteBatch, *, may_write: bool
     ) -> Written | Conflict | Unanswered | NeedsRead:
         """Read the chain if it is unknown, apply the requests and write, each once.
 
@@ -307,30 +307,30 @@ class ChainWriter:
                 return NeedsRead()
             applied = apply(
                 chain,
-                part.requests,
+                batch.requests,
                 now=self.now(),
-                spilled_marks=self._spilled_marks(work, part, chain),
+                spilled_marks=self._spilled_marks(work, batch, chain),
                 limits=self.limits,
-                marks=part.marks,
-                sent_at=part.sent_at,
+                marks=batch.marks,
+                sent_at=batch.sent_at,
             )
             if applied.chain is chain:
-                return _credited(work, part, applied) if verified else NeedsRead()
+                return _credited(work, batch, applied) if verified else NeedsRead()
             if not may_write:
                 return Conflict(work.tag, chain)
-            return self._write_applied(work, part, chain, applied)
+            return self._write_applied(work, batch, chain, applied)
         except UnavailableError as unavailable:
             return Unanswered(unavailable.cause)
 
     def _write_applied(
-        self, work: Application, part: Part, before: Chain | None, applied: Applied
+        self, work: Application, batch: WriteBatch, before: Chain | None, applied: Applied
     ) -> Written | Conflict | Unanswered:
-        """Write the chain to which the requests of a part were applied."""
+        """Write the chain to which the requests of a batch were applied."""
         assert applied.chain is not None, "something was applied"
         after = self.keep_marks(self._spill_marks(before, applied.chain))
         if before is None or before.first_seen_at is None:
             after = replace(after, nonce=secrets.randbits(32))
-        kinds = enumerate(applied.outcomes, part.first)
+        kinds = enumerate(applied.outcomes, batch.first)
         in_flight = {(at, after.generation) for at, one in kinds if one.kind == "applied"}
         _check_write(before, after, len(in_flight))
         work.begin_write(before, after)
@@ -345,7 +345,7 @@ class ChainWriter:
         except UnavailableError as unavailable:
             work.unknown |= in_flight
             return Unanswered(unavailable.cause)
-        return _credited(work, part, applied._replace(chain=after))
+        return _credited(work, batch, applied._replace(chain=after))
 
     def _after_conflict(self, work: Application, conflict: Conflict, retry: Retry) -> bool:
         """Go on with the stored state; return whether an attempt to write is left."""
@@ -360,19 +360,19 @@ class ChainWriter:
         return True
 
     def _spilled_marks(
-        self, work: Application, part: Part, chain: Chain | None
+        self, work: Application, batch: WriteBatch, chain: Chain | None
     ) -> dict[bytes, bytes]:
-        """Look up the spilled marks of a part; if its ids are fresh, of writes of ours alone."""
+        """Look up the spilled marks of a batch; if its ids are fresh, of writes of ours alone."""
         if chain is None or not chain.spilled:
             return {}
         generation, count, found = work.searched
         if generation == chain.generation and chain.spilled <= count:
             return found  # what was spilled since was in the item
-        ours = {position - part.first for position, _ in work.unknown}
+        ours = {position - batch.first for position, _ in work.unknown}
         inline = split_marks(chain.marks)
         keys = dict.fromkeys(
             key
-            for position, (request, mark) in enumerate(zip(part.requests, part.marks, strict=True))
+            for position, (request, mark) in enumerate(zip(batch.requests, batch.marks, strict=True))
             if position in ours or not work.fresh_ids
             for key in keys_of(request, mark)
         )
@@ -505,15 +505,15 @@ class ChainWriter:
         )
 
 
-def _credited(work: Application, part: Part, applied: Applied) -> Written:
+def _credited(work: Application, batch: WriteBatch, applied: Applied) -> Written:
     """Report a duplicate of a write of ours whose response was lost as applied."""
     # In another generation it is none of ours: the write took the chain for new.
     generation = applied.chain and applied.chain.generation
     outcomes = [
-        Outcome(outcome.request, "applied")
+        RequestOutcome(outcome.request, "applied")
         if outcome.kind == "duplicate" and (position, generation) in work.unknown
         else outcome
-        for position, outcome in enumerate(applied.outcomes, part.first)
+        for position, outcome in enumerate(applied.outcomes, batch.first)
     ]
     return Written(applied.chain, outcomes)
 

@@ -70,7 +70,7 @@ class Outbox:
 
     Attributes:
         writer: Marks what was reported. Its budget bounds everything.
-        publishers: A publisher for each report of `Chain.pending_reports` that this process can make.
+        publishers: A publisher for each of `Chain.pending_reports` that this process can make.
             The command line has none for callbacks: it leaves them to the sweeper.
         workers: The threads of calls, also for the consumer and the sweeper.
         breakers: Hold calls of a report back while it fails.

@@ -167,7 +167,7 @@ OutcomeKind = Literal["applied", "duplicate", "late", "rejected"]
 """A duplicate took effect before; a late request came after the chain's end."""
 
 
-class Outcome(NamedTuple):
+class RequestOutcome(NamedTuple):
     """The outcome of a request; `error` is the reason of a rejection."""
 
     request: Request
@@ -214,7 +214,7 @@ class Applied(NamedTuple):
     """The chain after the requests (the same object if unchanged), and each one's outcome."""
 
     chain: Chain | None
-    outcomes: list[Outcome]
+    outcomes: list[RequestOutcome]
 
 
 class Effect(NamedTuple):
@@ -271,28 +271,28 @@ class WriteState:
 
 def judge(
     request: Request, mark: bytes, sent_at: int, state: WriteState
-) -> tuple[Outcome, Effect | None]:
+) -> tuple[RequestOutcome, Effect | None]:
     """Return the outcome of a request, and its effect if it has one. `mark` is `mark_of` it."""
     before, verdict = state.seen.get(mark[:MARK_KEY_BYTES]), state.verdicts[request.op]
     same = before == mark[MARK_KEY_BYTES:]
     if verdict == "TagExists" and not same:
-        return Outcome(request, "rejected", _tag_exists(request, state.chain)), None
+        return RequestOutcome(request, "rejected", _tag_exists(request, state.chain)), None
     waits_anew = same and _waits_anew(request, sent_at, state)
     if before is not None and not waits_anew:
         return _duplicate(request, same), None
     if error := _invalid(request, state.length, state.limits):
-        return Outcome(request, "rejected", error), None
+        return RequestOutcome(request, "rejected", error), None
     if verdict == "late":
-        return Outcome(request, "late"), None
+        return RequestOutcome(request, "late"), None
     waiter = () if request.resume is None else (waiter_key(request) + NO_CONTENT,)
     if waits_anew:
-        return Outcome(request, "duplicate"), Effect(request, None, 0, 0, waiter, sent_at)
+        return RequestOutcome(request, "duplicate"), Effect(request, None, 0, 0, waiter, sent_at)
     stamp, finished, marks = request.stamp, request.finished, (mark, *waiter)
     if request.finishes_once or state.shared:
         stamp, finished, shared = _new_units(request, mark, state.seen)
         marks += shared
     effect = Effect(request, stamp, request.started, finished, marks, sent_at)
-    return Outcome(request, "applied"), effect
+    return RequestOutcome(request, "applied"), effect
 
 
 def _waits_anew(request: Request, sent_at: int, state: WriteState) -> bool:
@@ -346,7 +346,7 @@ def apply(
     sent_at = sent_at or [now] * len(requests)
     seen = split_marks(chain.marks) if chain else {}
     state = WriteState(chain, limits, seen | dict(spilled_marks or {}))
-    outcomes: list[Outcome] = []
+    outcomes: list[RequestOutcome] = []
     effects: list[Effect] = []
     for request, mark, sent in zip(requests, marks, sent_at, strict=True):
         outcome, effect = judge(request, mark, now if sent is None else sent, state)
@@ -401,10 +401,10 @@ def _invalid(request: Request, length: int | None, limits: Limits) -> Exception 
     return BufferLengthsUnequal(request.stamp_length, length)
 
 
-def _duplicate(request: Request, same_content: bool) -> Outcome:
+def _duplicate(request: Request, same_content: bool) -> RequestOutcome:
     if same_content:
-        return Outcome(request, "duplicate")
-    return Outcome(request, "rejected", RequestIdReused(request.id))
+        return RequestOutcome(request, "duplicate")
+    return RequestOutcome(request, "rejected", RequestIdReused(request.id))
 
 
 def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Chain:

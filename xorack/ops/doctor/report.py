@@ -11,7 +11,7 @@ from xorack.core.text import plural
 from xorack.ops.doctor.check import Check, conclude
 from xorack.ops.doctor.load import Load, Sent
 from xorack.ops.doctor.trial import Trial
-from xorack.ops.doctor.verify import Outcome
+from xorack.ops.doctor.verify import TrialResult
 
 CHAINS, LOAD = ("acked chain", "failed chain"), "load"
 DOLLARS = 10e-6
@@ -30,7 +30,7 @@ def upper_estimate(load: Load) -> float:
     return DOLLARS * (len(plans) + requests * (1 + 2 * load.repeated) + 1000)
 
 
-def check_chains(trial: Trial, outcome: Outcome) -> list[Check]:
+def check_chains(trial: Trial, outcome: TrialResult) -> list[Check]:
     """Return the checks of `TwoChains`."""
     seconds = list(_latencies(outcome))
     acked, failed = outcome.plans
@@ -44,7 +44,7 @@ def check_chains(trial: Trial, outcome: Outcome) -> list[Check]:
     ]
 
 
-def check_load(trial: Trial, sent: Sent, outcome: Outcome) -> Check:
+def check_load(trial: Trial, sent: Sent, outcome: TrialResult) -> Check:
     violations = outcome.all_violations()
     chains_with_loss = sum(plan.lost > 0 for plan in outcome.plans)
     copies = f"{plural(sent.copies, 'message')} sent again"
@@ -64,7 +64,7 @@ def _concluded(
     return conclude(name, summary, {text: violations}, advice)
 
 
-def _latencies(outcome: Outcome) -> Iterator[float]:
+def _latencies(outcome: TrialResult) -> Iterator[float]:
     """Yield the seconds from each acked chain's last request to its event."""
     for plan in outcome.plans:
         for event in outcome.events.get(plan.tag, ())[:1]:
@@ -72,7 +72,7 @@ def _latencies(outcome: Outcome) -> Iterator[float]:
                 yield event.at - outcome.times[plan.tag]
 
 
-def figures(load: Load, sent: Sent, outcome: Outcome) -> dict[str, Any]:
+def figures(load: Load, sent: Sent, outcome: TrialResult) -> dict[str, Any]:
     """Return the figures of a load as a JSON object, with null for unknown ones."""
     latencies = sorted(_latencies(outcome))
     events = [event.at for many in outcome.events.values() for event in many[:1]]

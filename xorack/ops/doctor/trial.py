@@ -21,7 +21,7 @@ from xorack.core.text import plural
 from xorack.ops.backlog import depth
 from xorack.ops.doctor.load import Load, Plan, Sender, Sent
 from xorack.ops.doctor.subscription import Subscription
-from xorack.ops.doctor.verify import Outcome, Received
+from xorack.ops.doctor.verify import TrialResult, Received
 
 _POLL_SECONDS = 0.5
 _RECEIVERS = 4
@@ -72,7 +72,7 @@ class Trial:
     def left_behind(self) -> Sequence[str]:
         return self._subscription.left_behind
 
-    def conduct(self) -> tuple[Sent, Outcome]:
+    def conduct(self) -> tuple[Sent, TrialResult]:
         """Send the load, wait for all ends, and return what is known of them.
 
         The rule and the queue are removed in every case. The chains stay until their time to live.
@@ -89,7 +89,7 @@ class Trial:
             self._await_events([plan for plan in self.plans if not plan.lost])
             deadline_at = self._end([plan for plan in self.plans if plan.lost])
             chains = self.settle()
-        return sent, Outcome(self.plans, sent.times, self.events, chains, deadline_at)
+        return sent, TrialResult(self.plans, sent.times, self.events, chains, deadline_at)
 
     def send(self, sender: Sender) -> Sent:
         """Send all messages; the tests of other engines add faults here."""

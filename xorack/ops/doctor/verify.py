@@ -32,7 +32,7 @@ class Expected(NamedTuple):
 
 
 @dataclass
-class Outcome:
+class TrialResult:
     """What is known of a run at its end; mappings are by tag."""
 
     plans: Sequence[Plan]
@@ -82,7 +82,7 @@ def _expected(plan: Plan) -> Expected:
     return Expected(values, plan.outstanding(), traced=True)
 
 
-def _violations(plan: Plan, outcome: Outcome) -> Iterator[str]:
+def _violations(plan: Plan, outcome: TrialResult) -> Iterator[str]:
     chain, events = outcome.chains.get(plan.tag), outcome.events.get(plan.tag, ())
     yield from _ends(chain, events)
     yield from _differences_from_table(chain, events)
