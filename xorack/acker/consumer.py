@@ -94,7 +94,7 @@ class _Entry(NamedTuple):
     message: Message
 
 
-class _Batch:
+class _RequestBatch:
     """The requests of a batch by chain, in the order of their effect, each with its message."""
 
     def __init__(self, entries: Iterable[_Entry]) -> None:
@@ -167,7 +167,7 @@ class _DeadLetters:
 class _Run:
     """What becomes of one batch; the reasons of problems by chain, for the log."""
 
-    batch: _Batch
+    batch: _RequestBatch
     letters: _DeadLetters
     result: BatchResult
     not_read: dict[str, str] = field(default_factory=dict)
@@ -243,7 +243,7 @@ class Consumer:
     def consume(self, messages: Sequence[Message]) -> BatchResult:
         """Consume messages in any order. Those that are not in ``failed`` may be deleted then."""
         letters = _DeadLetters(self.writer.mask)
-        batch = _Batch([entry for one in messages for entry in self._parse(one, letters)])
+        batch = _RequestBatch([entry for one in messages for entry in self._parse(one, letters)])
         run = _Run(batch, letters, BatchResult(stats=self.writer.stats))
         run.result.outcomes["rejected"] += letters.requests
         tags = batch.tags()

@@ -187,7 +187,7 @@ def fan_in(
                 expected = "True: a record of Kinesis has a token in its data alone"
                 raise ArgumentError("bodies", bodies, expected)
             processor = processor_of(kind)
-            batch = _Batch(tracker, reader, required, function, ended)
+            batch = _RecordBatch(tracker, reader, required, function, ended)
             with processor(records, batch.handle, context):
                 try:
                     with tracker.batch():
@@ -241,7 +241,7 @@ class _Ended:
 
 
 @dataclass
-class _Batch:
+class _RecordBatch:
     """The records of one event, in their order."""
 
     tracker: Tracker
