@@ -24,7 +24,7 @@ from xorack.ops.doctor import report, subscription
 from xorack.ops.doctor.checks import EXAMINATIONS
 from xorack.ops.doctor.load import Load, Sent
 from xorack.ops.doctor.subscription import Subscription
-from xorack.ops.doctor.verify import TrialResult, Received
+from xorack.ops.doctor.verify import Received, TrialResult
 
 PAGE = Path(__file__).parents[2] / "docs" / "capacity.md"
 _PRICE = re.compile(r"^\| a (?:million|GB of) ([\w-]+(?: units)?).* \| ([\d.]+) \|$", re.MULTILINE)

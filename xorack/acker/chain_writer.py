@@ -251,12 +251,12 @@ class ChainWriter:
             Exception: What the store's last call raised. Some requests may have been applied.
         """
         while not work.is_done:
-            result = self.advance(work)
+            result = self.apply_next(work)
             if not isinstance(result, Written):
                 raise result.error
         return Applied(work.chain, work.outcomes)
 
-    def advance(
+    def apply_next(
         self, work: Application, *, attempts: int | None = None, outages: int | None = None
     ) -> Written | Conflict | Unanswered:
         """Give the next requests their outcomes in one write; raise what will not pass.

@@ -334,7 +334,7 @@ class Consumer:
             while not work.is_done:
                 if not self.writer.has_time():
                     return _Failed(NO_TIME.reason)
-                result = self.writer.advance(work, attempts=attempts, outages=_LAST_OUTAGES)
+                result = self.writer.apply_next(work, attempts=attempts, outages=_LAST_OUTAGES)
                 if last and not isinstance(result, Written):
                     return _Failed(_reason_of(result.error))
                 if not last and not work.is_done:

@@ -170,7 +170,7 @@ def _agrees(rows: RowNames, evidence: Evidence, summary: Summary, chains: DataFr
         return not compared.where("verdict <> 'agree'").take(1)
 
 
-def finish(
+def finish_requests(
     rows: RowNames, chains: DataFrame, step: str = "finish", started: DataFrame | None = None
 ) -> DataFrame:
     """Return the requests of a step that finish chains, and start other units in the same stamp."""
@@ -183,7 +183,7 @@ def finish(
     return chains.selectExpr("'stamp' AS op", "tag", id, "count AS finished", *others)
 
 
-def advance(
+def advance_requests(
     rows: RowNames, header: Header, following: RowNames, finished: DataFrame, written: Output
 ) -> DataFrame:
     """Return the requests that finish units and start others; see `TrackedRows.advance`."""
@@ -201,4 +201,4 @@ def advance(
     given = {"starts": False, "follows": rows.name}
     kept = keep_record(following, written, before or given, of_known)
     started = following.record.chains(kept).select("tag", *SUMS)
-    return finish(rows, finished, "advance", started)
+    return finish_requests(rows, finished, "advance", started)

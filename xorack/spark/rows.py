@@ -220,7 +220,7 @@ class TrackedRows(Rows):
         with finishing.attempt(self, header) as keep:
             outcome = finishing.decide(self, header, evidence, job, keep)
             self._check(header, evidence, outcome)
-            sent = self._send(outcome, partial(finishing.finish, self))
+            sent = self._send(outcome, partial(finishing.finish_requests, self))
         return self._end(header, evidence, outcome, sent, allow_missing)
 
     def _check(self, header: Header, evidence: Evidence, outcome: Outcome) -> None:
@@ -306,7 +306,7 @@ class TrackedRows(Rows):
             ends = isinstance(outcome, Lost) and not allow_missing
             if isinstance(outcome, Agrees | Lost) and not ends:
                 self._check(header, evidence, outcome)
-                starts = partial(finishing.advance, self, header, following, written=written)
+                starts = partial(finishing.advance_requests, self, header, following, written=written)
                 sent = self._send(outcome, starts)
             else:
                 sent = SendReport()

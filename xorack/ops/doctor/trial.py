@@ -21,7 +21,7 @@ from xorack.core.text import plural
 from xorack.ops.backlog import depth
 from xorack.ops.doctor.load import Load, Plan, Sender, Sent
 from xorack.ops.doctor.subscription import Subscription
-from xorack.ops.doctor.verify import TrialResult, Received
+from xorack.ops.doctor.verify import Received, TrialResult
 
 _POLL_SECONDS = 0.5
 _RECEIVERS = 4
