@@ -19,11 +19,11 @@ from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.aws import schema
+from xorack.aws.callbacks import CALLBACK_SERVICES, CallbackSender
 from xorack.aws.client import BoundedClient, config_of, make_client
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import BusCheck, EventBus
 from xorack.aws.naming_time import NamingTime
-from xorack.aws.resume import SERVICES, Resumer
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import EVENT
@@ -253,8 +253,8 @@ class Invocation:
         publishers: dict[str, Publisher] = {EVENT: bus}
         # Also the kinds that the settings do not permit any more: AWS refuses, and that has an end.
         for kind in RESUME_KINDS:
-            client = self._client(SERVICES[kind].client, budget)
-            publishers[kind] = Resumer(kind, client, policy=_REPORTS, naming=naming)
+            client = self._client(CALLBACK_SERVICES[kind].client, budget)
+            publishers[kind] = CallbackSender(kind, client, policy=_REPORTS, naming=naming)
         return Outbox(marker, publishers, workers=process.workers, breakers=process.breakers)
 
     def make_dead_letters(self) -> Callable[[Sequence[Rejected]], list[int]]:

@@ -16,10 +16,10 @@ from aws_cdk import (
     aws_stepfunctions,
 )
 
-from xorack.aws.resume import SERVICES
+from xorack.aws.callbacks import CALLBACK_SERVICES
 from xorack.cdk.acker import Acker
+from xorack.cdk.callbacks import ACTIONS
 from xorack.cdk.network import Network
-from xorack.cdk.resume import ACTIONS
 from xorack.core.event import SOURCE
 
 from .templates import FUNCTIONS, HERE, Template, target
@@ -179,11 +179,11 @@ def test_the_functions_resume_executions_of_whom_they_may_only():
         assert callbacks["Action"] == [f"{CALLBACK}Failure", f"{CALLBACK}Success"]
 
 
-@pytest.mark.parametrize("kind", SERVICES)
+@pytest.mark.parametrize("kind", CALLBACK_SERVICES)
 def test_the_permission_to_resume_is_for_the_calls_that_are_made(kind):
     calls = Mock()
-    SERVICES[kind].success(calls, "token", "{}")
-    SERVICES[kind].failure(calls, "token", "reason", "{}")
+    CALLBACK_SERVICES[kind].success(calls, "token", "{}")
+    CALLBACK_SERVICES[kind].failure(calls, "token", "reason", "{}")
     names = (call[0].replace("_", " ").title().replace(" ", "") for call in calls.method_calls)
     assert sorted(one.partition(":")[2] for one in ACTIONS[kind]) == sorted(names)
 

@@ -28,10 +28,10 @@ from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
 from xorack.acker.sweeper import Sweeper
 from xorack.aws import dynamodb_store, item, schema
+from xorack.aws.callbacks import CALLBACK_SERVICES, CallbackSender
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.eventbridge import BusCheck, EventBus
 from xorack.aws.mark_buckets import MarkBuckets
-from xorack.aws.resume import SERVICES, Resumer
 from xorack.aws.retry import RetryPolicy
 from xorack.aws.sqs import send_rejected
 from xorack.aws.table import Table
@@ -339,7 +339,7 @@ def _guess_retention(make, invocation):
         return make(invocation)
 
 
-_SERVICE = SERVICES["step_functions"]
+_SERVICE = CALLBACK_SERVICES["step_functions"]
 _Row = tuple[Any, ...]
 _FAST: tuple[_Row, ...] = (
     ("the mark is written after the XOR", DynamoDBStore.write, _mark_after_xor),
@@ -355,7 +355,7 @@ _FAST: tuple[_Row, ...] = (
     (
         "a failed chain resumes a task as acked",
         patch.dict(
-            SERVICES,
+            CALLBACK_SERVICES,
             step_functions=(
                 _SERVICE._replace(
                     failure=lambda client, token, _, detail: _SERVICE.success(client, token, detail)
@@ -422,7 +422,7 @@ _FAST: tuple[_Row, ...] = (
         lambda give, request, _: give(request, uuid4().hex),
     ),
     ("unreadable retentions count as none", Invocation.make_writer, _guess_retention),
-    ("a retried task is not resumed", transitions._waits_anew, lambda *_: False),
+    ("a retried task is not resumed", transitions._has_new_callback, lambda *_: False),
 )
 _MONTHS: tuple[_Row, ...] = (
     (
@@ -474,7 +474,7 @@ _SLOW: tuple[_Row, ...] = (
     ),
     (
         "an older attempt wins back",
-        transitions._waits_anew,
+        transitions._has_new_callback,
         lambda waits, request, _, state: waits(request, 1 << 60, state),
     ),
     (
@@ -528,7 +528,7 @@ _SLOW: tuple[_Row, ...] = (
         transitions.mark_reported,
         lambda mark, chain, *call, **named: changed(mark(chain, *call, **named), refused=None),
     ),
-    ("an error of a service counts as a resumed task", Resumer._resume, _resume_in_vain),
+    ("an error of a service counts as a resumed task", CallbackSender._resume, _resume_in_vain),
     (
         "failed entries of PutEvents are ignored",
         EventBus._put_events,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.support.fault_kinds import FAULTS, OUTAGES, SERVICES
+from tests.support.fault_kinds import CALLBACK_SERVICES, FAULTS, OUTAGES
 
 DAY_SECONDS = 86_400
 DEFAULT_TIMEOUT = 20 * DAY_SECONDS * 1000
@@ -129,7 +129,7 @@ def draw_outages(random: Random, options: Options, now: int) -> list[Outage]:
     """Draw the outages of a round that begins now."""
     outages = []
     while random.random() < options.outage:
-        kind, operations = random.choice(OUTAGES), SERVICES[pick(random, options.outages)]
+        kind, operations = random.choice(OUTAGES), CALLBACK_SERVICES[pick(random, options.outages)]
         begin = now + random.randrange(options.span + 30_000)
         duration = random.choice((5_000, 60_000, 300_000))
         outages.append(Outage(kind, operations, begin, begin + duration))

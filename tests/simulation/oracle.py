@@ -16,7 +16,7 @@ from tests.simulation.world import Machine, World
 from tests.support.fault_kinds import PUBLISHING
 from xorack.aws.schema import COUNTERS
 from xorack.core.event import rfc3339
-from xorack.core.marks import NO_CONTENT, mark_key, shared_key, step_id, waiter_key
+from xorack.core.marks import NO_CONTENT, callback_key, mark_key, shared_key, step_id
 from xorack.core.request import Request
 
 
@@ -56,7 +56,7 @@ class Oracle:
             for unit in one.finishes
         }
         self.waiters = {
-            waiter_key(form) + NO_CONTENT
+            callback_key(form) + NO_CONTENT
             for workload in workloads
             for one in workload.submissions
             for form in one.forms

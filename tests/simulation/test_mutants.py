@@ -8,7 +8,7 @@ from tests.simulation.__main__ import campaign
 from tests.simulation.mutants import FAST, MUTANTS, frozen_first_seen, mutated
 from tests.simulation.test_schedules import SEEDS
 from tests.support.mutants import Replaced
-from xorack.aws.resume import SERVICES
+from xorack.aws.callbacks import CALLBACK_SERVICES
 from xorack.core import transitions
 from xorack.core.transitions import VERDICTS
 
@@ -38,7 +38,7 @@ def test_every_mutant_changes_the_code_and_is_removed():
 
     def state():
         codes = [one.function.__code__ for one in replaced]
-        tables = deepcopy(VERDICTS), dict(SERVICES), transitions.TRANSITIONS
+        tables = deepcopy(VERDICTS), dict(CALLBACK_SERVICES), transitions.TRANSITIONS
         waits = transitions._GIVE_UP_MS
         return codes, tables, waits
 

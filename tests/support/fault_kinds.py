@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-SERVICES = {
+CALLBACK_SERVICES = {
     "table": ("update_item", "get_item", "batch_get_item", "query"),
     "queues": (
         *("send_message_batch", "receive_message", "delete_message_batch"),
@@ -11,9 +11,9 @@ SERVICES = {
     "bus": ("put_events",),
     "tasks": ("send_task_success", "send_task_failure"),
 }
-PUBLISHING = (*SERVICES["bus"], *SERVICES["tasks"])
+PUBLISHING = (*CALLBACK_SERVICES["bus"], *CALLBACK_SERVICES["tasks"])
 """Calls that report the end of a chain: they fail no message."""
-CALLS = tuple(call for calls in SERVICES.values() for call in calls)
+CALLS = tuple(call for calls in CALLBACK_SERVICES.values() for call in calls)
 """Calls to AWS."""
 
 

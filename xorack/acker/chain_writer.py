@@ -372,7 +372,9 @@ class ChainWriter:
         inline = split_marks(chain.marks)
         keys = dict.fromkeys(
             key
-            for position, (request, mark) in enumerate(zip(batch.requests, batch.marks, strict=True))
+            for position, (request, mark) in enumerate(
+                zip(batch.requests, batch.marks, strict=True)
+            )
             if position in ours or not work.fresh_ids
             for key in keys_of(request, mark)
         )

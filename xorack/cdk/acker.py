@@ -9,6 +9,7 @@ from constructs import Construct
 
 from xorack.aws.schema import TAG
 from xorack.cdk.alarms import create_alarms
+from xorack.cdk.callbacks import CallbackAccess
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents, name_for
 from xorack.cdk.functions import create_consumer, create_sweeper
@@ -22,7 +23,6 @@ from xorack.cdk.permissions import (
     logs_statement,
 )
 from xorack.cdk.queue import create_queues
-from xorack.cdk.resume import ResumeAccess
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import adopt_table, create_table, key_of
 from xorack.cdk.validation import as_text, check_arguments, has_own_policy, is_known_to_differ
@@ -133,7 +133,7 @@ class Acker(AckerParts):
         if bus is None and settings.deny_forged_events:
             roles: list[Any] = [self.consumer.role, self.sweeper.role]
             self.events.deny_forged_events(roles)
-        self._resume = ResumeAccess(self, [self.consumer, self.sweeper], settings)
+        self._resume = CallbackAccess(self, [self.consumer, self.sweeper], settings)
         monitoring = Construct(self, "Monitoring")
         topic = self._topic(monitoring, alarm_topic)
         if not settings.policies_ready:

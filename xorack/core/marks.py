@@ -137,7 +137,7 @@ def shared_key(key: bytes) -> bytes:
     return (int.from_bytes(key, "big") ^ _SHARED).to_bytes(MARK_KEY_BYTES, "big")
 
 
-def waiter_key(request: Request) -> bytes:
+def callback_key(request: Request) -> bytes:
     """Return the key of the mark of who waits, of a create: no id of a request has a NUL."""
     return mark_key(f"{request.id}\0{json.dumps(request.resume)}")
 
@@ -146,7 +146,7 @@ def keys_of(request: Request, mark: bytes) -> list[bytes]:
     """Return the keys of all marks that decide on a request with this mark."""
     keys = [mark[:MARK_KEY_BYTES]]
     if request.resume is not None:
-        keys.append(waiter_key(request))
+        keys.append(callback_key(request))
     if unit_of_step(request) is not None:
         keys.append(shared_key(keys[0]))
     for unit in request.finishes_once:

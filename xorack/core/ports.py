@@ -1,7 +1,7 @@
 """Ports: what the services require of the stores and channels that adapters provide.
 
 Adapters: `xorack.aws.dynamodb_store`, `xorack.aws.sqs`, `xorack.aws.eventbridge`,
-`xorack.aws.resume`, and `tests.support.memory_store`.
+`xorack.aws.callbacks`, and `tests.support.memory_store`.
 """
 
 from __future__ import annotations

@@ -20,13 +20,13 @@ from xorack.core.event import rfc3339
 from xorack.core.marks import (
     MARK_KEY_BYTES,
     NO_CONTENT,
+    callback_key,
     mark_key,
     mark_of,
     shared_key,
     split_marks,
     step_id,
     unit_of_step,
-    waiter_key,
 )
 from xorack.core.masking import masked_fields
 from xorack.core.ports import DEFAULT_RETENTION_MS, Failure
@@ -277,15 +277,15 @@ def judge(
     same = before == mark[MARK_KEY_BYTES:]
     if verdict == "TagExists" and not same:
         return RequestOutcome(request, "rejected", _tag_exists(request, state.chain)), None
-    waits_anew = same and _waits_anew(request, sent_at, state)
-    if before is not None and not waits_anew:
+    has_new_callback = same and _has_new_callback(request, sent_at, state)
+    if before is not None and not has_new_callback:
         return _duplicate(request, same), None
     if error := _invalid(request, state.length, state.limits):
         return RequestOutcome(request, "rejected", error), None
     if verdict == "late":
         return RequestOutcome(request, "late"), None
-    waiter = () if request.resume is None else (waiter_key(request) + NO_CONTENT,)
-    if waits_anew:
+    waiter = () if request.resume is None else (callback_key(request) + NO_CONTENT,)
+    if has_new_callback:
         return RequestOutcome(request, "duplicate"), Effect(request, None, 0, 0, waiter, sent_at)
     stamp, finished, marks = request.stamp, request.finished, (mark, *waiter)
     if request.finishes_once or state.shared:
@@ -295,9 +295,9 @@ def judge(
     return RequestOutcome(request, "applied"), effect
 
 
-def _waits_anew(request: Request, sent_at: int, state: WriteState) -> bool:
+def _has_new_callback(request: Request, sent_at: int, state: WriteState) -> bool:
     """Return whether a copy of the create names another one who waits, and was sent last."""
-    if request.resume is None or waiter_key(request) in state.seen:
+    if request.resume is None or callback_key(request) in state.seen:
         return False
     return state.resume_sent_at is None or sent_at > state.resume_sent_at
 

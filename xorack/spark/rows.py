@@ -306,7 +306,9 @@ class TrackedRows(Rows):
             ends = isinstance(outcome, Lost) and not allow_missing
             if isinstance(outcome, Agrees | Lost) and not ends:
                 self._check(header, evidence, outcome)
-                starts = partial(finishing.advance_requests, self, header, following, written=written)
+                starts = partial(
+                    finishing.advance_requests, self, header, following, written=written
+                )
                 sent = self._send(outcome, starts)
             else:
                 sent = SendReport()

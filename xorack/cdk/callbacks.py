@@ -35,7 +35,7 @@ def _statement(kind: str, arn: str) -> aws_iam.PolicyStatement:
     return statement
 
 
-class ResumeAccess:
+class CallbackAccess:
     """The permission of an acker's functions to resume executions; it may grow."""
 
     def __init__(

@@ -9,7 +9,7 @@ from botocore.stub import Stubber
 
 from tests.support.chains import changed, make_chain
 from tests.support.fakes import NO_WAIT
-from xorack.aws.resume import SERVICES, Resumer
+from xorack.aws.callbacks import CALLBACK_SERVICES, CallbackSender
 from xorack.core.event import event_detail
 
 ACKED = make_chain("t", b"\0", "acked", 1, 1, 2, created_at=0, ended_at=1, resume="")
@@ -44,10 +44,10 @@ def stub():
     clients = {}
 
     def make(kind):
-        client = boto3.client(SERVICES[kind].client, "eu-west-1")
+        client = boto3.client(CALLBACK_SERVICES[kind].client, "eu-west-1")
         clients[kind] = Stubber(client)
         clients[kind].activate()
-        return Resumer(kind, client, policy=NO_WAIT), clients[kind]
+        return CallbackSender(kind, client, policy=NO_WAIT), clients[kind]
 
     yield make
     for stubber in clients.values():
@@ -58,7 +58,7 @@ def waiting(chain, kind):
     return changed(chain, resume=json.dumps({kind: "T"}), resume_pending=True)
 
 
-@pytest.mark.parametrize("kind", SERVICES)
+@pytest.mark.parametrize("kind", CALLBACK_SERVICES)
 def test_the_result_is_the_detail_of_the_event(stub, kind):
     resumer, stubber = stub(kind)
     for chain, call, parameters in zip((ACKED, FAILED), CALLS[kind], PARAMETERS[kind], strict=True):
@@ -88,7 +88,7 @@ def test_nobody_waits_or_the_call_is_refused(stub, kind, code, answer):
 
 
 def test_a_boto3_without_the_operation_fails_one_chain_and_not_the_batch():
-    (why,) = Resumer("lambda", object()).publish([waiting(ACKED, "lambda")]).values()
+    (why,) = CallbackSender("lambda", object()).publish([waiting(ACKED, "lambda")]).values()
     assert why.kind == "refused"
     assert f"no attribute '{CALLBACK}_success'" in why.reason
 
@@ -107,5 +107,9 @@ def test_a_lost_response_is_an_outage_whose_reason_has_no_callback_id():
 
     client = boto3.client("lambda", "eu-west-1")
     client.meta.events.register("before-send", lose)
-    (why,) = Resumer("lambda", client, policy=NO_WAIT).publish([waiting(ACKED, "lambda")]).values()
+    (why,) = (
+        CallbackSender("lambda", client, policy=NO_WAIT)
+        .publish([waiting(ACKED, "lambda")])
+        .values()
+    )
     assert (why.reason, why.kind) == ("ReadTimeoutError", "outage")

@@ -36,7 +36,7 @@ class _Service(NamedTuple):
     over: frozenset[str]
 
 
-SERVICES: Final[Mapping[str, _Service]] = {
+CALLBACK_SERVICES: Final[Mapping[str, _Service]] = {
     "step_functions": _Service(
         "stepfunctions",
         lambda client, token, detail: client.send_task_success(taskToken=token, output=detail),
@@ -60,7 +60,7 @@ SERVICES: Final[Mapping[str, _Service]] = {
 """The services by the kind of `xorack.core.request.Request.resume`."""
 
 
-class Resumer:
+class CallbackSender:
     """A `xorack.core.ports.Publisher` of callbacks, one chain a call."""
 
     batch_size = 1
@@ -83,12 +83,12 @@ class Resumer:
         return send_entries(by_tag, self._resume, self.policy, budget_of(self.client))
 
     def _resume(self, chains: Mapping[str, Chain]) -> dict[str, NotAccepted]:
-        answers = {tag: self._resume_one(chain) for tag, chain in chains.items()}
+        answers = {tag: self._call_back(chain) for tag, chain in chains.items()}
         return {tag: answer for tag, answer in answers.items() if answer is not None}
 
-    def _resume_one(self, chain: Chain) -> NotAccepted | None:
+    def _call_back(self, chain: Chain) -> NotAccepted | None:
         """Make one callback; return None if the service accepted it."""
-        service = SERVICES[self.kind]
+        service = CALLBACK_SERVICES[self.kind]
         token = json.loads(chain.reports.resume or "{}")[self.kind]
         if (event := self._naming.in_time(chain, event_detail)) is None:
             return NotAccepted(NO_TIME.reason, permanent=True, kind=NO_TIME.kind)
