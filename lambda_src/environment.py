@@ -262,14 +262,14 @@ class Invocation:
         name = "DEAD_LETTER_QUEUE_URL"
         queue_url = required(name, self.process.settings.dead_letter_queue_url)
 
-        def send(rejected: Sequence[Rejected]) -> list[int]:
+        def send_dead_letters(rejected: Sequence[Rejected]) -> list[int]:
             from xorack.aws.sqs import send_rejected  # few batches hold any
 
             policy = RetryPolicy(attempts=5, cap_seconds=1.0)
             client = self._client("sqs", self.dead_letters)
             return send_rejected(queue_url, client, rejected, policy, self.process.workers.map)
 
-        return send
+        return send_dead_letters
 
     def record_retention(self) -> None:
         """Write down the retention for those after it, once: a batch does not wait for this."""

@@ -166,10 +166,10 @@ def redrive(selector: Selector, target: Target, **flags: Any) -> int:
     return output.run_redrive(queues, queues.survey(selector), kinds, **flags)
 
 
-@dead_letters.command(epilog="Example: xorack dead-letters send corrected.json")
+@dead_letters.command("send", epilog="Example: xorack dead-letters send corrected.json")
 @click.argument("file", type=text_file)
 @with_target(queue_option)
-def send(file: TextIO, target: Target) -> None:
+def send_corrected(file: TextIO, target: Target) -> None:
     """Send corrected messages, or say what is wrong with them.
 
     FILE has one JSON object a line; - is stdin. It is what `show --json` prints, with its ``body``

@@ -59,13 +59,13 @@ def names_of(
     names: dict[int, Candidate | None] = dict.fromkeys(map(_number, ids))
     missing = set(names)
 
-    def explain(unit: int, name: Candidate) -> None:
+    def take_name(unit: int, name: Candidate) -> None:
         if unit in missing:
             missing.discard(unit)
             names[unit] = name
 
     start = unit_id(*root)
-    explain(start, root[0] if len(root) == 1 else root)
+    take_name(start, root[0] if len(root) == 1 else root)
     step = lru_cache(maxsize=1024)(_child)  # paths share their beginnings
     for candidate in candidates if missing else ():
         path = candidate if isinstance(candidate, list) else [candidate]
@@ -73,7 +73,7 @@ def names_of(
         for level, name in enumerate(path, 1):
             last = level == len(path)
             unit = _child(unit, name) if last else step(unit, name)
-            explain(unit, candidate if last else path[:level])
+            take_name(unit, candidate if last else path[:level])
         if not missing:
             break
     return {f"{unit:016x}": name for unit, name in names.items()}

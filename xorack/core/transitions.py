@@ -284,10 +284,10 @@ def judge(
         return RequestOutcome(request, "rejected", error), None
     if verdict == "late":
         return RequestOutcome(request, "late"), None
-    waiter = () if request.resume is None else (callback_key(request) + NO_CONTENT,)
+    callback = () if request.resume is None else (callback_key(request) + NO_CONTENT,)
     if has_new_callback:
-        return RequestOutcome(request, "duplicate"), Effect(request, None, 0, 0, waiter, sent_at)
-    stamp, finished, marks = request.stamp, request.finished, (mark, *waiter)
+        return RequestOutcome(request, "duplicate"), Effect(request, None, 0, 0, callback, sent_at)
+    stamp, finished, marks = request.stamp, request.finished, (mark, *callback)
     if request.finishes_once or state.shared:
         stamp, finished, shared = _new_units(request, mark, state.seen)
         marks += shared

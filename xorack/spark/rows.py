@@ -26,7 +26,7 @@ from xorack.spark.observing import Observed
 from xorack.spark.outcome import Agrees, Differs, Lost
 from xorack.spark.record import summary_in
 from xorack.spark.run import RowNames
-from xorack.spark.sending import send
+from xorack.spark.sending import send_frame
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
 from xorack.spark.units import check_frame, field_named, unit_column
@@ -166,7 +166,7 @@ class TrackedRows(Rows):
         """
         header = keep_start(self, written, chains)
         summary = summary_in(header)
-        sent = send(creates(self, header), self.tracking.queue, summary.chains)
+        sent = send_frame(creates(self, header), self.tracking.queue, summary.chains)
         skipped = header.get("skipped", 0)
         return Report("written", summary.chains, summary.count, 0, *sent, skipped=skipped)
 
@@ -234,12 +234,12 @@ class TrackedRows(Rows):
         """Send the notes and the requests that finish chains."""
         queue, sent, notes = self.tracking.queue, SendReport(), outcome.notes
         if notes is not None and notes.chains:  # before a chain that is tolerated ends
-            sent = send(notes.requests, queue, notes.chains)
+            sent = send_frame(notes.requests, queue, notes.chains)
         finished = outcome.finished
         if finished is None:
             return sent
         requests = stamps(finished.chains)  # advance keeps a record, though of no chain
-        stamped = send(requests, queue, finished.number) if finished.number else SendReport()
+        stamped = send_frame(requests, queue, finished.number) if finished.number else SendReport()
         if stamped.requests < finished.number:
             lost = finished.number - stamped.requests
             raise StateError(f"{lost:,} chains disappeared while their stamps were sent")

@@ -49,7 +49,7 @@ def _client(queue: Queue) -> Any:
     return queue_client(queue.url, queue.region, queue.endpoint_url)
 
 
-def send(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
+def send_frame(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
     """Send requests, a row each, from the tasks; `chains` is about their number.
 
     The messages of a retried task count once, though they may go out twice.

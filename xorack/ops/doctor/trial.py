@@ -85,13 +85,13 @@ class Trial:
             for _ in range(_RECEIVERS):
                 pool.submit(self._receive, stop)
             sender = Sender(self.load, self.run, self._url, self._sqs)
-            sent = self.send(sender)
+            sent = self.send_load(sender)
             self._await_events([plan for plan in self.plans if not plan.lost])
             deadline_at = self._end([plan for plan in self.plans if plan.lost])
             chains = self.settle()
         return sent, TrialResult(self.plans, sent.times, self.events, chains, deadline_at)
 
-    def send(self, sender: Sender) -> Sent:
+    def send_load(self, sender: Sender) -> Sent:
         """Send all messages; the tests of other engines add faults here."""
         return sender.send()
 

@@ -20,7 +20,7 @@ from xorack.spark.messages import one_line, plain_errors
 from xorack.spark.missing import telling
 from xorack.spark.missing.comparing import compare_groups, compare_units, sums_of, sums_of_units
 from xorack.spark.missing.telling import Basis, Counts, Facts
-from xorack.spark.missing.why import SAMPLE, Explanation, Sample, explain, explain_groups
+from xorack.spark.missing.why import SAMPLE, Explanation, Sample, explain_groups, explain_sample
 from xorack.spark.units import chain_columns, column_named, has_columns, with_tag
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class MissingRows(Facts):
             among = self._source, self._candidates
             return explain_groups(self._rows, self, *among), None
         sample = self._sample(self._units, keep)
-        explanation = explain(self._rows, self, sample, self._source)
+        explanation = explain_sample(self._rows, self, sample, self._source)
         return explanation, sample
 
     def _sample(self, units: DataFrame, keep: Keep) -> Sample:

@@ -89,7 +89,9 @@ class Explanation:
 NO_REASON = Explanation()
 
 
-def explain(rows: RowNames, facts: Facts, sample: Sample | None, source: DataFrame) -> Explanation:
+def explain_sample(
+    rows: RowNames, facts: Facts, sample: Sample | None, source: DataFrame
+) -> Explanation:
     """Find what the differing rows of a sample have in common; `source` has all rows."""
     repeated = _repeated(rows, facts)
     if sample is None:
