@@ -126,7 +126,7 @@ class Campaign(Trial):
     programs: Programs | None = None
     proxies: tuple[FaultProxy, ...] = ()
 
-    def send(self, sender: Sender) -> Sent:
+    def send_load(self, sender: Sender) -> Sent:
         """Send all messages while programs send them, too, in other messages."""
         for proxy in self.proxies:
             proxy.rates = RATES
