@@ -344,15 +344,15 @@ const MIN_KEY_BYTES = 16;
 const MAX_KEYS = 2;
 const KEY_VARIABLE = "XORACK_TOKEN_KEY";
 
-/** The keys of tokens. A key that was lost on the way must not turn verification off. */
+/**
+ * Return the keys of tokens. Only the variable is split at commas, because a key may contain them.
+ * An invalid key is an error: it must not turn verification off.
+ */
 function keysOf(given) {
-  const known = given ?? process.env[KEY_VARIABLE];
+  const variable = process.env[KEY_VARIABLE]?.split(",").map((key) => key.trim());
+  const known = given ?? variable;
   if (known === undefined) return [];
-  const keys = Array.isArray(known)
-    ? known
-    : String(known)
-        .split(",")
-        .map((key) => key.trim());
+  const keys = Array.isArray(known) ? known : [known];
   const isText = (key) => typeof key === "string" && Buffer.byteLength(key) >= MIN_KEY_BYTES;
   const expected = `one key of at least ${MIN_KEY_BYTES} bytes, or ${MAX_KEYS}`;
   const isValid = keys.length >= 1 && keys.length <= MAX_KEYS && keys.every(isText);
