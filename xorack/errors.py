@@ -1,8 +1,8 @@
-"""The errors that xorack raises: one tree, split by whose fault it is.
+"""All errors that xorack raises.
 
-The errors of chains and requests are in `xorack.core.errors`, because the core raises them. This
-module has the errors of Spark jobs and of programs on this machine. Every room may import it: it
-imports only the core.
+`xorack.core.errors` defines the errors of chains and requests, because the core raises them. This
+module adds the errors of Spark jobs and of programs on this machine. Every folder may import it,
+because it imports only the core.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = [  # noqa: PLE0604
 
 
 class ColumnsError(XorAckError, ValueError):
-    """Columns are missing from a frame, or their types or values are unsuitable."""
+    """Columns are missing from a frame, or their types or values are not suitable."""
 
 
 class OutputDiffersError(StateError):
-    """What was written is not what was started.
+    """The output does not have the rows that were started.
 
     Attributes:
-        started: Units that were started.
-        written: Units that the output has.
-        chains: Some of the chains that differ, as ``tag (written of started)``; empty if nothing
-            tells which ones do.
-        missing: The units of up to 100 missing rows: the values of the unit columns.
-        why: A sentence on what the missing rows have in common; empty if that is not known.
-        found: More about the missing rows: `xorack.spark.MissingRows`; None if nothing is known.
+        started: The number of units that were started.
+        written: The number of units in the output.
+        chains: Some of the chains that differ, as ``tag (written of started)``. Empty if the
+            chains that differ are not known.
+        missing: The units of up to 100 missing rows, as values of the unit columns.
+        why: A sentence on what the missing rows have in common. Empty if it is not known.
+        found: Details on the missing rows: `xorack.spark.MissingRows`. None if there are none.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class OutputDiffersError(StateError):
 
 
 class LocalError(XorAckError):
-    """A program on this machine failed: Java, Spark, the CDK, or the embedded AWS."""
+    """A program on this machine failed: Java, Spark, the CDK or the embedded AWS."""
 
 
 class NotRunningError(LocalError):
-    """No embedded AWS runs in the background."""
+    """The embedded AWS does not run in the background."""

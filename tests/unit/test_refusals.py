@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.chains import make_chain
 from tests.support.slow import BAD, START, SlowFunctions
-from xorack.aws import eventbridge, resume
+from xorack.aws import callbacks, eventbridge
 from xorack.core.event import event_detail
 
 
@@ -115,7 +115,7 @@ def test_naming_units_for_callbacks_takes_the_share_of_events(functions, monkeyp
         functions.clock.spend(0.022)
         return event_detail(chain)
 
-    for module in (eventbridge, resume):
+    for module in (eventbridge, callbacks):
         monkeypatch.setattr(module, "event_detail", slow)
     for number in range(1_107):
         late(functions, f"t{number}", token=f"t{number}")

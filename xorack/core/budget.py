@@ -1,4 +1,4 @@
-"""The time of an invocation: what a call may take, what is kept for later steps. Pure."""
+"""The time budget of an invocation: how long a call may take and how much is reserved. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class TimeOuts(NamedTuple):
 
     @classmethod
     def within(cls, seconds: float) -> TimeOuts:
-        """Return the time-outs of an invocation of `seconds`: a call may take a part of them."""
-        seconds = max(1.2, seconds)  # shorter ones would fail each call
+        """Return the time-outs for an invocation of `seconds`. One call gets a small part of it."""
+        seconds = max(1.2, seconds)  # with shorter time-outs, every call would fail
         return cls(min(1.0, seconds / 12), min(5.0, seconds / 12))
 
     @property
     def longest_call(self) -> float:
-        """Seconds that a call of one attempt takes at most."""
+        """The longest time in seconds that a call of one attempt can take."""
         return self.connect + self.read
 
 
@@ -33,7 +33,7 @@ _NONE = TimeOuts(0, 0)
 class Budget:
     """The time of one step of an invocation.
 
-    A call starts only if the longest call, and one of each later step, can end in time.
+    A call starts only if it and one call of each later step can end in time, even at their longest.
     """
 
     seconds_left: Callable[[], float] = lambda: inf
@@ -41,13 +41,13 @@ class Budget:
     later_steps: int = 0
 
     def before(self, later_steps: int) -> Budget:
-        """Return the budget of a step that this number of steps follows."""
+        """Return the budget of a step after which `later_steps` more steps follow."""
         return replace(self, later_steps=later_steps)
 
     def left(self) -> float:
-        """Return the seconds left in which calls of this step may start."""
+        """Return the seconds during which calls of this step may still start."""
         longest = self.time_outs.longest_call
-        # Metrics and the response take time after the last call.
+        # After the last call, writing metrics and returning the response also takes time.
         reserve = (self.later_steps + 1) * longest + min(1.0, longest / 2)
         return self.seconds_left() - reserve
 

@@ -12,9 +12,9 @@ Status = Literal["pending", "open", "acked", "failed"]
 TIMED_OUT = "timed out"
 NEVER_CREATED = "never created"
 EVENT = "event"
-"""The report of events."""
+"""The report that is an event on the bus."""
 PARENTS = "parents"
-"""The report of the chains of which a chain is a unit."""
+"""The report to the chains in which this chain is a unit."""
 END_OF_TIME = 253_402_300_799_999
 """The end of the year 9999, in milliseconds since the epoch."""
 
@@ -23,10 +23,10 @@ _CELLS = 16
 
 
 class Parent(NamedTuple):
-    """A unit of other chains that a chain is: what a token says of it.
+    """A unit of other chains, which a chain stands for. A token has the same fields.
 
     Attributes:
-        cells: The size of the stamps of these chains; 0 for plain ones.
+        cells: The cells of these chains' stamps; 0 for plain stamps.
     """
 
     unit: int
@@ -35,7 +35,7 @@ class Parent(NamedTuple):
 
     @classmethod
     def of_json(cls, raw: Mapping[str, Any]) -> Parent:
-        """Read what `to_json` has written."""
+        """Read what `to_json` wrote."""
         cells = raw.get("cells", _CELLS) if raw["kind"] == "traced" else 0
         return cls(int(raw["unit"], 16), tuple(raw["tags"]), cells)
 
@@ -47,10 +47,11 @@ class Parent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Units as the senders count them; 0 if they report no counts.
+    """The numbers of units that the senders report; 0 if they report none.
 
     Attributes:
-        tolerated_units: Most outstanding units with which the chain is acked at its deadline.
+        tolerated_units: The chain is acked at its deadline if at most so many units are
+            outstanding.
     """
 
     started: int = 0
@@ -63,21 +64,21 @@ class Counts:
 
     @property
     def within_tolerance(self) -> bool:
-        """True if units are outstanding, and no more than the create tolerates at the deadline."""
+        """Return whether units are outstanding, and at most as many as the create tolerates."""
         return 0 < self.outstanding <= self.tolerated_units
 
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """When an unfinished chain ends by time.
+    """The times at which an unfinished chain ends without a request.
 
     Attributes:
-        deadline: Time at which the chain times out once it is created. None for never.
-        pending_deadline: Time at which the chain fails if its create has not arrived. None for
-            never, and once the create has arrived.
-        idle_timeout: Longest time without a stamp or an ``extend``. None for no limit.
-        extended: Time at which the last ``extend`` was applied; it overrides the create's timeout.
-            0 for none.
+        deadline: Time at which a created chain times out. None: never.
+        pending_deadline: Time at which a chain fails if its create has not arrived. None: never, or
+            the create has arrived.
+        idle_timeout: Longest time without a stamp or an ``extend``. None: no limit.
+        extended: Time at which the last ``extend`` was applied, which overrides the create's
+            timeout. 0: there was none.
     """
 
     deadline: int | None = None
@@ -88,18 +89,18 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """The reports of a chain's end: an event on the bus, a callback, and what its parents get.
+    """The reports of a chain's end: the event on the bus, the callback, the stamps of parents.
 
     Attributes:
-        event_pending, resume_pending, parents_pending: The report may still have to be made.
-        resume: JSON text from the create: the callback's kind and token. None once it was sent or
-            given up, because a token is a secret.
+        event_pending, resume_pending, parents_pending: Whether the report may not have been made.
+        resume: JSON text from the create: the callback's kind and token. The token is a secret, so
+            this is None after the callback was made or given up.
         resume_sent_at: Time when the create that names the callback was sent.
         resumed_at: Time at which the callback was made.
-        resume_failed: Why no callback was made: the last refusal after a day of them, or the
+        resume_failed: Why no callback was made: the last refusal after a day of refusals, or the
             answer that the callback is gone.
         refused_at: Time at which a service first refused the event or the callback.
-        refused: JSON text of the reports that refuse the report: see `refusals`.
+        refused: JSON text of the refused reports: see `refusals`.
     """
 
     event_pending: bool = False
@@ -114,18 +115,18 @@ class Reports:
 
     @property
     def refusals(self) -> dict[str, tuple[int, int]]:
-        """Channels that refuse the end, to the times of the first refusal and the next attempt."""
+        """Return the refused reports, each with the times of its first refusal and next attempt."""
         refusals: dict[str, tuple[int, int]] = json.loads(self.refused or "{}")
         return refusals
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """What arrived after the chain's end.
+    """Counts of the requests that arrived after the chain's end.
 
     Attributes:
-        repeated, late: Creates of the same content, and late requests.
-        last_late_at: Time of the last arrival: it prolongs the tombstone.
+        repeated, late: The numbers of repeated creates and of late requests.
+        last_late_at: Time of the last arrival. It prolongs the tombstone.
     """
 
     repeated: int = 0
@@ -137,20 +138,22 @@ class Tombstone:
 class Chain:
     """The state of a chain. Times are milliseconds since the epoch, durations milliseconds.
 
-    Attributes, as far as their names do not say it:
+    The names of most attributes describe them. These need more words:
+
+    Attributes:
         stamp: XOR of all stamps so far; empty before the first.
-        status: ``pending`` is not created yet.
+        status: ``pending`` means that the create has not arrived.
         version: Number of writes by xorack; 0 for an item of xor-ack-dynamodb.
         first_seen_at: Time of the first write. None for an item of xor-ack-dynamodb.
         nonce: 32 random bits of the first write. None for a chain that older code started.
-        created_at: Time when the create was sent, as far as it is known. None: no create yet, or
-            another program created the chain.
-        due_at: Time at which the sweeper must look at the chain, at or before the deadline. It does
-            not follow every stamp, because each change costs an index write.
+        created_at: Time when the create was sent, if it is known. None: the create has not arrived,
+            or another program created the chain.
+        due_at: Time at which the sweeper must read the chain, at or before the deadline. It does
+            not follow every stamp, because each change costs a write to the index.
         detail: JSON text from the create, for the events.
-        parents: JSON text from the create: the units of other chains that this chain is.
-        fail_parent: True if these chains fail as soon as this one does.
-        note: JSON text of what a sender found out: ``text``, ``missing``, ``missing_count``.
+        parents: JSON text from the create: the units of other chains that this chain stands for.
+        fail_parent: True if these chains fail as soon as this chain fails.
+        note: JSON text that a sender added: ``text``, ``missing``, ``missing_count``.
         failing: Reason of a ``fail`` that arrived before the create.
         reason: Why the chain failed.
         marks: Marks of the latest applied requests, 16 bytes each, oldest first.
@@ -183,7 +186,7 @@ class Chain:
 
     @classmethod
     def of_attributes(cls, tag: str, attributes: Mapping[str, Any]) -> Chain:
-        """Return the chain with these `ATTRIBUTES`; those that are left out have their default."""
+        """Return the chain with these `ATTRIBUTES`. An attribute left out has its default."""
         own = {name: value for name, value in attributes.items() if name not in _PART_OF}
         of_parts: dict[str, dict[str, Any]] = {}
         for name in attributes.keys() & _PART_OF.keys():
@@ -200,51 +203,49 @@ class Chain:
 
     @property
     def generation(self) -> tuple[int | None, int | None]:
-        """What tells the chain from earlier and later ones of its tag."""
+        """The first write of the chain, which distinguishes it from other chains of its tag."""
         return self.first_seen_at, self.nonce
 
     @property
     def final(self) -> bool:
-        """True if the chain is ``acked`` or ``failed``: nothing changes it any more."""
+        """Return whether the chain is ``acked`` or ``failed``. An ended chain never changes."""
         return self.status in ("acked", "failed")
 
     @property
     def created(self) -> bool:
-        """True if the create was applied."""
+        """Return whether the create was applied."""
         if self.created_at is not None:
             return True
         return self.status != "pending" and self.reason != NEVER_CREATED
 
     @property
     def adopted(self) -> bool:
-        """True if xor-ack-dynamodb created the item: its counts miss the units from before."""
+        """Return whether xor-ack-dynamodb created the item. Its counts lack the earlier units."""
         return self.created and self.created_at is None
 
     @property
     def tolerated(self) -> bool:
-        """True if the chain was acked at its deadline with units outstanding."""
+        """Return whether the chain was acked at its deadline with units outstanding."""
         return self.status == "acked" and self.counts.within_tolerance
 
     @property
     def pending_reports(self) -> tuple[str, ...]:
-        """The reports that may not know of the end yet: `PARENTS`, `EVENT`, a kind of callback."""
+        """The reports that may not have been made: `PARENTS`, `EVENT` or a kind of callback."""
         if not self.final:
-            return ()  # whatever another program wrote
+            return ()  # another program may have written flags of reports
         parents = (PARENTS,) if self.reports.parents_pending else ()
         event = (EVENT,) if self.reports.event_pending else ()
         callback = json.loads(self.reports.resume or "{}") if self.reports.resume_pending else ()
         return (*parents, *event, *callback)
 
     def due_reports(self, now: int) -> list[str]:
-        """Return the reports in `pending_reports` on which to report the end now."""
-        refusals = self.reports.refusals
-        return [
-            one for one in self.pending_reports if one not in refusals or refusals[one][1] <= now
-        ]
+        """Return the pending reports whose next attempt is due."""
+        next_attempts = {report: at for report, (_, at) in self.reports.refusals.items()}
+        return [name for name in self.pending_reports if next_attempts.get(name, now) <= now]
 
     @property
     def effective_deadline(self) -> int | None:
-        """Time at which an unfinished chain fails if no request comes; None for never."""
+        """Time at which an unfinished chain fails if no request comes. None: never."""
         if self.status == "pending":
             return self.deadlines.pending_deadline
         times = [self.deadlines.deadline]
@@ -255,7 +256,7 @@ class Chain:
 
     @property
     def latest_end(self) -> int:
-        """Time at which the chain has ended or will have, unless an extend or its create comes."""
+        """Time at which the chain ended, or ends at the latest if no extend or create comes."""
         if self.ended_at is not None:
             return self.ended_at
         created = self.deadlines.deadline
@@ -264,8 +265,8 @@ class Chain:
 
     @property
     def parent_units(self) -> list[Parent]:
-        """The units of other chains that this chain is."""
-        return [Parent.of_json(one) for one in json.loads(self.parents or "[]")]
+        """The units of other chains that this chain stands for."""
+        return [Parent.of_json(parent) for parent in json.loads(self.parents or "[]")]
 
     @property
     def parent_tags(self) -> list[str]:
@@ -285,12 +286,12 @@ PARTS: Final[dict[str, type]] = {
     "reports": Reports,
     "tombstone": Tombstone,
 }
-_PART_OF = {one.name: name for name, part in PARTS.items() for one in fields(part)}
-_OWN = [one for one in fields(Chain) if one.name not in PARTS and one.name != "tag"]
+_PART_OF = {each.name: name for name, part in PARTS.items() for each in fields(part)}
+_OWN = [each for each in fields(Chain) if each.name not in PARTS and each.name != "tag"]
 ATTRIBUTES: Final = {
-    one.name: str(one.type).removesuffix(" | None")
+    each.name: str(each.type).removesuffix(" | None")
     for part in (_OWN, *map(fields, PARTS.values()))
-    for one in part
+    for each in part
 }
-"""The attributes of a chain and of its parts, besides the tag, with their types."""
+"""The attributes of a chain and of its parts without the tag, with their types."""
 _PART_OF_EACH = [(name, _PART_OF.get(name)) for name in ATTRIBUTES]

@@ -1,4 +1,4 @@
-"""Checks of the fields of requests, in Python and in JSON; docs/protocol.md is the contract."""
+"""Checks of the fields of requests, for Python values and JSON. docs/protocol.md specifies them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ MAX_STAMP_BYTES = 64 * 1024
 MAX_COUNT = (1 << 63) - 1
 MAX_MISSING = 100
 MAX_STEP_UNITS = 10_000
-"""Most units of a step: a batch of a Lambda function. Their marks are 160 KB of an item's 400."""
+"""The most units of one step: a batch of a Lambda function. An item holds at most 400 KB, and the
+marks of these units take 160 KB."""
 MAX_PARENTS = 100
-"""Most chains of which a chain is a unit."""
+"""The most chains in which one chain can be a unit."""
 MAX_TIMEOUT_SECONDS = 10 * 366 * 86400
 RESUME_KINDS = {
     "step_functions": (2048, r"[\0-\x7f]+", "ASCII characters"),
     "lambda": (1024, r"[A-Za-z0-9+/]+={0,2}", "characters of a callback id, base64"),
 }
-"""Who may wait for a chain's end, and the tokens: most characters, their form, in words."""
+"""The kinds of callbacks. Each has the token's largest length, its pattern and a description."""
 
 Check = Callable[[str, Any], Any]
-"""Takes a field's name and value; returns the value, or raises ArgumentError."""
+"""Takes the name and the value of a field. Returns the value, or raises ArgumentError."""
 
 
 def _text(least: int, most: int) -> Check:
@@ -112,18 +113,19 @@ def _seconds(field: str, value: Any) -> Any:
 
 
 def _unreadable(value: object) -> bool:
-    """Return whether JSON is deeper, or has larger integers or other keys, than readers take."""
+    """Return whether JSON is too deep, or has too large integers or keys that are no strings."""
     level: list[object] = [value]
     for _ in range(MAX_DETAIL_DEPTH + 1):
         if any(isinstance(item, int) and not MIN_INTEGER <= item <= MAX_INTEGER for item in level):
             return True
         objects = [item for item in level if isinstance(item, dict)]
         arrays = [item for item in level if isinstance(item, (list, tuple))]
-        if not all(isinstance(key, str) for one in objects for key in one):
+        if not all(isinstance(key, str) for item in objects for key in item):
             return True
         if not objects and not arrays:
             return False
-        level = [child for one in (*map(dict.values, objects), *arrays) for child in one]
+        containers = (*map(dict.values, objects), *arrays)
+        level = [child for container in containers for child in container]
     return True
 
 
@@ -150,32 +152,35 @@ def _resume(field: str, value: Any) -> dict[str, str]:
     expected = 'an object with one of "step_functions" (a task token) and "lambda" (a callback id)'
     if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= RESUME_KINDS.keys():
         shape = isinstance(value, (list, dict))
-        what = shown(value) if shape else f"a {type(value).__name__}"
-        raise ArgumentError(field, problem=f"{what}, expected {expected}")
+        kind = shown(value) if shape else f"a {type(value).__name__}"
+        raise ArgumentError(field, problem=f"{kind}, expected {expected}")
     ((kind, token),) = value.items()
     most, pattern, expected = RESUME_KINDS[kind]
     valid = isinstance(token, str) and len(token) <= most and re.fullmatch(pattern, token)
     if not valid:
-        # A token is a secret: not even its first characters are shown.
-        what = f"{len(token):,} characters" if isinstance(token, str) else type(token).__name__
-        problem = f"{what}, expected 1 to {most:,} {expected}"
+        # A token is a secret, so the error shows only its length.
+        length = f"{len(token):,} characters" if isinstance(token, str) else type(token).__name__
+        problem = f"{length}, expected 1 to {most:,} {expected}"
         raise ArgumentError(f"{field}.{kind}", problem=problem)
     return dict(value)
 
 
 def unknown_field(name: str, value: object, known: str) -> ArgumentError:
-    """Return the error of a field that does not exist; a token stays a secret under such names."""
+    """Return the error for a field that does not exist.
+
+    If the name may be a misspelt ``resume``, the value may be a token, so the error hides it.
+    """
     shape = isinstance(value, (list, dict))
-    what = "a token" if names_token(name) and not shape else value
-    return ArgumentError(shown(name)[1:-1], what, f"no such field: {known}")
+    visible = "a token" if names_token(name) and not shape else value
+    return ArgumentError(shown(name)[1:-1], visible, f"no such field: {known}")
 
 
 def _parents(field: str, value: Any) -> tuple[Parent, ...]:
-    """Check the units that a chain is; their order is no content."""
+    """Check the units that a chain stands for. They have no order, so they are sorted."""
     expected = "an array of units, each with unit, tags, and kind or cells, as a token has them"
     if not isinstance(value, (list, tuple)) or not value:
         raise ArgumentError(field, value, expected)
-    parents = tuple(sorted({_parent(field, one, expected) for one in value}))
+    parents = tuple(sorted({_parent(field, parent, expected) for parent in value}))
     tags = [tag for parent in parents for tag in parent.tags]
     if len({*tags}) < len(tags) or len(tags) > MAX_PARENTS:
         raise ArgumentError(field, f"{len(tags)} tags", f"at most {MAX_PARENTS} different chains")
@@ -216,7 +221,7 @@ CHECKS: dict[str, Check] = {
     "finished": _count,
     "starts": _ids,
     "finishes": _ids,
-    # The ids of finishes_once and missing are sets: another order is the same content.
+    # finishes_once and missing are sets of ids. Sorted ids make equal sets the same content.
     "finishes_once": lambda field, value: tuple(sorted(_few_ids(field, value, MAX_STEP_UNITS))),
     "cells": _cells,
     "timeout": _seconds,
@@ -260,7 +265,7 @@ _FROM_JSON: dict[str, Check] = {"stamp": _bytes_of, **dict.fromkeys(_OF_UNITS, _
 
 
 def check_json(field: str, value: Any) -> Any:
-    """Return the value of a field as it stands in JSON; raise as `CHECKS` do."""
+    """Check the value of a field as it stands in JSON, and return it; raise as `CHECKS` do."""
     if field in _FROM_JSON:
         value = _FROM_JSON[field](field, value)
     return CHECKS[field](field, value)

@@ -1,4 +1,4 @@
-"""Conditions on the columns of a row: values that hold or do not, with a text for people."""
+"""Conditions on the columns of a row. Each condition is a value that has a text for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_CHARACTERS = 100
 
 @dataclass(frozen=True)
 class Values:
-    """The column has one of a few values, which the text lists."""
+    """The column has one of a few values. The text lists them."""
 
     column: str
     values: tuple[Any, ...]
@@ -35,7 +35,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Range:
-    """The column has a value from `low` to `high`, both included; None is no limit."""
+    """The column has a value from `low` to `high`, both included. None means no limit."""
 
     column: str
     low: Any
@@ -59,7 +59,7 @@ class Range:
 
 @dataclass(frozen=True)
 class AnyOf:
-    """The column has one of many values; `of` is how many different ones were compared."""
+    """The column has one of many values. `of` is the number of different values compared."""
 
     column: str
     values: frozenset[Any]
@@ -97,17 +97,17 @@ Condition = Values | Range | AnyOf | Both
 
 
 def comparable_value(value: Any) -> Any:
-    """Return a value as it is compared: each NaN as `math.nan`, which is found by identity."""
+    """Return a value for comparison. Each NaN becomes `math.nan`, which is found by identity."""
     return math.nan if is_nan(value) else value
 
 
 def is_nan(value: Any) -> bool:
-    """Return whether a value is a float or decimal that is no number."""
+    """Return whether a value is a float or decimal NaN."""
     return isinstance(value, (float, Decimal)) and math.isnan(value)
 
 
 def value_text(value: Any) -> str:
-    """Return a column's value as SQL writes it: texts in quotes, NULL for None."""
+    """Return a column's value as SQL writes it: text in quotes, and NULL for None."""
     if value is None:
         return "NULL"
     if is_nan(value):

@@ -1,13 +1,13 @@
-"""The errors that xorack raises: one tree, split by whose fault it is.
+"""The errors that xorack raises, grouped by who can fix the problem.
 
-- `ArgumentError`: the caller's. What was given is invalid, wherever it is given.
-- `StateError`: of what is there. A chain, record, table or file is not as the call needs it.
-- `UnavailableError`, `SendError`, `BatchError`: of AWS. The same call may succeed later.
+- `ArgumentError`: the caller passed an invalid value, or a message contains one.
+- `StateError`: the stored state of a chain, record, table or file does not allow the call.
+- `UnavailableError`, `SendError`, `BatchError`: AWS failed. The same call may succeed later.
 
-Those of Spark jobs and of programs on this machine are in `xorack.spark` and `xorack.local`.
+`xorack.errors` adds the errors of Spark jobs and of programs on this machine.
 
 The six errors of the npm packages ``ack`` and ``xor-ack-dynamodb`` keep their names, and so does
-`RequestIdReused` of the protocol. Each error carries a ``code`` equal to its name, as there.
+`RequestIdReused` of the protocol. As in these packages, the ``code`` of an error is its name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _SHOWN = 80
-"""Most characters of an invalid value in an error message."""
+"""The most characters of an invalid value that an error message shows."""
 _FLAGS = re.IGNORECASE | re.DOTALL
 _NAME = re.compile("resume|token|step.?function|lambda|callback", _FLAGS)
 _TOKEN = re.compile(
@@ -49,17 +49,17 @@ _TOKEN = re.compile(
 
 
 def names_token(key: str) -> bool:
-    """Return whether a key may stand for a token of `resume`, also a misspelt one."""
+    """Return whether a key may name a token of `resume`, even if it is misspelt."""
     return bool(_NAME.search(key))
 
 
 def without_tokens(text: str) -> str:
-    """Return text without the tokens of `resume`, secrets, if it looks like JSON or Python."""
+    """Return a text that looks like JSON or Python with the secret tokens of `resume` replaced."""
     return _TOKEN.sub(r"\1...", text)
 
 
 def shown(value: object) -> str:
-    """Return the ``repr`` of a value for a message: one line, ASCII, at most 80 characters."""
+    """Return the ``repr`` of a value for a message: one ASCII line of at most 80 characters."""
     if isinstance(value, (list, dict)):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     if isinstance(value, (str, bytes)):
@@ -76,11 +76,11 @@ _HIDDEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
-"""What Python takes for printable and nobody sees: fillers, joiners, variation selectors."""
+"""Characters that Python calls printable but that are invisible: fillers, joiners, selectors."""
 
 
 def printable(text: str) -> str:
-    """Escape the characters of a text that steer a terminal, end its line or hide."""
+    """Escape the characters of a text that control a terminal, end the line or are invisible."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -96,7 +96,7 @@ class XorAckError(Exception):
 
     @property
     def code(self) -> str:
-        """The name of the error, as the npm packages' errors carry it."""
+        """The name of the error class, as in the errors of the npm packages."""
         return type(self).__name__
 
 
@@ -104,9 +104,9 @@ class ArgumentError(XorAckError, ValueError):
     """An argument, a setting, a token, or a field of a message is invalid.
 
     Attributes:
-        field: Its name, for example ``tag`` or ``requests``.
-        expected: The expected value; empty if the text says it otherwise.
-        without_value: The text of the error, which does not quote the value.
+        field: The name of the field, for example ``tag`` or ``requests``.
+        expected: The expected value. Empty if the error's text describes the problem instead.
+        without_value: The text of the error without the invalid value.
     """
 
     def __init__(
@@ -119,18 +119,18 @@ class ArgumentError(XorAckError, ValueError):
 
 
 class RequestIdReused(ArgumentError):
-    """A request's id was used before in its chain, by a request with other content.
+    """Another request of the chain, with other content, has already used this request's id.
 
-    This is a mistake of the sender and not a duplicate: dropping the request would lose work.
+    The sender made a mistake. If this counted as a duplicate, the request's work would be lost.
     """
 
     def __init__(self, request_id: str) -> None:
-        expected = "a unique id: a request of this id with other content was applied"
+        expected = "a unique id, because a request with this id and other content was applied"
         super().__init__("id", request_id, expected)
 
 
 class BufferLengthsUnequal(XorAckError, ValueError):
-    """The lengths of two stamps differ: a chain uses one length throughout."""
+    """The lengths of two stamps differ. All stamps of a chain have the same length."""
 
     def __init__(self, length: int | None = None, expected: int | None = None) -> None:
         message = "Buffer lengths are not equal"
@@ -149,18 +149,18 @@ class LessThanTwoBuffers(XorAckError, ValueError):
 
 
 class ZeroBufferNoOp(XorAckError, ValueError):
-    """The stamp is all zeros: XORing it in would change nothing."""
+    """The stamp is all zeros, so XORing it in would change nothing."""
 
     def __init__(self) -> None:
-        super().__init__("Buffer is all zeros")
+        super().__init__("The stamp is all zeros")
 
 
 class StateError(XorAckError):
-    """What is there does not permit the call: a chain, a run's record, a stack, a file."""
+    """The stored state of a chain, record, stack or file does not allow this call."""
 
 
 class TagExists(StateError):
-    """Another request created a chain of this tag before, or the chain ended without a create."""
+    """Another request has created a chain of this tag, or the chain ended without a create."""
 
     def __init__(self, tag: str, reason: str | None = None) -> None:
         super().__init__(f"tag: {shown(tag)} already exists" + (f": {reason}" if reason else ""))
@@ -176,34 +176,34 @@ class TagNotFound(StateError, LookupError):
 
 
 class StaleLocalData(StateError):
-    """Others kept writing the chain until the retries were used up; nothing was written."""
+    """Other writers changed the chain at each attempt. Nothing was written."""
 
     def __init__(self, tag: str | None = None, attempts: int | None = None) -> None:
         message = "Stale local data"
         if tag is not None:
-            message += f": {shown(tag)} was changed by others at each of {attempts} attempts"
+            message += f": other writers changed {shown(tag)} at each of {attempts} attempts"
         super().__init__(message)
         self.tag = tag
         self.attempts = attempts
 
 
 class ConflictError(StateError):
-    """A conditional write found another state than expected.
+    """A conditional write failed because the stored state is not the expected state.
 
     Attributes:
         chain: The stored state; None if there is no chain.
-        maybe_ours: True if the stored state may be this write, made by an SDK retry whose response
-            was lost.
+        maybe_ours: True if this write may have stored that state itself: the response was lost, and
+            the SDK's retry met it.
     """
 
     def __init__(self, chain: Chain | None, *, maybe_ours: bool = False) -> None:
-        super().__init__("others changed the chain")
+        super().__init__("another writer changed the chain")
         self.chain = chain
         self.maybe_ours = maybe_ours
 
 
 class NotAChainError(StateError, ValueError):
-    """An item of the table is not a chain: another program or a newer version wrote it.
+    """An item of the table is not a chain. Another program or a newer version wrote it.
 
     Attributes:
         tag: The item's tag.
@@ -217,7 +217,7 @@ class NotAChainError(StateError, ValueError):
 
 
 class UnavailableError(XorAckError):
-    """A temporary failure: throttled, timed out, response lost. The call may have taken effect.
+    """A call failed temporarily, but may have taken effect: throttled, timed out, response lost.
 
     Attributes:
         cause: The exception of the call.
@@ -229,11 +229,11 @@ class UnavailableError(XorAckError):
 
 
 class SendError(XorAckError):
-    """The queue did not accept some messages, after retries. Repeat the call: ids stay the same.
+    """The queue did not accept some messages after all retries. Repeat the call: ids stay the same.
 
     Attributes:
         queue_url: The queue.
-        unsent: The bodies that were not accepted, as far as the caller keeps them.
+        unsent: The bodies that were not accepted, if the caller keeps them.
     """
 
     def __init__(self, reason: str, queue_url: str = "", unsent: Sequence[str] = ()) -> None:
@@ -245,7 +245,7 @@ class SendError(XorAckError):
 
 
 class BatchError(XorAckError):
-    """Every message of a batch failed; all are delivered again.
+    """Every message of a batch failed. SQS delivers all of them again.
 
     Attributes:
         messages: The number of messages.

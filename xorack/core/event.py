@@ -1,6 +1,6 @@
-"""Events: what is published when a chain ends. Pure functions of the chain.
+"""The events that xorack publishes when chains end. Pure functions of the chain.
 
-All copies of an event are equal to the byte, from any publisher and at any time.
+All copies of an event are byte for byte equal, whoever publishes them and whenever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VERSION = 1
 SOURCE = "xorack"
 """The ``source`` of all events."""
 MAX_OUTSTANDING = 100
-"""Most ids in an event: it stays below 28 KiB, whatever its tag, reason and detail are."""
+"""The most ids in an event. With this limit every event is smaller than 28 KiB."""
 
 
 def rfc3339(milliseconds: int | None) -> str | None:
@@ -34,7 +34,7 @@ def rfc3339(milliseconds: int | None) -> str | None:
 
 
 def milliseconds_of(time: Any) -> int:
-    """Read a time as `rfc3339` formats it, in milliseconds; raise ArgumentError for another."""
+    """Return the milliseconds of a time that `rfc3339` formatted; else raise ArgumentError."""
     try:
         moment = datetime.strptime(time, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
     except (TypeError, ValueError):
@@ -43,9 +43,9 @@ def milliseconds_of(time: Any) -> int:
 
 
 def event_id(chain: Chain) -> str:
-    """Hash the fields that identify a finished chain: every copy of its event has the same id.
+    """Return the id of a finished chain's event: a hash of the fields that identify the chain.
 
-    A chain that is deleted and created again under its tag has another id.
+    All copies of the event have the same id. A chain that is created again has another id.
     """
     identity = [chain.tag, chain.status, chain.first_seen_at, chain.created_at, chain.ended_at]
     identity += [] if chain.nonce is None else [chain.nonce]
@@ -53,7 +53,7 @@ def event_id(chain: Chain) -> str:
 
 
 def outstanding_units(chain: Chain) -> int | None:
-    """Return the number of outstanding units; None if the chain's counts do not tell it."""
+    """Return the number of outstanding units, or None if the chain's counts are not reliable."""
     left = chain.counts.outstanding
     if chain.tolerated:
         return left
@@ -62,16 +62,16 @@ def outstanding_units(chain: Chain) -> int | None:
 
 
 def outstanding_of(chain: Chain) -> tuple[list[int], bool, int]:
-    """Return the units that the stamp names, or else a note; True if these are all.
+    """Return the outstanding units, whether they are all, and how many the stamp names.
 
-    The number is that of the units that the stamp names: 0 if they are a note's.
+    If the stamp names no unit, the units come from a note. The number is then 0.
     """
     from xorack.core.peeling import peel  # few invocations see a chain fail
 
     ids, complete = peel(chain.stamp)
     if not ids and (noted := noted_units(chain)):
         return noted, False, 0
-    # Three plain ids may cancel out. Chosen ids may have the stamp of fewer others.
+    # Three plain ids may cancel out. A chosen set of ids may have the stamp of a smaller set.
     enough = len(ids) >= chain.counts.outstanding and len(chain.stamp) != PLAIN_LENGTH
     return sorted(ids), complete and enough, len(ids)
 
@@ -81,7 +81,7 @@ def noted_units(chain: Chain) -> list[int]:
 
 
 def event_detail(chain: Chain) -> dict[str, Any]:
-    """Return the ``detail`` of a finished chain's event, as docs/protocol.md defines it."""
+    """Return the ``detail`` of a finished chain's event, which docs/protocol.md specifies."""
     duration = None
     created_at = chain.created_at if chain.created else chain.first_seen_at
     if created_at is not None and chain.ended_at is not None:

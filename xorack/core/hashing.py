@@ -3,8 +3,8 @@
 Source: Yann Collet, xxHash specification,
 https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md (XXH64).
 
-The compiled package ``xxhash`` is the extra ``xorack[fast]``. The pure form serves without it, and
-in Lambda functions, whose code is then the same for all architectures.
+The extra ``xorack[fast]`` installs the compiled package ``xxhash``. Without it, and in Lambda
+functions, whose code has to run on every architecture, the pure Python code is used.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def _pure_xxh64(data: bytes, seed: int) -> int:
         sums = [seed + P1 + P2, seed + P2, seed, seed - P1]
         for n in range(striped):
             sums[n % 4] = _round(sums[n % 4], lanes[n])
-        h = sum(_rotated(one, bits) for one, bits in zip(sums, (1, 7, 12, 18), strict=True))
-        for one in sums:
-            h = (h ^ _round(0, one)) * P1 + P4
+        h = sum(_rotated(total, bits) for total, bits in zip(sums, (1, 7, 12, 18), strict=True))
+        for total in sums:
+            h = (h ^ _round(0, total)) * P1 + P4
     h = h + len(data) & MASK
     for lane in lanes[striped:]:
         h = _rotated(h ^ _round(0, lane), 27) * P1 + P4 & MASK
@@ -66,7 +66,7 @@ except ImportError:  # pragma: no cover - Lambda functions have no compiled pack
 
 
 def xxh64_long(x: int, seed: int = SEED) -> int:
-    """Compute XXH64 of an integer's 8 little-endian bytes, modulo 2**64: ``xxhash64`` of a long."""
+    """Return XXH64 of an integer's 8 little-endian bytes, like Spark's ``xxhash64`` of a long."""
     return int(_xxh64((x & MASK).to_bytes(8, "little"), seed))
 
 
@@ -75,7 +75,7 @@ _P2_INVERSE, _P3_INVERSE, _P1_INVERSE = (pow(prime, -1, 1 << 64) for prime in (P
 
 def xxh64_long_inverse(y: int) -> int:
     """Return the unsigned integer whose `xxh64_long` with the default seed is ``y``."""
-    # XXH64 of 8 bytes is a bijection: each of its steps is undone, in reverse order.
+    # XXH64 of 8 bytes is a bijection. The code undoes its steps in reverse order.
     h = y ^ y >> 32
     h = h * _P3_INVERSE & MASK
     h ^= h >> 29 ^ h >> 58
@@ -89,27 +89,28 @@ def xxh64_long_inverse(y: int) -> int:
 
 
 def unit_id(*parts: str | bytes | int | date | Decimal) -> int:
-    """Return the id of the unit that these parts name: equal parts give an equal id, everywhere.
+    """Return the id of the unit that these parts name. Equal parts give the same id everywhere.
 
-    It is XXH64 with seed 42 of the first part; each further part takes the hash so far as its seed.
-    Spark SQL's ``xxhash64`` of the same strings, binaries and longs is the same number, signed.
+    The id is the XXH64 of the first part with seed 42. Each further part is hashed with the
+    hash so far as its seed. Spark SQL's ``xxhash64`` of the same values is the same signed number.
 
     Args:
-        *parts: At least one. Each counts as a string (its UTF-8 bytes), as bytes, or as a long (its
-            8 little-endian bytes):
+        *parts: At least one. A part is hashed as a string (its UTF-8 bytes), as bytes, or as a long
+            (its 8 little-endian bytes):
 
             - ``str``: a string; ``bytes``: bytes; ``Decimal``: its `decimal_text`.
             - ``int``, within signed 64 bits: a long; ``bool``: the long 0 or 1.
-            - ``date``: a long, the days since 1970-01-01; ``datetime``: the microseconds since
-              1970-01-01 UTC, without a time zone those of the wall clock.
+            - ``date``: a long, the days since 1970-01-01.
+            - ``datetime``: a long, the microseconds since 1970-01-01 UTC. Without a time zone, the
+              wall clock counts as UTC.
 
     Returns:
-        The id, 1 to 2**64 - 1. A hash of 0 becomes 1. With a probability of 2**-64 it is
-        faec1e2ac606499c, which has no traced stamp: `xorack.traced` rejects it.
+        The id, 1 to 2**64 - 1. A hash of 0 becomes 1. The id faec1e2ac606499c, which occurs with a
+        probability of 2**-64, has no traced stamp: `xorack.traced` rejects it.
 
     Raises:
-        ArgumentError: There are no parts, or a part has another type. Or an integer is beyond
-            signed 64 bits, a ``str`` holds lone surrogates, or a ``Decimal`` is not finite.
+        ArgumentError: There are no parts, or a part has another type. An integer needs more than 64
+            bits, a ``str`` holds lone surrogates, or a ``Decimal`` is not finite.
 
     Examples:
         >>> unit_id("database/file13", 0) == unit_id("database/file13", 0)
@@ -124,7 +125,7 @@ def unit_id(*parts: str | bytes | int | date | Decimal) -> int:
 
 
 def child_id(parent: int, *parts: str | bytes | int | date | Decimal) -> int:
-    """Return the id of a unit's child: `unit_id` of the parent's id, signed, and its name."""
+    """Return the id of a unit's child: `unit_id` of the parent's signed id and the child's name."""
     parent &= MASK
     return unit_id(parent - (1 << 64) if parent >> 63 else parent, *parts)
 
@@ -162,7 +163,7 @@ def _xxh64_part(part: object, seed: int) -> int:
 
 
 def _canonical(part: object) -> object:
-    """Return the int or str that a date, datetime or Decimal counts as; others unchanged."""
+    """Return the int or str that stands for a date, datetime or Decimal; other parts unchanged."""
     if isinstance(part, datetime):
         since = part - (_EPOCH if part.tzinfo is None else _EPOCH_UTC)
         return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

@@ -1,6 +1,6 @@
-"""Masking: values that readers see as hashes. Equal values have equal hashes.
+"""Masking: readers see the hashes of confidential values. Equal values have equal hashes.
 
-A hash hides a value from readers who cannot list the candidates, as the id of a unit does.
+A reader who can guess the candidates of a value can also find it by its hash, as with unit ids.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ _HASH = re.compile("#[0-9a-f]{12}")
 def mask_of(names: Any, option: str = "mask") -> frozenset[str]:
     """Return the names of fields whose values are masked, in lower case.
 
-    They may be one text, separated by commas, as a setting has them.
+    The names may be one text, separated by commas, as in a setting.
 
     Raises:
-        ArgumentError: They are no names.
+        ArgumentError: The value has another type, or a name is empty.
     """
-    given = names.split(",") if isinstance(names, str) and names else names or ()
-    if not isinstance(given, Iterable) or not all(isinstance(n, str) and n.strip() for n in given):
+    listed = names.split(",") if isinstance(names, str) and names else names or ()
+    if not isinstance(listed, Iterable) or not all(
+        isinstance(n, str) and n.strip() for n in listed
+    ):
         raise ArgumentError(option, names, "names of fields, such as ['customer', 'email']")
-    return frozenset(name.strip().lower() for name in given)
+    return frozenset(name.strip().lower() for name in listed)
 
 
 def masked(value: object) -> Any:
-    """Return a hash in place of a value, such as ``#5e884898da28``; None and a hash themselves."""
+    """Return the hash of a value, such as ``#5e884898da28``. None and hashes stay as they are."""
     if value is None or (isinstance(value, str) and _HASH.fullmatch(value)):
         return value
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
@@ -42,7 +44,7 @@ def masked(value: object) -> Any:
 
 
 def masked_fields(value: Any, mask: Collection[str]) -> Any:
-    """Return JSON in which the fields with these names are masked, at any depth."""
+    """Return a JSON value in which the fields of these names are masked at any depth."""
     if isinstance(value, Mapping) and mask:
         return {
             name: masked(field) if str(name).lower() in mask else masked_fields(field, mask)
@@ -54,7 +56,7 @@ def masked_fields(value: Any, mask: Collection[str]) -> Any:
 
 
 def _masked_text(text: str, mask: Collection[str]) -> str:
-    """Return a text in which masked fields are hashes if it is JSON itself, as logs often hold."""
+    """Mask the fields of a text that is itself JSON, as texts in logs often are."""
     stripped = text.lstrip("\ufeff \t\r\n")
     if not stripped.startswith(("{", "[", '"')):
         return text
@@ -62,12 +64,12 @@ def _masked_text(text: str, mask: Collection[str]) -> str:
         content = read_json(stripped)
     except ValueError:
         return text
-    shown = masked_fields(content, mask)
-    return text if shown == content else json.dumps(shown)
+    masked_content = masked_fields(content, mask)
+    return text if masked_content == content else json.dumps(masked_content)
 
 
 def masked_path(path: str, mask: Collection[str]) -> str:
-    """Return a path in which the values of partition columns are masked."""
+    """Return a path in which the values of masked partition columns are hashes."""
     parts = ((part, *part.partition("=")) for part in path.split("/"))
     return "/".join(
         f"{name}={masked(unquote(value))}" if equals and unquote(name).lower() in mask else part
@@ -76,11 +78,11 @@ def masked_path(path: str, mask: Collection[str]) -> str:
 
 
 def masked_dead_letter(body: str, mask: Collection[str]) -> str:
-    """Return the body of a rejected message without anything that may be a masked value.
+    """Return the body of a rejected message without any value that may have to be masked.
 
-    Only fields that the protocol knows and that are valid keep their values. The sender of a
-    rejected message made a mistake, so a value may stand anywhere else: in a misspelt field, beside
-    the request, in a text that is not JSON.
+    Only valid fields of the protocol keep their values. A sender whose message is rejected made a
+    mistake, so a confidential value may be anywhere: in a misspelt field, beside the request, or in
+    a text that is not JSON.
     """
     if not mask:
         return body
@@ -90,12 +92,12 @@ def masked_dead_letter(body: str, mask: Collection[str]) -> str:
         return f"{masked(body)} ({len(body):,} characters that are no JSON)"
     if not isinstance(content, dict):
         return json.dumps(masked(content))
-    shown = {name: masked(value) for name, value in content.items()}
+    fields = {name: masked(value) for name, value in content.items()}
     if type(version := content.get("version")) in (int, float):
-        shown["version"] = version
+        fields["version"] = version
     if isinstance(requests := content.get("requests"), list):
-        shown["requests"] = [_masked_request(request, mask) for request in requests]
-    return json.dumps(shown)
+        fields["requests"] = [_masked_request(request, mask) for request in requests]
+    return json.dumps(fields)
 
 
 def _masked_request(request: Any, mask: Collection[str]) -> Any:
@@ -105,7 +107,7 @@ def _masked_request(request: Any, mask: Collection[str]) -> Any:
 
 
 def _masked_value(name: str, value: Any, mask: Collection[str]) -> Any:
-    """Return the value of a request's field: itself if it is valid, or else its hash."""
+    """Return the value of a valid field with its masked parts as hashes; else hash all of it."""
     if name == "detail" and isinstance(value, dict):
         return masked_fields(value, mask)
     if not is_valid_field(name, value):

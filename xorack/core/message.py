@@ -1,7 +1,7 @@
-"""The message codec: JSON bodies that carry requests over the queue.
+"""The message format: JSON bodies that carry requests through the queue.
 
-docs/protocol.md is the contract: UTF-8, stamps in standard base64, one or more requests a message,
-for any chains.
+docs/protocol.md specifies it. A body is UTF-8 and has one or more requests for any chains. Stamps
+are in standard base64.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _HEAD = '{"version":1,"requests":['
 _TAIL = "]}"
 _SMALLEST = '{"op":"fail","tag":"t","id":"i"}'
 MAX_REQUESTS = (MAX_BODY_BYTES - len(_HEAD + _TAIL) + 1) // len(_SMALLEST + ",")
-"""31,774: no message within 1 MiB holds more valid requests."""
+"""31,774, because no message within 1 MiB holds more valid requests."""
 _MESSAGE_FIELDS = {"version", "requests"}
 _MAX_SEPARATE = 100
-"""Rejected requests of a message that get a dead-lettered message each; the rest share one.
-Otherwise 60 KB of invalid requests would become 30,000 messages and delay everything else."""
+"""The most rejected requests of a message that become separate dead letters. The rest share one.
+Otherwise 60 KB of invalid requests would become 30,000 dead letters and delay other messages."""
 
 _ATTRIBUTE_BYTES = 4096
-"""Room for the reason and the origin of requests that share a dead-lettered message."""
+"""Bytes reserved for the reason and the origin of requests that share a dead letter."""
 
 
 class Rejected(NamedTuple):
-    """Requests that were rejected, as they go to the dead-letter queue.
+    """Rejected requests, as the dead-letter queue receives them.
 
     Attributes:
-        body: A message body that holds just these requests.
-        reason: The reason in one line, which names the field; the first request's if several.
-        request_count: 1 for an entire message.
-        sent_at, message_id, sender: Those of the message that held them, if known.
+        body: A message body that holds exactly these requests.
+        reason: One line that names the invalid field. For several requests, that of the first.
+        request_count: The number of requests; 1 if the message was rejected as a whole.
+        sent_at, message_id, sender: Properties of the original message, if they are known.
     """
 
     body: str
@@ -53,7 +53,7 @@ class Rejected(NamedTuple):
 
 
 class SendReport(NamedTuple):
-    """What was sent: SQS messages, the requests in them, and the bytes of their bodies."""
+    """The numbers of messages and requests that were sent, and the bytes of the bodies."""
 
     messages: int = 0
     requests: int = 0
@@ -61,14 +61,14 @@ class SendReport(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """The valid requests of a message, in order, and the rejected ones."""
+    """The valid requests of a message in their order, and the rejected requests."""
 
     requests: list[Request]
     rejected: list[Rejected]
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of its pairs; Python's decoder would keep the last of repeated keys."""
+    """Make a dictionary of pairs, and reject repeated keys, which Python's decoder would accept."""
     fields = dict(pairs)
     if len(fields) != len(pairs):
         ((repeated, _),) = Counter(name for name, _ in pairs).most_common(1)
@@ -78,7 +78,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_distinct, parse_int=integer_of)
 _LENIENT = json.JSONDecoder(parse_int=integer_of)
-"""Decodes all JSON, to find where the requests of a message begin and end."""
+"""Decodes any JSON. It finds the places where the requests of a message begin and end."""
 
 
 def _body(texts: Iterable[str]) -> str:
@@ -92,18 +92,18 @@ def _json(request: Request) -> str:
 
 
 def reject(requests: Iterable[tuple[Request, str]]) -> list[Rejected]:
-    """Return requests of one message that chains reject, each with its reason, as dead letters."""
+    """Return dead letters for requests of one message that chains rejected for these reasons."""
     return _rejected([(_json(request), reason) for request, reason in requests])
 
 
 def parse(body: str, *, hide_values: bool = False) -> Parsed:
-    """Parse a message. Never raises: the result holds what is invalid as rejected.
+    """Parse a message. The result contains the rejected requests; the function never raises.
 
-    With ``hide_values``, the reasons of rejections do not quote values.
+    A message is rejected as a whole if it is not JSON of the right form. Otherwise each invalid
+    request is rejected separately. After the first hundred, the other invalid requests share one
+    dead letter. Rejected requests keep their text, including repeated keys and all digits.
 
-    An invalid request is rejected alone; beyond a hundred, together with the other invalid ones. A
-    message is rejected entirely if it is not JSON of the right shape. What is rejected keeps its
-    text, with repeated keys and all digits.
+    With ``hide_values``, the reasons do not quote values.
     """
     try:
         return Parsed([Request.from_json(raw) for raw in _raw_requests(_STRICT, body)], [])
@@ -112,7 +112,7 @@ def parse(body: str, *, hide_values: bool = False) -> Parsed:
 
 
 def _parse_each(body: object, hide_values: bool) -> Parsed:
-    """Parse a message request by request."""
+    """Parse a message request by request, after parsing it in one go found an error."""
 
     def reason(error: ArgumentError) -> str:
         return error.without_value if hide_values else str(error)
@@ -135,7 +135,7 @@ def _parse_each(body: object, hide_values: bool) -> Parsed:
 
 
 def _encodable(text: str) -> str:
-    """Escape lone surrogates, as JSON does: UTF-8 cannot encode them."""
+    """Escape lone surrogates as JSON does, because UTF-8 cannot encode them."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -190,7 +190,7 @@ def _raw_requests(decoder: json.JSONDecoder, body: object) -> list[object]:
 
 
 def _request_texts(body: str) -> list[str]:
-    """Return the text of each request of a body that `_raw_requests` accepts."""
+    """Return the text of each request in a body that `_raw_requests` accepted."""
     parts = list(_parts(body))
     names = [json.loads(name) for name in parts[::2]]
     fields = _distinct(list(zip(names, parts[1::2], strict=True)))
@@ -214,19 +214,19 @@ def _skip_space(text: str, at: int) -> int:
 
 
 def pack(requests: Iterable[Request | str], max_bytes: int = 250_000) -> Iterator[str]:
-    """Pack requests, or JSON texts of them, into as few messages as their order allows.
+    """Pack requests, or their JSON texts, into as few messages as their order permits.
 
-    ``max_bytes`` is the limit of one body, 1,024 to 1,048,576. A single request may exceed it; no
-    valid request exceeds the 1 MiB of SQS.
+    ``max_bytes`` limits a body: 1,024 to 1,048,576 bytes. A single request may exceed it, but no
+    valid request exceeds the 1 MiB that SQS permits.
     """
     if not 1024 <= max_bytes <= MAX_BODY_BYTES:
         raise ArgumentError("max_bytes", max_bytes, f"1024 to {MAX_BODY_BYTES}")
-    texts = (one if isinstance(one, str) else _json(one) for one in requests)
+    texts = (request if isinstance(request, str) else _json(request) for request in requests)
     yield from map(_body, _grouped(texts, max_bytes))
 
 
 def _grouped(texts: Iterable[str], max_bytes: int) -> Iterator[list[str]]:
-    """Group the texts of requests into bodies of limited size; one text may exceed it."""
+    """Group the texts of requests into bodies of limited size. A single text may exceed it."""
     group: list[str] = []
     size = len(_HEAD) + len(_TAIL)
     for text in texts:

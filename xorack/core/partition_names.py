@@ -1,4 +1,4 @@
-"""The names of a window's partitions in the detail of its chain: short when written, and read."""
+"""The names of a window's partitions in the detail of its chain: shorten and expand them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def shortened(keys: Iterable[str]) -> list[str]:
     for match in filter(None, map(_NUMBERED.fullmatch, keys)):
         numbers.setdefault(match[1], []).append(int(match[2]))
     texts = [key for key in keys if not _NUMBERED.fullmatch(key)]
-    for head, found in numbers.items():
-        # Consecutive numbers are the same distance away from their places.
-        for _, pairs in groupby(enumerate(sorted(found)), lambda pair: pair[1] - pair[0]):
+    for head, sequence in numbers.items():
+        # In a run of consecutive numbers, the difference between number and position is constant.
+        for _, pairs in groupby(enumerate(sorted(sequence)), lambda pair: pair[1] - pair[0]):
             run = [number for _, number in pairs]
             texts.append(f"{head}{run[0]}-{run[-1]}")
     return texts
 
 
 def partition_names(tag: str, detail: Mapping[str, Any]) -> dict[int, str]:
-    """Return a window's partitions by their units, as the detail of its chain tells them.
+    """Return the names of a window's partitions by their units, read from its chain's detail.
 
-    Any sender may have written the detail.
+    Any sender may have written the detail, so an unsuitable detail gives no names.
     """
     ranges, texts = detail.get("ranges"), detail.get("partitions")
     if not isinstance(ranges, str) or not isinstance(texts, list):

@@ -18,37 +18,38 @@ from xorack.core.hashing import xxh64_long_inverse
 from xorack.core.stamp import TRACED_LENGTHS, check_bytes, words_of
 
 _VOUCHERS = 4
-"""Empty cells that vouch for a unit in an incomplete result."""
+"""The number of empty cells that confirm a unit in an incomplete result."""
 _MAX_PER_CELL = 2.5
-"""Ids for each cell of a table beyond which another set of ids has the same sum by chance."""
+"""The most ids for each cell of a table. With more ids, other sets can have the same sum."""
 _BITS = 48
-"""Most hashes that must be linearly independent. More of 64 bits may be dependent by chance: 48 are
-with a probability of 2**-16, 64 with 0.71."""
+"""The most hashes that must be linearly independent. More hashes of 64 bits may be dependent by
+chance: 48 hashes are with a probability of 2**-16, 64 hashes with 0.71."""
 _MAX_FULL = 0.95
-"""Share of cells that hold something beyond which no search succeeded."""
+"""The largest share of cells that are not empty. With more of them, no search succeeded."""
 _BUDGET = 4_000
-"""Bound of the search, in removals."""
+"""The largest number of removals in a search."""
 _SMALL_BUDGET = 200
-"""The same for no more units than cells: all but 1 of 2,000 stamps that 4,000 solve are solved."""
+"""The same if there are at most as many units as cells. It solves all but 1 in 2,000 of the stamps
+that 4,000 removals solve."""
 _DEPTH = 30
-"""Most guesses in a row."""
+"""The most guesses in a row."""
 _WIDTH = 3
-"""Guesses that are followed up, of those that leave the fewest cells."""
+"""The number of guesses that the search follows: those that leave the fewest full cells."""
 _MAX_TENANTS = 32
-"""Hashes of one cell; more never share it by chance."""
+"""The most hashes of one cell. More hashes share a cell only if someone has chosen them."""
 _MAX_CHECKS = 50_000
-"""Bound of the comparisons of hashes that share cells."""
+"""The most comparisons of hashes that share cells."""
 _SLACK = 3
-"""A guess may uncover fewer cells than this and be followed up."""
+"""The search also follows guesses that leave up to this many more full cells."""
 
 
 class Outstanding(NamedTuple):
-    """The outstanding units of a chain: started an odd number of times.
+    """The outstanding units of a chain, which are in its stamp an odd number of times.
 
     Attributes:
-        ids: The ids of units that were started and not finished, or finished and not started; each
-            from 1 to 2**64 - 1.
-        complete: True if these are all of them.
+        ids: The ids of units that were started and not finished, or finished and not started. Each
+            id is from 1 to 2**64 - 1.
+        complete: Whether these are all outstanding units.
     """
 
     ids: frozenset[int]
@@ -58,15 +59,15 @@ class Outstanding(NamedTuple):
 def peel(residual: bytes) -> Outstanding:
     """Read the ids of the outstanding units out of a chain's stamp, if it is traced.
 
-    Only the length tells that. An incomplete result has only ids for which four of the five tables
-    vouch.
+    The length of the stamp shows whether it is traced. If the result is incomplete, it has only
+    those ids that four of the five tables confirm.
 
     Args:
         residual: The chain's stamp.
 
     Returns:
-        The ids found, and True if these are all: nothing is left after they are removed. The time
-        is bounded for any input, to some 0.2 s.
+        The ids, and whether they are all: nothing is left after they are removed. The call takes at
+        most about 0.2 s for any input.
 
     Raises:
         ArgumentError: The residual is not bytes.
@@ -81,10 +82,10 @@ def peel(residual: bytes) -> Outstanding:
 
 
 def units_if_few(residual: bytes, most: int) -> frozenset[int] | None:
-    """Return the ids of all outstanding units, or None if they are more or some have no name.
+    """Return the ids of all outstanding units; None if there are more or some have no name.
 
-    ``most`` is at most the number of cells of a table. The time is bounded to about 2 ms for stamps
-    of 16 cells, because a long search only helps with more units.
+    ``most`` may be at most the number of cells of a table. For stamps of 16 cells the call takes at
+    most about 2 ms, because a longer search helps only with more units.
     """
     cells = TRACED_LENGTHS.get(len(residual))
     if cells is None:
@@ -105,26 +106,26 @@ def _outstanding_of(table: _Table) -> Outstanding:
     if not complete:
         uncertain.update(y for y in table.hashes if not table.vouched(y))
     assert not complete or not any(table.words), "a complete result leaves nothing"
-    assert uncertain <= table.hashes, "only what was found can be uncertain"
+    assert uncertain <= table.hashes, "only removed hashes can be uncertain"
     ids = frozenset(map(xxh64_long_inverse, table.hashes - uncertain))
     return Outstanding(ids - {0}, not uncertain and complete and 0 not in ids)
 
 
 def _independent(hashes: set[int]) -> bool:
-    """Return True if no XOR of some hashes is 0: no smaller set has the sum of these."""
+    """Return whether no subset of the hashes has the XOR 0. Then no smaller set has their sum."""
     basis: list[int] = []
     for y in hashes:
-        rest = y
-        for other in basis:
-            rest = min(rest, rest ^ other)
-        if not rest:
+        remainder = y
+        for reduced in basis:
+            remainder = min(remainder, remainder ^ reduced)
+        if not remainder:
             return False
-        basis.append(rest)
+        basis.append(remainder)
     return True
 
 
 class _Table:
-    """A residual from which hashes are removed; a second removal puts a hash back."""
+    """A residual from which hashes are removed. A second removal puts a hash back."""
 
     __slots__ = ("budget", "cells", "hashes", "left", "log", "words")
 
@@ -140,27 +141,27 @@ class _Table:
         return [self.words[at : at + self.cells] for at in range(1, len(self.words), self.cells)]
 
     def consistent(self) -> bool:
-        """Return True if the XOR of each table is that of all hashes, as in every sum of stamps."""
+        """Return whether each table has the XOR of all hashes, as in every sum of stamps."""
         return all(reduce(xor, table) == self.words[0] for table in self.tables())
 
     def least_units(self) -> int:
-        """Return a lower bound of the units: each is in one cell of each table."""
+        """Return a lower bound of the number of units: each unit is in one cell of each table."""
         return max(sum(map(bool, table)) for table in self.tables())
 
     @property
     def solved(self) -> bool:
-        """True if all cells are empty, and few enough hashes were removed to trust the result."""
+        """Whether all cells are empty, and few enough hashes were removed to trust the result."""
         if self.left or len(self.hashes) > _MAX_PER_CELL * self.cells:
             return False
         return len(self.hashes) > _BITS or _independent(self.hashes)
 
     @property
     def promising(self) -> bool:
-        """True if enough cells are empty for a search to succeed."""
+        """Whether enough cells are empty for a search to succeed."""
         return self.left < _MAX_FULL * (len(self.words) - 1)
 
     def support(self, y: int) -> tuple[int, int]:
-        """Count the cells of a hash that hold it alone, and those that are empty."""
+        """Return how many cells of a hash hold only this hash, and how many are empty."""
         votes = empty = 0
         for place in words_of(y, self.cells):
             word = self.words[place]
@@ -171,14 +172,15 @@ class _Table:
         return votes, empty
 
     def vouched(self, y: int) -> bool:
-        """Return True if enough cells of a removed hash are empty, and others are not."""
+        """Return whether enough cells of a removed hash are empty, while other cells are not."""
         return self.left > 0 and self.support(y)[1] >= _VOUCHERS
 
     def exchangeable(self) -> set[int]:
-        """Return the hashes that belong to four which may stand for four others of the same sum.
+        """Return the hashes that belong to four which have the same sum as four other hashes.
 
-        Such four lie in at most two cells of each table. With 16 cells, about 1 set of 32 hashes in
-        2,000 has them. Returns all hashes if the search takes too long: ids were chosen then.
+        Such four hashes lie in at most two cells of each table. With 16 cells, about 1 in 2,000
+        sets of 32 hashes has them. If the search takes too long, someone has chosen the ids, and
+        all hashes are returned.
         """
         places = {y: words_of(y, self.cells) for y in self.hashes}
         tenants = defaultdict(list)
@@ -188,20 +190,20 @@ class _Table:
         if any(len(ys) > _MAX_TENANTS for ys in tenants.values()):
             return set(self.hashes)
         shared = Counter(pair for ys in tenants.values() for pair in combinations(ys, 2))
-        found, checks = set(), 0
+        exchangeable, checks = set(), 0
         for a, b in (pair for pair, times in shared.items() if times > 1):
             apart = [two for two in zip(places[a], places[b], strict=True) if two[0] != two[1]]
             near = {y for two in apart[:1] for place in two for y in tenants[place]} - {a, b}
             for c, d in combinations(near, 2):
                 tables = zip(*(places[y] for y in (a, b, c, d)), strict=True)
                 if all(len({*table}) <= 2 for table in tables):
-                    found |= {a, b, c, d}
+                    exchangeable |= {a, b, c, d}
             if (checks := checks + len(near) ** 2) > _MAX_CHECKS:
                 return set(self.hashes)
-        return found
+        return exchangeable
 
     def remove(self, y: int) -> list[int]:
-        """XOR a hash out of its cells; return what is left in them."""
+        """XOR a hash out of its cells. Return the values that are left in them."""
         words = self.words
         words[0] ^= y
         remains = []
@@ -216,9 +218,9 @@ class _Table:
         return remains
 
     def remove_supported(self, values: list[int], banned: int = 0) -> None:
-        """Remove all hashes that several cells agree on, the best supported first.
+        """Remove all hashes that several cells confirm, beginning with the most cells.
 
-        Each removal leaves fewer full cells, so this ends.
+        The loop ends, because each removal leaves fewer full cells.
         """
         certain, pairs, weak = values, list[int](), list[int]()
         while stack := certain or pairs or weak:
@@ -232,28 +234,28 @@ class _Table:
                 certain += self.remove(y)
 
     def attempt(self, y: int) -> int:
-        """Remove or put back one hash and what it uncovers; return the length of the log before."""
+        """Remove or put back a hash and all that follow from it. Return the log's length before."""
         before = len(self.log)
         self.remove_supported([*self.remove(y), y], banned=y)
         self.budget -= len(self.log) - before + 1
         return before
 
     def undo(self, length: int) -> None:
-        """Undo all removals after the first `length` of the log."""
+        """Undo the removals after the first `length` entries of the log."""
         undone = self.log[length:]
         for y in undone:
             self.remove(y)
-        assert self.log[length:] == 2 * undone, "what was removed is put back"
+        assert self.log[length:] == 2 * undone, "each removed hash is put back"
         del self.log[length:]
 
     def candidates(self) -> list[int]:
-        """Return hashes that one cell supports, and removed ones that hardly any vouches for."""
+        """Return hashes that one cell confirms, and removed hashes that few cells confirm."""
         self.budget -= len(self.words) >> 4
         single = {y for y in self.words[1:] if y and self.support(y)[0]}
         return sorted(single.union(y for y in self.hashes if self.support(y)[1] <= 2))
 
     def search(self, depth: int = 0) -> bool:
-        """Guess hashes until everything is solved; False, with nothing changed, if that fails."""
+        """Guess hashes until all cells are empty. If that fails, return False and undo all."""
         outlook = []
         most = self.left + _SLACK
         for y in self.candidates():

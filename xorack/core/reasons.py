@@ -1,11 +1,11 @@
-"""Why some rows are missing, or some chains failed: what they have in common and the others do not.
+"""Why rows are missing or chains failed: the conditions that distinguish them from other rows.
 
-`find_reasons` returns values: conditions, each with how many missing rows and how many others meet
-it. `Reasons.sentence` says them.
+`find_reasons` returns conditions as values, each with the numbers of missing and of other rows that
+meet it. `Reasons.sentence` puts them into words.
 
-Rows of one product or order are not independent: what chance does to a few of these, it does to all
-their rows. So a condition has to stand out among the values of its own column, and among those of
-each column of which entire values went missing.
+Rows of one product or order are not independent: if chance affects a few products, it affects all
+rows of these. So a condition has to stand out among the values of its own column, and among the
+values of each column of which all rows of a value are missing.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from xorack.core.text import plural
 __all__ = ["CHARACTERS", "Finding", "Reasons", "find_reasons"]
 
 _CHANCE = 0.01
-"""Most probability with which chance alone makes a finding, over all that were tried."""
+"""The largest accepted probability that chance alone makes a finding, over all tried ones."""
 _NEARLY = 0.95
 _MAX_LISTED = 5
-"""Values of a column that a condition lists."""
+"""The most values of a column that a condition lists."""
 _MAX_OTHERS = 0.5
-"""Share of the other rows that may meet what all missing rows meet."""
+"""The largest share of the other rows that may meet a condition which all missing rows meet."""
 _MIN_SHARE = 0.3
-"""Least share of the missing rows that meet a reported condition which no other row meets."""
+"""The least share of the missing rows that meet a reported condition which no other row meets."""
 _FEW_ROWS = 3
-"""Missing rows a value, so that entire values went missing, and not rows."""
+"""The least missing rows for each value that show that values are missing, and not single rows."""
 _MAX_FINDINGS = 10
 CHARACTERS = 300
-"""Characters of a text that are compared; the caller cuts it, so that samples are small."""
+"""The characters of a text that are compared. The caller cuts texts, so that samples are small."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Reasons:
-    """What distinguishes missing rows from the others: the best condition first, or none.
+    """The conditions that distinguish missing rows from the others, the best condition first.
 
     Attributes:
-        missing: All missing rows, and `others` all other rows.
-        compared: The missing rows, and the others, that were compared and counted: all or samples.
-        word: What the missing rows are called, as in ``failed chain``.
+        missing: The number of all missing rows.
+        others: The number of all other rows.
+        compared: The numbers of missing and of other rows that were compared: all, or samples.
+        word: A name for a missing row, as in ``failed chain``.
     """
 
     missing: int
@@ -76,16 +77,16 @@ class Reasons:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the counts are those of all rows, not of samples."""
+        """Return whether the counts are those of all rows, and not of samples."""
         return self.compared == (self.missing, self.others)
 
     @property
     def says_something(self) -> bool:
-        """Whether there is a condition, or no other row."""
+        """Return whether a condition was found, or all rows are missing."""
         return bool(self.findings) or (self.missing > 0 and not self.others)
 
     def with_counts(self, counts: Sequence[tuple[int, int]]) -> Reasons:
-        """Return the first findings with the counts of all rows: missing, others."""
+        """Return the first findings with the counts of all rows: missing rows, other rows."""
         findings = tuple(
             replace(finding, missing=missing, others=others)
             for finding, (missing, others) in zip(self.findings, counts, strict=False)
@@ -93,7 +94,7 @@ class Reasons:
         return replace(self, compared=(self.missing, self.others), findings=findings)
 
     def counted_in(self, missing: Iterable[Row], others: Iterable[Row]) -> Reasons:
-        """Return the findings with the counts of all rows, which are given."""
+        """Return the findings with counts of all rows, which are passed."""
         conditions = [finding.condition for finding in self.findings]
         counts = [Counter[int](), Counter[int]()]
         for count, rows in zip(counts, (missing, others), strict=True):
@@ -103,7 +104,10 @@ class Reasons:
 
     @property
     def sentence(self) -> str:
-        """The best finding with its counts, or that there is none; empty without missing rows."""
+        """The best finding with its counts, or a statement that there is none.
+
+        The sentence is empty if no rows are missing.
+        """
         state, _, noun = self.word.partition(" ")
         if not self.missing:
             return ""
@@ -117,7 +121,7 @@ class Reasons:
         return f"no column distinguishes the {plural(self.missing, self.word)} from the others"
 
     def describe(self, finding: Finding) -> str:
-        """Say a finding: ``status = 'late': 412 of 412 missing rows, 3 of 9,588 others``."""
+        """Describe a finding: ``status = 'late': 412 of 412 missing rows, 3 of 9,588 others``."""
         missing, others = self.compared
         text = f"{finding.condition}: {finding.missing:,} of {plural(missing, self.word)}, "
         text += f"{finding.others:,} of {others:,} others"
@@ -139,28 +143,36 @@ def find_reasons(
     handicaps: Mapping[str, float] = MappingProxyType({}),
     ranges: Collection[str] = (),
 ) -> Reasons:
-    """Find the conditions that distinguish missing rows, `count` of `total`, from others.
+    """Find the conditions that distinguish missing rows from others.
 
-    `missing` and `others` are all rows, or samples. A condition is found if nearly all missing rows
-    meet it and at most half of the others, or if only missing rows meet it, unless chance explains
-    it with more than 1 %. Columns of `handicaps` are no properties of a row, such as its file: of
-    equally good reasons, one with two values has a handicap of 3. In the columns `ranges`, such as
-    a time, only ranges are reasons.
+    A condition is found if nearly all missing rows meet it and at most half of the others, or if
+    only missing rows meet it. The probability that chance explains it has to be at most 1 %.
+
+    Args:
+        missing: All missing rows, or a sample of them.
+        others: All other rows, or a sample of them.
+        count: The number of all missing rows.
+        total: The number of all rows.
+        word: A name for a missing row.
+        handicaps: Columns that are no properties of a row, such as its file. Of equally good
+            conditions, the one with the lower handicap comes first. A condition on two values has a
+            handicap of 3.
+        ranges: Columns such as times, of which only ranges can be conditions.
     """
     reasons = Reasons(count, max(0, total - count), (len(missing), len(others)), (), word)
     if not missing or not others or count >= total:
         return reasons
     candidates = _Samples(missing, others, count, total, handicaps, ranges).candidates()
-    found = (Finding(c.condition, sum(c.met[0]), sum(c.met[1])) for c in candidates)
-    return replace(reasons, findings=tuple(found))
+    findings = (Finding(c.condition, sum(c.met[0]), sum(c.met[1])) for c in candidates)
+    return replace(reasons, findings=tuple(findings))
 
 
 class _Test(NamedTuple):
-    """A condition on one column, and what it takes to judge it."""
+    """A condition on one column, and the figures that decide whether it stands out."""
 
     condition: Values | Range | AnyOf
     log_alternatives: float
-    """The logarithm of how many conditions like it there are."""
+    """The logarithm of the number of similar conditions."""
     complexity: float
 
 
@@ -173,7 +185,7 @@ class _Candidate:
     share: float
     """The share of the missing rows that meet it."""
     is_only: bool
-    """Whether all rows that meet it are missing; a sample may miss it by a little."""
+    """Whether all rows that meet it are missing. In a sample, about all is enough."""
     log_alternatives: float
     complexity: float
 
@@ -188,7 +200,7 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class _Samples:
-    """Missing rows and others, or samples of both; see `find_reasons`."""
+    """Missing rows and other rows, or samples of both; see `find_reasons`."""
 
     missing: Sequence[Row]
     others: Sequence[Row]
@@ -198,7 +210,7 @@ class _Samples:
     ranges: Collection[str]
 
     def candidates(self, without: str | None = None) -> list[_Candidate]:
-        """Return what stands out, the best first; of all columns, or all but one."""
+        """Return the conditions that stand out, the best first, on all columns but `without`."""
         names = dict.fromkeys(name for row in self.missing for name in row if name != without)
         columns = {
             name: [
@@ -221,15 +233,18 @@ class _Samples:
         return best[:_MAX_FINDINGS]
 
     def _with_second(self, first: _Candidate) -> list[_Candidate]:
-        """Return a second condition on the rows that meet a first one, if both explain all."""
+        """Return a second condition on the rows that meet the first, if both explain all rows."""
         sides = zip((self.missing, self.others), first.met, strict=True)
-        some, rest = ([r for r, met in zip(rows, mets, strict=True) if met] for rows, mets in sides)
+        meeting, failing = (
+            [row for row, met in zip(rows, mets, strict=True) if met] for rows, mets in sides
+        )
         count = max(1, round(self.count * first.share))
-        total = max(count + 1, round(count + len(rest) / len(self.others) * (self.total - count)))
-        inner = _Samples(some, rest, count, total, self.handicaps, self.ranges)
+        share = len(failing) / len(self.others)
+        total = max(count + 1, round(count + share * (self.total - count)))
+        inner = _Samples(meeting, failing, count, total, self.handicaps, self.ranges)
         return [
             replace(second, condition=Both(first.condition, second.condition))
-            for second in (inner.candidates(first.condition.column)[:1] if rest else ())
+            for second in (inner.candidates(first.condition.column)[:1] if failing else ())
             if second.is_only and second.is_common
         ]
 
@@ -243,10 +258,10 @@ class _Samples:
         size, rows = len(self.missing), len(self.others)
         often = [v for v, n in own.most_common() if n > 1 and n / size > 3 * other[v] / rows]
         for number in sorted({1, min(len(often), _MAX_LISTED)} if often else ()):
-            some = sorted(often[:number], key=lambda v: (v is None, str(type(v)), v))
+            listed = sorted(often[:number], key=lambda v: (v is None, str(type(v)), v))
             complexity = number + (number > 1) + handicap
             choices = _log_choices(len(every), number)
-            yield _Test(Values(name, tuple(some)), choices, complexity)
+            yield _Test(Values(name, tuple(listed)), choices, complexity)
         is_pure = not own.keys() & other.keys()
         if is_pure and len(own) > _MAX_LISTED and size >= _FEW_ROWS * len(own):
             condition = AnyOf(name, frozenset(own), len(every))
@@ -255,7 +270,7 @@ class _Samples:
     def _range(
         self, name: str, own: Collection[Any], every: Collection[Any], handicap: float
     ) -> Iterator[_Test]:
-        """Yield the range from the least to the greatest value of missing rows."""
+        """Yield the range from the least to the greatest value among missing rows."""
         ends = [value for value in every if _is_ordered(value)]
         low, high = min(own), max(own)
         first, last = low == min(ends), high == max(ends)
@@ -264,7 +279,7 @@ class _Samples:
             yield _Test(condition, math.log(len(ends)) * sides, 1 + sides + handicap)
 
     def _candidate(self, test: _Test) -> _Candidate | None:
-        """Return how a test separates the samples, if that is a strong reason."""
+        """Return a candidate if the condition of a test separates the samples well enough."""
         condition = test.condition
         met = [*map(condition.holds, self.missing)], [*map(condition.holds, self.others)]
         share, other = (sum(flags) / len(flags) for flags in met)
@@ -281,58 +296,60 @@ class _Samples:
 
     def _stands_out(
         self,
-        one: _Candidate,
+        candidate: _Candidate,
         common: Sequence[_Candidate],
         columns: Mapping[str, Sequence[list[Any]]],
     ) -> bool:
-        """Return whether chance does not explain a condition, by rows nor by values of columns.
+        """Return whether chance explains a condition neither by rows nor by values of columns.
 
-        `common` are the conditions that nearly all missing rows meet, by a few values of a column;
-        `columns` the values of missing rows and of others, by column.
+        `common` has the conditions on a few values of a column that nearly all missing rows meet.
+        `columns` maps each column to its values in missing rows and in other rows.
         """
-        column = one.condition.column
+        column = candidate.condition.column
 
         def explains_more(other: _Candidate) -> bool:
-            # A range, or a file, gives way to values of another column that explain as much.
-            slack = (0.01 if other.is_only else 0.001) if self._is_strict(one) else -0.001
-            return other.condition.column != column and other.gain > one.gain - slack
+            # A range or a file is dropped if values of another column explain as much.
+            slack = (0.01 if other.is_only else 0.001) if self._is_strict(candidate) else -0.001
+            return other.condition.column != column and other.gain > candidate.gain - slack
 
         names = {other.condition.column for other in common if explains_more(other)}
-        tables = [(sum(one.met[0]), len(one.met[0]), sum(one.met[1]), len(one.met[1]))]
-        tables += [_by_values(columns[name], one.met) for name in names]
-        if isinstance(one.condition, Range):
-            tables.append(_by_values(columns[column], one.met))
-        tried = math.log(len(columns)) + one.log_alternatives
+        met = candidate.met
+        tables = [(sum(met[0]), len(met[0]), sum(met[1]), len(met[1]))]
+        tables += [_by_values(columns[name], met) for name in names]
+        if isinstance(candidate.condition, Range):
+            tables.append(_by_values(columns[column], met))
+        tried = math.log(len(columns)) + candidate.log_alternatives
         return all(tried + _log_chance(*table) < math.log(_CHANCE) for table in tables)
 
 
 def _by_values(
     columns: Sequence[list[Any]], met: Sequence[list[bool]]
 ) -> tuple[int, int, int, int]:
-    """Count values in place of rows, and those that meet: of missing rows, and of others alone."""
+    """Count values instead of rows: those of missing rows, and those of other rows alone."""
     own, other = dict[Hashable, bool](), dict[Hashable, bool]()
     for flags, values, mets in zip((own, other), columns, met, strict=True):
         for value, is_met in zip(values, mets, strict=True):
             flags[value] = flags.get(value, False) or is_met
-    rest = [is_met for value, is_met in other.items() if value not in own]
-    return sum(own.values()), len(own), sum(rest), len(rest)
+    others_only = [is_met for value, is_met in other.items() if value not in own]
+    return sum(own.values()), len(own), sum(others_only), len(others_only)
 
 
 def _log_chance(met: int, missing: int, others_met: int, others: int) -> float:
-    """Return the logarithm of the probability that chance makes so many rows meet a condition.
+    """Return the logarithm of the probability that so many rows meet a condition by chance.
 
     Source: Fisher's exact test, "Statistical methods for research workers" (5th edition, 1934).
     """
-    in_all, rest = met + others_met, missing - met
-    point = _log_choices(in_all, met) + _log_choices(others + missing - in_all, rest)
+    all_met, missing_unmet = met + others_met, missing - met
+    point = _log_choices(all_met, met)
+    point += _log_choices(others + missing - all_met, missing_unmet)
     point -= _log_choices(others + missing, missing)
-    # Each next term of the sum is at most this share of the one before.
-    ratio = others_met * rest / ((met + 1) * (others - others_met + 1))
+    # Each term of the sum is at most this share of the term before it.
+    ratio = others_met * missing_unmet / ((met + 1) * (others - others_met + 1))
     return point - math.log1p(-ratio) if ratio < 1 else 0.0
 
 
-def _log_choices(of: int, some: int) -> float:
-    return math.lgamma(of + 1) - math.lgamma(some + 1) - math.lgamma(of - some + 1)
+def _log_choices(total: int, chosen: int) -> float:
+    return math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)
 
 
 def _is_ordered(value: Any) -> bool:

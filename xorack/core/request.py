@@ -1,6 +1,6 @@
-"""Requests: what senders ask of a chain. One class from the parser to the chain.
+"""Requests: the operations on chains that senders ask for, from the parser to the chain.
 
-`_OPERATIONS` lists the fields of each operation; `xorack.core.checks` has their checks.
+`_OPERATIONS` lists the fields of each operation, and `xorack.core.checks` checks their values.
 docs/protocol.md is the contract.
 """
 
@@ -34,7 +34,7 @@ Op = Literal["create", "stamp", "fail", "extend", "note"]
 
 
 class Fields(TypedDict, total=False):
-    """The optional fields of a request, as Python gives them; `Request` describes them."""
+    """The optional fields of a request, as Python code passes them; `Request` describes them."""
 
     starts: Iterable[int]
     finishes: Iterable[int]
@@ -55,7 +55,7 @@ class Fields(TypedDict, total=False):
 
 _OF_IDS = (*IDS, "cells")
 _MAX_PROBLEMS = 8
-"""Most invalid fields that an error names."""
+"""The most invalid fields that an error names."""
 _STAMP = frozenset(("tag", "id", "stamp", "started", "finished", "starts", "finishes", "cells"))
 _NOTE = frozenset(("tag", "id", "text", "missing", "missing_count"))
 _OPERATIONS: dict[str, frozenset[str]] = {
@@ -67,15 +67,15 @@ _OPERATIONS: dict[str, frozenset[str]] = {
     "note": _NOTE,
 }
 STEP_ID = re.compile("step-([0-9a-f]{16})")
-"""The ids that are reserved for the steps of one unit; the group is the unit's id."""
+"""The ids that are reserved for steps of one unit. The group is the unit's id."""
 
 
 CHILD_ID = re.compile("chain-[0-9a-f]{32}")
-"""The ids that are reserved for the ends of chains that are units of the chain."""
+"""The ids that are reserved for the ends of child chains."""
 
 
 def _validated(op: object, fields: Mapping[str, Any], check: Check) -> dict[str, Any]:
-    """Check the fields of a request, and return them. The error says what is wrong with each."""
+    """Check the fields of a request and return their values. The error names all invalid fields."""
     if not isinstance(op, str) or op not in _OPERATIONS:
         raise ArgumentError("op", op, "create, stamp, fail, extend or note")
     allowed = _OPERATIONS[op]
@@ -97,7 +97,7 @@ def _validated(op: object, fields: Mapping[str, Any], check: Check) -> dict[str,
 
 
 def _joined(problems: list[ArgumentError]) -> ArgumentError:
-    """Return one error that names all invalid fields, in the order of the request."""
+    """Return one error that names all invalid fields in the request's order."""
     first, named = problems[0], problems[:_MAX_PROBLEMS]
     if len(problems) == 1:
         return first
@@ -108,7 +108,7 @@ def _joined(problems: list[ArgumentError]) -> ArgumentError:
 
 
 def _complete(op: str, values: dict[str, Any]) -> None:
-    """Add what the ids of a request mean; raise ArgumentError if a field is missing."""
+    """Add the values that follow from ids; raise ArgumentError if a field is missing."""
     required = ["tag", "id"]
     if "finishes_once" in values:
         required += _check_once(values)
@@ -131,7 +131,10 @@ def _complete(op: str, values: dict[str, Any]) -> None:
 
 
 def _check_tolerance(values: Mapping[str, Any]) -> None:
-    """Reject more tolerance than the chain's stamp can show: else a unit would be lost unseen."""
+    """Reject a tolerance larger than the number of units that the chain's stamp can name.
+
+    Otherwise a unit that the stamp does not name would be lost without notice.
+    """
     if not (most := values.get("tolerated_units")):
         return
     has_ids = values.get("starts") or values.get("finishes")
@@ -139,7 +142,7 @@ def _check_tolerance(values: Mapping[str, Any]) -> None:
     cells = TRACED_LENGTHS.get(length, 0)
     if most > cells:
         expected = f"0 to {cells}, the cells of the chain's stamps"
-        nothing = "0: plain and opaque stamps do not name the units that are outstanding"
+        nothing = "0, because plain and opaque stamps do not name outstanding units"
         raise ArgumentError("tolerated_units", most, expected if cells else nothing)
 
 
@@ -153,10 +156,10 @@ def _check_parents(values: Mapping[str, Any]) -> None:
 
 
 def _check_reserved_id(op: str, values: Mapping[str, Any]) -> None:
-    """Reject the id of a unit's step if the request is not that step.
+    """Reject a request that has the id of a unit's step and is not that step.
 
-    The mark of such an id says that the unit is finished, so a step of several units leaves the
-    unit out. A note with that id would make the group lose the unit, and nobody would notice.
+    The mark of such an id means that the unit is finished, so a step of several units skips the
+    unit. After a note with that id, such a step would lose the unit, and nobody would notice.
     """
     if not (match := STEP_ID.fullmatch(values["id"])):
         return
@@ -169,7 +172,7 @@ def _check_reserved_id(op: str, values: Mapping[str, Any]) -> None:
 
 
 def _read_ids(values: dict[str, Any]) -> None:
-    """Add the counts of a request that has ids and, if it is small, its stamp."""
+    """Add the counts of a request that has ids. If its stamp is small, add the stamp too."""
     for name in ("stamp", "started", "finished"):
         if name in values:
             raise ArgumentError(name, values[name], "no such field beside ids")
@@ -196,15 +199,15 @@ def _check_units(name: str, units: Iterable[int], cells: int) -> None:
 
 
 def _check_once(values: dict[str, Any]) -> list[str]:
-    """Check the fields of a request that finishes units once; return those that it requires."""
+    """Check a request with ``finishes_once``, and return the fields that it also requires."""
     cells = values.get("cells", TRACED_CELLS)
     _check_units("finishes_once", values["finishes_once"], cells)
     for unit in set(values["finishes_once"]).intersection(values.get("finishes", ())):
         raise ArgumentError("finishes_once", f"{unit:016x}", "ids that are not in finishes")
-    found, length = len(values.get("stamp", b"")), _length_of(cells)
-    if found not in (0, length):
+    size, length = len(values.get("stamp", b"")), _length_of(cells)
+    if size not in (0, length):
         expected = f"{length} bytes, as stamps of {cells} cells have"
-        raise ArgumentError("stamp", f"{found} bytes", expected)
+        raise ArgumentError("stamp", f"{size} bytes", expected)
     if not values.get("starts") and not values.get("finishes"):
         return ["stamp"] if {"started", "finished"} & values.keys() else []
     _read_ids(values)
@@ -216,7 +219,7 @@ def _length_of(cells: int) -> int:
 
 
 class _SumOfIds:
-    """The stamp of ids, made when it is read: 1 MiB of ids stands for 600 MB of stamps."""
+    """Computes the stamp of ids when it is read: 1 MiB of ids stands for 600 MB of stamps."""
 
     def __get__(self, request: Request | None, owner: type) -> bytes | None:
         if request is None or not (request.starts or request.finishes):
@@ -228,13 +231,13 @@ _SUM_OF_IDS: Any = _SumOfIds()
 
 
 def validate_tag(tag: object, field: str = "tag") -> str:
-    """Return the tag if it is valid; raise ArgumentError if not."""
+    """Return the tag; raise ArgumentError if it is invalid."""
     checked: str = CHECKS["tag"](field, tag)
     return checked
 
 
 def is_valid_field(name: str, value: object) -> bool:
-    """Return whether a request has such a field, and the value is valid for it as JSON."""
+    """Return whether requests have a field of this name for which the JSON value is valid."""
     if name == "op":
         return isinstance(value, str) and value in _OPERATIONS
     try:
@@ -245,39 +248,39 @@ def is_valid_field(name: str, value: object) -> bool:
 
 @dataclass(frozen=True, init=False)
 class Request:
-    """A request to a chain. Validated on creation.
+    """A request to a chain. Its fields are checked when it is created.
 
     Attributes:
         op: ``create``, ``stamp``, ``fail``, ``extend`` or ``note``.
         tag: The chain: a non-empty string of at most 1,024 UTF-8 bytes, without NUL.
         id: The request's id, a string of 1 to 128 bytes, unique within its chain. A request takes
-            effect once, however often it arrives. Ids such as ``step-`` and 16 hex digits are
+            effect once, even if it arrives several times. An id of ``step-`` and 16 hex digits is
             reserved for the step that finishes this unit.
         stamp: create and stamp: the bytes to XOR in, not all zero.
-        started: create and stamp: the number of units that this starts.
-        finished: create and stamp: the number of units that this finishes.
-        starts: create and stamp: ids of units, instead of ``stamp``, which is the XOR of their
-            stamps then, ``started`` and ``finished``.
-        finishes: The same of units that this finishes.
-        finishes_once: stamp: ids of at most 10,000 units, in order, beside any other stamp or ids.
-            It finishes those that neither another such request nor the id ``step-<unit>`` did.
+        started: create and stamp: the number of units that the request starts.
+        finished: create and stamp: the number of units that the request finishes.
+        starts: create and stamp: the ids of the units that the request starts. Ids replace
+            ``stamp``, which is then the XOR of their stamps, ``started`` and ``finished``.
+        finishes: create and stamp: the ids of the units that the request finishes.
+        finishes_once: stamp: the sorted ids of at most 10,000 units, beside any stamp or ids. The
+            request finishes those that no other such request and no ``step-<unit>`` has finished.
         cells: The size of the stamps of these units; 0 for plain ones.
-        timeout: create and extend: seconds, or a timedelta, from the request's application to the
-            deadline.
-        idle_timeout: create: seconds, or a timedelta, without a stamp or an ``extend`` until the
-            chain fails.
-        tolerated_units: create: the most units outstanding with which the chain is acked at its
-            deadline, instead of failed: at most the cells of its traced stamps, which have to name
-            all of these units.
+        timeout: create and extend: the deadline, in seconds or as a timedelta after the request is
+            applied.
+        idle_timeout: create: the chain fails after so many seconds, or a timedelta, without a stamp
+            or an ``extend``.
+        tolerated_units: create: the chain is acked at its deadline, instead of failing, if at most
+            so many units are outstanding. The limit is the number of cells of the chain's traced
+            stamps, because the stamps have to name all of these units.
         detail: create: a JSON object of at most 4 KiB, returned in the chain's events.
-        resume: create: who waits for the chain's end: ``{"step_functions": task token}`` or
+        resume: create: the callback at the chain's end: ``{"step_functions": task token}`` or
             ``{"lambda": callback id}``.
-        parents: create: the units of other chains that this chain is, each with ``unit``, ``tags``
-            and ``kind`` or ``cells``, as in a token. The acker finishes them when the chain is
-            acked.
-        fail_parent: create: True if these chains fail as soon as this one does.
+        parents: create: the units of other chains that this chain stands for, each with ``unit``,
+            ``tags`` and ``kind`` or ``cells``, as in a token. When the chain is acked, the acker
+            finishes them.
+        fail_parent: create: whether these chains fail as soon as this chain fails.
         reason: fail: the reason, at most 1,024 bytes.
-        text: note and fail: what the sender found out, at most 1,024 bytes.
+        text: note and fail: an explanation by the sender, at most 1,024 bytes.
         missing: note and fail: ids of at most 100 units that are missing.
         missing_count: note and fail: how many units are missing.
     """
@@ -314,13 +317,13 @@ class Request:
         finished: int = 0,
         **optional: Unpack[Fields],
     ) -> None:
-        """Check the fields and make the request. None stands for an optional field's default.
+        """Check the fields and make the request. For optional fields, None means the default.
 
         Raises:
-            ArgumentError: A field is invalid. The error names it, its value and what was expected.
+            ArgumentError: A field is invalid. The error has its name, its value and a valid value.
         """
-        given = {"stamp": stamp, "started": started, "finished": finished, **optional}
-        fields = {n: value for n, value in given.items() if value != getattr(Request, n, None)}
+        passed = {"stamp": stamp, "started": started, "finished": finished, **optional}
+        fields = {n: value for n, value in passed.items() if value != getattr(Request, n, None)}
         vars(self).update(
             _validated(op, {"tag": tag, "id": id, **fields}, lambda n, v: CHECKS[n](n, v))
         )
@@ -337,7 +340,7 @@ class Request:
     ) -> Request:
         """Make a request that creates a chain with its root unit.
 
-        The unit is a stamp, of which ``started`` is 1 by default, or the id in ``starts``.
+        The unit is a stamp, or the id in ``starts``. With a stamp, ``started`` is 1 by default.
         """
         default = 0 if stamp is None else 1
         started = default if started is None else started
@@ -353,7 +356,7 @@ class Request:
         finished: int = 0,
         **optional: Unpack[Fields],
     ) -> Request:
-        """Make a request that XORs a stamp in. The underscore keeps the field's name free."""
+        """Make a request that XORs a stamp in. `stamp` without underscore is the field."""
         return cls("stamp", tag, id, stamp, started, finished, **optional)
 
     @classmethod
@@ -363,18 +366,18 @@ class Request:
 
     @classmethod
     def extend(cls, tag: str, id: str, timeout: float | timedelta) -> Request:
-        """Make a request that sets the deadline: ``timeout`` seconds from its application."""
+        """Make a request that sets the deadline to ``timeout`` seconds after it is applied."""
         return cls("extend", tag, id, timeout=timeout)
 
     def with_child_id(self, event_id: str) -> Request:
-        """Return the request with the reserved id of a child chain's end, by its event's id."""
+        """Return a copy with the reserved id of a child chain's end, given its event's id."""
         request = type(self).__new__(type(self))
         vars(request).update(vars(self), id=f"chain-{event_id}")
         return request
 
     @classmethod
     def from_json(cls, raw: object) -> Request:
-        """Read a request out of one element of a message's ``requests``.
+        """Read a request from one element of a message's ``requests``.
 
         Raises:
             ArgumentError: The element is not a valid request. The error names the field.
@@ -386,7 +389,7 @@ class Request:
         return request
 
     def to_json(self) -> dict[str, Any]:
-        """Return the request as it stands in a message, without fields at their defaults."""
+        """Return the request as JSON for a message, without the fields that have their default."""
         raw = {
             name: value
             for name, value in vars(self).items()
@@ -406,7 +409,7 @@ class Request:
 
     @property
     def note(self) -> str | None:
-        """What the sender found out, as JSON text for the chain and its event; None if nothing."""
+        """The sender's explanation as JSON text for the chain and its event; None without one."""
         if self.text is None and not self.missing:
             return None
         missing = [f"{unit:016x}" for unit in self.missing]
@@ -415,7 +418,7 @@ class Request:
 
     @property
     def stamp_length(self) -> int | None:
-        """Bytes of the stamp, without making it; None without one."""
+        """The bytes of the stamp, found without computing it; None if there is no stamp."""
         if self.starts or self.finishes or self.finishes_once:
             return _length_of(self.cells)
         return None if self.stamp is None else len(self.stamp)

@@ -1,7 +1,7 @@
 """Stamps: the bytes that stand for units, and their XOR.
 
 A stamp is opaque (any bytes), plain (8 bytes, the unit's id) or traced: an invertible Bloom lookup
-table, whose length tells the number of cells. `xorack.core.peeling` reads ids out of it.
+table, whose length shows its number of cells. `xorack.core.peeling` reads ids out of it.
 
 Sources: Apache Storm's acker for the XOR; Goodrich and Mitzenmacher, "Invertible Bloom Lookup
 Tables" (2011), for the tables.
@@ -20,25 +20,25 @@ PLAIN_LENGTH = 8
 """Bytes of a plain stamp."""
 TRACED_TABLES = 5
 TRACED_SIZES = (16, 64, 256, 1024)
-"""Numbers of cells that a table of a traced stamp may have."""
+"""The numbers of cells that a table of a traced stamp can have."""
 TRACED_CELLS = 16
-"""Cells of a table by default."""
+"""The default number of cells of a table."""
 
 
 def traced_length(cells: int) -> int:
-    """Return the bytes of a traced stamp: a word for the XOR of all hashes, then the tables."""
+    """Return the bytes of a traced stamp: 8 for the XOR of all hashes, and 8 for each cell."""
     return 8 * (1 + TRACED_TABLES * cells)
 
 
 TRACED_LENGTH = traced_length(TRACED_CELLS)
-"""Bytes of a traced stamp by default."""
+"""The bytes of a traced stamp of the default size."""
 TRACED_LENGTHS = {traced_length(cells): cells for cells in TRACED_SIZES}
-"""The cells of a table by the length of a traced stamp."""
+"""Maps the length of a traced stamp to the number of cells of a table."""
 _UNIT_OF_ZERO = xxh64_long_inverse(0)
 
 
 class Stamp(bytes):
-    """The bytes of a stamp, or of a chain: the XOR of its stamps.
+    """The bytes of a stamp, or the XOR of the stamps of a chain.
 
     Examples:
         >>> xor(b"A", b"A").acked
@@ -49,23 +49,23 @@ class Stamp(bytes):
 
     @property
     def acked(self) -> bool:
-        """True if all bytes are zero: every started unit is finished."""
+        """Return whether all bytes are zero, so that every started unit is finished."""
         return not any(self)
 
 
 class UnackedStamp(Stamp):
-    """The zero stamp of a chain that is not acked: it failed, or its counts differ."""
+    """The zero stamp of a chain that is not acked, because it failed or its counts differ."""
 
     __slots__ = ()
 
     @property
     def acked(self) -> bool:
-        """Always False."""
+        """Return False."""
         return False
 
 
 def check_bytes(field: str, value: object) -> bytes | bytearray | memoryview:
-    """Return the value if it is bytes; raise ArgumentError that names the field if not."""
+    """Return the value if it is bytes; else raise ArgumentError, which names the field."""
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise ArgumentError(field, value, "bytes")
     return value
@@ -97,7 +97,7 @@ def xor(*stamps: bytes) -> Stamp:
 
 
 def check_unit(unit: object, cells: int = 0) -> int:
-    """Return a unit's id, unsigned; raise ArgumentError if it has no stamp of so many cells."""
+    """Return a unit's unsigned id; raise ArgumentError if it has no stamp of so many cells."""
     if isinstance(unit, bool) or not isinstance(unit, int):
         raise ArgumentError("unit", unit, "an int")
     if unit == 0 or not -(1 << 63) <= unit <= MASK:
@@ -109,7 +109,7 @@ def check_unit(unit: object, cells: int = 0) -> int:
 
 
 def sum_of(units: Iterable[int], cells: int) -> Stamp:
-    """XOR the stamps of ids that `check_unit` returned: traced ones, or plain ones for 0 cells."""
+    """XOR the stamps of ids that `check_unit` returned. They are plain if `cells` is 0."""
     if not cells:
         return Stamp(reduce(xor_of_integers, units, 0).to_bytes(PLAIN_LENGTH, "little"))
     sums: dict[int, int] = {}
@@ -140,26 +140,26 @@ def plain(unit: int) -> Stamp:
 
 
 def check_cells(cells: object, field: str = "cells") -> int:
-    """Return the cells of a traced stamp's tables; raise ArgumentError that names the field."""
+    """Return the number of cells if it is valid; else raise ArgumentError for the field."""
     if isinstance(cells, bool) or not isinstance(cells, int) or cells not in TRACED_SIZES:
         raise ArgumentError(field, cells, "16, 64, 256 or 1024")
     return cells
 
 
 def traced(unit: int, cells: int = TRACED_CELLS) -> Stamp:
-    """Make the traced stamp of a unit. `xorack.peel` reads ids back out of the XOR of such stamps.
+    """Make the traced stamp of a unit. `xorack.peel` reads ids from the XOR of traced stamps.
 
     All stamps of a chain must have the same size.
 
     Args:
-        unit: The unit's id, a non-zero 64-bit integer, unsigned or signed. The one id whose hash
-            is 0, faec1e2ac606499c, is invalid: its stamp would be all zeros.
-        cells: The cells of each table, 16, 64, 256 or 1,024. They name about 32, 80, 384 or 1,792
-            outstanding units, and more with a lower probability.
+        unit: The unit's id, a non-zero 64-bit integer, unsigned or signed. The id faec1e2ac606499c
+            is invalid: its hash is 0, so its stamp would be all zeros.
+        cells: The cells of each table: 16, 64, 256 or 1,024. With them, about 32, 80, 384 or 1,792
+            outstanding units can be named. More units are named with a lower probability.
 
     Returns:
-        648, 2,568, 10,248 or 40,968 bytes: the XXH64 of the id, then five tables of cells, each
-        with that hash in one cell.
+        648, 2,568, 10,248 or 40,968 bytes: the XXH64 of the id, then five tables of cells. One cell
+        of each table has that hash.
 
     Raises:
         ArgumentError: The id or the number of cells is invalid.
@@ -169,7 +169,7 @@ def traced(unit: int, cells: int = TRACED_CELLS) -> Stamp:
 
 
 def words_of(y: int, cells: int) -> tuple[int, int, int, int, int]:
-    """Return the positions of the five words, one in each table, that hold a hash."""
+    """Return the positions of the five words that hold a hash, one in each table."""
     bits, last = cells.bit_length() - 1, cells - 1
     return (
         1 + (y & last),

@@ -1,7 +1,7 @@
-"""JSON text that each version of Python reads as every other language does. Pure.
+"""Strict JSON: every version of Python and every other language reads it alike. Pure.
 
-Python's decoder takes ``NaN`` and ``Infinity``, which are not JSON. How deeply a text may be nested
-depends on the version of Python. Here it is a number of the protocol.
+Python's decoder also accepts ``NaN`` and ``Infinity``, which are not JSON. Its limit of nested
+levels depends on the version of Python, so the protocol defines a limit.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 MAX_DEPTH = 128
-"""Most objects and arrays that contain each other. A request needs 67, for its detail."""
+"""The most levels of nested objects and arrays. A request with a detail can need 67."""
 
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _NOT_A_BRACKET = re.compile(r"[^\[\]{}]+")
 
 
 def is_too_deep(text: str) -> bool:
-    """Return whether JSON text is nested more deeply than the protocol permits."""
+    """Return whether JSON text has more nested levels than the protocol permits."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
     depth = 0
@@ -31,7 +31,7 @@ def is_too_deep(text: str) -> bool:
 
 
 def integer_of(digits: str) -> int | Decimal:
-    """Read an integer; one beyond Python's limit of digits as a type that no field accepts."""
+    """Read an integer. One that is too long for Python becomes a Decimal, which no field takes."""
     try:
         return int(digits)
     except ValueError:
@@ -46,7 +46,7 @@ _DECODER = json.JSONDecoder(parse_int=integer_of, parse_constant=_refuse)
 
 
 def read_json(text: str) -> Any:
-    """Decode JSON text; raise ValueError if it is no JSON or nested too deeply."""
+    """Decode JSON text; raise ValueError if it is not strict JSON or nested too deeply."""
     if is_too_deep(text):
         raise ValueError(f"the text is nested more than {MAX_DEPTH} levels deep")
     return _DECODER.decode(text)

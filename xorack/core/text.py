@@ -1,4 +1,4 @@
-"""Text for people: time spans, counts, and untrusted text without control characters."""
+"""Text for people: durations, counts, and untrusted text without control characters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
 def span(milliseconds: int) -> str:
-    """Format a time span, at least 0, in at most two units: for example ``3 h 20 min``."""
+    """Format a duration of at least 0 ms in at most two units, for example ``3 h 20 min``."""
     if 0 < milliseconds < 1000:
         return f"{milliseconds} ms"
     for (unit, name), (minor, minor_name) in pairwise(_UNITS):
@@ -29,11 +29,11 @@ def plural(count: int, noun: str, nouns: str = "") -> str:
 
 
 def cut(values: Sequence[str], most: int, count: int | None = None) -> list[str]:
-    """Return the first of many values, and how many more there are; `values` may be a part."""
+    """Return the first values and the number of further ones; `count` is that of all values."""
     more = (len(values) if count is None else count) - most
     return [*values[:most], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def listed(name: str, values: Iterable[str]) -> list[tuple[str, str]]:
-    """Return values with their name; further values have none."""
+    """Pair values with a name. Only the first pair has the name; the others have an empty one."""
     return [("" if place else name, value) for place, value in enumerate(values)]

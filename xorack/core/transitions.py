@@ -1,9 +1,9 @@
 """The state machine of a chain. Pure: no I/O and no clock.
 
-Two tables define it: `VERDICTS` decides on requests by the chain's state, `TRANSITIONS` lists every
-change of state; docs/protocol.md shows both. Three functions change a chain: `apply` by requests,
-`expire` by time, `mark_reported` by what became of its reports. `Chain.with_late` counts what
-comes after the end.
+Two tables define it, and docs/protocol.md shows both. `VERDICTS` decides on requests by the chain's
+state. `TRANSITIONS` lists every change of state. Three functions change a chain: `apply` applies
+requests, `expire` checks the deadline, and `mark_reported` stores the results of reports.
+`Chain.with_late` counts the requests that arrive after the end.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from xorack.core.stamp import PLAIN_LENGTH, TRACED_LENGTHS, sum_of, xor
 _Entry = TypeVar("_Entry")
 
 MAX_FOLD = 128
-"""Most requests that one write applies: this bounds the cost of a write."""
+"""The most requests that one write applies. The limit bounds the cost of a write."""
 PUBLISH_GRACE_MS = 60_000
-"""Time for the writer that ends a chain to publish its event, before the sweeper does."""
+"""How long the writer that ends a chain may take to publish its event, before the sweeper does."""
 _FIRST_WAIT_MS = 60_000
 _LONGEST_WAIT_MS = 3_600_000
 _GIVE_UP_MS = 86_400_000
-"""Time from the first refusal of a callback to the last attempt."""
+"""The time from the first refusal of a callback until the acker gives it up."""
 
 State = Literal["absent", "pending", "open", "acked", "failed", "never created"]
 Verdict = Literal["apply", "late", "TagExists"]
@@ -57,7 +57,7 @@ VERDICTS: dict[State, dict[Op, Verdict]] = {
     "failed": {"create": "TagExists", **_LATE},
     "never created": {"create": "TagExists", **_LATE},
 }
-"""The verdict on a request that is not a duplicate, by the chain's state and the operation."""
+"""The verdict on a request that is no duplicate, by the chain's state and the operation."""
 
 
 def _is_zero(chain: Chain, _: int = 0) -> bool:
@@ -78,14 +78,14 @@ def _is_overdue_at_zero(chain: Chain, now: int) -> bool:
 
 
 def _is_tolerated(chain: Chain, now: int) -> bool:
-    """Return whether few enough units are outstanding, by the counts and by the stamp's names.
+    """Return whether few enough units are outstanding, by the counts and by the stamp.
 
-    The counts alone do not tell, because a finish whose start was lost hides a unit from them. The
-    stamp names both. If it does not name all units, nobody knows how many are outstanding.
+    The counts are not enough, because a finish whose start was lost hides a unit from them. The
+    stamp names both units. If it does not name all units, their number is unknown.
     """
     if chain.failing or not chain.counts.within_tolerance or not _is_overdue(chain, now):
         return False
-    from xorack.core.peeling import units_if_few  # few invocations see a deadline pass
+    from xorack.core.peeling import units_if_few  # imported here: few invocations need it
 
     return bool(units_if_few(chain.stamp, chain.counts.tolerated_units))
 
@@ -94,9 +94,10 @@ class Transition(NamedTuple):
     """A change of state.
 
     Attributes:
-        trigger: The step after which the guard is tested.
+        trigger: The guard is tested after requests are applied, or in a sweep.
         condition: The guard in words.
-        reason: Why the chain failed, a format string over it; None for the reason of the ``fail``.
+        reason: A format string that takes the chain and gives the reason of the failure. None: the
+            reason of the ``fail``.
     """
 
     source: Status
@@ -132,11 +133,11 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("open", "sweep", "deadline passed", _is_overdue, "failed", TIMED_OUT),
     Transition("pending", "sweep", "deadline passed", _is_overdue, "failed", NEVER_CREATED),
 )
-"""Every change of state. One pass from top to bottom runs all that are possible."""
+"""Every change of state. One pass from top to bottom makes all changes that are possible."""
 
 
 def _run(chain: Chain, step: Literal["request", "sweep"], now: int) -> Chain:
-    """Run the transitions that are possible after a step."""
+    """Make the changes of state that are possible after a step."""
     for source, trigger, _, guard, target, reason in TRANSITIONS:
         if trigger != step or source != chain.status or not guard(chain, now):
             continue
@@ -152,7 +153,7 @@ def _run(chain: Chain, step: Literal["request", "sweep"], now: int) -> Chain:
                     resume_pending=chain.reports.resume is not None,
                     parents_pending=chain.parents is not None,
                 ),
-                # A sweep reports what it has ended itself, from the index.
+                # The sweep itself reports the ends that it makes, and finds them in the index.
                 "due_at": now + (PUBLISH_GRACE_MS if step == "request" else 0),
             }
         before, chain = chain, replace(chain, **changes)
@@ -164,11 +165,11 @@ def _run(chain: Chain, step: Literal["request", "sweep"], now: int) -> Chain:
 
 
 OutcomeKind = Literal["applied", "duplicate", "late", "rejected"]
-"""A duplicate took effect before; a late request came after the chain's end."""
+"""``duplicate``: the request took effect before. ``late``: it came after the chain's end."""
 
 
 class RequestOutcome(NamedTuple):
-    """The outcome of a request; `error` is the reason of a rejection."""
+    """The outcome of a request. If it was rejected, `error` says why."""
 
     request: Request
     kind: OutcomeKind
@@ -176,20 +177,20 @@ class RequestOutcome(NamedTuple):
 
 
 Retentions: TypeAlias = tuple[tuple[int, int], ...]
-"""Earlier retentions, in order: the time until which each counts, and its milliseconds."""
+"""Earlier retentions in order: the time until which each was in force, and its milliseconds."""
 
 
 class Limits(NamedTuple):
-    """Limits of all chains. None disables a time-out.
+    """Limits of all chains. A time-out of None is disabled.
 
     Attributes:
-        default_timeout_ms: Time until a chain fails whose create has no timeout.
-        pending_timeout_ms: Time until a chain fails whose create does not come.
-        retention_ms: Longest age of a message, and the time that spilled marks are kept after the
+        default_timeout_ms: A chain whose create has no timeout fails after this time.
+        pending_timeout_ms: A chain whose create does not arrive fails after this time.
+        retention_ms: The longest age of a message. Spilled marks are kept for this time after the
             chain's end.
-        resumes: The kinds of `Request.resume` that the acker can serve.
-        earlier_retentions: What ended under one of them is kept no longer.
-        mask: Fields of details that are kept as hashes: see `xorack.core.masking`.
+        resumes: The kinds of callbacks that the acker may make.
+        earlier_retentions: Chains that ended under an earlier retention are kept for that time.
+        mask: Fields of details that are stored as hashes: see `xorack.core.masking`.
     """
 
     default_timeout_ms: int | None = None
@@ -200,7 +201,7 @@ class Limits(NamedTuple):
     mask: frozenset[str] = frozenset()
 
     def oldest(self, now: int) -> int:
-        """Return the time before which a chain may have ended whose tombstone is gone."""
+        """Return a time: the tombstone of a chain that ended before it may have expired."""
         bound = 0
         for until, retention_ms in self.earlier_retentions:
             bound = min(until, max(bound, now - retention_ms))
@@ -211,19 +212,19 @@ NO_LIMITS = Limits()
 
 
 class Applied(NamedTuple):
-    """The chain after the requests (the same object if unchanged), and each one's outcome."""
+    """The chain after the requests, or the same object if none changed it, and their outcomes."""
 
     chain: Chain | None
     outcomes: list[RequestOutcome]
 
 
 class Effect(NamedTuple):
-    """What a request adds to its chain.
+    """The changes that a request makes to its chain.
 
     Attributes:
-        stamp, started, finished: Those of the request, without units that were finished before. A
-            create that only changes who waits has no stamp.
-        marks: The marks that it leaves.
+        stamp, started, finished: Those of the request without the units that were finished before.
+            A create that changes only the callback has no stamp.
+        marks: The marks that the request leaves.
         sent_at: Time when the request was sent, milliseconds since the epoch.
     """
 
@@ -237,13 +238,13 @@ class Effect(NamedTuple):
 
 @dataclass
 class WriteState:
-    """What decides on a request: the chain, and what earlier requests of the write add to it.
+    """The state that decides on a request: the chain and the earlier requests of the same write.
 
     Attributes:
-        seen: Marks of what took effect, key to checksum.
-        shared: Whether some are of units that steps of several finished, or of who waits.
-        length: Bytes of the chain's stamps. A create decides it, before it the first stamp.
-        resume_sent_at: When the create that names who waits was sent.
+        seen: The marks of applied requests, key to checksum.
+        shared: Whether some of these marks belong to callbacks or to units of `finishes_once`.
+        length: The bytes of the chain's stamps. The create decides it, or else the first stamp.
+        resume_sent_at: Time when the create that names the callback was sent.
     """
 
     chain: Chain | None
@@ -257,7 +258,7 @@ class WriteState:
         self.resume_sent_at = self.chain.reports.resume_sent_at if self.chain else None
 
     def add(self, effect: Effect) -> None:
-        """Add what a request changes for those after it. A rejected one does not use up its id."""
+        """Add the changes of a request. A rejected request has none, so its id can be used."""
         for mark in effect.marks:
             self.seen[mark[:MARK_KEY_BYTES]] = mark[MARK_KEY_BYTES:]
         self.shared = self.shared or len(effect.marks) > 1
@@ -272,7 +273,7 @@ class WriteState:
 def judge(
     request: Request, mark: bytes, sent_at: int, state: WriteState
 ) -> tuple[RequestOutcome, Effect | None]:
-    """Return the outcome of a request, and its effect if it has one. `mark` is `mark_of` it."""
+    """Return the outcome of a request and its effect, if it has any. `mark` is its `mark_of`."""
     before, verdict = state.seen.get(mark[:MARK_KEY_BYTES]), state.verdicts[request.op]
     same = before == mark[MARK_KEY_BYTES:]
     if verdict == "TagExists" and not same:
@@ -296,7 +297,7 @@ def judge(
 
 
 def _has_new_callback(request: Request, sent_at: int, state: WriteState) -> bool:
-    """Return whether a copy of the create names another one who waits, and was sent last."""
+    """Return whether a repeated create names a new callback and is the latest of the creates."""
     if request.resume is None or callback_key(request) in state.seen:
         return False
     return state.resume_sent_at is None or sent_at > state.resume_sent_at
@@ -305,9 +306,9 @@ def _has_new_callback(request: Request, sent_at: int, state: WriteState) -> bool
 def _new_units(
     request: Request, mark: bytes, seen: Mapping[bytes, bytes]
 ) -> tuple[bytes | None, int, tuple[bytes, ...]]:
-    """Return stamp, finished units and marks of a request, so that no unit is finished twice."""
+    """Return the stamp, finished units and marks of a request without units finished before."""
     stamp, finished, changed, shared = request.stamp, request.finished, [], []
-    own = unit_of_step(request)  # the id of a step of one unit is its mark
+    own = unit_of_step(request)  # the step of one unit marks this unit with its id
     if own is not None and shared_key(mark[:MARK_KEY_BYTES]) in seen:
         changed.append(own)
         finished -= 1
@@ -335,12 +336,17 @@ def apply(
     marks: Sequence[bytes] | None = None,
     sent_at: Sequence[int | None] | None = None,
 ) -> Applied:
-    """Apply requests to a chain at once: all new ones are folded in, then transitions run.
+    """Apply requests to a chain: fold all new requests in, then make changes of state.
 
-    The requests are in the order of `in_order`; the first create that is accepted wins, and of its
-    copies the one sent last names the callback. `now` is in milliseconds since the epoch.
-    `spilled_marks` are those of `keys_of` these requests, key to checksum. `marks` are `mark_of`
-    each request, if at hand; `sent_at` when each was sent, by default now.
+    Args:
+        chain: The chain; None if it does not exist.
+        requests: The requests, as `in_order` sorts them. The first create that is accepted counts.
+            The copy of it that was sent last names the callback.
+        now: Milliseconds since the epoch.
+        spilled_marks: The spilled marks that decide on these requests (`keys_of`): key to checksum.
+        limits: The acker's limits.
+        marks: The mark of each request, if the caller has computed them.
+        sent_at: When each request was sent, in milliseconds since the epoch. By default now.
     """
     marks = marks or [mark_of(request) for request in requests]
     sent_at = sent_at or [now] * len(requests)
@@ -370,9 +376,10 @@ _RANKS: dict[Op, int] = {"create": 0, "note": 1, "fail": 2}
 
 
 def in_order(requests: Iterable[_Entry], request_of: Callable[[_Entry], Request]) -> list[_Entry]:
-    """Return requests in the order of effect: creates, notes, fails, others.
+    """Return requests in the order in which they take effect: creates, notes, fails, others.
 
-    A create decides the length of stamps. After its end, a chain takes neither note nor fail.
+    A create comes first because it decides the length of stamps. Notes come before fails, because
+    an ended chain takes no note.
     """
     return sorted(requests, key=lambda entry: _RANKS.get(request_of(entry).op, len(_RANKS)))
 
@@ -390,7 +397,7 @@ def _tag_exists(request: Request, chain: Chain | None) -> TagExists:
 
 
 def _invalid(request: Request, length: int | None, limits: Limits) -> Exception | None:
-    """Return why a request cannot be applied whatever state its chain is in."""
+    """Return why a request cannot be applied in any state of its chain; None if it can."""
     resume = request.resume or {}
     if not resume.keys() <= limits.resumes:
         able = " or ".join(sorted(limits.resumes)) or "no resume"
@@ -408,12 +415,12 @@ def _duplicate(request: Request, same_content: bool) -> RequestOutcome:
 
 
 def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Chain:
-    """Return the chain with all effects, before transitions run."""
+    """Return the chain with all effects folded in, before changes of state."""
     changes: dict[str, Any] = {
         "version": old.version + 1,
         "first_seen_at": now if old.first_seen_at is None else old.first_seen_at,
         "marks": old.marks + b"".join(mark for effect in effects for mark in effect.marks),
-        **_fold_stamps(old, [one.stamp for one in effects if one.stamp is not None], now),
+        **_fold_stamps(old, [effect.stamp for effect in effects if effect.stamp is not None], now),
     }
     counts = replace(
         old.counts,
@@ -429,7 +436,7 @@ def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Ch
             callback = _json(request.resume)
             reports = replace(reports, resume=callback, resume_sent_at=sent_at)
         if request.op == "create" and stamp is not None:
-            # Ages and the event's duration count from the send: the queue's delay is part of them.
+            # Ages and durations count from the sending, so they include the time in the queue.
             changes["created_at"] = min(now, sent_at)
             counts = replace(counts, tolerated_units=request.tolerated_units)
             deadlines = _created(deadlines, request, now, limits)
@@ -442,13 +449,13 @@ def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Ch
             reason = old.failing or changes.get("failing") or request.reason
             changes["failing"] = reason or "fail was asked"
         elif request.op == "extend":
-            # An extend overrides the create's timeout, even if it overtook the create.
+            # An extend overrides the create's timeout, even if it arrives before the create.
             deadlines = replace(deadlines, deadline=_deadline(request, now, limits), extended=now)
     return replace(old, **changes, counts=counts, deadlines=deadlines, reports=reports)
 
 
 def _created(before: Deadlines, create: Request, now: int, limits: Limits) -> Deadlines:
-    """Return the deadlines of a chain that a create sets up."""
+    """Return the deadlines after a create."""
     return replace(
         before,
         deadline=before.deadline if before.extended else _deadline(create, now, limits),
@@ -462,7 +469,7 @@ def _deadline(request: Request, now: int, limits: Limits) -> int | None:
 
 
 def _fold_stamps(old: Chain, stamps: Sequence[bytes], now: int) -> dict[str, Any]:
-    """Return the attributes that stamps of one length change."""
+    """Return the attributes that change with these stamps, which have one length."""
     if not stamps:
         return {}
     length = len(stamps[0])
@@ -473,7 +480,7 @@ def _fold_stamps(old: Chain, stamps: Sequence[bytes], now: int) -> dict[str, Any
     stamp = (total & ((1 << 8 * length) - 1)).to_bytes(length, "little")
     changes: dict[str, Any] = {"stamp": stamp, "last_stamp_at": now}
     if old.stamp and len(old.stamp) != length:
-        # A create decides the length. No sum of two lengths shows whether all work is done.
+        # The create decides the length. A sum of stamps of two lengths does not show all work.
         changes["failing"] = old.failing or (
             f"the create's stamp has {length} bytes, but stamps of {len(old.stamp)} bytes came "
             "before it"
@@ -490,8 +497,8 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 
 def _answering(chain: Chain, now: int) -> Chain:
-    """Return an ended chain that answers its new callback; earlier answers are void."""
-    refusals = {one: times for one, times in chain.reports.refusals.items() if one == EVENT}
+    """Return an ended chain whose new callback is pending. Results of earlier callbacks go."""
+    refusals = {name: times for name, times in chain.reports.refusals.items() if name == EVENT}
     reports = replace(
         chain.reports,
         resume_pending=True,
@@ -509,10 +516,10 @@ def _json(value: object) -> str:
 
 
 def _scheduled(chain: Chain) -> Chain:
-    """Set ``due_at`` to the deadline if that is nearer, or if one of them is unknown."""
+    """Set ``due_at`` to the deadline if the deadline is earlier, or if one of them is None."""
     if chain.final:
         return chain
-    # A look that is too early costs one read; following every stamp, an index write each.
+    # If the sweeper looks too early, it costs one read. Each change costs a write to the index.
     deadline = chain.effective_deadline
     if deadline is None or chain.due_at is None or deadline < chain.due_at:
         chain = replace(chain, due_at=deadline)
@@ -521,9 +528,9 @@ def _scheduled(chain: Chain) -> Chain:
 
 
 def expire(chain: Chain, now: int) -> Chain:
-    """End a chain whose deadline has passed; else postpone the next look.
+    """End a chain whose deadline has passed; else move its next check to the deadline.
 
-    Returns the given object if there is nothing to write.
+    Returns the same object if there is nothing to write.
     """
     if chain.final:
         return chain
@@ -543,18 +550,18 @@ def mark_reported(
     now: int,
     refused: Mapping[str, Failure] | None = None,
 ) -> Chain:
-    """Return a finished chain after its end was reported, or refused, on reports.
+    """Return an ended chain after some of its reports were made or refused.
 
-    What a report refused is repeated after 1, 2, 4 … 60 minutes, whatever the others do. An event
-    is repeated until the bus accepts it; a refusal to resume is final a day after the first, and at
-    once if the callback is gone. `reported` and `refused` are of `Chain.pending_reports`.
+    A refused report is repeated after 1, 2, 4 … 60 minutes, whatever the other reports do. An event
+    is repeated until the bus accepts it. A callback is given up one day after its first refusal, or
+    at once if it is gone. `reported` and `refused` have names of `Chain.pending_reports`.
     """
     refused = refused or {}
     assert chain.final, "only the end of a chain is reported"
-    assert reported or refused, "each write has a reports"
+    assert reported or refused, "each write stores the result of a report"
     left = [report for report in chain.pending_reports if report not in reported]
     before = chain.reports
-    refusals = {one: times for one, times in before.refusals.items() if one in left}
+    refusals = {name: times for name, times in before.refusals.items() if name in left}
     changes: dict[str, Any] = {}
     for report, failure in refused.items():
         since, _ = refusals.pop(report, (now, now))
@@ -580,10 +587,10 @@ def mark_reported(
         **changes,
     )
     at_once = (0, (chain.ended_at or 0) + PUBLISH_GRACE_MS)
-    due_at = min((refusals.get(one, at_once)[1] for one in left), default=None)
+    due_at = min((refusals.get(report, at_once)[1] for report in left), default=None)
     return replace(chain, version=chain.version + 1, reports=reports, due_at=due_at)
 
 
 def _next_attempt(since: int, now: int) -> int:
-    """Return when to try again what is refused: waits double if each is as long as all before."""
+    """Return the time of the next attempt. Waiting as long as since the first doubles the waits."""
     return now + min(_FIRST_WAIT_MS + max(0, now - since), _LONGEST_WAIT_MS)
