@@ -327,7 +327,7 @@ def _in_vain_is_delivered(mark, chain, delivered, *, now, refused=None):
 def _early(write, writer, work, part, before, applied):
     after = applied.chain
     if after.reports.parents_pending and not (before and before.final):
-        parents.give_ends(writer, Workers(), [after])
+        parents.apply_ends(writer, Workers(), [after])
     return write(writer, work, part, before, applied)
 
 

@@ -1,1 +1,1 @@
-"""Services over ports: they apply requests to chains and publish the events of finished ones."""
+"""The acker: applies requests to chains, ends chains, and reports their ends. Uses only ports."""

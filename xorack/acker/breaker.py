@@ -1,4 +1,4 @@
-"""A circuit breaker: calls to a service that fails are held back for a while."""
+"""A circuit breaker: it stops calls to a failing service for some time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _PAUSE_SECONDS = 30.0
 
 
 class CircuitBreaker:
-    """A circuit breaker. Threads may share one.
+    """A circuit breaker. Threads may share it.
 
-    It is closed at first. Three failures in a row open it. While it is open, one call at a time
-    may probe the service, the first after a pause; a success closes it.
+    Three failures in a row open the circuit. While it is open, one call after each pause may test
+    the service. If such a call succeeds, the circuit closes.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,9 +1,9 @@
-"""The chain writer: applies requests to a stored chain, each exactly once.
+"""The chain writer: applies requests to stored chains. Each request takes effect exactly once.
 
-It is the only code that writes chains. One conditional write applies all requests of a chain and
-adds their marks. If others changed the chain, the failed write returns the stored state, and the
-requests are applied to that. If a response is lost, the chain is read again, and the marks tell
-which requests were applied.
+It is the only code that writes chains. One conditional write applies the requests for a chain and
+adds their marks. If another writer has changed the chain, the failed write returns the stored
+state, and the requests are applied to that state. If a response is lost, the chain is read again,
+and its marks show which requests were applied.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from xorack.core.transitions import (
 )
 
 _STALE_AFTER_SECONDS = 0.005
-"""Length of a wait, about a round trip, after which a state that a conflict returned is read
-again. Many write when waits are long, and a read costs a fifth of a failed write."""
+"""A wait of about a round trip. After a longer wait, the state that a conflict returned is read
+again, because many writers compete when waits are long. A read costs a fifth of a failed write."""
 _COUNT_ATTEMPTS = 3
-"""Attempts to count what came after a chain's end: others may count, or mark its event."""
+"""The attempts to count late requests, because other writers may count or mark reports too."""
 _LATE_SWEEP_MS = 86_400_000
 """How long after its deadline a chain may be failed without prolonging its marks."""
 
@@ -53,7 +53,7 @@ _Unknown: TypeAlias = set[tuple[int, object]]
 
 @dataclass
 class WriteStats:
-    """Counts of conditional writes, conflicts among them, spilled marks. Threads may share them."""
+    """The numbers of writes, conflicts among them, and spilled marks. Threads may share it."""
 
     writes: int = 0
     conflicts: int = 0
@@ -69,10 +69,10 @@ class WriteStats:
 
 @dataclass(frozen=True)
 class CachedChain:
-    """A chain as the caller believes it to be; None if it does not exist.
+    """The chain as the caller knows it; None if it does not exist.
 
-    It is verified if it was just read. One that is remembered or guessed is not: only a write whose
-    condition holds, or a read, proves it.
+    It is verified if it was just read. If it is remembered or guessed, it is not verified until a
+    read, or a write whose condition holds, confirms it.
     """
 
     chain: Chain | None
@@ -80,7 +80,7 @@ class CachedChain:
 
 
 class WriteBatch(NamedTuple):
-    """Requests of one write: the position of the first one, their marks, and when each was sent."""
+    """The requests of one write: the position of the first, their marks and times of sending."""
 
     first: int
     requests: Sequence[Request]
@@ -90,23 +90,23 @@ class WriteBatch(NamedTuple):
 
 @dataclass(eq=False)
 class Application:
-    """Requests on their way into one chain. What fails can go on later, where it was."""
+    """Requests for one chain, and how far they are applied. It can go on after a failure."""
 
     tag: str
-    requests: Sequence[Request]  # all of this tag, in the order of `in_order`
-    cached: CachedChain | None = None  # the chain as it is known; None: it is read first
+    requests: Sequence[Request]  # all for this tag, sorted by `in_order`
+    cached: CachedChain | None = None  # the chain if it is known; None: read it first
     must_exist: bool = False  # raise TagNotFound instead of starting a chain
-    fresh_ids: bool = False  # made for this call: no mark of them was spilled before
+    fresh_ids: bool = False  # the ids were made for this call, so no mark of them is spilled
     sent_at: Sequence[int | None] | None = None  # see `xorack.core.transitions.apply`
     retry: Retry | None = None
     outcomes: list[RequestOutcome] = field(default_factory=list)
-    """The outcomes of the first requests; the others have none yet."""
+    """The outcomes so far, which are those of the first requests."""
     unknown: _Unknown = field(default_factory=set)
-    """Positions, and generations of the chain, of writes whose response was lost."""
+    """The requests whose response was lost: their positions and the generations of the chain."""
     searched: tuple[object, int, dict[bytes, bytes]] = (None, 0, {})
-    """The generation and number of marks that were searched for the next batch's, and the find."""
+    """The latest search for spilled marks: generation, number of marks searched, marks found."""
     _ends: set[tuple[object, ...]] = field(default_factory=set)
-    """Ends of the chain that this work has written; the response of some may be lost."""
+    """The ends of the chain that this application has written. A response may have been lost."""
 
     @property
     def is_done(self) -> bool:
@@ -114,16 +114,16 @@ class Application:
 
     @property
     def chain(self) -> Chain | None:
-        """The chain as last read or written."""
+        """The chain as it was read or written last."""
         return self.cached.chain if self.cached else None
 
     @property
     def has_ended_chain(self) -> bool:
-        """Return whether a write of this work ended the chain as it is known."""
+        """Return whether a write of this application has ended the chain."""
         return self.chain is not None and _end_of(self.chain) in self._ends
 
     def next_batch(self) -> WriteBatch:
-        """Return the next requests of one write: at most `MAX_FOLD` marks, or one request."""
+        """Return the requests of the next write: at most `MAX_FOLD` marks, or one request."""
         first = end = len(self.outcomes)
         marks = 0
         for request in self.requests[first:]:
@@ -133,7 +133,7 @@ class Application:
             end += 1
         requests = self.requests[first:end]
         sent_at = self.sent_at[first:end] if self.sent_at else None
-        return WriteBatch(first, requests, [mark_of(one) for one in requests], sent_at)
+        return WriteBatch(first, requests, [mark_of(request) for request in requests], sent_at)
 
     def add(self, written: Written) -> None:
         self.searched = (None, 0, {})
@@ -142,21 +142,21 @@ class Application:
 
     def begin_write(self, before: Chain | None, after: Chain) -> None:
         if after.final and not (before and before.final):
-            self._ends.add(_end_of(after))  # the response may be lost
+            self._ends.add(_end_of(after))  # before the write, because its response may be lost
 
     def lose_write(self, after: Chain) -> None:
         self._ends.discard(_end_of(after))
 
 
 class Written(NamedTuple):
-    """The requests of a batch have their outcomes."""
+    """All requests of the batch have outcomes."""
 
     chain: Chain | None
     outcomes: Sequence[RequestOutcome]
 
 
 class Conflict(NamedTuple):
-    """Another writer has changed the chain, which is `stored` now, in each of the attempts."""
+    """Another writer changed the chain at each attempt; it is `stored` now."""
 
     tag: str
     stored: Chain | None
@@ -168,17 +168,17 @@ class Conflict(NamedTuple):
 
 
 class Unanswered(NamedTuple):
-    """The table did not answer, which is the `error`."""
+    """The table did not answer the last attempt, because of the `error`."""
 
     error: Exception
 
 
 class NeedsRead(NamedTuple):
-    """The chain is only a guess, and has to be read before the requests can be judged."""
+    """The chain was only guessed. It has to be read before the requests can be processed."""
 
 
 class ChainWriter:
-    """Applies requests and other changes to stored chains. Threads may share one."""
+    """Applies requests and other changes to stored chains. Threads may share a writer."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class ChainWriter:
         return self.limits.mask
 
     def oldest(self) -> int:
-        """Return the time before which a chain may have ended whose tombstone is gone."""
+        """Return a time: the tombstone of a chain that ended before it may have expired."""
         return self.limits.oldest(self.now())
 
     def _start_retry(self, attempts: int | None = None) -> Retry:
@@ -226,12 +226,12 @@ class ChainWriter:
         attempts: int,
         marks: bool = True,
     ) -> dict[str, Chain]:
-        """Read chains, see `xorack.core.ports.ChainStore.read`, in at most `attempts` attempts."""
+        """Read chains in at most `attempts` attempts: see `xorack.core.ports.ChainStore.read`."""
         read = partial(self.store.read, tags, on_invalid, marks=marks)
         return self._start_retry(attempts).call(read)
 
     def write(self, before: Chain | None, after: Chain) -> None:
-        """Write a chain in one attempt, and count it: see `xorack.core.ports.ChainStore.write`."""
+        """Write a chain in one attempt and count it: see `xorack.core.ports.ChainStore.write`."""
         assert after.version == (before.version if before else 0) + 1, "each write is counted"
         self.stats.add(writes=1)
         try:
@@ -241,14 +241,15 @@ class ChainWriter:
             raise
 
     def apply(self, work: Application) -> Applied:
-        """Apply requests to one chain; return the chain as last read or written, and the outcomes.
+        """Apply all requests of an application to its chain.
 
-        A request whose write landed while its response was lost counts as applied.
+        Returns the chain as it was read or written last, and the outcomes. A request whose write
+        succeeded, although its response was lost, counts as applied.
 
         Raises:
             TagNotFound: The chain must exist and does not.
-            StaleLocalData: Others kept changing the chain until the retries were used up.
-            Exception: What the store's last call raised. Some requests may have been applied.
+            StaleLocalData: Other writers changed the chain at each attempt.
+            Exception: The store's last call failed. Some requests may have been applied.
         """
         while not work.is_done:
             result = self.apply_next(work)
@@ -259,10 +260,10 @@ class ChainWriter:
     def apply_next(
         self, work: Application, *, attempts: int | None = None, outages: int | None = None
     ) -> Written | Conflict | Unanswered:
-        """Give the next requests their outcomes in one write; raise what will not pass.
+        """Apply the next requests in one write; raise errors that a retry does not fix.
 
-        After a conflict that has used up the `attempts`, or `outages` in a row, the work can go on
-        later.
+        It gives up after `attempts`, or after `outages` in a row. The same application can then go
+        on later.
         """
         batch = work.next_batch()
         if attempts is None:
@@ -292,9 +293,10 @@ class ChainWriter:
     def _attempt(
         self, work: Application, batch: WriteBatch, *, may_write: bool
     ) -> Written | Conflict | Unanswered | NeedsRead:
-        """Read the chain if it is unknown, apply the requests and write, each once.
+        """Read the chain if it is unknown, apply the requests, and write the chain, each once.
 
-        If no write is allowed any more, the stored state may still be an earlier write of ours.
+        Without `may_write`, the chain is only read: an earlier write may have succeeded although
+        its response was lost.
         """
         try:
             if work.cached is None:
@@ -331,7 +333,7 @@ class ChainWriter:
         if before is None or before.first_seen_at is None:
             after = replace(after, nonce=secrets.randbits(32))
         kinds = enumerate(applied.outcomes, batch.first)
-        in_flight = {(at, after.generation) for at, one in kinds if one.kind == "applied"}
+        in_flight = {(at, after.generation) for at, each in kinds if each.kind == "applied"}
         _check_write(before, after, len(in_flight))
         work.begin_write(before, after)
         try:
@@ -348,11 +350,11 @@ class ChainWriter:
         return _credited(work, batch, applied._replace(chain=after))
 
     def _after_conflict(self, work: Application, conflict: Conflict, retry: Retry) -> bool:
-        """Go on with the stored state; return whether an attempt to write is left."""
+        """Continue with the stored state; return whether another attempt to write is left."""
         guessed = work.cached is not None and not work.cached.verified
         work.cached = CachedChain(conflict.stored, verified=True)
         if guessed:
-            return True  # a wrong guess is not an attempt: the conflict returned the current state
+            return True  # a wrong guess costs no attempt, because the conflict returned the chain
         if not retry.again():
             return False
         if retry.waited_seconds > _STALE_AFTER_SECONDS:
@@ -362,12 +364,12 @@ class ChainWriter:
     def _spilled_marks(
         self, work: Application, batch: WriteBatch, chain: Chain | None
     ) -> dict[bytes, bytes]:
-        """Look up the spilled marks of a batch; if its ids are fresh, of writes of ours alone."""
+        """Return the spilled marks of a batch. Of fresh ids, only lost writes can have left any."""
         if chain is None or not chain.spilled:
             return {}
-        generation, count, found = work.searched
+        generation, count, marks = work.searched
         if generation == chain.generation and chain.spilled <= count:
-            return found  # what was spilled since was in the item
+            return marks  # the marks spilled since then were in the item, and were searched there
         ours = {position - batch.first for position, _ in work.unknown}
         inline = split_marks(chain.marks)
         keys = dict.fromkeys(
@@ -379,17 +381,17 @@ class ChainWriter:
             for key in keys_of(request, mark)
         )
         missing = [key for key in keys if key not in inline]
-        found = self.store.get_spilled_marks(chain, missing) if missing else {}
-        found |= {key: inline[key] for key in keys if key in inline}
+        marks = self.store.get_spilled_marks(chain, missing) if missing else {}
+        marks |= {key: inline[key] for key in keys if key in inline}
         if not work.fresh_ids:
-            work.searched = chain.generation, chain.spilled + len(chain.marks) // MARK_BYTES, found
-        return found
+            work.searched = chain.generation, chain.spilled + len(chain.marks) // MARK_BYTES, marks
+        return marks
 
     def expire(self, chain: Chain) -> Chain | None:
         """End a chain, as it was read, if its deadline has passed.
 
-        Returns the chain as last read or written, None if there is none, the given one if another
-        writer was quicker to end it. Raises as `apply`.
+        Returns the chain as it was read or written last; None if it does not exist; the same object
+        if another writer has ended it first. Raises the errors of `apply`.
         """
         retry = self._start_retry()
         current: Chain | None = chain
@@ -422,7 +424,7 @@ class ChainWriter:
             stale = stale or retry.waited_seconds > _STALE_AFTER_SECONDS
 
     def count_late(self, chain: Chain, repeated: int, late: int) -> Chain:
-        """Count what came after a chain's end; return the chain as last read or written."""
+        """Count late requests; return the chain as it was read or written last."""
         for _ in range(_COUNT_ATTEMPTS):
             after = chain.with_late(repeated, late, self.now())
             try:
@@ -433,17 +435,17 @@ class ChainWriter:
                     break
                 chain = conflict.chain
                 if conflict.maybe_ours:
-                    break  # an SDK's retry met its own write
+                    break  # the SDK's retry may have met its own write, so this is counted
         return chain
 
     def mark_reported(
         self, chain: Chain, reported: Collection[str], refused: Mapping[str, Failure]
     ) -> Chain:
-        """Mark what `xorack.core.transitions.mark_reported` gets.
+        """Store which reports were made or refused: see `xorack.core.transitions.mark_reported`.
 
-        Another writer may have counted a late request since the chain was read: then what was
-        reported is marked in the stored chain. Returns the chain as it was written; the given one
-        if nothing was.
+        If another writer has counted a late request since the chain was read, the reports that were
+        made are marked in the stored chain. Returns the chain as it was written, or the same object
+        if nothing was written.
         """
         before = chain
         for _ in range(_COUNT_ATTEMPTS):
@@ -455,46 +457,50 @@ class ChainWriter:
                 stored = conflict.chain
                 if conflict.maybe_ours or stored is None:
                     break
-                # A new callback was not made yet, and a new generation has nothing reported.
+                # A new callback and a new generation need reports of their own.
                 is_same = (stored.generation, stored.reports.resume) == (
                     chain.generation,
                     chain.reports.resume,
                 )
-                reported = [one for one in reported if is_same and one in stored.pending_reports]
+                pending = stored.pending_reports if is_same else ()
+                reported = [report for report in reported if report in pending]
                 if not reported:
                     break
                 before, refused = stored, {}
         return chain
 
     def _latest_end(self, chain: Chain) -> int:
-        # Without a deadline, as of the direct API, each write prolongs the marks: else they stay.
+        # A chain of the direct API may have no deadline. Then each write prolongs the marks,
+        # because nothing else shows how long they are needed.
         return self.now() if chain.latest_end == END_OF_TIME else chain.latest_end
 
     def keep_marks(self, after: Chain) -> Chain:
-        """Prolong spilled marks if a write moves the chain's end; return the chain to write."""
+        """Prolong the spilled marks if the chain may end later; return the chain to write."""
         needed = min(self._latest_end(after) + self.limits.retention_ms, END_OF_TIME)
         if after.marks_until is None or after.marks_until >= needed:
             return after
-        # Further than needed: a chain that is extended every minute does this once a retention.
+        # Prolong them further than needed. So a chain that is extended every minute does this only
+        # once in each retention.
         until = min(needed + self.limits.retention_ms, END_OF_TIME)
         assert until >= needed, "marks outlive the chain"
         self.store.keep_spilled_marks(after, until)
         return replace(after, marks_until=until)
 
     def _spill_marks(self, before: Chain | None, after: Chain) -> Chain:
-        """Copy the marks, all but the last few, out of a chain that would get too large."""
+        """Copy the oldest marks to buckets if the chain's item would get too large."""
         size = MARK_BYTES * INLINE_MARKS
         old = before.marks if before else b""
-        # Larger writes take a second unit anyway: they may fill its KB.
+        # Larger writes need a second write unit anyway, so they may fill its 1,024 bytes.
         most = size if 2 * (len(after.marks) - len(old)) <= size else MARK_BYTES * MANY_INLINE_MARKS
         marks = old[: len(old) // size * size]
         if before is None or not marks or len(after.marks) <= most:
             return after
-        assert after.marks.startswith(marks), "the oldest marks leave first"
-        # Copies first, then the write without them: a crash between leaves a mark twice.
+        assert after.marks.startswith(marks), "the oldest marks are spilled first"
+        # The copies are written before the item loses the marks. A crash between the two leaves a
+        # mark twice, which is harmless.
         end = max(self.now(), self._latest_end(after))
         until = min(end + self.limits.retention_ms + _LATE_SWEEP_MS, END_OF_TIME)
-        # As long as the others: all buckets are prolonged if one of them must be.
+        # Keep them at least as long as earlier ones, because all buckets are prolonged together.
         until = max(until, after.marks_until or 0)
         self.store.put_spilled_marks(before, marks, until)
         spilled = len(marks) // MARK_BYTES
@@ -508,8 +514,8 @@ class ChainWriter:
 
 
 def _credited(work: Application, batch: WriteBatch, applied: Applied) -> Written:
-    """Report a duplicate of a write of ours whose response was lost as applied."""
-    # In another generation it is none of ours: the write took the chain for new.
+    """Count a duplicate as applied if this application's write made it and lost its response."""
+    # The generation must be the same: in another one, another request has left the mark.
     generation = applied.chain and applied.chain.generation
     outcomes = [
         RequestOutcome(outcome.request, "applied")
@@ -525,7 +531,7 @@ def _end_of(chain: Chain) -> tuple[object, ...]:
 
 
 def _check_write(before: Chain | None, after: Chain, applied: int) -> None:
-    """Stop a write of ours that would break the chain: what is applied is marked, in one chain."""
+    """Assert that a write marks all applied requests and keeps the chain's generation."""
     old = before or Chain(after.tag)
     added = len(after.marks) + MARK_BYTES * after.spilled
     added -= len(old.marks) + MARK_BYTES * old.spilled

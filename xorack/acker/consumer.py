@@ -1,15 +1,15 @@
-"""The consumer: applies a batch of messages to chains and publishes the events of ended ones.
+"""The consumer: applies a batch of messages to chains and publishes the events of ended chains.
 
-A message is parsed (`xorack.core.message`), its requests are grouped by chain, each chain is
-written once (`xorack.acker.chain_writer`), and pending events are published
-(`xorack.acker.outbox`). If a step fails:
+The consumer parses each message (`xorack.core.message`), groups the requests by chain, writes each
+chain once (`xorack.acker.chain_writer`), and publishes the pending events (`xorack.acker.outbox`).
+If something fails:
 
-- rejected requests go to the dead-letter queue, and the requests around them apply;
-- a message that is older than the tombstones' retention is rejected entirely;
-- a chain that is throttled, or that others write, is tried again when all others are written;
-- a chain that cannot be written, or for which no time is left, fails only the messages that hold
-  requests for it. Their other requests are duplicates when the messages are delivered again;
-- an event that cannot be published stays pending, and fails no message: the sweeper publishes it.
+- Rejected requests go to the dead-letter queue. The other requests of the message still apply.
+- A message that is older than the retention of tombstones is rejected as a whole.
+- A chain that is throttled, or in conflict with other writers, is retried after all other chains.
+- A chain that cannot be written in time fails only the messages with requests for it. When they are
+  delivered again, their other requests are duplicates.
+- An event that cannot be published stays pending and fails no message. The sweeper publishes it.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from xorack.core.transitions import in_order
 
 _READ_ATTEMPTS = 3
 _SLICE = 100
-"""Chains that are read together: one call reads as many."""
+"""The number of chains that are read together, which is the most that one call reads."""
 _FIRST_ATTEMPTS = 4
-"""Attempts of a chain's first write, within a tenth of a second: others wait behind it."""
+"""The attempts of a chain's first write, within a tenth of a second, because others wait for it."""
 _LAST_OUTAGES = 8
-"""Attempts of a chain in a row, within about a second, that the table does not answer."""
+"""The attempts in a row without an answer of the table, within about a second, for one chain."""
 _IN_WORDS = 100
-"""Used ids of a batch whose requests are explained: each takes some milliseconds."""
+"""The most reused ids of a batch that are explained, because each takes some milliseconds."""
 
 
 class Message(NamedTuple):
     """A message of the queue.
 
     Attributes:
-        receives: How often the queue delivered the message, this time included.
-        sent_at: Time when it was first sent, milliseconds since the epoch, if known.
+        receives: How often the queue has delivered the message, including this time.
+        sent_at: Time when it was first sent, in milliseconds since the epoch, if known.
         sender: The id of the principal that sent it, if known.
     """
 
@@ -74,15 +74,15 @@ class BatchResult:
     """The result of a batch."""
 
     failed: dict[str, str] = field(default_factory=dict)
-    """Messages that must be delivered again: message id to reason."""
+    """The messages that must be delivered again: message id to reason."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Requests by outcome; of the rejected ones, ``reused`` another request's id; of the
-    duplicates, ``repeated`` creates of chains that had ended, as the item counts them."""
+    """The numbers of requests by outcome. ``reused`` counts the rejected requests whose id another
+    request has used. ``repeated`` counts the duplicates that are creates of ended chains."""
     created: int = 0
-    ended: Counter[str] = field(default_factory=Counter)  # chains, by status
-    latencies_ms: list[int] = field(default_factory=list)  # from create to ack, of each acked here
-    events: int = 0  # published
-    events_pending: int = 0  # for the sweeper to publish
+    ended: Counter[str] = field(default_factory=Counter)  # chains by status
+    latencies_ms: list[int] = field(default_factory=list)  # from create to ack, of each acked chain
+    events: int = 0  # published events
+    events_pending: int = 0  # events that the sweeper has to publish
     refused: int = 0  # events and callbacks that a service refused for the first time
     stats: WriteStats = field(default_factory=WriteStats)
 
@@ -109,27 +109,28 @@ class _RequestBatch:
         return self._by_tag[tag]
 
     def is_new(self, tag: str) -> bool:
-        """Guess whether a chain does not exist: its create comes, in a message that is new."""
-        # A create is the first request of its chain.
+        """Guess whether a chain does not exist yet: its create is in a new message."""
+        # `in_order` puts creates first.
         creates = self[tag][0].request.op == "create"
         return creates and max(message.receives for _, message in self[tag]) == 1
 
     def tags(self) -> list[str]:
         """Return the chains in the order of their writes."""
-        # A message of few chains would wait for the writes of thousands. One that was delivered
-        # more often has fewer attempts left: each counts as an eighth of the chains.
+        # Without an order, a message of few chains would wait for the chains of large messages. A
+        # message that was delivered more often has fewer attempts left, so it moves to the front:
+        # with each delivery, its chains count as an eighth.
         chains = Counter(
             id for own in self._by_tag.values() for id in {message.id for _, message in own}
         )
 
         def rank(tag: str) -> float:
-            return min(ldexp(chains[one.id], -3 * one.receives) for _, one in self[tag])
+            return min(ldexp(chains[each.id], -3 * each.receives) for _, each in self[tag])
 
         return sorted(self._by_tag, key=rank)
 
 
 class _DeadLetters:
-    """The rejected requests of a batch, with the reasons."""
+    """The rejected requests of a batch with the reasons."""
 
     def __init__(self, mask: Collection[str]) -> None:
         self._mask = mask
@@ -152,11 +153,11 @@ class _DeadLetters:
             )
 
     def add_request(self, entry: _Entry, reason: str) -> None:
-        """Add a request that its chain rejects; those of one message may share a letter."""
+        """Add a request that its chain rejected. Requests of a message may share a dead letter."""
         self._of_chains[entry.message].append((entry.request, reason))
 
     def close(self) -> list[Rejected]:
-        """Return all dead letters, once each chain has judged its requests."""
+        """Return all dead letters. Call this after every chain has processed its requests."""
         for message, requests in self._of_chains.items():
             self.add(message, reject(requests))
         self._of_chains.clear()
@@ -165,7 +166,7 @@ class _DeadLetters:
 
 @dataclass
 class _Run:
-    """What becomes of one batch; the reasons of problems by chain, for the log."""
+    """The state of one batch, with the reasons of problems by chain for the log."""
 
     batch: _RequestBatch
     letters: _DeadLetters
@@ -176,16 +177,16 @@ class _Run:
     left: dict[str, list[_Entry]] = field(default_factory=dict)
 
     def fail(self, work: Application, reason: str) -> None:
-        """Let the queue deliver the requests again that have no outcome yet."""
+        """Mark the messages of the requests without an outcome as failed: SQS retries them."""
         self.not_written[work.tag] = reason
         self.left[work.tag] = self.batch[work.tag][len(work.outcomes) :]
         for _, message in self.left[work.tag]:
             self.result.failed.setdefault(message.id, reason)
 
     def message_ids(self, tags: Iterable[str]) -> dict[str, str]:
-        """Return the ids of the messages of chains as a field of a log line."""
+        """Return a log field with the ids of the messages that have requests for these chains."""
         entries = (self.left.get(tag) or self.batch[tag] for tag in tags)
-        ids = dict.fromkeys(message.id for some in entries for _, message in some)
+        ids = dict.fromkeys(message.id for chain in entries for _, message in chain)
         return {"message_ids": " ".join(ids)}
 
     def log_failures(self) -> None:
@@ -195,21 +196,21 @@ class _Run:
 
 
 class _Done(NamedTuple):
-    """Each request of the chain has its outcome."""
+    """Each request for the chain has its outcome."""
 
 
 class _TryLater(NamedTuple):
-    """The chain is throttled, or others write it: it is tried again after all others."""
+    """The chain is throttled or other writers change it. It is retried after all other chains."""
 
 
 class _Failed(NamedTuple):
-    """The requests without an outcome wait for another delivery."""
+    """The requests without an outcome have to be delivered again."""
 
     reason: str
 
 
 class _Slice:
-    """Chains that are read together when the first of them is written. Threads share it."""
+    """Chains that are read together when the first of them is written. Threads share a slice."""
 
     def __init__(self, read: Callable[[], dict[str, CachedChain]]) -> None:
         self._read = read
@@ -232,25 +233,25 @@ class Consumer:
         outbox: Outbox,
         send_rejected: Callable[[Sequence[Rejected]], list[int]],
     ) -> None:
-        """Write within the budget of the writer, and publish within that of the outbox.
+        """Use the time budget of the writer for writes, and that of the outbox for reports.
 
-        ``send_rejected`` dead-letters requests; it returns the positions of those not sent.
+        ``send_rejected`` sends dead letters and returns the positions of those that were not sent.
         """
         self.writer = writer
         self.outbox, self.workers = outbox, outbox.workers
         self.send_rejected = send_rejected
 
     def consume(self, messages: Sequence[Message]) -> BatchResult:
-        """Consume messages in any order. Those that are not in ``failed`` may be deleted then."""
+        """Consume messages in any order. The caller may delete those that are not in ``failed``."""
         letters = _DeadLetters(self.writer.mask)
-        batch = _RequestBatch([entry for one in messages for entry in self._parse(one, letters)])
+        batch = _RequestBatch([entry for each in messages for entry in self._parse(each, letters)])
         run = _Run(batch, letters, BatchResult(stats=self.writer.stats))
         run.result.outcomes["rejected"] += letters.requests
         tags = batch.tags()
         known: dict[str, _Slice] = {}
         for at in range(0, len(tags), _SLICE):
-            some = tags[at : at + _SLICE]
-            known |= dict.fromkeys(some, _Slice(partial(self._read, run, some)))
+            part = tags[at : at + _SLICE]
+            known |= dict.fromkeys(part, _Slice(partial(self._read, run, part)))
 
         def begin(tag: str) -> Application:
             requests = [request for request, _ in batch[tag]]
@@ -264,9 +265,9 @@ class Consumer:
         return run.result
 
     def _parse(self, message: Message, letters: _DeadLetters) -> list[_Entry]:
-        """Return the valid requests of a message; add the others to the dead letters."""
+        """Return the valid requests of a message, and add the invalid ones to the dead letters."""
         if message.sent_at is not None and message.sent_at < self.writer.oldest():
-            # The tombstone of its chain may be gone: nothing tells whether it was applied.
+            # The chain's tombstone may have expired, so a repetition would not be detected.
             expected = "a time within the retention of finished chains"
             reason = str(ArgumentError("sent_at", message.sent_at, expected))
             letters.add(message, [Rejected(message.body, reason)])
@@ -283,7 +284,7 @@ class Consumer:
         *,
         last: bool = False,
     ) -> list[Application]:
-        """Write chains and publish their events; return what is to be tried again."""
+        """Write chains and report their ends. Return the chains that have to be retried."""
         pending, later = [], []
 
         def write(tag: str) -> tuple[Application, _Done | _TryLater | _Failed]:
@@ -311,24 +312,24 @@ class Consumer:
             self._count_end(run.result, parent)
         reported = len(pending) + len(reports.parents)
         events = reported - len(reports.pending.keys() | reports.refused.keys())
-        assert events >= 0, "what is pending or refused was to be published"
+        assert events >= 0, "pending and refused reports are among those of these chains"
         result.events += events
 
     def _read(self, run: _Run, tags: Sequence[str]) -> dict[str, CachedChain]:
-        """Read the chains that are not new in one go; none of them if that fails."""
+        """Read the chains that are not new in one call. If it fails, return none of them."""
         known = {tag: CachedChain(None, verified=False) for tag in tags if run.batch.is_new(tag)}
         stored = [tag for tag in tags if tag not in known]
         if not stored or not self.writer.has_time():
             return known
         try:
             chains = self.writer.read(stored, attempts=_READ_ATTEMPTS)
-        except Exception as error:  # noqa: BLE001 - each chain is read, and fails, by itself
+        except Exception as error:  # noqa: BLE001 - each chain is then read separately
             run.not_read.update(dict.fromkeys(stored, _reason_of(error)))
             return known
         return known | {tag: CachedChain(chains.get(tag), verified=True) for tag in stored}
 
     def _write(self, run: _Run, work: Application, *, last: bool) -> _Done | _TryLater | _Failed:
-        """Apply one chain's requests: in one write, unless it is the last time."""
+        """Apply one chain's requests. The first time this makes one write; the last time, all."""
         attempts = None if last else _FIRST_ATTEMPTS
         try:
             while not work.is_done:
@@ -344,7 +345,7 @@ class Consumer:
         return self._count_late(run, work)
 
     def _count_late(self, run: _Run, work: Application) -> _Done | _Failed:
-        """Count what came after a chain's end, in one write at most; it prolongs the tombstone."""
+        """Count late requests in at most one write, which also prolongs the tombstone."""
         chain = work.chain
         if chain is None or not chain.final:
             return _Done()
@@ -356,16 +357,16 @@ class Consumer:
         try:
             after = self.writer.count_late(chain, repeated, late)
             work.cached = CachedChain(after, verified=True)
-        except Exception as error:  # noqa: BLE001 - a count is not worth another delivery
+        except Exception as error:  # noqa: BLE001 - a failed count need not fail the message
             if sent_at - kept_from > self.writer.now() - self.writer.oldest():
-                # The tombstone may be gone before the message.
+                # The tombstone may expire before the message does, so the message is retried.
                 work.outcomes.clear()
                 return _Failed(_reason_of(error))
             run.not_counted[work.tag] = _reason_of(error)
         return _Done()
 
     def _account(self, run: _Run, work: Application) -> None:
-        """Count the outcomes of a chain's requests; collect the rejected ones."""
+        """Count the outcomes of a chain's requests, and collect the rejected requests."""
         entries, result = run.batch[work.tag], run.result
         kinds = Counter([kind for _, kind, _ in work.outcomes])
         result.outcomes.update(kinds)
@@ -380,15 +381,15 @@ class Consumer:
                 run.letters.add_request(entry, reason)
         if (chain := work.chain) is None:
             return
-        level, what = logging.DEBUG, "chain written"
+        level, text = logging.DEBUG, "chain written"
         if work.has_ended_chain:
-            level, what = logging.INFO, "chain ended"
+            level, text = logging.INFO, "chain ended"
             self._count_end(result, chain)
         if LOG.isEnabledFor(level):
             fields: dict[str, object] = {"status": chain.status}
             fields.update((str(kind), count) for kind, count in kinds.items())
             fields.update({"event_id": event_id(chain)} if chain.final else {})
-            log_chain(level, what, work.tag, **fields, **run.message_ids([work.tag]))
+            log_chain(level, text, work.tag, **fields, **run.message_ids([work.tag]))
 
     @staticmethod
     def _count_end(result: BatchResult, chain: Chain) -> None:
@@ -398,15 +399,15 @@ class Consumer:
             result.latencies_ms.append(max(0, ended_at - created_at))
 
     def _send_rejected(self, run: _Run) -> None:
-        """Send rejected requests, also those of messages that are delivered again."""
+        """Send rejected requests to the dead-letter queue, even those of failed messages."""
         letters = run.letters.close()
         if not letters:
             return
-        # A reason holds part of the invalid value; its dead-lettered message has all of it.
+        # The log names only the field, because a reason quotes the value. The dead letter has it.
         extra = {
             "failures": run.letters.requests,
             "why": letters[0].reason.partition(":")[0],
-            "message_ids": " ".join(dict.fromkeys(str(one.message_id) for one in letters)),
+            "message_ids": " ".join(dict.fromkeys(str(letter.message_id) for letter in letters)),
         }
         LOG.warning("requests rejected", extra=extra)
         for position in self.send_rejected(letters):
@@ -419,12 +420,13 @@ def _reason_of(error: Exception) -> str:
 
 
 def _after_the_end(entries: Sequence[_Entry], work: Application) -> tuple[int, int]:
-    """Return how many copies of the create, and late requests, came after a chain's end."""
+    """Return how many copies of the create, and how many late requests, came after the end."""
     if work.chain is None or not work.chain.final:
         return 0, 0
-    # What SQS delivers again may have ended the chain, and so may the batch of the create's copy.
+    # A message that SQS delivers again may have ended the chain itself. So its requests are not
+    # counted. A copy of the create may also be in the same batch as the end.
     known = zip(entries, work.outcomes, strict=False)
     new = [outcome for (_, message), outcome in known if message.receives == 1]
-    copies = [one for one in new if one.kind == "duplicate" and one.request.op == "create"]
-    ends = any(one.kind == "applied" for one in work.outcomes)
-    return 0 if ends else len(copies), sum(one.kind == "late" for one in new)
+    copies = [each for each in new if each.kind == "duplicate" and each.request.op == "create"]
+    ends = any(each.kind == "applied" for each in work.outcomes)
+    return 0 if ends else len(copies), sum(each.kind == "late" for each in new)

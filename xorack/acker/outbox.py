@@ -1,11 +1,11 @@
-"""The outbox: reports the ends of chains, and marks what was reported.
+"""The outbox: reports the ends of chains, and marks the reports that were made.
 
-An end is an event on a bus, a callback of what waits for the chain, and a finished or failed unit
-of its parents. The state is written first, with the deliveries still pending. Every reader of a
-pending delivery makes it, so a crash in between loses none: docs/adr/0003-pending-events.md. So
-nothing here has to succeed: what is not reported stays pending, and the sweeper delivers it.
+A report is the event on the bus, the callback, or the request to a parent chain. The write that
+ends a chain marks its reports as pending, and every reader of a pending report makes it. A crash
+between the two loses no report (docs/adr/0003-pending-events.md). So nothing here has to succeed: a
+report that fails stays pending, and the sweeper makes it.
 
-A refusal is not an outage: the service is well, and the chain waits longer.
+A refusal is not an outage: the service works, and only the refused chain waits longer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from xorack.acker.breaker import CircuitBreaker
 from xorack.acker.chain_writer import ChainWriter
 from xorack.acker.parallel import Workers
-from xorack.acker.parents import give_ends
+from xorack.acker.parents import apply_ends
 from xorack.aws.log import log_failures
 from xorack.core.chain import EVENT, PARENTS, Chain
 from xorack.core.ports import NO_TIME, Failure, Publisher
@@ -28,15 +28,15 @@ _CIRCUIT_OPEN = Failure("outage", "not tried: the circuit is open after earlier 
 
 @dataclass
 class ReportResults:
-    """What became of the reports of some chains' ends.
+    """The results of reports, by chain.
 
     Attributes:
-        pending: Chains of which something has to be reported at the next sweep, by tag.
-        refused: Chains of which a service refuses something: tag to report to failure.
-        reported: Chains of which something was reported: tag to publishers.
-        alerts: Refusals that an operator should know of: the first on a report, and the last.
-        parents: Chains that have ended because their last outstanding unit was one of the chains.
-        dropped: Ends that are older than the retention and whose parent does not exist.
+        pending: Chains with a report that the next sweep has to make, by tag.
+        refused: Chains with a report that a service refused: tag to report to failure.
+        reported: Chains with a report that was made: tag to reports.
+        alerts: The refusals that operators need to know: the first of a report, and the last.
+        parents: Parent chains that ended because one of these chains was their last unit.
+        dropped: The number of ends that are older than the retention and have no parent any more.
     """
 
     pending: dict[str, Failure] = field(default_factory=dict)
@@ -69,11 +69,11 @@ class Outbox:
     """Reports the ends of chains.
 
     Attributes:
-        writer: Marks what was reported. Its budget bounds everything.
+        writer: Marks the reports that were made. All calls stay within its time budget.
         publishers: A publisher for each of `Chain.pending_reports` that this process can make.
             The command line has none for callbacks: it leaves them to the sweeper.
-        workers: The threads of calls, also for the consumer and the sweeper.
-        breakers: Hold calls of a report back while it fails.
+        workers: The threads for calls. The consumer and the sweeper use them, too.
+        breakers: Stop the calls of a kind of report while its service fails.
     """
 
     def __init__(
@@ -90,42 +90,42 @@ class Outbox:
         self.breakers = breakers or {name: CircuitBreaker() for name in publishers}
 
     def publish(self, chains: Sequence[Chain], only: str | None = None) -> ReportResults:
-        """Report ends of finished chains, on one report or all, as long as there is time.
+        """Report the ends of chains in all kinds of reports, or `only` one, while there is time.
 
-        What ends by this, because its last outstanding unit was one of the chains, is reported too.
+        A parent chain that ends because one of the chains was its last unit is reported, too.
         """
         reports = ReportResults()
         while chains:
             assert all(chain.final for chain in chains), "only ends are reported"
-            some = self._publish(chains, only)
-            self._mark(chains, some)
-            reports.merge(some)
-            chains = some.parents if self.writer.has_time() else []
+            results = self._publish(chains, only)
+            self._mark(chains, results)
+            reports.merge(results)
+            chains = results.parents if self.writer.has_time() else []
         return reports
 
     def _publish(self, chains: Sequence[Chain], only: str | None) -> ReportResults:
         waiting: dict[str, list[Chain]] = defaultdict(list)
-        # Acked ones go first: it takes long to name the outstanding units of failed ones.
+        # Acked chains come first: naming the outstanding units of failed chains takes longer.
         for chain in sorted(chains, key=lambda chain: chain.status == "failed"):
             for report in chain.due_reports(self.writer.now()):
                 if report in (PARENTS, *self.publishers) and only in (None, report):
                     waiting[report].append(chain)
         reports = ReportResults()
-        # No parent waits for a service.
+        # Parents come first, so that they do not wait for a service.
         for report in sorted(waiting, key=lambda report: (report != PARENTS, report)):
-            some = waiting[report]
+            due = waiting[report]
             if report == PARENTS:
-                given = give_ends(self.writer, self.workers, some)
-                reports.parents, reports.dropped = given.ended, given.dropped
-                reasons = {tag: failure.reason for tag, failure in given.failures.items()}
+                applied = apply_ends(self.writer, self.workers, due)
+                reports.parents, reports.dropped = applied.ended, applied.dropped
+                reasons = {tag: failure.reason for tag, failure in applied.failures.items()}
                 log_failures(logging.WARNING, "parents not written", reasons)
-                reports.add(report, some, given.failures)
+                reports.add(report, due, applied.failures)
             else:
-                reports.add(report, some, self._deliver(report, some))
+                reports.add(report, due, self._deliver(report, due))
         return reports
 
     def _deliver(self, report: str, chains: Sequence[Chain]) -> dict[str, Failure]:
-        """Report ends on one report; return the failures."""
+        """Make one kind of report for several chains; return the failures by tag."""
         size = self.publishers[report].batch_size
         batches = [(report, chains[at : at + size]) for at in range(0, len(chains), size)]
         failures: dict[str, Failure] = {}
@@ -135,12 +135,12 @@ class Outbox:
         if report != EVENT:
             outages, refused = f"{report}: not resumed", f"{report}: refused"
         for message, kinds in ((outages, ("outage", "no_time")), (refused, ("refused",))):
-            reasons = {tag: one.reason for tag, one in failures.items() if one.kind in kinds}
+            reasons = {tag: each.reason for tag, each in failures.items() if each.kind in kinds}
             log_failures(logging.ERROR, message, reasons)
         return failures
 
     def _publish_batch(self, batch: tuple[str, Sequence[Chain]]) -> dict[str, Failure]:
-        """Make one call of a report; return the failures."""
+        """Make one call of a publisher; return the failures by tag."""
         report, chains = batch
         if not self.writer.has_time():
             return dict.fromkeys([chain.tag for chain in chains], NO_TIME)
@@ -149,13 +149,13 @@ class Outbox:
             return dict.fromkeys([chain.tag for chain in chains], _CIRCUIT_OPEN)
         failures = self.publishers[report].publish(chains)
         kinds = {failure.kind for failure in failures.values() if not failure.is_answer}
-        answered = len(chains) > sum(not one.is_answer for one in failures.values())
+        answered = len(chains) > sum(not each.is_answer for each in failures.values())
         if answered or "outage" in kinds:
             breaker.record(success=answered)
         return failures
 
     def _mark(self, chains: Sequence[Chain], reports: ReportResults) -> None:
-        """Mark what was reported or refused, else it is reported again; count the alerts."""
+        """Mark the reports that were made or refused, so that they are not repeated at once."""
 
         def mark(chain: Chain) -> Chain | Failure:
             if not self.writer.has_time():
@@ -163,7 +163,7 @@ class Outbox:
             reported, refused = reports.reported.get(chain.tag), reports.refused.get(chain.tag)
             try:
                 return self.writer.mark_reported(chain, reported or (), refused or {})
-            except Exception as error:  # noqa: BLE001 - the others are marked all the same
+            except Exception as error:  # noqa: BLE001 - the other chains are still marked
                 return Failure("outage", f"{type(error).__name__}: {error}")
 
         changed = [c for c in chains if c.tag in reports.reported or c.tag in reports.refused]
@@ -176,7 +176,7 @@ class Outbox:
             reports.alerts += len(new.refusals.keys() - before.reports.refusals.keys())
             ended = before.reports.resume_pending and not new.resume_pending
             answers = reports.refused.get(before.tag, {}).values()
-            if ended and new.resume_failed and not any(one.kind == "gone" for one in answers):
+            if ended and new.resume_failed and not any(each.kind == "gone" for each in answers):
                 given_up[before.tag] = new.resume_failed
         reports.alerts += len(given_up)
         log_failures(logging.WARNING, "events still marked as pending", unmarked)

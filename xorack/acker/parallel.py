@@ -1,4 +1,4 @@
-"""Work on several chains at a time."""
+"""Threads that work on several chains at a time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _AHEAD = 1000
-"""Items that are worked on, or done, while the result of an earlier one is awaited."""
+"""The most items that are begun while the caller waits for the result of an earlier item."""
 
 
 class Workers:
-    """Threads. They start at the first use and stay until the object is gone."""
+    """A pool of threads. They start at the first use and end with the object."""
 
     def __init__(self, count: int = 1) -> None:
         """Use at most ``count`` threads; with 1, the caller's thread does all work."""
@@ -27,16 +27,16 @@ class Workers:
         return ThreadPoolExecutor(self.count)
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        """Call ``work`` for all items, the first ones first; return the results in order.
+        """Call ``work`` for all items in their order; return the results in the same order.
 
-        ``work`` must not call a method of the same object.
+        ``work`` must not call a method of this object.
         """
         return list(self.results(work, items))
 
     def results(
         self, work: Callable[[_Item], _Result], items: Sequence[_Item]
     ) -> Iterator[_Result]:
-        """Do as `map`, but yield the results: of many, few have to stay in memory."""
+        """Yield the results of `map` one by one, so that memory holds only a few of them."""
         if self.count <= 1 or len(items) <= 1:
             yield from map(work, items)
             return
@@ -45,5 +45,5 @@ class Workers:
             running.append(self._pool.submit(work, item))
             if len(running) > _AHEAD:
                 yield running.popleft().result()
-        for one in running:
-            yield one.result()
+        for future in running:
+            yield future.result()

@@ -1,10 +1,9 @@
-"""What ended chains give their parents: a chain may be a unit of other chains.
+"""Applies the ends of chains to their parents, in which these chains are units.
 
-When a chain is acked, its unit is finished in each parent. When it fails, the unit stays
-outstanding, and the parent gets a note that names the chain, or fails at once. The requests go
-through the chain writer like all others, under an id that follows from the child's end, so that a
-repetition counts once. Ends that share a parent share writes. A parent that ends so may be a unit
-itself: the outbox goes on with it.
+When a chain is acked, the acker finishes its unit in each parent. When it fails, the unit stays
+outstanding; the parent gets a note that names the chain, or fails at once. The chain writer applies
+these requests. Their id follows from the child's end, so that a repetition counts once. Ends that
+share a parent share writes. If the parent ends, the outbox reports its end in the same way.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from xorack.core.transitions import in_order
 
 
 class _End(NamedTuple):
-    """The end of a child, as a request to one of its parents."""
+    """The end of a child, in the form of a request to one of its parents."""
 
     child: Chain
     request: Request
 
 
 @dataclass
-class Given:
-    """What became of the ends of some chains.
+class EndsApplied:
+    """The results of applying ends of chains to their parents.
 
     Attributes:
-        failures: Children of which a parent could not be written, by tag: the sweeper tries again.
-        ended: Parents that have ended by this.
-        dropped: Ends that are older than the retention and whose parent does not exist.
+        failures: Children with a parent that could not be written, by tag. The sweeper retries.
+        ended: Parents that these ends have ended.
+        dropped: The number of ends that are older than the retention and have no parent any more.
     """
 
     failures: dict[str, Failure] = field(default_factory=dict)
@@ -49,27 +48,27 @@ class Given:
     dropped: int = 0
 
 
-def give_ends(writer: ChainWriter, workers: Workers, children: Sequence[Chain]) -> Given:
-    """Apply the ends of chains to their parents, as long as there is time."""
+def apply_ends(writer: ChainWriter, workers: Workers, children: Sequence[Chain]) -> EndsApplied:
+    """Apply the ends of chains to their parents, while there is time."""
     by_parent: dict[str, list[_End]] = defaultdict(list)
     for child in children:
         for parent in child.parent_units:
             for tag in parent.tags:
                 by_parent[tag].append(_End(child, request_of(child, parent, tag)))
-    given = Given()
+    applied = EndsApplied()
     tags = sorted(by_parent)
     results = workers.map(lambda tag: _write(writer, tag, by_parent[tag]), tags)
     for tag, result in zip(tags, results, strict=True):
         if isinstance(result, Failure):
-            given.failures.update((end.child.tag, result) for end in by_parent[tag])
+            applied.failures.update((end.child.tag, result) for end in by_parent[tag])
             continue
-        given.ended += [] if result.ended is None else [result.ended]
-        given.dropped += result.dropped
-    return given
+        applied.ended += [] if result.ended is None else [result.ended]
+        applied.dropped += result.dropped
+    return applied
 
 
 def request_of(child: Chain, parent: Parent, tag: str) -> Request:
-    """Return what a chain's end is to one of its parents."""
+    """Return the request that a chain's end makes to one of its parents."""
     if child.status == "acked":
         request = Request.stamp_(tag, "end", finishes=[parent.unit], cells=parent.cells)
     else:
@@ -88,26 +87,26 @@ class _Applied(NamedTuple):
 
 
 def _write(writer: ChainWriter, tag: str, ends: Sequence[_End]) -> _Applied | Failure:
-    """Apply ends to one parent. An end that finds no parent starts it, unless the end is old."""
+    """Apply ends to one parent. If the parent does not exist, recent ends start it as pending."""
     oldest, dropped = writer.oldest(), 0
     ended: Chain | None = None
-    # The tombstone of an old child's parent may be gone: its end must not start the chain again.
+    # The tombstone of an old child's parent may have expired. Old ends must not start it again.
     for is_old in (False, True):
-        some = [end for end in ends if ((end.child.created_at or 0) < oldest) == is_old]
-        if not some:
+        selected = [end for end in ends if ((end.child.created_at or 0) < oldest) == is_old]
+        if not selected:
             continue
         if not writer.has_time():
             return NO_TIME
-        requests = in_order((end.request for end in some), lambda request: request)
+        requests = in_order((end.request for end in selected), lambda request: request)
         work = Application(tag, requests, must_exist=is_old)
         try:
             writer.apply(work)
             _count_late(writer, work)
         except TagNotFound:
-            dropped += len(some)
-            log_chain(logging.WARNING, "ends dropped: no parent", tag, failures=len(some))
+            dropped += len(selected)
+            log_chain(logging.WARNING, "ends dropped: no parent", tag, failures=len(selected))
             continue
-        except Exception as error:  # noqa: BLE001 - the other parents are written all the same
+        except Exception as error:  # noqa: BLE001 - the other parents are still written
             return Failure("outage", f"{type(error).__name__}: {error}")
         _log_rejected(work)
         ended = work.chain if work.has_ended_chain else ended
@@ -121,8 +120,8 @@ def _count_late(writer: ChainWriter, work: Application) -> None:
 
 
 def _log_rejected(work: Application) -> None:
-    """Log the ends that a parent rejects for good, as one with stamps of another length does."""
-    reasons = Counter(str(one.error) for one in work.outcomes if one.error is not None)
+    """Log the ends that a parent rejects, for example because its stamps have another length."""
+    reasons = Counter(str(each.error) for each in work.outcomes if each.error is not None)
     for reason, count in reasons.items():
         log_chain(
             logging.ERROR, "ends rejected by the parent", work.tag, failures=count, why=reason

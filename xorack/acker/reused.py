@@ -1,4 +1,4 @@
-"""The commonest error of programs in words: a step that runs again and starts other children."""
+"""Explains the most common error of programs: a repeated step starts other children than before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMED = 3
 
 
 def explain_reused_id(error: Exception | None, request: Request, chain: Chain | None) -> str:
-    """Return the reason of a rejection, with the children that a step started in vain."""
+    """Return the reason of a rejection. If a step was repeated, name the children that it lost."""
     if not isinstance(error, RequestIdReused) or not _STEP.fullmatch(request.id):
         return str(error)
     step = "this unit's step" if request.id.startswith("step-") else "this step"
@@ -24,19 +24,19 @@ def explain_reused_id(error: Exception | None, request: Request, chain: Chain | 
         step = "the chain's first step"
         hint = "; was its token passed on, instead of a child's?"
     text = f"id: {request.id!r}, expected a unique id: {step} ran before with other children{hint}"
-    if not (units := _started_in_vain(request, chain)):
+    if not (units := _lost_children(request, chain)):
         return text
     named = " and ".join(f"{unit:016x}" for unit in units[:_NAMED])
     more = f" and {len(units) - _NAMED} more" if len(units) > _NAMED else ""
     verb = "was" if len(units) == 1 else "were"
-    # One pair of quotes, whatever their number: reasons are grouped without what is quoted.
+    # One pair of quotes around all ids: dead letters are grouped by reasons without quoted text.
     return f"{text}; '{named}{more}' {verb} started by the rejected request only"
 
 
-def _started_in_vain(request: Request, chain: Chain | None) -> list[int]:
-    """Return the children that no applied request started, if the chain tells.
+def _lost_children(request: Request, chain: Chain | None) -> list[int]:
+    """Return the children that no applied request has started, if the chain shows them.
 
-    A unit is in the stamp if it was started or finished, and not both.
+    The stamp contains a unit that was either started or finished, but not both.
     """
     if chain is None or chain.spilled or not request.starts:
         return []

@@ -1,11 +1,11 @@
-"""The sweeper: ends chains whose deadline has passed and publishes pending events.
+"""The sweeper: ends chains whose deadline has passed, and makes pending reports.
 
-DynamoDB's TTL is not a timer: it may be days late. A sparse index holds the time at which to look
-at each chain. Deadlines have shards of their own, and so have the ends that wait for the same
-reports (`xorack.aws.schema.places`), so that nothing waits for a service that is down but its own
+DynamoDB's TTL is not a timer, because it may be days late. So a sparse index holds the time at
+which the sweeper has to read each chain. Deadlines have shards of their own. So has each set of
+pending reports (`xorack.aws.schema.places`), so that an outage of one service delays only its own
 reports. The conditional write decides whether the deadline has really passed.
 
-All is read page by page and nothing stays in memory. A page has 20 chains, without their marks.
+The sweeper reads page by page and keeps nothing in memory. A page has 20 chains without marks.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from xorack.core.ports import DueCount
 from xorack.core.transitions import PUBLISH_GRACE_MS
 
 _READ_ATTEMPTS = 5
-"""Attempts of a read in a row; after them the table counts as unavailable."""
+"""The attempts of a read in a row, after which the table counts as unavailable."""
 _SHARDS_A_WORKER = 3
-"""Shards that are swept at a time for each of the outbox's workers: more of its time is waiting."""
+"""The shards swept at a time for each worker of the outbox. Sweeping consists mostly of waiting."""
 _REPORTS, _COUNTING = 1 / 2, 1 / 30
-"""The shares of a sweep's time for all reports, and of the last report's to count what is left."""
+"""The share of a sweep's time for all reports, and the share for counting after the last kind."""
 
 
 @dataclass
@@ -44,40 +44,40 @@ class SweepResult:
 
     chains: int = 0
     ended: Counter[str] = field(default_factory=Counter)
-    """Chains by reason; ``acked`` for those whose outstanding units are tolerated."""
-    tolerated: int = 0  # chains acked with units outstanding
-    events: int = 0  # published, and callbacks made
-    events_pending: int = 0  # for the next sweep
-    pending_since: int | None = None  # end of the earliest of these chains; ms since the epoch
-    refused: int = 0  # those that a service refused for the first time, and callbacks given up
-    problems: int = 0  # chains that could not be read or written; the next sweep tries again
-    complete: bool = True  # False if time ran out before all due chains were judged
+    """The ended chains by reason; ``acked`` for chains whose outstanding units are tolerated."""
+    tolerated: int = 0  # chains that were acked with units outstanding
+    events: int = 0  # published events and callbacks that were made
+    events_pending: int = 0  # reports left to the next sweep
+    pending_since: int | None = None  # the earliest end of these chains, in ms since the epoch
+    refused: int = 0  # reports refused for the first time, and callbacks that were given up
+    problems: int = 0  # chains that could not be read or written; the next sweep retries
+    complete: bool = True  # False if time ran out before all due chains were checked
     stats: WriteStats = field(default_factory=WriteStats)
 
     def add(self, reports: ReportResults, chains: Sequence[Chain]) -> None:
-        """Count what became of the reports of some chains on one report."""
+        """Add the results of one kind of report for some chains."""
         self.events += len(chains) - len(reports.pending) - len(reports.refused)
         self.refused += reports.alerts
 
     def add_pending(self, chains: int, since: int | None) -> None:
-        """Count reports that were not made, and when the first of their chains ended."""
+        """Add the number of reports that were not made, and the earliest end of their chains."""
         self.events_pending += chains
         times = [time for time in (self.pending_since, since) if time is not None]
         self.pending_since = min(times, default=None)
 
 
 class _PartIsOver(Exception):
-    """The time of a part of the sweep is over, within a page: the page is read again."""
+    """A part of the sweep has used up its time within a page. The page is read again later."""
 
 
 @dataclass
 class _Shard:
-    """A partition of the index, and how far a walk has read it.
+    """A partition of the index, and how far it has been read.
 
     Attributes:
         after: The key after which the next page begins.
-        is_read: True if all that is due was handled.
-        is_blocked: True if the report failed; the next sweep goes on.
+        is_read: Whether all due chains were handled.
+        is_blocked: Whether the service failed. The next sweep continues then.
     """
 
     number: int
@@ -87,12 +87,12 @@ class _Shard:
 
 
 class _Walk:
-    """A walk over what is due in some partitions of the index, page by page, side by side."""
+    """Reads the due chains of some partitions of the index in pages, several shards at a time."""
 
     def __init__(self, step: ChainWriter, partitions: Iterable[range]) -> None:
         self.step, self.now = step, step.now()
         minute = self.now // 60_000
-        # Each minute another shard is first, so none always waits for the others.
+        # Each minute another shard comes first, so that no shard always waits for the others.
         self.shards = [
             _Shard(part.start + (minute + number) % len(part))
             for part in partitions
@@ -109,12 +109,17 @@ class _Walk:
         reserve: float,
         rounds: float = inf,
     ) -> None:
-        """Handle pages until all is read or no more than a reserve, in seconds, is left.
+        """Handle pages until all are read or only `reserve` seconds are left.
 
-        A round handles a page of each shard.
+        Args:
+            workers: The threads. In each round, they handle a page of each shard.
+            handle: Takes the tags of a page. Returns False if the rest of the shard has to wait for
+                the next sweep.
+            reserve: The seconds that must be left.
+            rounds: The most rounds.
 
-        `handle` returns False if the rest of a shard can wait for the next sweep. Raises what the
-        table answers, if there is time left.
+        Raises:
+            Exception: The table does not answer, although there is time left.
         """
 
         def turn(shard: _Shard) -> None:
@@ -136,7 +141,7 @@ class _Walk:
                 raise error.cause from error
 
     def count_left(self, workers: Workers) -> DueCount:
-        """Count what no page had."""
+        """Count the due chains that were on no page."""
         unread = [shard for shard in self.shards if not shard.is_read]
 
         def count(shard: _Shard) -> DueCount:
@@ -145,21 +150,21 @@ class _Walk:
             return self.step.store.count_due(self.now, shard.number, shard.after)
 
         counts = workers.map(count, unread)
-        times = [one.first_due_at for one in counts if one.first_due_at is not None]
-        return DueCount(sum(one.chains for one in counts), min(times, default=None))
+        times = [count.first_due_at for count in counts if count.first_due_at is not None]
+        return DueCount(sum(count.chains for count in counts), min(times, default=None))
 
 
 class Sweeper:
     """One sweep of the table."""
 
     def __init__(self, writer: ChainWriter, outbox: Outbox) -> None:
-        """Judge within the budget of the writer, and publish within that of the outbox."""
+        """Use the time budget of the writer for deadlines, and that of the outbox for reports."""
         self.writer, self.reporter = writer, outbox.writer
         callbacks = sorted(outbox.publishers.keys() - {EVENT})
         self.reports = [PARENTS, *callbacks, *outbox.publishers.keys() & {EVENT}]
         count = outbox.workers.count
         self.workers = Workers(count * _SHARDS_A_WORKER if count > 1 else 1)
-        # Each worker makes its own calls.
+        # The sweeper's workers call this outbox, so it makes its calls in their threads.
         self.outbox = Outbox(outbox.writer, outbox.publishers, breakers=outbox.breakers)
         self._parents = Outbox(
             outbox.writer, outbox.publishers, workers=self.workers, breakers=outbox.breakers
@@ -169,9 +174,9 @@ class Sweeper:
         self._lock = threading.Lock()
 
     def sweep(self) -> SweepResult:
-        """End the chains that are overdue; then report ends, callbacks before events.
+        """End the overdue chains. Then make the reports: parents, callbacks, events.
 
-        Each part has its share of the time. Deadlines get what the others leave.
+        Each part has a share of the time. At the end, deadlines get the time that is left.
         """
         judged = _Walk(self.writer, [range(schema.DUE_SHARDS)])
         self._judge_until(judged, _share(self.writer, _REPORTS))
@@ -183,7 +188,7 @@ class Sweeper:
         return self.result
 
     def _report(self, report: str, reserve: float) -> None:
-        """Report ends on a report, and count those that stay pending."""
+        """Make the pending reports of one kind, and count those that stay pending."""
         places = [place.partitions() for place in schema.places_of(report)]
         walk = _Walk(self.reporter, places)
         if report == PARENTS:
@@ -196,12 +201,12 @@ class Sweeper:
         except UnavailableError as error:
             if self.reporter.has_time():
                 raise error.cause from error
-            chains, due_at = 1, None  # at least, because there was no time to count
+            chains, due_at = 1, None  # at least one is left, and there was no time to count
         if chains:
             self.result.add_pending(chains, due_at and due_at - PUBLISH_GRACE_MS)
 
     def _report_to_parents(self, walk: _Walk, reserve: float) -> None:
-        """Report ends to parents: those of a page of each shard together, to share writes."""
+        """Report ends to parents. Pages of all shards are reported together, to share writes."""
         ends: list[Chain] = []
 
         def collect(tags: list[str]) -> bool:
@@ -214,7 +219,7 @@ class Sweeper:
             ends.clear()
 
     def _publish(self, report: str, tags: list[str]) -> bool:
-        """Report the ends of a page on a report; return False if the service fails."""
+        """Make the reports of a page; return False if the service fails."""
         return self._publish_read(report, self._read(self.reporter, tags), self.outbox)
 
     def _publish_read(self, report: str, read: Sequence[Chain], outbox: Outbox) -> bool:
@@ -234,7 +239,7 @@ class Sweeper:
         return not failed or len(pending) < len(chains)
 
     def _counts(self, chain: Chain, report: str) -> bool:
-        """Return whether to count a chain that is looked at: once, unless this sweep ended it."""
+        """Return whether to count a chain that was read: once, unless this sweep ended it."""
         return chain.pending_reports[:1] == (report,) and (chain.ended_at or 0) < self.began
 
     def _judge_until(self, walk: _Walk, reserve: float) -> None:
@@ -251,7 +256,7 @@ class Sweeper:
                 raise _PartIsOver
             try:
                 after = self.writer.expire(before)
-            except Exception as error:  # noqa: BLE001 - the others are swept all the same
+            except Exception as error:  # noqa: BLE001 - the other chains are still swept
                 problems[before.tag] = f"{type(error).__name__}: {error}"
                 continue
             if after is None or not after.final or before.final:
@@ -268,7 +273,7 @@ class Sweeper:
         return True
 
     def _read(self, step: ChainWriter, tags: Sequence[str]) -> list[Chain]:
-        """Read the valid chains, with retries, within the time of a step."""
+        """Read the valid chains with retries, within the time of a step."""
         problems: dict[str, str] = {}
 
         def on_invalid(error: NotAChainError) -> None:
@@ -282,6 +287,6 @@ class Sweeper:
 
 
 def _share(step: ChainWriter, share: float) -> float:
-    """Return a share of the seconds that a step has left, to be left by the part that begins."""
+    """Return a share of the seconds that a step has left. The next part must leave this time."""
     left = step.seconds_left()
     return 0 if isinf(left) else left * share
