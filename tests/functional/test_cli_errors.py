@@ -189,7 +189,9 @@ def test_the_region_is_that_of_the_aws_cli(configure, environ, chosen, region):
 
 def test_a_region_of_the_environment_that_is_none_is_named(configure):
     configure({**KEYS, "AWS_REGION": "eu west"})
-    with pytest.raises(ArgumentError, match=r"region: expected one as eu-west-1: .*'eu west'"):
+    with pytest.raises(
+        ArgumentError, match=r"region: expected a region such as eu-west-1: .*'eu west'"
+    ):
         queue_client("http://queue.test:4566/1/q")
 
 

@@ -238,9 +238,9 @@ def _refusals(write: Write) -> Statements:
     resumed = token in write.model.tokens
     if "resumed_at" in after and "resumed_at" not in before:
         yield "Whoever is said to be resumed was resumed.", resumed
-    if token and failed.startswith("nobody waits"):
+    if token and failed.startswith("the callback is gone"):
         yield "Whoever waits is not said to wait no more.", resumed or token in write.model.over
-    given_up = given_up and not failed.startswith("nobody waits")
+    given_up = given_up and not failed.startswith("the callback is gone")
     first, _ = old.get("step_functions", (write.now, 0))
     holds = not given_up or write.now - first >= 86_400_000 - 2 * MAX_SKEW
     yield "A callback is given up a day after its own first refusal.", holds

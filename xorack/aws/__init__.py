@@ -1,1 +1,1 @@
-"""Adapters: chains, requests and events over DynamoDB, SQS and EventBridge."""
+"""Adapters that store chains in DynamoDB, carry requests over SQS and publish to EventBridge."""

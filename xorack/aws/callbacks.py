@@ -1,4 +1,4 @@
-"""Callbacks at a chain's end: to Step Functions tasks and durable Lambda executions that wait."""
+"""Callbacks at a chain's end, to waiting Step Functions tasks and durable Lambda executions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from xorack.core.event import event_detail
 from xorack.core.ports import NO_TIME, Failure
 
 _SECRET_CHARACTERS: Final = 8
-"""First characters of a token: a message that has them is not shown."""
+"""The length of a token's beginning. A message that contains the beginning is not shown."""
 _ERROR: Final = "ChainFailed"
-"""The name of the error of a failed chain, for the `Catch` of a state machine."""
+"""The error name of a failed chain, for the `Catch` of a state machine."""
 
 
 class _Service(NamedTuple):
-    """A service with callbacks: boto3's name of it, and its calls at the two ends.
+    """A service that has callbacks: its name in boto3, and its calls for acked and failed chains.
 
-    The codes in ``over`` say that nobody waits (any more): the task ended in another way, or an
-    earlier call resumed it and the response was lost.
+    The codes in ``over`` mean that the callback is gone: the task ended in another way, or an
+    earlier call completed it and the response was lost.
     """
 
     client: str
@@ -57,11 +57,11 @@ CALLBACK_SERVICES: Final[Mapping[str, _Service]] = {
         frozenset({"CallbackTimeoutException", "ResourceNotFoundException"}),
     ),
 }
-"""The services by the kind of `xorack.core.request.Request.resume`."""
+"""The services of callbacks by the kind in `xorack.core.request.Request.resume`."""
 
 
 class CallbackSender:
-    """A `xorack.core.ports.Publisher` of callbacks, one chain a call."""
+    """A `xorack.core.ports.Publisher` that makes callbacks, one chain a call."""
 
     batch_size = 1
 
@@ -98,7 +98,7 @@ class CallbackSender:
                 service.success(self.client, token, detail)
             else:
                 service.failure(self.client, token, chain.reason or chain.status, detail)
-        except AttributeError as error:  # an old boto3 of the runtime has no such operation
+        except AttributeError as error:  # an old boto3 in the runtime lacks this operation
             return NotAccepted(f"boto3: {error}", permanent=True, kind="refused")
         except ClientError as error:
             if is_transient(error):
@@ -107,10 +107,10 @@ class CallbackSender:
             why = code if token[:_SECRET_CHARACTERS] in text else f"{code}: {text}"
             if code not in service.over:
                 return NotAccepted(why, permanent=True, kind="refused")
-            log_chain(logging.INFO, "nobody waits for the chain any more", chain.tag, why=why)
-            why = f"nobody waits, or is resumed already: {why}"
+            log_chain(logging.INFO, "the callback is gone", chain.tag, why=why)
+            why = f"the callback is gone or was made already: {why}"
             return NotAccepted(why, permanent=True, kind="gone")
         except BotoCoreError as error:
-            # Its text has the URL of the call, and that the callback's id.
+            # The error's text has the URL of the call, which contains the secret callback id.
             return NotAccepted(error_code(error), not is_transient(error))
         return None

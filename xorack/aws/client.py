@@ -1,4 +1,4 @@
-"""boto3 clients with explicit time-outs and retries, and the classification of AWS errors."""
+"""boto3 clients with explicit time-outs and retries, and a classification of AWS's errors."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _TRANSIENT = frozenset(
         "TransactionInProgressException",
     )
 )
-"""Codes of throttling and of outages, without the service that some have before a dot."""
+"""Codes of throttling and of outages. Some services put their name and a dot before the code."""
 
 
 def is_transient_code(code: str) -> bool:
-    """Return whether a retry may help after this code, also of an entry: ``KMS.Throttling…``."""
+    """Return whether a retry may help after this code, which may begin with a service's name."""
     return code.rpartition(".")[2] in _TRANSIENT
 
 
@@ -67,15 +67,15 @@ def config_of(time_outs: TimeOuts, attempts: int = 1) -> Config:
 
 
 CONFIG = config_of(TimeOuts(connect=3, read=10), attempts=3)
-"""For producers and the direct API. botocore's defaults wait for minutes."""
+"""The configuration for producers and the direct API. botocore's defaults wait for minutes."""
 
 
 _making = threading.RLock()
-"""Held while a client is made: boto3's session is not safe for threads, but its clients are."""
+"""Locked while a client is made, because boto3's session is not thread-safe. Its clients are."""
 
 
 def _new_lock() -> None:
-    """Replace the lock in a forked process: a thread of the parent may hold the old one."""
+    """Replace the lock in a forked process, because a thread of the parent may have locked it."""
     global _making  # noqa: PLW0603
     _making = threading.RLock()
 
@@ -85,8 +85,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def make_client(service: str, *, config: Config = CONFIG, **settings: Any) -> Any:
-    """Create a boto3 client; the settings are other arguments of ``boto3.client``."""
-    # The region is that of boto3's default session, or AWS_REGION, which boto3 never reads.
+    """Make a boto3 client. The settings are further arguments of ``boto3.client``."""
+    # boto3 does not read AWS_REGION, so it is used if neither the caller nor the session has one.
     session = boto3.DEFAULT_SESSION
     chosen = session and session._session.instance_variables().get("region")  # noqa: SLF001
     region = settings.pop("region_name", None) or chosen or os.environ.get("AWS_REGION") or None
@@ -95,9 +95,9 @@ def make_client(service: str, *, config: Config = CONFIG, **settings: Any) -> An
 
 
 class PerProcess:
-    """A boto3 client that each process makes at its first call: forks cannot share connections.
+    """A boto3 client that each process makes at its first call, as forks cannot share connections.
 
-    Threads may share one.
+    Threads may share an object.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -113,9 +113,9 @@ class PerProcess:
 
 
 class BoundedClient:
-    """A boto3 client for a step of an invocation; it connects at the first call.
+    """A boto3 client for one step of an invocation. It connects at the first call.
 
-    Without time left, each call raises `UnavailableError`, with a TimeoutError as its cause.
+    If no time is left, each call raises `UnavailableError` with a TimeoutError as its cause.
     """
 
     def __init__(self, connect: Callable[[], Any], budget: Budget) -> None:
@@ -136,16 +136,16 @@ def budget_of(client: Any) -> Budget:
 
 
 def error_code(error: Exception) -> str:
-    """Return the code of an AWS error; the class name of any other error."""
+    """Return the code of an AWS error, or the class name of another error."""
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", "Unknown"))
     return type(error).__name__
 
 
 def is_transient(error: Exception) -> bool:
-    """Return True if a retry may help: throttling, 5xx, time-outs, broken connections.
+    """Return whether a retry may help: throttling, 5xx, time-outs, broken connections.
 
-    A call that failed so may have taken effect.
+    The failed call may have taken effect.
     """
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -154,7 +154,7 @@ def is_transient(error: Exception) -> bool:
 
 
 class NotAccepted(NamedTuple):
-    """The failure of one entry of a batch call; permanent if a retry cannot help."""
+    """The failure of one entry of a batch call. It is permanent if a retry cannot help."""
 
     reason: str
     permanent: bool = False
@@ -168,7 +168,7 @@ class NotAccepted(NamedTuple):
 def batches(
     entries: Iterable[_Entry], size_of: Callable[[_Entry], int], most: int, max_bytes: int
 ) -> Iterator[list[_Entry]]:
-    """Group entries into batch calls of limited number and size; one alone may exceed the size."""
+    """Group entries into batch calls of limited number and size. One large entry goes alone."""
     batch: list[_Entry] = []
     left = max_bytes
     for entry in entries:
@@ -188,10 +188,10 @@ def send_entries(
     policy: RetryPolicy,
     budget: Budget,
 ) -> dict[_Key, Failure]:
-    """Send the entries of one batch call by key; retry those that were not accepted.
+    """Send the entries of one batch call by key, and retry those that were not accepted.
 
-    ``send`` makes one call, and returns what a response of 200 did not accept. Returns the failures
-    of the entries that never were.
+    ``send`` makes one call, and returns the entries that were not accepted although the response
+    was 200. Returns the failures of the entries that were never accepted.
     """
     retry = policy.start(budget)
     left = dict(entries)

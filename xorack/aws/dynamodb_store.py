@@ -1,10 +1,10 @@
 """Chains in a DynamoDB table: a `xorack.core.ports.ChainStore`.
 
-One item a chain. Each write is one conditional ``UpdateItem`` that sets what changed and leaves
-every other attribute alone. `xorack.aws.item` is the codec.
+Each chain is one item. Each write is one conditional ``UpdateItem`` that sets the changed
+attributes and leaves all others alone. `xorack.aws.item` encodes and decodes items.
 
-The table also holds buckets of spilled marks. Their keys begin with a chain's tag and a NUL; no tag
-holds a NUL.
+The table also holds buckets of spilled marks. Their keys begin with a chain's tag and a NUL, which
+no tag contains.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from xorack.core.ports import DEFAULT_RETENTION_MS, DueCount, DuePage, OnInvalid
 from xorack.core.transitions import Retentions
 
 _DUE_PAGE = 20
-"""Chains that a sweep reads at a time: less than 80 KB each, in each of its threads."""
+"""The chains that a sweep reads at a time: less than 80 KB each, in each of its threads."""
 _WITHOUT_MARKS = tuple(sorted(schema.RESERVED - {"marks", schema.SPILLED_MARKS}))
 _SEARCH_PAGE = 1000
-"""Index entries of one query that looks for tags with a prefix."""
+"""The index entries that one query reads when it searches for tags with a prefix."""
 _READERS = 8
-"""Partitions of the index that an operator's search reads at a time."""
+"""The partitions of the index that an operator's search reads at a time."""
 _PENDING = ("event_pending", "resume_pending", "parents_pending")
 _RETENTION = "\0retention"
-"""The key of the record of the acker's retentions."""
+"""The key of the item that records the acker's retentions."""
 
 
 class ScanPart(NamedTuple):
-    """Chains of a part of the table, and the number of items that DynamoDB read.
+    """Chains from a part of the table, and the number of items that DynamoDB has read.
 
-    The next part begins `after` a key; it is empty if there is none.
+    The next part begins after the key `after`. It is empty if the table ends.
     """
 
     chains: list[Chain]
@@ -63,16 +63,16 @@ class DynamoDBStore(MarkBuckets):
         policy: RetryPolicy | None = None,
         attributes: Sequence[str] = (),
     ) -> None:
-        """Use a `Table`, which describes the arguments.
+        """Open a table; `Table` describes the other arguments.
 
-        Finished chains expire after twice ``retention_ms``, see `xorack.aws.item.encode`.
+        Ended chains expire after twice ``retention_ms``: see `xorack.aws.item.encode`.
         ``attributes`` may be `schema.SHOWN`.
         """
         super().__init__(Table(table_name, partition_key, client, policy, attributes))
         self.retention_ms = retention_ms
 
     def with_all_attributes(self) -> DynamoDBStore:
-        """Return the same table with all attributes: what is written has to be read first."""
+        """Return the same table with all attributes, because a chain must be read to be written."""
         where = self.table.name, self.table.partition_key, self.table.client
         return DynamoDBStore(*where, retention_ms=self.retention_ms)
 
@@ -80,11 +80,11 @@ class DynamoDBStore(MarkBuckets):
         self, tags: Sequence[str], on_invalid: OnInvalid | None = None, *, marks: bool = True
     ) -> dict[str, Chain]:
         items = self.table.read(tags, () if marks else _WITHOUT_MARKS)
-        found = {chain.tag: chain for chain in self._valid(items, on_invalid)}
-        return {tag: found[tag] for tag in tags if tag in found}
+        chains = {chain.tag: chain for chain in self._valid(items, on_invalid)}
+        return {tag: chains[tag] for tag in tags if tag in chains}
 
     def status(self, tag: str) -> Status | None:
-        """Read the status of a chain, eventually consistent; None if there is none."""
+        """Read the status of a chain, eventually consistently; None if the chain does not exist."""
         projected = projection(self.table.partition_key, (schema.STATUS,))
         item = self.table.call("get_item", Key=self.table.key(tag), **projected).get("Item")
         return self._decode(item).status if item else None
@@ -92,9 +92,9 @@ class DynamoDBStore(MarkBuckets):
     def write(self, before: Chain | None, after: Chain) -> None:
         new = self._encode(after)
         old = self._encode(before) if before is not None else {}
-        # Another writer may have ended the chain, with another retention.
+        # Another writer may have ended the chain under another retention.
         old.pop(schema.EXPIRES_AT, None)
-        # An older version may have written the item: the format tells what this write means.
+        # An older version may have written the item. This write must set its own format.
         old.pop(schema.FORMAT_NAME, None)
         names = {"#key": self.table.partition_key}
         values: Item = {}
@@ -112,14 +112,20 @@ class DynamoDBStore(MarkBuckets):
             if not condition_failed(error):
                 raise
             item = error.response.get("Item")
-            # No item: the chain does not exist, or the engine does not return it.
+            # Without an item, the chain does not exist, or the database does not return it.
             stored = self._decode(item) if item else self.read([after.tag]).get(after.tag)
             raise ConflictError(stored, maybe_ours=sdk_retried(error)) from error
 
     def delete(self, tag: str, *, force: bool = False) -> None:
-        """Delete a chain; raise TagNotFound if there is none, StateError if a report is pending.
+        """Delete a chain.
 
-        With ``force``, a pending report may get lost.
+        Args:
+            tag: The chain.
+            force: Delete it even if a report is pending. The report is then lost.
+
+        Raises:
+            TagNotFound: The chain does not exist.
+            StateError: A report is pending.
         """
         guards = () if force else _PENDING
         names = {"#key": self.table.partition_key, **{f"#{name}": name for name in guards}}
@@ -139,18 +145,18 @@ class DynamoDBStore(MarkBuckets):
             stored = error.response.get("Item") or next(self.table.read([tag]), {})
             if any(name in stored for name in guards):
                 raise StateError(
-                    f"tag: {shown(tag)} has ended and its event is not published: nothing was "
-                    "deleted. The sweeper publishes it within a minute or two: delete it then"
+                    f"tag: {shown(tag)} has ended and its event is not published, so it was not "
+                    "deleted. The sweeper publishes the event within two minutes; retry then"
                 ) from error
             if stored and not sdk_retried(error):
-                return self.delete(tag, force=force)  # it was published meanwhile
+                return self.delete(tag, force=force)  # the report was made after the first attempt
             if not sdk_retried(error):
                 raise TagNotFound(tag) from error
 
     def earlier_retentions(self, *, record: bool = False) -> tuple[Retentions, bool]:
-        """Return `Limits.earlier_retentions`, and True if the table knows the present one.
+        """Return `Limits.earlier_retentions`, and whether the table knows the current retention.
 
-        With ``record``, it is written down if the table does not know it.
+        With ``record``, the current retention is recorded if the table does not know it.
         """
         values: Item = {":retention": {"N": str(self.retention_ms)}}
         condition = "attribute_not_exists(#retention)"
@@ -160,7 +166,7 @@ class DynamoDBStore(MarkBuckets):
             earlier = tuple((until, ms) for until, ms in json.loads(item["earlier"]["S"]))
             if before == self.retention_ms:
                 return earlier, True
-            # What is sent within its time may repeat what ended under it.
+            # A message sent under the earlier retention may be for a chain that ended then.
             earlier = (*earlier, (milliseconds() + before, before))
             condition, values[":before"] = "#retention = :before", item["retention"]
         if not record:
@@ -178,7 +184,7 @@ class DynamoDBStore(MarkBuckets):
         except ClientError as error:
             if not condition_failed(error):
                 raise
-            return self.earlier_retentions(record=True)  # another instance was quicker
+            return self.earlier_retentions(record=True)  # another instance has recorded first
         return earlier, True
 
     def due_page(self, now: int, shard: int, after: Any = None) -> DuePage:
@@ -196,7 +202,7 @@ class DynamoDBStore(MarkBuckets):
         return DueCount(chains, first_due_at)
 
     def _query_due(self, now: int, shard: int, after: Any, **more: Any) -> dict[str, Any]:
-        """Query one page of the index, with retries: a sweep's queries must not start over."""
+        """Query one page of the index with retries, so that a sweep need not start again."""
         more |= {"ExclusiveStartKey": after} if after else {}
         return self.table.retried(
             "query",
@@ -208,7 +214,7 @@ class DynamoDBStore(MarkBuckets):
         )
 
     def first_due(self, limit: int, prefix: str = "") -> tuple[list[str], bool]:
-        """Return tags of unfinished chains, earliest deadline first, and True if there are more."""
+        """Return tags of due chains, the earliest first, and whether there are more."""
         names = {"#shard": schema.DUE_SHARD}
         values: Item = {}
         search: dict[str, Any] = {"Limit": limit}
@@ -245,9 +251,9 @@ class DynamoDBStore(MarkBuckets):
         prefix: str = "",
         attributes: Sequence[str] = (),
     ) -> Iterator[Chain]:
-        """Yield all chains of the table, eventually consistent and in no order.
+        """Yield all chains of the table, eventually consistently and in no order.
 
-        Without ``on_invalid``, an item that is not a chain ends the scan.
+        The error of an item that is not a chain goes to ``on_invalid``, or else ends the scan.
         """
         arguments = self._scan_arguments(prefix, attributes or self.table.attributes)
         for page in self.table.pages("scan", **arguments):
@@ -256,7 +262,7 @@ class DynamoDBStore(MarkBuckets):
     def scan_part(
         self, most: int, on_invalid: OnInvalid, *, prefix: str = "", after: str = ""
     ) -> ScanPart:
-        """Scan, as `scan`, from `ScanPart.after` on, until DynamoDB has read `most` items."""
+        """Scan the table from the key `after` on, until DynamoDB has read `most` items."""
         arguments = self._scan_arguments(prefix, self.table.attributes)
         chains: list[Chain] = []
         read = 0
@@ -272,12 +278,12 @@ class DynamoDBStore(MarkBuckets):
         return ScanPart(chains, read, after)
 
     def _scan_arguments(self, prefix: str, attributes: Sequence[str]) -> dict[str, Any]:
-        """Return the arguments of a scan that leaves buckets of marks and other records out."""
+        """Return the arguments of a scan that skips buckets of marks and other records."""
         key = self.table.partition_key
         values: Item = {":nul": {"S": "\0"}, **({":prefix": {"S": prefix}} if prefix else {})}
-        of_prefix = " AND begins_with(#key, :prefix)" if prefix else ""
+        prefix_filter = " AND begins_with(#key, :prefix)" if prefix else ""
         return {
-            "FilterExpression": f"NOT contains(#key, :nul){of_prefix}",
+            "FilterExpression": f"NOT contains(#key, :nul){prefix_filter}",
             "ExpressionAttributeNames": {"#key": key},
             "ExpressionAttributeValues": values,
             **projection(key, attributes),
@@ -303,7 +309,7 @@ class DynamoDBStore(MarkBuckets):
 
 
 def _update_expression(old: Item, new: Item, names: dict[str, str], values: Item) -> str:
-    """Return the update from one item to another; add what it needs to names and values."""
+    """Return the update from one item to another. Add its names and values to the arguments."""
     changed = [name for name in new if name != names["#key"] and old.get(name) != new[name]]
     removed = [name for name in old if name not in new]
     names.update({f"#{name}": name for name in (*changed, *removed)})
@@ -315,7 +321,7 @@ def _update_expression(old: Item, new: Item, names: dict[str, str], values: Item
 
 
 def _condition_expression(before: Chain | None, names: dict[str, str], values: Item) -> str:
-    """Return the condition that an item is unchanged; add what it needs to names and values."""
+    """Return the condition that an item is unchanged. Add its names and values to the arguments."""
     if before is None:
         return "attribute_not_exists(#key)"
     first_seen_at, nonce = before.generation
@@ -329,7 +335,7 @@ def _condition_expression(before: Chain | None, names: dict[str, str], values: I
             condition += f" AND #{name} = :old_{name}"
             values[f":old_{name}"] = {"N": str(value)}
     if before.stamp and not before.version:
-        # The first write adopts an item of xor-ack-dynamodb, which changes the stamp alone.
+        # The first write adopts an item of xor-ack-dynamodb, whose version number never changes.
         condition += " AND #stamp = :old_stamp"
         names["#stamp"] = schema.STAMP
         values[":old_stamp"] = {"B": before.stamp}

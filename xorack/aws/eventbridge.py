@@ -27,18 +27,18 @@ _CONTENT = {
     "ValidationError",
     "ValidationException",
 }
-"""The codes that are about what an entry contains, and not about the bus."""
+"""Codes of errors in the content of an entry. They do not mean that the bus fails."""
 _DENIED = ("AccessDenied", "AccessDeniedException")
 
 
 _KNOWN_SECONDS = 60.0
-"""For so long a bus that existed is taken to exist."""
+"""How long a bus counts as existing after a check."""
 
 
 class BusCheck:
-    """Makes sure that a bus exists, and remembers it for a minute. Threads may share one.
+    """Checks that a bus exists, and remembers it for a minute. Threads may share an object.
 
-    PutEvents answers success for a bus that does not exist, and drops the event.
+    The check is needed because PutEvents reports success and drops the event without a bus.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,15 +46,15 @@ class BusCheck:
         self._known_until = -math.inf
 
     def ensure(self, bus_name: str, client: Any) -> None:
-        """Raise the ClientError of DescribeEventBus if the bus is not known to exist."""
+        """Raise the ClientError of DescribeEventBus, unless the bus existed within a minute."""
         now = self._clock()
         if now < self._known_until:
             return
         try:
             client.describe_event_bus(Name=bus_name)
         except ClientError as error:
-            # A bus of another account is called by its ARN. That account need not allow the call,
-            # and refuses events itself if its bus is gone.
+            # The ARN may be of another account, which need not allow this call. If its bus does not
+            # exist, that account refuses the events itself.
             if not (bus_name.startswith("arn:") and error_code(error) in _DENIED):
                 raise
         self._known_until = now + _KNOWN_SECONDS
@@ -64,7 +64,7 @@ class EventBus:
     """A `xorack.core.ports.Publisher` over an EventBridge bus."""
 
     batch_size = 10
-    """Most entries of one PutEvents. An event has at most some 28 KB of the 1 MB of a call."""
+    """The most entries of one PutEvents. An event has at most 28 KB, and a call takes 1 MB."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class EventBus:
     ) -> None:
         """Use a bus.
 
-        ``find_table`` returns the ARN of the chains' table, which distinguishes two ackers
-        on one bus. ``naming`` is by default a share of the client's time. All publishers of a
-        process may share a ``check``.
+        ``find_table`` returns the ARN of the chains' table, which distinguishes two ackers on one
+        bus. ``naming`` limits the time for naming units; by default it uses the client's budget.
+        All publishers of a process may share a ``check``.
         """
         self.bus_name = bus_name
         self.client = make_client("events") if client is None else client
@@ -99,7 +99,7 @@ class EventBus:
         return [] if self._find_table is None else [self._find_table()]
 
     def entry(self, chain: Chain) -> dict[str, Any]:
-        """Return a chain's event as an entry of PutEvents."""
+        """Return a chain's event as an entry for PutEvents."""
         return {
             "EventBusName": self.bus_name,
             "Source": SOURCE,
@@ -127,9 +127,9 @@ class EventBus:
                 raise
             if len(entries) == 1:
                 return dict.fromkeys(entries, _failure(error_code(error), str(error)))
-            # One entry fails the entire call: find it.
-            alone = [self._put_entries({tag: entry}) for tag, entry in entries.items()]
-            return {tag: failure for one in alone for tag, failure in one.items()}
+            # One invalid entry fails the entire call. Sending each entry alone shows which it is.
+            separate = [self._put_entries({tag: entry}) for tag, entry in entries.items()]
+            return {tag: failure for result in separate for tag, failure in result.items()}
         if not response.get("FailedEntryCount"):
             return {}
         return {

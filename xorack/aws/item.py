@@ -1,6 +1,6 @@
-"""The item codec: a chain as a DynamoDB item, and back.
+"""Encodes a chain as a DynamoDB item, and decodes it.
 
-An item that holds only the key and ``stamp``, as xor-ack-dynamodb writes it, is an open chain.
+An item that has only the key and ``stamp`` is an open chain, which xor-ack-dynamodb wrote.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _TYPES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "int": ("N", "a whole number", int),
     "bool": ("N", "1", bool),
 }
-"""DynamoDB's type of an attribute, its name, and what reads it; by the type in Python."""
+"""By Python type: DynamoDB's type of an attribute, its name, and the function that reads it."""
 _REFUSED = re.compile(r'\{("\w+":\[[0-9]{1,15},[0-9]{1,15}\],?)+\}')
-"""A report to the times of its first refusal and its next attempt."""
+"""Maps a report to the times of its first refusal and its next attempt."""
 _TIMES = ("_at", "deadline", "_until")
-"""The ends of the names of times."""
+"""The endings of the names of times."""
 
 
 def due_shard(chain: Chain) -> int:
-    """Return the partition of the index that holds a chain: see `schema.DUE_SHARDS`."""
+    """Return the partition of the index that holds a chain. `schema.DUE_SHARDS` explains them."""
     hashed = zlib.crc32(chain.tag.encode())
     if not (reports := chain.pending_reports):
         return hashed % schema.DUE_SHARDS
@@ -43,9 +43,9 @@ def due_shard(chain: Chain) -> int:
 
 
 def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
-    """Encode a chain as an item, without attributes that are None, empty or false."""
+    """Encode a chain as an item. Attributes that are None, empty or false are left out."""
     assert "\0" not in chain.tag, "keys with a NUL are not chains"
-    assert len(chain.marks) % MARK_BYTES == 0, "an item has no parts of marks"
+    assert len(chain.marks) % MARK_BYTES == 0, "an item has only complete marks"
     item: Item = {partition_key: {"S": chain.tag}}
     if chain.version:
         item[schema.FORMAT_NAME] = {"N": str(schema.FORMAT)}
@@ -60,7 +60,7 @@ def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
     if chain.due_at is not None:
         item[schema.DUE_SHARD] = {"N": str(due_shard(chain))}
     if chain.ended_at is not None:
-        # What is sent within one retention after what came last is taken for as long again.
+        # Requests may be sent until one retention after the last arrival, and arrive one later.
         last = max(chain.ended_at, chain.tombstone.last_late_at or 0)
         item[schema.EXPIRES_AT] = ttl(
             END_OF_TIME if chain.pending_reports else last + 2 * retention_ms
@@ -84,14 +84,14 @@ def decode(item: Item, partition_key: str) -> Chain:
             fields[name] = type_ == "bool" or convert(item[name][kind])
         except (KeyError, ValueError) as error:
             ((actual, value),) = item[name].items()
-            found = f"{value}" if actual == "N" else f"of type {actual}"
-            raise NotAChainError(tag, f"its {name} is {found}, expected {expected}") from error
+            stored = f"{value}" if actual == "N" else f"of type {actual}"
+            raise NotAChainError(tag, f"its {name} is {stored}, expected {expected}") from error
     _check(tag, fields)
     return Chain.of_attributes(tag, fields)
 
 
 def _check(tag: str, fields: dict[str, Any]) -> None:
-    """Raise NotAChainError for a value without which the chain cannot have an end or an event."""
+    """Raise NotAChainError for values that would make the chain's end or event impossible."""
     for name, value in fields.items():
         if name.endswith(_TIMES) and not 0 <= value <= END_OF_TIME:
             expected = "milliseconds since the epoch"
@@ -104,15 +104,16 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
         raise NotAChainError(tag, f"its status is {shown(status)}, expected {expected}")
     for name in ("detail", "resume", "note", "refused", "parents"):
         if name in fields and not _is_readable(name, fields[name]):
-            found = "a text" if name == "resume" else shown(fields[name])  # a token is a secret
-            which = {"detail": "", "refused": " of reports to their two times"}
+            # The token of a callback is a secret.
+            value = "a text" if name == "resume" else shown(fields[name])
+            content = {"detail": "", "refused": " of reports to their two times"}
             shape = "array" if name == "parents" else "object"
-            expected = f"a JSON {shape}{which.get(name, ' as requests have it')}"
-            raise NotAChainError(tag, f"its {name} is {found}, expected {expected}")
+            expected = f"a JSON {shape}{content.get(name, ' as requests have it')}"
+            raise NotAChainError(tag, f"its {name} is {value}, expected {expected}")
 
 
 def _is_readable(name: str, text: str) -> bool:
-    """Return True if a text is a JSON object; a note and a resume as requests have them."""
+    """Return whether a text is valid JSON for this attribute, as requests have it."""
     try:
         value = json.loads(text)
         if name == "refused":

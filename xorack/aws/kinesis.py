@@ -1,4 +1,4 @@
-"""Records to a stream of Kinesis, in as few calls as possible."""
+"""Sends records to a Kinesis stream in as few calls as possible."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from xorack.aws.retry import RetryPolicy
 from xorack.core.errors import SendError
 
 _RECORDS = 500
-"""Most records of one PutRecords; together they hold at most 5 MiB in every region."""
+"""The most records of one PutRecords. Together they have at most 5 MiB in every region."""
 _BYTES = 5 << 20
 
 
 def put_records(stream: str, records: Iterable[dict[str, Any]], client: Any = None) -> int:
-    """Send entries of PutRecords to a stream, by its name or ARN; return their number.
+    """Send entries of PutRecords to a stream, given its name or ARN. Return their number.
 
     Raises:
-        SendError: The stream did not accept some, after retries.
+        SendError: The stream did not accept some records after all retries.
     """
     client = make_client("kinesis") if client is None else client
     place = {"StreamARN" if stream.startswith("arn:") else "StreamName": stream}

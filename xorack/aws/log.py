@@ -1,4 +1,4 @@
-"""Log lines of the services: one a batch for each kind of failure, so an outage logs little.
+"""Log lines of the functions. Each kind of failure has one line a batch: an outage logs little.
 
 docs/operations.md describes the lines and their fields.
 """
@@ -16,7 +16,7 @@ LOG = logging.getLogger("xorack")
 
 
 def log_chain(level: int, message: str, tag: str, **fields: Any) -> None:
-    # Line separators and control characters would disturb readers of the log in a terminal.
+    # Line separators and control characters would disturb people who read the log in a terminal.
     LOG.log(level, message, extra={"tag": printable(tag), **fields})
 
 
@@ -26,10 +26,10 @@ def log_failures(
     reasons: Mapping[str, str],
     describe: Callable[[Iterable[str]], Mapping[str, Any]] = lambda tags: {},
 ) -> None:
-    """Log chains that failed: one line for each kind of reason, with one chain as an example.
+    """Log failures of chains: one line for each kind of reason, with one chain as an example.
 
-    ``reasons`` are by tag; a kind is AWS's error code, or the text before the first colon.
-    ``describe`` returns further fields of a line about some tags.
+    ``reasons`` maps tags to reasons. A kind is AWS's error code, or the text before the first
+    colon. ``describe`` returns further fields of a line for its tags.
     """
     kinds: dict[str, list[str]] = defaultdict(list)
     for tag, reason in reasons.items():
@@ -40,5 +40,5 @@ def log_failures(
 
 
 def _kind(reason: str) -> str:
-    _, failed, code = reason.partition("An error occurred (")  # botocore's words
+    _, failed, code = reason.partition("An error occurred (")  # botocore's text
     return code.partition(")")[0] if failed else reason.partition(":")[0]

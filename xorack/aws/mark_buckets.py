@@ -1,6 +1,6 @@
-"""Spilled marks in DynamoDB: bucket items, each with a set of marks and a TTL.
+"""Spilled marks in DynamoDB. A bucket is an item with a set of marks and a TTL.
 
-Adding to a set is safe to repeat, also late, and safe among writers that spill at the same time.
+Adding marks to a set is safe to repeat, even late, and safe if several writers spill at once.
 docs/protocol.md describes the keys.
 """
 
@@ -26,11 +26,11 @@ from xorack.core.marks import (
 
 _NAMES = {"#marks": schema.SPILLED_MARKS, "#until": schema.EXPIRES_AT}
 _WRITERS = 16
-"""Buckets of a chain that are written at a time."""
+"""The number of a chain's buckets that are written at a time."""
 
 
 class MarkBuckets:
-    """The part of a `xorack.core.ports.ChainStore` that keeps spilled marks in a table."""
+    """The part of a `xorack.core.ports.ChainStore` that stores spilled marks."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -61,14 +61,14 @@ class MarkBuckets:
             values: Item = {":marks": {"BS": sorted(by_bucket[bucket])}, ":until": ttl(until)}
             update = "SET #until = :until ADD #marks :marks"
             if not self._update(chain, bucket, update, condition, values):
-                # The bucket is kept for longer than that.
+                # The bucket already has a later TTL, so only the marks are added.
                 del values[":until"]
                 self._update(chain, bucket, "ADD #marks :marks", None, values)
 
         _each(add, by_bucket)
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
-        # The condition does not hold either for a bucket that does not exist.
+        # For a bucket that does not exist the condition is false, so the update does not create it.
         update, condition, values = "SET #until = :until", "#until < :until", {":until": ttl(until)}
         _each(
             lambda bucket: self._update(chain, bucket, update, condition, values),
@@ -76,14 +76,14 @@ class MarkBuckets:
         )
 
     def _read(self, chain: Chain, buckets: Iterable[Bucket]) -> list[bytes]:
-        """Return the marks in some buckets."""
+        """Return the marks in these buckets."""
         items = self.table.read([_key(chain, bucket) for bucket in sorted(buckets)])
         return [bytes(mark) for item in items for mark in item[schema.SPILLED_MARKS]["BS"]]
 
     def _update(
         self, chain: Chain, bucket: Bucket, update: str, condition: str | None, values: Item
     ) -> bool:
-        """Update a bucket; return False if the condition does not hold."""
+        """Update a bucket; return whether the condition was true."""
         text = f"{update} {condition or ''}"
         arguments: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
         try:
@@ -103,7 +103,7 @@ class MarkBuckets:
 
 
 def _each(write: Callable[[Bucket], object], buckets: Iterable[Bucket]) -> None:
-    """Write buckets, some at a time: all of them, then raise the first error."""
+    """Write all buckets, several at a time, and then raise the first error."""
     ordered = sorted(buckets)
     if len(ordered) == 1:
         write(ordered[0])

@@ -1,4 +1,4 @@
-"""The time that an invocation takes to name outstanding units for events and callbacks."""
+"""Limits the time that an invocation uses to name outstanding units for events and callbacks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from xorack.core.budget import Budget
 from xorack.core.chain import Chain
 
 _SHARE = 0.25
-"""Share of an invocation's time. Senders may choose ids whose names take long to read out of a
-stamp; the next sweep goes on with them."""
+"""The share of an invocation's time. Senders can choose ids that take long to name; the next sweep
+continues with their chains."""
 
 
 class NamingTime:
-    """Builds reports of ended chains; naming the units of failed ones takes a share of the time.
+    """Builds reports of ended chains. Naming the units of failed chains uses a share of the time.
 
-    Channels and threads may share an object.
+    Publishers and threads may share an object.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -30,10 +30,10 @@ class NamingTime:
         return _SHARE * self._budget.left()
 
     def in_time(self, chain: Chain, make: Callable[[Chain], Any]) -> Any:
-        """Make a chain's report; return None if there is no time to make it."""
+        """Make a chain's report; return None if there is not enough time."""
         if chain.status != "failed":
             return make(chain) if self._budget.left() > 0 else None
-        # One at a time: threads that compute do not speed each other up, and the time adds up.
+        # One thread at a time: threads do not speed computation up, and each measures its time.
         with self._lock:
             left = self._budget.left()
             if left <= 0 or self._seconds_left <= 0:

@@ -22,10 +22,10 @@ class RetryPolicy:
     """Limits of retries.
 
     Attributes:
-        attempts: Most attempts, the first included.
+        attempts: The most attempts, including the first.
         base_seconds: The n-th wait is random, from 0 to ``base_seconds * 2**n``.
-        cap_seconds: The bound of one wait. It leaves room for some hundred writers of one item.
-        sleep: Waits for a number of seconds.
+        cap_seconds: The longest wait. It gives a few hundred writers of one item time to finish.
+        sleep: Waits for this number of seconds.
         draw: Returns a random number from 0 to 1.
     """
 
@@ -36,12 +36,12 @@ class RetryPolicy:
     draw: Callable[[], float] = random.random
 
     def start(self, budget: Budget = UNLIMITED) -> Retry:
-        """Start the attempts of one operation. No wait takes more than half of the time left."""
+        """Start the attempts of one operation. A wait takes at most half of the time left."""
         return Retry(self, budget)
 
 
 class Retry:
-    """The attempts of one operation: the number of the current one, and the wait before it."""
+    """The attempts of one operation: the number of the current attempt, and the wait before it."""
 
     def __init__(self, policy: RetryPolicy, budget: Budget) -> None:
         self.policy = policy
@@ -50,19 +50,19 @@ class Retry:
         self.waited_seconds = 0.0
 
     def again(self) -> bool:
-        """Wait before the next attempt; return False if attempts or time are used up."""
+        """Wait before the next attempt; return False if no attempts or no time are left."""
         policy, left = self.policy, self.budget.left()
         if self.attempt >= policy.attempts or left <= 0:
             return False
         longest = policy.base_seconds * 2.0 ** min(self.attempt - 1, 64)
-        # A long wait would use up the time that another attempt still has.
+        # A longer wait would use up the time that the next attempt needs.
         self.waited_seconds = min(policy.draw() * min(policy.cap_seconds, longest), left / 2)
         self.attempt += 1
         policy.sleep(self.waited_seconds)
         return True
 
     def call(self, make: Callable[[], _Result]) -> _Result:
-        """Call until there is no UnavailableError, or `again` returns False."""
+        """Make a call until it raises no UnavailableError, or `again` returns False."""
         while True:
             try:
                 return make()

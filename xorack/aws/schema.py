@@ -1,7 +1,7 @@
-"""Names that code and infrastructure share: attributes, the index, metrics.
+"""Names that the code and the infrastructure share: attributes, the index, metrics.
 
-The stack creates the table, the alarms and the dashboard by these names; the adapters and the
-functions use them. docs/protocol.md fixes `TAG`, `STAMP`, `STATUS` and `EXPIRES_AT`.
+The stack creates the table, the alarms and the dashboard with these names; the adapters and the
+functions use them. docs/protocol.md defines `TAG`, `STAMP`, `STATUS` and `EXPIRES_AT`.
 """
 
 from __future__ import annotations
@@ -14,32 +14,33 @@ from xorack.core import checks
 from xorack.core.chain import ATTRIBUTES, EVENT, PARENTS
 
 TAG: Final = "tag"
-"""Default name of the partition key."""
+"""The default name of the partition key."""
 STAMP: Final = "stamp"
 STATUS: Final = "status"
 EXPIRES_AT: Final = "expires_at"
-"""The TTL attribute: seconds since the epoch."""
+"""The TTL attribute, in seconds since the epoch."""
 
 DUE_INDEX: Final = "due"
-"""Sparse index of chains by the time at which the sweeper must look at them."""
+"""A sparse index of chains by the time at which the sweeper must read them."""
 DUE_SHARD: Final = "due_shard"
-"""Partition key of the index: 0 to ``DUE_SHARDS`` - 1, and more for finished chains: `places`."""
+"""The index's partition key: 0 to ``DUE_SHARDS`` - 1 for deadlines, more for ends (`places`)."""
 DUE_AT: Final = "due_at"
-"""Sort key of the index: milliseconds since the epoch."""
+"""The index's sort key, in milliseconds since the epoch."""
 DUE_SHARDS: Final = 40
-"""Partitions of the index for deadlines. Each takes 1,000 writes a second: together DynamoDB's
-default quota. Finished chains with pending reports have others: no deadline waits for them.
+"""The partitions of the index for deadlines. Each takes 1,000 writes a second, so that together
+they take DynamoDB's default quota. Ended chains with pending reports have other partitions, so that
+no deadline waits for them.
 
-Every reader of the index reads all of them. A lower number would hide the chains of the others."""
+Every reader of the index reads all partitions. A lower number would hide the chains of the rest."""
 _FEWER: Final = 8
-"""Chains with callbacks are rare: they have so many times fewer partitions."""
+"""Chains with callbacks are rare, so they have fewer partitions by this factor."""
 
 
 class Place(NamedTuple):
-    """Partitions of the index, for the ended chains of which exactly these reports are pending.
+    """Partitions of the index for the ended chains that have exactly these pending reports.
 
-    So no report waits for another: a chain whose callback was made moves to the place of chains
-    that wait for the bus alone.
+    So no report waits for another: after its callback, a chain moves to the partitions of chains
+    that wait only for the bus.
     """
 
     reports: frozenset[str]
@@ -52,46 +53,46 @@ class Place(NamedTuple):
 
 @lru_cache(maxsize=8)
 def places(due_shards: int) -> Mapping[frozenset[str], Place]:
-    """Return the places of ended chains by their reports, for a number of `DUE_SHARDS`."""
-    found: dict[frozenset[str], Place] = {}
+    """Return the partitions for ended chains by their pending reports; they follow deadlines."""
+    result: dict[frozenset[str], Place] = {}
     first = due_shards
     for callback in ("", *checks.RESUME_KINDS):
         shards = max(1, due_shards // _FEWER) if callback else due_shards
-        for others in ((EVENT,), (PARENTS,), (EVENT, PARENTS), ()):
-            if reports := frozenset(filter(None, (callback, *others))):
-                found[reports] = Place(reports, first, shards)
+        for further in ((EVENT,), (PARENTS,), (EVENT, PARENTS), ()):
+            if reports := frozenset(filter(None, (callback, *further))):
+                result[reports] = Place(reports, first, shards)
                 first += shards
-    return found
+    return result
 
 
 def places_of(report: str) -> list[Place]:
-    """Return the places of the chains of which a report on this report is pending."""
+    """Return the places of the chains in which this report is pending."""
     return [place for place in places(DUE_SHARDS).values() if report in place.reports]
 
 
 FORMAT_NAME: Final = "format"
 FORMAT: Final = 1
-"""The version of the attributes. Items of xor-ack-dynamodb have none."""
+"""The version of the attributes. Items of xor-ack-dynamodb have no version."""
 
 SPILLED_MARKS: Final = "spilled_marks"
-"""The set of marks in an item that is a bucket of marks and not a chain."""
+"""The set of marks in an item that is a bucket."""
 
 COUNTERS: Final = ("repeated", "late")
-"""What is counted after a chain's end."""
+"""Counts of requests that arrive after a chain's end."""
 ABSENT_AT_ZERO: Final = (*COUNTERS, "tolerated_units", "extended")
-"""Numbers that are absent while they are 0."""
+"""Numbers that are stored only if they are not 0."""
 RESERVED: Final = frozenset((*ATTRIBUTES, DUE_SHARD, EXPIRES_AT, FORMAT_NAME, SPILLED_MARKS))
-"""Attributes of an item. The partition key must have another name."""
+"""All attributes of items. The partition key must have another name."""
 SHOWN: Final = tuple(sorted(RESERVED - {"resume", SPILLED_MARKS}))
-"""Attributes of chains that readers see, besides the partition key: no token of who waits."""
+"""The attributes of chains that readers see besides the key. The callback's token is secret."""
 
 RESUME_KINDS: Final = tuple(checks.RESUME_KINDS)
-"""Who may wait for a chain's end."""
+"""The kinds of callbacks."""
 
 METRIC_NAMESPACE: Final = "xorack"
 
 ALIAS: Final = "live"
-"""The alias of each function's version that runs: code and environment change in one step."""
+"""The alias of each function's current version. Code and environment change in one step."""
 
 
 class Metric:

@@ -1,4 +1,4 @@
-"""SQS transport: requests to the queue, rejected ones to the dead-letter queue."""
+"""Sends requests to the queue, and rejected requests to the dead-letter queue."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ from xorack.core.message import MAX_BODY_BYTES, Rejected, SendReport, pack
 from xorack.core.request import Request
 
 Entry: TypeAlias = dict[str, Any]
-"""An entry of SendMessageBatch without its id: the last shape of a message."""
+"""An entry of SendMessageBatch without its id."""
 
 CallAll: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 
 _REGION_OF_URL = re.compile(r"https://sqs(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.|api\.aws)")
 _AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 _ENTRIES = 10
-"""Most entries of one SendMessageBatch; together they hold at most 1 MiB."""
+"""The most entries of one SendMessageBatch. Together they have at most 1 MiB."""
 _ERROR_BYTES = 1000
 _CUT = " (the body is cut off)"
 _TYPES = {str: "String", int: "Number"}
 _GROUP_CHARACTERS = 128
-"""Most characters of a message group's id; all are printable ASCII without blanks."""
+"""The most characters of a message group's id. Each is printable ASCII and not a blank."""
 
 
 def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | None = None) -> Any:
-    """Make a boto3 SQS client that reaches a queue, wherever its URL points.
+    """Make a boto3 SQS client that reaches the queue of a URL, in AWS or elsewhere.
 
-    The region is by default the one in the URL, or else that of the environment. The endpoint of a
-    queue outside AWS is by default the host in the URL.
+    The default region is that of the URL, or else that of the environment. For a queue outside AWS,
+    the default endpoint is the host of the URL.
 
     Raises:
         ArgumentError: The region is unknown or invalid, or the endpoint is invalid.
@@ -61,7 +61,7 @@ def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | 
         settings["region_name"] = region or match[1]
     url = urlsplit(queue_url)
     known = os.environ.get("AWS_ENDPOINT_URL_SQS") or os.environ.get("AWS_ENDPOINT_URL")
-    # boto3 takes the path of the URL alone.
+    # boto3 uses only the path of the URL, so another host has to be its endpoint.
     if not (endpoint_url or known or (url.hostname or "").endswith(_AWS_HOSTS)):
         settings["endpoint_url"] = f"{url.scheme}://{url.netloc}"
     try:
@@ -69,17 +69,18 @@ def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | 
     except NoRegionError:
         expected = "a region, as neither the queue's URL nor the environment names one"
         raise ArgumentError("region", None, expected) from None
-    except InvalidRegionError as error:  # also of the environment
-        raise ArgumentError("region", problem=f"expected one as eu-west-1: {error}") from None
+    except InvalidRegionError as error:  # it may also come from the environment
+        problem = f"expected a region such as eu-west-1: {error}"
+        raise ArgumentError("region", problem=problem) from None
     except ValueError:
         raise ArgumentError("endpoint_url", endpoint_url, "http(s)://HOST") from None
 
 
 def message_group_id(name: str) -> str:
-    """Return the ``MessageGroupId`` of a name: itself, or what SQS accepts of it with a hash."""
+    """Return the ``MessageGroupId`` for a name: the name, or its valid characters with a hash."""
     if re.fullmatch(f"[!-~]{{1,{_GROUP_CHARACTERS}}}", name):
         return name
-    # SHA-256 is the same in every language that sends.
+    # Every language that has a client computes SHA-256 alike.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return re.sub("[^!-~]", "_", name)[: _GROUP_CHARACTERS - 17] + "-" + digest
 
@@ -90,9 +91,9 @@ def make_message(
     attributes: Mapping[str, str | int | None] | None = None,
     deduplication_id: str | None = None,
 ) -> Entry:
-    """Make a message: an entry of SendMessageBatch, still without its id.
+    """Make a message: an entry of SendMessageBatch without an id.
 
-    An attribute that is None or an empty text is left out.
+    Attributes that are None or an empty text are left out.
     """
     typed = {
         name: {"DataType": _TYPES[type(value)], "StringValue": str(value)}
@@ -125,21 +126,22 @@ def send(
 
     Args:
         queue_url: The queue (the stack's output ``QueueUrl``).
-        requests: Any number, also as JSON texts; consumed lazily unless ``group`` is a function.
-        client: A boto3 SQS client; by default one of the default credential chain.
-        group: The name of the messages' group, or a function that returns that of a request, which
-            goes into a message of its group then. The backlog of one group does not delay others.
+        requests: Any number of requests or their JSON texts. They are consumed lazily, unless
+            ``group`` is a function.
+        client: A boto3 SQS client. By default, one with the default credentials is made.
+        group: The name of the messages' group, or a function that returns the group of a request.
+            A message has requests of one group. The backlog of one group does not delay others.
         max_bytes: The limit of one message's body.
         policy: The limits of retries for messages that were not accepted.
 
     Raises:
-        SendError: Some messages were not accepted. Send the same requests again under the same
-            ids: those that arrived are not applied twice.
-        ArgumentError: The queue URL is empty, or something is no request.
+        SendError: Some messages were not accepted. Send the same requests again with the same ids.
+            A request that arrives twice is applied once.
+        ArgumentError: The queue URL is empty, or an element is not a request.
     """
     if isinstance(requests, (str, Mapping)) or not isinstance(requests, Iterable):
         raise ArgumentError("requests", requests, "an iterable of requests")
-    counter = count()  # the requests are consumed lazily: their number is known at the end
+    counter = count()  # counts the requests while they are consumed
     groups: dict[str | None, Iterable[Request | str]] = {}
     if callable(group):
         by_group: dict[str | None, list[Request | str]] = defaultdict(list)
@@ -163,7 +165,7 @@ def send_messages(
     client: Any = None,
     policy: RetryPolicy | None = None,
 ) -> SendReport:
-    """Send what `make_message` made to any queue; raises as `send`."""
+    """Send messages of `make_message` to any queue. Raises the errors of `send`."""
     if not isinstance(queue_url, str) or not queue_url:
         raise ArgumentError("queue_url", queue_url, "the URL of an SQS queue")
     client = make_client("sqs") if client is None else client
@@ -190,7 +192,7 @@ def _send_batch(
         except ClientError as error:
             if len(entries) == 1 or not error_code(error).endswith("BatchRequestTooLong"):
                 raise
-            # Emulators, and AWS before August 2025, take 256 KiB a call.
+            # Emulators, and AWS before August 2025, accept 256 KiB a call, so halve the call.
             numbers, half = [*messages], len(entries) // 2
             parts = [{n: messages[n] for n in part} for part in (numbers[:half], numbers[half:])]
             return {**call(parts[0]), **call(parts[1])}
@@ -201,7 +203,7 @@ def _send_batch(
 
 
 def _not_accepted(entry: Mapping[str, Any]) -> NotAccepted:
-    """Read a failed entry. Throttling passes, also where AWS calls it the sender's fault."""
+    """Read a failed entry. Throttling is temporary, even if AWS calls it the sender's fault."""
     code = str(entry.get("Code"))
     permanent = bool(entry.get("SenderFault")) and not is_transient_code(code)
     return NotAccepted(f"{code}: {entry.get('Message')}", permanent)
@@ -216,7 +218,7 @@ def send_rejected(
 ) -> list[int]:
     """Send rejected requests to the dead-letter queue; return the positions of those not sent.
 
-    Never raises for a failed call. ``call_all`` makes the calls, as ``map`` or side by side.
+    It does not raise for failed calls. ``call_all`` makes the calls, like ``map`` or in threads.
     """
     policy = policy or RetryPolicy(attempts=5)
     unsent: dict[int, str] = {}
@@ -244,13 +246,13 @@ def _dead_letter(rejected: Rejected) -> Entry:
     letter = make_message(rejected.body, None, attributes)
     if size_of(letter) <= MAX_BODY_BYTES:
         return letter
-    # A body at SQS's limit leaves no room for the reason.
+    # The body is almost as large as SQS permits, which leaves no room for the reason.
     data = rejected.body.encode("utf-8", "surrogatepass")
     packed = base64.b64encode(gzip.compress(data, mtime=0)).decode()
     letter = make_message(packed, None, {**attributes, "encoding": "gzip+base64"})
     if size_of(letter) <= MAX_BODY_BYTES:
         return letter
-    # SQS would keep it without a reason, after all of its attempts.
+    # Otherwise SQS would dead-letter the message after all attempts, and without a reason.
     attributes["error"] = f"{reason[: _ERROR_BYTES - len(_CUT)]}{_CUT}"
     room = MAX_BODY_BYTES - size_of(make_message("…", None, attributes))
     return make_message(data[:room].decode(errors="ignore") + "…", None, attributes)

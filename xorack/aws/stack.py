@@ -1,4 +1,4 @@
-"""The resources of a deployed acker, found by its stack or its queue."""
+"""Finds the resources of a deployed acker by its stack or its queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xorack.core.ports import DEFAULT_RETENTION_MS
 
 
 class StackOutputs(NamedTuple):
-    """The outputs of a stack; it keeps finished chains for ``retention_ms``."""
+    """The outputs of a stack. It keeps ended chains for ``retention_ms`` milliseconds."""
 
     table_name: str
     queue_url: str
@@ -26,7 +26,7 @@ class StackOutputs(NamedTuple):
 
 
 class DescribedStack(NamedTuple):
-    """A CloudFormation stack: its name, status and outputs."""
+    """A CloudFormation stack with its name, status and outputs."""
 
     name: str
     status: str
@@ -34,10 +34,10 @@ class DescribedStack(NamedTuple):
 
 
 def describe_stack(where: str, client: Callable[[str], Any]) -> DescribedStack:
-    """Describe a stack, by its name or its queue's URL; raise StateError if there is none.
+    """Describe a stack, given its name or its queue's URL; raise StateError if there is none.
 
-    Of several ackers in a stack, each has outputs with a prefix. It follows the stack's name after
-    a slash, or from the queue. The outputs are those of this acker, without the prefix.
+    If a stack has several ackers, the outputs of each have a prefix. The caller adds the prefix to
+    the stack's name after a slash, or the queue shows it. The returned names have no prefix.
     """
     queue, prefix = "", ""
     if "/" in where and ":" not in where:
@@ -45,7 +45,8 @@ def describe_stack(where: str, client: Callable[[str], Any]) -> DescribedStack:
     if "://" in where:
         queue, tags = where, client("sqs").list_queue_tags(QueueUrl=where).get("Tags", {})
         if not (where := tags.get("aws:cloudformation:stack-name", "")):
-            raise StateError(f"the queue {queue} was not created by CloudFormation")
+            text = "was not created by CloudFormation; pass the stack's name"
+            raise StateError(f"the queue {queue} {text}")
     cloudformation = client("cloudformation")
     try:
         (stack,) = cloudformation.describe_stacks(StackName=where)["Stacks"]
@@ -63,7 +64,7 @@ def describe_stack(where: str, client: Callable[[str], Any]) -> DescribedStack:
 
 
 def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:
-    """Find a deployed acker by its stack's name or its queue's URL; raise StateError if none."""
+    """Find a deployed acker by its stack's name or queue's URL; raise StateError if none exists."""
     stack, state, outputs = describe_stack(where, client)
     keys = ("TableName", "QueueUrl", "DeadLetterQueueUrl", "EventBusName")
     if absent := [key for key in keys if key not in outputs]:
@@ -77,7 +78,7 @@ def find_stack(where: str, client: Callable[[str], Any]) -> StackOutputs:
 
 
 def open_table(name: str, client: Any, retention_ms: int = DEFAULT_RETENTION_MS) -> DynamoDBStore:
-    """Open a table of chains, whatever its partition key; raise StateError if there is none."""
+    """Open a table of chains with any partition key; raise StateError if it does not exist."""
     try:
         keys = client.describe_table(TableName=name)["Table"]["KeySchema"]
     except (ClientError, BotoCoreError) as error:

@@ -1,4 +1,4 @@
-"""A DynamoDB table: calls with their errors classified, batch reads, pages. No chains yet."""
+"""A DynamoDB table: calls, batch reads and pages, with classified errors. It knows no chains."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Table:
         policy: RetryPolicy | None = None,
         attributes: Sequence[str] = (),
     ) -> None:
-        """Use a table; without a client, by the default credential chain.
+        """Open a table. Without a client, one with the default credentials is made.
 
-        ``policy`` limits the retries of reads of many items. ``attributes`` are all that is read,
-        besides the partition key; none for all.
+        ``policy`` limits the retries when many items are read. ``attributes`` are the attributes
+        that are read besides the partition key; by default all.
         """
         texts = {"table_name": name, "partition_key": partition_key}
         for field, value in texts.items():
@@ -52,7 +52,7 @@ class Table:
         self.attributes = attributes
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        """Call an operation of the client on this table; UnavailableError if a retry may help."""
+        """Call an operation on this table; raise UnavailableError if a retry may help."""
         if "RequestItems" not in arguments:
             arguments["TableName"] = self.name
         try:
@@ -62,9 +62,9 @@ class Table:
         return response
 
     def check(self) -> bool:
-        """Check that this table can hold chains: two calls, which write nothing.
+        """Check with two read-only calls that this table can hold chains.
 
-        Returns False if DynamoDB did not respond in time: what an earlier check found stands.
+        Returns False if DynamoDB did not answer in time. The result of an earlier check then holds.
         """
         try:
             table = self.call("describe_table")["Table"]
@@ -97,7 +97,7 @@ class Table:
         return value
 
     def read(self, keys: Sequence[str], attributes: Sequence[str] = ()) -> Iterator[Item]:
-        """Read items by key, consistently; yield those that exist, in no order."""
+        """Read items by key, consistently. Yield the existing ones in no order."""
         wanted_attributes = self.attributes or attributes
         options = {"ConsistentRead": True, **projection(self.partition_key, wanted_attributes)}
         if len(keys) == 1:
@@ -113,7 +113,7 @@ class Table:
                 response = self.call("batch_get_item", RequestItems=request)
                 yield from response["Responses"].get(self.name, [])
                 left = response.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
-                # A response ends at 16 MB: continue as long as each brings some items.
+                # A response has at most 16 MB. Continue as long as each response has some items.
                 if len(left) < len(wanted):
                     retry = self._policy.start(self._budget)
                 elif not retry.again():
@@ -123,11 +123,11 @@ class Table:
                 wanted = left
 
     def retried(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        """Call an operation, and repeat it as long as a retry may help."""
+        """Call an operation, and repeat it while a retry may help."""
         return self._policy.start(self._budget).call(partial(self.call, operation, **arguments))
 
     def pages(self, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        """Yield the pages of a query or scan, without empty ones."""
+        """Yield the pages of a query or a scan that are not empty."""
         while True:
             page = self.retried(operation, **arguments)
             if page["Items"]:
@@ -138,7 +138,7 @@ class Table:
 
 
 def projection(partition_key: str, attributes: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of a read of some attributes and the key; none for all."""
+    """Return the arguments for reading these attributes and the key. Without any, read all."""
     if not attributes:
         return {}
     names = {"#key": partition_key, **{f"#{name}": name for name in attributes}}
@@ -150,10 +150,10 @@ def condition_failed(error: ClientError) -> bool:
 
 
 def sdk_retried(error: ClientError) -> bool:
-    """Return True if the SDK retried the call: the first attempt may have succeeded."""
+    """Return whether the SDK retried the call, so that an earlier attempt may have succeeded."""
     return bool(error.response.get("ResponseMetadata", {}).get("RetryAttempts"))
 
 
 def ttl(until: int) -> dict[str, str]:
-    """Return the value of the TTL attribute for a time in milliseconds: seconds, rounded up."""
+    """Return the TTL attribute's value: seconds, rounded up from milliseconds."""
     return {"N": str(until // 1000 + 1)}
