@@ -74,7 +74,7 @@ def engine(name: str, aws: EmbeddedAWS) -> Iterator[str]:
 
 def client(endpoint_url: str, service: str = "dynamodb"):
     """Make a client that meets no faults."""
-    config = Config(retries={"mode": "standard", "max_attempts": 5}, proxies={})
+    config = Config(max_pool_connections=64, proxies={})
     return boto3.client(service, endpoint_url=endpoint_url, region_name=REGION, config=config)
 
 

@@ -10,8 +10,8 @@ seed is one schedule. Read in this order: `options`, `workload`, `world` (machin
 machines). docs/simulation.md says more.
 
 Where a seed cannot decide the order, `xorack doctor` has the plan, and verifies what a run leaves
-behind: on a deployed stack, on the embedded AWS (tests/e2e), and with processes that are killed
-over other implementations of DynamoDB (tests/engines). `xorack.ops.doctor.verify.check_event`
-judges the events of all of them, `tests.support.fault_kinds` lists all faults, and `mutants` breaks
-the code for all.
+behind: on a deployed stack and on the embedded AWS (tests/e2e). tests/engines lets consumers
+compete over other implementations of DynamoDB. `xorack.ops.doctor.verify.check_event` judges the
+events of simulation and doctor, `tests.support.fault_kinds` lists all faults, and `mutants` breaks
+the code for simulation and engines.
 """

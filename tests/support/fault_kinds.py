@@ -1,4 +1,4 @@
-"""The kinds of faults that the simulation, the proxy and the engines inject."""
+"""The kinds of faults that the simulation injects."""
 
 from typing import NamedTuple
 
