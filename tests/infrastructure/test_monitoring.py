@@ -2,7 +2,6 @@
 
 import json
 import re
-from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -133,20 +132,6 @@ def test_without_composite_alarms_each_alarm_notifies(synthesise):
         assert {name for name, one in actions.items() if one == [topic]} == expected
 
 
-def test_the_handbook_has_the_values_of_each_alarm(full):
-    row = r"^\| \[`(\w+)`\]\(#\w+\) \| (\w+)(?:, single)? \| .+ \| (\d+)(?: of (\d+))? .+ \|$"
-    rows = {
-        name: (f"[{severity}]", int(datapoints), int(periods or datapoints))
-        for name, severity, datapoints, periods in re.findall(row, HANDBOOK, re.MULTILINE)
-    }
-    numbers = itemgetter("DatapointsToAlarm", "EvaluationPeriods")
-    assert rows == {
-        name: (one["AlarmDescription"].split()[0], *numbers(one))
-        for name, one in alarms(full).items()
-        if name not in (PAGE, TICKET)
-    }
-
-
 @pytest.mark.parametrize("timeout", [10, 60, 900])
 @pytest.mark.parametrize("window", [0, 1, 300])
 def test_the_queue_is_behind_after_a_repetition_and_before_sqs_stops_counting(timeout, window):
@@ -171,41 +156,6 @@ def test_little_monitoring_emits_no_metrics(deployed, capsys, monkeypatch, templ
 
 
 # -- what it costs ---------------------------------------------------------------------------------
-
-
-def test_the_handbook_has_the_price_of_monitoring(full, template, minimal, emitted, counted):
-    """AWS charges for each metric of an alarm. The default costs at most three dollars."""
-
-    def counts(made):
-        of_alarms = made.of("AWS::CloudWatch::Alarm").values()
-        disabled = "POWERTOOLS_METRICS_DISABLED" in made.environment("consumer")
-        return {
-            "metric": 0 if disabled else len(emitted),
-            "alarm": sum(len(measured(alarm)) for alarm in of_alarms),
-            "composite alarm": len(made.of("AWS::CloudWatch::CompositeAlarm")),
-            "dashboard": len(made.of("AWS::CloudWatch::Dashboard")),
-        }
-
-    levels = [counts(made) for made in (full, template, minimal)]
-    prices = {"metric": 0.30, "alarm": 0.10, "composite alarm": 0.50, "dashboard": 3.00}
-    words = {
-        "metric": "metrics that the idle sweeper emits, $0.30 each",
-        "alarm": "alarms, $0.10 for each metric of an alarm",
-        "composite alarm": "composite alarms, $0.50 each",
-        "dashboard": "dashboard, $3.00",
-    }
-    costs = [{kind: prices[kind] * made[kind] for kind in made} for made in levels]
-    assert sum(costs[1].values()) <= 3
-    rows = []
-    for kind, name in words.items():
-        pairs = ((made[kind], cost[kind]) for made, cost in zip(levels, costs, strict=True))
-        cells = (f"{count}: ${cost:.2f}" if count else "none" for count, cost in pairs)
-        rows.append(" | ".join([f"| {name}", *cells]))
-    rows.append(" | ".join(["| **a month**", *(f"**${sum(one.values()):.2f}**" for one in costs)]))
-    assert not [row for row in rows if row not in HANDBOOK]
-    everything = counted[0] | counted[1]
-    assert f"up to {len(everything)} metrics, ${0.30 * len(everything):.2f} a month" in HANDBOOK
-    assert f"{sum(costs[1].values()):.2f}, polling" in (ROOT / "docs" / "capacity.md").read_text()
 
 
 # -- the dashboard ---------------------------------------------------------------------------------

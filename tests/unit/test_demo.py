@@ -1,30 +1,22 @@
 """The demo's parts, one by one."""
 
 import fcntl
-import io
 import os
 import signal
 import subprocess
 import sys
-import sysconfig
 import textwrap
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 
-from demo import display
 from demo.chains import named_words
 from demo.database import (
     DemoFailed,
-    InvalidDatabase,
-    copy_standard_library,
 )
-from demo.display import Display, Result, print_result
 from demo.loss import MISTAKES, LostWord, lose_words, rows_in
 from demo.run import SETTINGS, work_folder
 from tests.support.events import eventually
@@ -40,40 +32,6 @@ def write_files(folder, *names, text="1"):
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-
-
-def files_of(database):
-    found = (path for path in database.folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(database.folder)): path.stat().st_size for path in found}
-
-
-def test_by_default_it_copies_the_valid_sources_of_this_pythons_library(tmp_path, monkeypatch):
-    library, work = tmp_path / "lib", tmp_path / "work"
-    write_files(
-        library,
-        "os.py",
-        "json/decoder.py",
-        "json/tests/bad.py",
-        "test/test_os.py",
-        "README",
-        ".hidden.py",
-        "site-packages/a.py",
-        "dist-packages/a.py",
-        "__pycache__/os.py",
-        "config-3/x.py",
-    )
-    (library / "latin.py").write_bytes(b"# caf\xe9")
-    (library / "link.py").symlink_to("nowhere.py")
-    monkeypatch.setattr(sysconfig, "get_path", {"stdlib": library}.get)
-    database = copy_standard_library(work)
-    assert files_of(database) == {"os.py": 1, "json/decoder.py": 1}
-    assert (database.files, database.size) == (2, 2)
-    assert database.folder.name == f"python{sys.version_info.major}.{sys.version_info.minor}"
-    # A second copy replaces the first.
-    (library / "os.py").unlink()
-    assert files_of(copy_standard_library(work, library)).keys() == {"json/decoder.py"}
-    with pytest.raises(InvalidDatabase, match=f"{library}/gone has no sources"):
-        copy_standard_library(work, library / "gone")
 
 
 def fake_synthesis(command, *, cwd, environ, log):
@@ -181,11 +139,6 @@ def ends(held):
     return eventually(has_ended)
 
 
-def test_a_childs_own_children_end_with_it(tmp_path):
-    run(GRANDCHILD.format(seconds=0), tmp_path)
-    assert ends(grandchild(tmp_path))
-
-
 def test_a_signal_ends_the_children_too(tmp_path):
     program = f"""
         import signal
@@ -269,56 +222,3 @@ def test_events_may_name_only_what_was_lost():
     assert named_words(events, lost) == [lost[1], lost[0]]
     with pytest.raises(DemoFailed, match="events name 1 unit that were not lost"):
         named_words(events, lost[1:])
-
-
-def printed(width, **fields):
-    good = {
-        "split": {"files": 3, "words": 12_345},
-        "count": {"words": 12_345, "distinct": 678, "missing": 0},
-        "acked": 3,
-        "unacked": [],
-        "named": [],
-        "rows": 12_345,
-        "event": {"detail-type": "acked"},
-        "counts": ".demo/counts",
-    }
-    out = Console(file=io.StringIO(), width=width, markup=False, highlight=False, soft_wrap=True)
-    print_result(out, result := Result(**{**good, **fields}))
-    return result, out.file.getvalue().splitlines()
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_results_say_what_other_checks_say_and_what_xorack_says(width):
-    result, lines = printed(width)
-    assert result.is_good
-    assert lines[1] == "3 of 3 files acked: all 12,345 words are counted"
-    assert '  "detail-type": "acked"' in lines
-    lost = {"words": 12_344, "distinct": 678, "missing": 1}
-    named = [LostWord("a\tb", 1234, "wo\nrd", next(iter(MISTAKES)))]
-    result, lines = printed(width, count=lost, acked=2, named=named, rows=12_344)
-    assert result.is_good
-    assert lines[1] == "2 of 3 files acked, 1 failed"
-    assert "row count    looks fine: 12,344 of 12,345 rows, 99.9919 %" in lines
-    assert "xorack       1 word lost; the events of the failed files name 1" in lines
-    assert "  wo\\nrd  a\\tb, word 1,234  null key: an inner join dropped it" in lines
-
-
-def test_what_did_not_end_is_no_good_result():
-    chains = [(f"db/{n}\x1b[1m", "not UTF-8\nat 3") for n in range(25)]
-    result, lines = printed(80, acked=0, unacked=chains)
-    assert not result.is_good
-    assert "not acked: db/0\\x1b[1m: not UTF-8\\nat 3" in lines
-    assert "and 5 more" in lines
-    result, lines = printed(80, count={"words": 12_342, "distinct": 678, "missing": 0})
-    assert not result.is_good
-    assert "3 words are neither counted nor missing" in lines
-
-
-def test_without_a_terminal_a_long_step_breaks_its_silence(capsys, monkeypatch):
-    monkeypatch.setattr(display, "_SILENCE_SECONDS", 0.01)
-    shown = Display(Console(soft_wrap=True))
-    with shown, shown.doing("split", "files to words\x1b[1m"):
-        assert eventually(lambda: "split  files to words\\x1b[1m ...\n" in capsys.readouterr().out)
-        shown.chains(Counter(acked=1), 2)
-    shown.say("split", "done")
-    assert capsys.readouterr().out.splitlines()[-1].endswith(" s  split  done")

@@ -72,28 +72,6 @@ def test_the_page_of_logs_has_each_line_of_the_functions():
         assert any(text in source for source in sources), line
 
 
-def test_the_readme_is_short_and_begins_with_the_demo_and_the_tests():
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 200
-    assert {"    make demo", "    make test"} <= {
-        line.partition("  #")[0].rstrip() for line in lines[:10]
-    }
-
-
-def test_links_out_of_the_docs_lead_to_the_repository():
-    text = "[a](../../README.md#x) [b](0005.md#y) [c](..) [d](https://e.org/f) [e](#g)"
-    text = text.replace("0005.md", "0001-pure-core.md")
-    url = "https://e.org"
-    expected = text.replace("../../README.md", f"{url}/blob/main/README.md")
-    expected = expected.replace("(..)", f"({url}/blob/main/docs)")
-    assert site.with_repository(text, "adr", url) == expected
-
-
-def test_a_link_to_nothing_stops_the_site():
-    with pytest.raises(ValueError, match=r"the repository has no docs/none\.md"):
-        site.with_repository("[a](none.md)", "", "https://e.org")
-
-
 def test_the_faults_of_the_handbook_name_tests_that_exist():
     section = text_of("docs/operations.md").partition("## Faults")[2].partition("\n## ")[0]
     named = set(re.findall(r"`(test_\w+)`", section))

@@ -1,8 +1,6 @@
 """`xorack doctor` without AWS: its verifier, its subscription on moto, and its arguments."""
 
 import json
-import math
-import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,20 +13,15 @@ from tests.support.events import eventually
 from xorack.cli import main, options
 from xorack.core.errors import StateError
 from xorack.core.event import event_detail
-from xorack.core.marks import MANY_INLINE_MARKS, MARK_BYTES
 from xorack.core.message import pack, parse
 from xorack.core.request import Request
-from xorack.core.stamp import TRACED_CELLS, traced_length
 from xorack.core.transitions import apply, expire
 from xorack.ops.doctor import report, subscription
-from xorack.ops.doctor.checks import EXAMINATIONS
 from xorack.ops.doctor.load import Load, Sent
 from xorack.ops.doctor.subscription import Subscription
 from xorack.ops.doctor.verify import Received, TrialResult
 
 PAGE = Path(__file__).parents[2] / "docs" / "capacity.md"
-_PRICE = re.compile(r"^\| a (?:million|GB of) ([\w-]+(?: units)?).* \| ([\d.]+) \|$", re.MULTILINE)
-PRICES = {name: float(dollars) for name, dollars in _PRICE.findall(PAGE.read_text())}
 RUN = "doctor-20260131-00000001"
 LOAD = Load(chains=60, sizes=(1, 2, 40), losing=0.3, reordered=0.3)
 
@@ -60,23 +53,6 @@ def test_what_the_protocol_makes_of_a_load_has_no_violation(honest):
     lines = list(report.chart(figures, 60))
     acked = sum(not plan.lost for plan in honest.plans)
     assert f"  from     1 s  {'█' * 34} {acked}" in lines
-
-
-def test_the_line_of_the_table_says_what_a_write_costs():
-    """Names of AWS's answer; the embedded AWS keeps no sizes."""
-    described = {
-        "TableName": "chains",
-        "KeySchema": [{"AttributeName": "tag", "KeyType": "HASH"}],
-        "TableStatus": "ACTIVE",
-        "TableSizeBytes": 45_000,
-        "ItemCount": 10,
-        "DeletionProtectionEnabled": True,
-    }
-    (table,) = (one for one in EXAMINATIONS if one.name == "table")
-    summary, problems = table.judge({"table": described})
-    assert summary == "chains, protected from deletion, 4,500 bytes an item: 5 write units a write"
-    (problem,) = problems
-    assert problem == "key of table chains: 'tag (None)', expected tag (S)"
 
 
 def forged(outcome, tag, *, event=(), detail=(), item=(), events=1):
@@ -126,19 +102,6 @@ def test_the_verifier_finds_a_forged_outcome(honest, line):
 def test_the_verifier_finds_an_unknown_chain(honest):
     events = {**honest.events, f"{RUN}/x": [Received("acked", {"status": "acked"}, 1.0)]}
     assert replace(honest, events=events).all_violations() == [f"{RUN}/x: no chain of this run"]
-
-
-def test_the_estimate_is_above_what_a_load_costs():
-    """A message, a write with a conflict and its marks' bucket for each request; a chain's end."""
-    item = traced_length(TRACED_CELLS) + MANY_INLINE_MARKS * MARK_BYTES + 500
-    writes, reads = 2 * (math.ceil(item / 1024) + 1), 2 * (math.ceil(item / 4096) + 1)
-    lambdas = {"invocations": 1, "GB-seconds": 0.07, "logs": 1.5}
-    request = {"calls": 3, "write units": writes, "read units": reads, **lambdas}
-    end = {"write units": 8, "calls": 6, "events": 1, "read units": 4}
-    for amounts in (request, end):
-        dollars = sum(PRICES[name] * amount for name, amount in amounts.items()) / 1e6
-        assert dollars < report.DOLLARS
-    assert report.upper_estimate(LOAD) > 60 * report.DOLLARS
 
 
 # -- the subscription, on moto ---------------------------------------------------------------------

@@ -92,26 +92,6 @@ def shop(seed, products=20):
     return rows, draw
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_rows_that_are_lost_in_entities_have_these_as_their_reason(seed):
-    """Two products of twenty have other things in common by chance, which are no reasons."""
-    rows, draw = shop(seed)
-    gone = draw.sample(sorted({row["product"] for row in rows}), 2)
-    reasons = why(lambda row: row["product"] in gone, rows)
-    best = reasons.findings[0]
-    # A maker, or a country, may have just these two products.
-    is_same = best.condition.column in ("maker", "origin") and best.others == 0
-    assert is_same or best.condition == Values("product", tuple(sorted(gone)))
-    # Of half of their rows, too: chance has chosen the rest.
-    half = {id(row) for row in rows if row["product"] in gone and draw.random() < 0.5}
-    best = why(lambda row: id(row) in half, rows).findings[0]
-    assert is_same or best.condition == Values("product", tuple(sorted(gone)))
-    # Whole orders, at random.
-    orders = draw.sample(range(500), 40)
-    sentence = why(lambda row: row["order"] in orders, rows).sentence
-    assert sentence.startswith("one of 40 of 500 values of order: 240 of 240 missing rows, 0 of ")
-
-
 def test_columns_that_are_no_properties_give_way():
     """A task takes many products: chance puts a few of them into one task."""
     rows = [{"sku": f"s{n % 20}", "task": n % 20 % 4} for n in range(400)]
