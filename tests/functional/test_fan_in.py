@@ -8,17 +8,16 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from tests.support.events import record_of
 from tests.support.fakes import FakeQueue
 from tests.support.faults import counted_calls, failing
 from tests.support.functions import Context
 from tests.support.threads import in_threads
-from xorack import Token, Tracker, fan_in, fan_out, token_of
+from xorack import Token, Tracker, fan_in, fan_out
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
-from xorack.core.errors import ArgumentError, SendError
+from xorack.core.errors import ArgumentError
 
 
 class Killed(BaseException):
@@ -69,11 +68,6 @@ def failures(response):
     return [entry["itemIdentifier"] for entry in response["batchItemFailures"]]
 
 
-def redelivered(event, response):
-    """The event with the failed messages, as Lambda delivers it again."""
-    return {"Records": [one for one in event["Records"] if one["messageId"] in failures(response)]}
-
-
 def acked(functions, tag="t"):
     """Deliver all messages to the acker; return how many units of an acked chain are finished."""
     functions.deliver()
@@ -93,24 +87,6 @@ def test_one_message_to_the_acker_finishes_a_batch(work, functions):
     assert sorted(done) == [*range(10)]
     assert len(functions.deliver()) == 1
     assert functions.events()["t"]["finished"] == 11
-
-
-def test_messages_whose_steps_cannot_be_sent_fail(work, functions):
-    work.start("a", "b")
-    event = work.receive()
-    untracked = {**event["Records"][0], "messageId": "untracked", "messageAttributes": {}}
-    mixed = {"Records": [*event["Records"], untracked]}
-    handler = handler_of(work, nothing)
-    with failing("SendMessageBatch", "AccessDenied", status=403):
-        response = handler(mixed, Context())
-        assert failures(response) == [one["messageId"] for one in event["Records"]]
-        # Lambda counts an error of a batch that fails as a whole, and an alarm can see it.
-        with pytest.raises(BatchProcessingError) as raised:
-            handler(event, Context())
-    assert {kind for kind, *_ in raised.value.child_exceptions} == {SendError}
-    assert not acked(functions)
-    handler(redelivered(mixed, response), Context())
-    assert acked(functions) == 3
 
 
 def test_records_without_a_token_fail_if_their_requests_cannot_be_sent(work, functions):
@@ -181,21 +157,6 @@ def test_a_handler_that_runs_later_is_refused_when_it_is_decorated(work):
         assert callable(handler_of(work, function))
 
 
-@pytest.mark.parametrize("function", [coroutine, generator, asynchronous_generator])
-def test_a_result_that_runs_later_fails_its_record_and_finishes_no_unit(work, functions, function):
-    work.start("a", "b")
-    event = work.receive()
-
-    def handle(record, step):
-        return function(record, step) if record.json_body["name"] == "a" else "done"
-
-    response = handler_of(work, handle)(event, Context())
-    assert failures(response) == [event["Records"][0]["messageId"]]
-    assert not acked(functions)
-    handler_of(work, nothing)(redelivered(event, response), Context())
-    assert acked(functions) == 3
-
-
 @pytest.mark.parametrize("messages", [["a"], "ab", [("a", 1, 2)], {"a"}])
 def test_messages_without_names_are_refused_in_words(work, messages):
     with pytest.raises(ArgumentError, match=r"messages: .*expected .*pairs"):
@@ -221,16 +182,6 @@ def cut_off(count):
     raise Killed
 
 
-def test_an_untracked_message_is_handled_without_a_step(work, functions):
-    fan_out(None, {"a": "text", "b": {"json": 1}}, work.url, work.sqs)
-    event, steps = work.receive(), []
-    handler = handler_of(work, lambda record, step: steps.append(step))
-    with counted_calls(work.sqs) as calls:
-        assert failures(handler(event, Context())) == []
-    assert steps == [None, None]
-    assert calls == {}
-
-
 INVALID = [(None, False), *((token, True) for token in ("", "no token", '{"v": 2}'))]
 
 
@@ -246,21 +197,6 @@ def test_a_message_without_a_valid_token_fails_alone(work, functions, token, inv
     assert (len(handled), acked(functions)) == (1, 2)
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        None,
-        {},
-        {"Records": [{"EventSource": "aws:sns", "Sns": {}}]},
-        {"Records": [{"eventSource": "aws:s3", "s3": {}}]},
-        {"Records": [None]},
-    ],
-)
-def test_an_event_that_ignores_failures_is_rejected(work, event):
-    with pytest.raises(ArgumentError, match="expected an event of SQS"):
-        handler_of(work, nothing)(event, Context())
-
-
 @pytest.fixture
 def clock(monkeypatch):
     """The clock of what is known of ended chains, in seconds."""
@@ -268,29 +204,6 @@ def clock(monkeypatch):
     fake.monotonic = lambda: fake.now
     monkeypatch.setattr("xorack.client.fan_in.time", fake)
     return fake
-
-
-@pytest.mark.parametrize("end", ["acked", "failed"])
-def test_messages_of_ended_chains_are_skipped_and_counted(work, functions, clock, caplog, end):
-    work.start("a", tag="ended")
-    work.start("a", "b", tag="open")
-    records, handled = work.receive()["Records"], []
-    tags = {one["messageId"]: token_of(one).tags for one in records}
-    (last,) = [one for one in records if token_of(one).tags == ("ended",)]
-    if end == "acked":
-        handler_of(work, nothing)({"Records": [last]}, Context())
-    else:
-        work.tracker.fail(token_of(last), "no more")
-    functions.deliver()
-    handler = handler_of(work, lambda one, _: handled.append(one.message_id), skip_ended=True)
-    event = {"Records": [*records, *records]}
-    with counted_calls(functions.aws.client("dynamodb")) as calls:
-        assert failures(handler(event, Context())) == []
-    assert calls == {}, "another client reads, with time-outs of its own"
-    assert Counter(tags[one] for one in handled) == {("open",): 4}
-    (line,) = caplog.records
-    assert (line.message, line.failures) == ("messages skipped: 2 with chains that have ended", 2)
-    assert acked(functions, "open") == 3
 
 
 def test_a_message_of_several_chains_is_skipped_when_all_have_ended(work, functions, clock):
@@ -317,21 +230,6 @@ def test_a_table_that_does_not_answer_holds_up_no_work(work, functions, clock, o
         assert failures(handler(work.receive(), Context())) == []
     assert left == [97], "two attempts of the first message; the others do not ask"
     assert acked(functions) == 4
-
-
-@pytest.mark.parametrize("code", ["AccessDeniedException", "ResourceNotFoundException"])
-@pytest.mark.parametrize("operation", ["DescribeTable", "GetItem"])
-def test_a_table_that_cannot_be_read_holds_up_no_work_either(
-    work, functions, operation, code, caplog
-):
-    work.start(*"abc")
-    functions.deliver()
-    handler = handler_of(work, nothing, skip_ended=True)
-    with failing(operation, code):
-        assert failures(handler(work.receive(), Context())) == []
-    assert acked(functions) == 4
-    (line,) = caplog.records
-    assert line.message.startswith("chains not checked for their end: all messages are handled")
 
 
 def test_to_skip_ended_chains_a_tracker_needs_a_table():

@@ -79,21 +79,6 @@ def test_a_fan_out_sends_text_as_it_is_other_bodies_as_json_and_all_in_one_group
     assert int(token["unit"], 16) == child_id(*again)
 
 
-def test_a_fifo_queue_keeps_equal_bodies_of_two_children_and_drops_a_copy(tracker, aws):
-    client = aws.client("sqs", config=CONFIG)
-    attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
-    url = client.create_queue(QueueName="work.fifo", Attributes=attributes)["QueueUrl"]
-    for tag in ("t", "u", "t"):  # the last is a step that runs again
-        with tracker.step(tracker.start(tag, "root")) as step:
-            assert fan_out(step, {"one": "body", "two": "body"}, url, client, group="g") == 2
-    fan_out(None, [("one", "body"), ("one", "body")], url, client, group="g")
-    count = ["ApproximateNumberOfMessages"]
-    attributes = client.get_queue_attributes(QueueUrl=url, AttributeNames=count)["Attributes"]
-    assert attributes == {"ApproximateNumberOfMessages": "6"}
-    with pytest.raises(ArgumentError, match="group: None, expected the message group"):
-        fan_out(None, {"a": "body"}, url, client)
-
-
 @pytest.mark.parametrize("place", ["StreamName", "StreamARN"])
 def test_what_kinesis_accepts_finishes_its_unit(tracker, functions, aws, place):
     client = aws.client("kinesis", config=CONFIG)

@@ -1,7 +1,6 @@
 """Requests and dead letters over embedded SQS."""
 
 import json
-import re
 from threading import Barrier
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -14,7 +13,7 @@ from tests.support.functions import receive_bodies
 from xorack.acker.parallel import Workers
 from xorack.aws.client import CONFIG, BoundedClient
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import make_message, message_group_id, send, send_messages, send_rejected
+from xorack.aws.sqs import make_message, send, send_messages, send_rejected
 from xorack.core.budget import Budget
 from xorack.core.errors import ArgumentError, SendError
 from xorack.core.message import Rejected, parse
@@ -31,24 +30,6 @@ def client(aws):
 
 def stamps(count):
     return [Request.stamp_("t", f"s{n}", traced(n + 1), started=1) for n in range(count)]
-
-
-@pytest.mark.parametrize(
-    ("name", "group"),
-    [
-        ("2026-01-31", "2026-01-31"),
-        ("!~" * 64, "!~" * 64),
-        ("a b", "a_b-"),
-        ("ü\ud800", "__-"),
-        ("", "-"),
-        ("x" * 129, "x" * 111 + "-"),
-    ],
-)
-def test_a_group_has_an_id_that_sqs_accepts(name, group):
-    id = message_group_id(name)
-    assert re.fullmatch(r"[!-~]{1,128}", id)
-    assert id == name == group if len(group) == len(name) else id[:-16] == group
-    assert id not in (message_group_id(name + "x"), message_group_id("x" + name))
 
 
 @pytest.mark.parametrize(("size", "calls"), [(1 << 19, [2, 1]), ((1 << 19) + 1, [1, 1, 1])])
@@ -125,24 +106,6 @@ def test_what_is_throttled_is_sent_again_whether_the_call_or_an_entry_fails(code
     client.send_message_batch.side_effect = [error, {"Failed": [entry]}, error, {}]
     assert send("url", stamps(1), client, policy=FAST).messages == 1
     assert client.send_message_batch.call_count == 4
-
-
-def test_a_batch_that_an_emulator_finds_too_long_is_halved():
-    accepted = []
-
-    def send_message_batch(QueueUrl, Entries):
-        if sum(len(entry["MessageBody"]) for entry in Entries) > 256 * 1024:
-            code = "AWS.SimpleQueueService.BatchRequestTooLong"
-            raise ClientError({"Error": {"Code": code, "Message": "262144 bytes"}}, "Send")
-        accepted.extend(entry["MessageBody"] for entry in Entries)
-        return {"Failed": []}
-
-    client = SimpleNamespace(send_message_batch=send_message_batch)
-    bodies = [str(number) * 100_000 for number in range(7)]
-    assert send_messages("url", map(make_message, bodies), client, FAST).messages == 7
-    assert accepted == bodies
-    with pytest.raises(SendError, match="BatchRequestTooLong"):
-        send_messages("url", [make_message("x" * 300_000)], client, FAST)
 
 
 def test_the_error_names_an_invalid_queue(client):

@@ -9,24 +9,20 @@ import sys
 import time
 import warnings
 from dataclasses import replace
-from functools import reduce
 from types import SimpleNamespace
 
 import pytest
 
 from tests.support.fakes import FakeQueue
-from tests.support.faults import counted_calls
 from tests.support.functions import Functions
 from tests.support.in_process import create_resources
 from tests.support.queue_server import QueueServer
 from tests.support.threads import in_threads
-from xorack import Token, Tracker, fan_in, traced, unit_id, xor
+from xorack import Token, Tracker, fan_in, unit_id
 from xorack.aws.client import CONFIG, PerProcess
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import message_group_id
 from xorack.core.errors import ArgumentError, XorAckError
 from xorack.core.message import parse
-from xorack.core.request import Request
 from xorack.ops.dead_letters import DeadMessage
 
 
@@ -48,16 +44,6 @@ def run(step):
     """Run a step without children."""
     with step:
         pass
-
-
-def test_a_long_reason_fails_a_chain(tracker, functions):
-    token = tracker.start("t")
-    tracker.fail(token, "worse\0 and " + "é" * 2000)
-    functions.deliver()
-    failed = functions.events()["t"]
-    assert failed["status"] == "failed"
-    assert failed["reason"].startswith("worse and é")
-    assert failed["outstanding"] == [f"{token.unit:016x}"]
 
 
 def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(tracker, functions):
@@ -105,19 +91,6 @@ def test_a_step_takes_a_batch_of_10_000_messages(tracker, functions):
         tracker.step(*units, root)
 
 
-@pytest.mark.parametrize(("children", "with_ids"), [(3, True), (39, True), (40, False)])
-def test_a_request_of_few_units_carries_their_ids(children, with_ids):
-    step = Tracker("https://queue").step(Token(9, ("order/17",)))
-    for _ in range(children):
-        step.child()
-    (request,) = step.requests()
-    text = json.dumps(request.to_json(), separators=(",", ":"))
-    assert ("starts" in request.to_json()) == with_ids
-    assert len(text) < (200 if children == 3 else 1000)
-    assert request.stamp == reduce(xor, map(traced, step._children), traced(9))
-    assert (request.started, request.finished) == (children, 1)
-
-
 def test_a_batch_is_sent_packed_at_its_end(tracker, functions):
     with tracker.batch():
         for number in range(8):
@@ -127,28 +100,6 @@ def test_a_batch_is_sent_packed_at_its_end(tracker, functions):
         assert functions.deliver() == []
     assert len(functions.deliver()) == 1
     assert len(functions.events()) == 8
-
-
-@pytest.mark.parametrize(
-    ("options", "groups"),
-    [
-        ({}, {"run 1": ["run 1/a", "run 1/b/c"], "r2": ["r2/"], None: ["/x", "free", "other"]}),
-        ({"group": "all"}, {"all": ["run 1/a", "r2/", "run 1/b/c", "free", "/x", "other"]}),
-    ],
-)
-def test_the_messages_of_a_run_are_a_group(aws, options, groups):
-    tracker = Tracker(aws.queue_url, aws.client("sqs"), **options)
-    with counted_calls(tracker.client) as calls, tracker.batch():
-        for tag in ("run 1/a", "r2/", "run 1/b/c", "free", "/x", "other"):
-            tracker.start(tag)
-    sent = {
-        message["Attributes"].get("MessageGroupId"): sorted(
-            request.tag for request in parse(message["Body"]).requests
-        )
-        for message in aws.receive_all(aws.queue_url)
-    }
-    assert sent == {name and message_group_id(name): sorted(tags) for name, tags in groups.items()}
-    assert calls == {"SendMessageBatch": 1}
 
 
 def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
@@ -264,20 +215,6 @@ def test_a_forked_process_connects_and_sends_by_itself():
     assert len({before, forked, *in_batch}) == 3
 
 
-def test_extend_and_fail(tracker, functions):
-    token = tracker.start("t", timeout=60)
-    tracker.extend(token, 7200)
-    functions.deliver()
-    item = functions.item("t")
-    assert int(item["deadline"]["N"]) - int(item["created_at"]["N"]) >= 7_199_000
-    tracker.fail(str(token), "no more")
-    tracker.fail(token, "no more")
-    functions.deliver()
-    assert functions.events()["t"]["reason"] == "no more"
-    with pytest.raises(ArgumentError):
-        tracker.extend("x", 5)
-
-
 @pytest.mark.parametrize("key", ["tag", "tagID"])
 def test_the_state_of_a_chain_takes_one_read_of_its_status(aws, stacks, monkeypatch, key):
     aws = create_resources(aws.aws, partition_key=key)
@@ -360,55 +297,6 @@ def test_a_child_is_a_new_unit_of_a_step_that_has_not_ended(tracker):
                 step.child(*parts, unit=unit)
     with pytest.raises(XorAckError, match="ended"):
         step.child("b")
-
-
-def test_a_note_is_text_that_a_message_can_hold(tracker, functions):
-    token = tracker.start("t")
-    for count in ({}, {"missing_count": 3}, {"missing_count": 3}, {"missing_count": 0}):
-        tracker.note(token, "a lone \ud800", **count)
-    functions.deliver()
-    noted = json.loads(functions.item("t")["note"]["S"])
-    assert noted == {"text": "a lone \\ud800", "missing": [], "missing_count": 0}
-    tracker.note(token, missing=iter([255]), missing_count=1)
-    tracker.fail(token, "no more")
-    functions.deliver()
-    found = {"text": None, "missing": ["00000000000000ff"], "missing_count": 1}
-    assert functions.events()["t"]["note"] == found
-
-
-GOOD = {"v": 1, "unit": "00000000000000ff", "tags": ["t"], "kind": "traced"}
-
-
-def test_a_token_carries_the_size_of_its_stamps():
-    token = Tracker("queue", FakeQueue(), cells=64).start("t")
-    with Tracker("queue", queue := FakeQueue()).step(json.loads(str(token))) as step:
-        child = step.child()
-    (request,) = map(Request.from_json, queue.requests)
-    assert request.stamp == xor(traced(token.unit, 64), traced(child.unit, 64))
-    assert child.cells == token.to_json()["cells"] == 64
-
-
-INVALID_TOKENS = [
-    *(({**GOOD, "v": v}, f"v: {v}, expected 1: another version") for v in (2, True)),
-    *(({**GOOD, "unit": unit}, "unit: ") for unit in (5, "0" * 16, "x" * 16)),
-    *(({**GOOD, "tags": tags}, "tags: ") for tags in ([], ["t", "t"], [5], "t")),
-    *(({**GOOD, "kind": kind}, "kind: ") for kind in ("opaque", ["plain"], None)),
-    *(({**GOOD, "cells": cells}, "cells: ") for cells in (0, 32, True, "64", None, [64])),
-    ({**GOOD, "kind": "plain", "cells": 64}, "cells: 64, expected absent"),
-    ({}, "v: None"),
-    ("no JSON", "text: 'no JSON'"),
-    ("5", "value: 5"),
-    (None, "value: None"),
-]
-
-
-@pytest.mark.parametrize(("invalid", "named"), INVALID_TOKENS)
-def test_the_error_names_what_is_invalid_in_a_token(invalid, named):
-    token = Token(255, ("t",))
-    for form in (token, GOOD, json.dumps(GOOD), str(token), str(token).encode()):
-        assert Token.from_json(form) == token
-    with pytest.raises(ArgumentError, match=named):
-        Token.from_json(invalid)
 
 
 def test_a_step_without_a_with_statement_says_that_nothing_was_sent():

@@ -110,18 +110,6 @@ def test_a_long_key_leaves_a_tag_of_its_own():
         assert len(validate_tag(one).encode()) in (1023, 1024)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        *({}, {"order": 1}, records(), records(S3, S3), records(1)),
-        {"eventSource": "aws:sqs", "messageAttributes": {}},
-    ],
-)
-def test_an_event_of_another_kind_or_of_several_records_has_no_tag(message):
-    with pytest.raises(ArgumentError, match="event: "):
-        event_tag(message)
-
-
 TEST_EVENT = {
     "Service": "Amazon S3",
     "Event": "s3:TestEvent",
@@ -182,20 +170,6 @@ def test_a_token_is_found_in_the_attribute_or_where_the_caller_asks_for_it_in_th
 )
 def test_a_token_elsewhere_is_not_this_messages(token, form):
     assert token_of(form(token), bodies=True) is None
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        sqs("text", xorack="?"),
-        sqs({"xorack": 5}),
-        {**sqs("text"), "messageAttributes": {"xorack": {"binaryValue": "AAAA"}}},
-        event(xorack=[]),
-    ],
-)
-def test_an_invalid_token_is_an_error(message):
-    with pytest.raises(ArgumentError, match="expected"):
-        step_of(Tracker("https://queue"), message, bodies=True)
 
 
 def test_a_message_that_was_received_without_its_attributes_says_what_to_add(caplog):

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -125,18 +124,6 @@ def test_keys_rotate_without_a_lost_token():
     assert tracker(token_key=(NEW, OLD)).start("t") == tracker(token_key=NEW).start("t")
     with pytest.raises(ArgumentError, match="token mac: of another key"):
         finish(tracker(token_key=NEW), tracker(token_key=OLD).start("t"))
-
-
-def test_the_environment_has_the_keys(monkeypatch):
-    monkeypatch.setenv(KEY_VARIABLE, f"{OLD} , {NEW.decode()}\n")
-    assert tracker().start("t").mac == tracker(token_key=OLD).start("t").mac
-    assert token_of(record(tracker(token_key=NEW).start("t")))
-    with pytest.raises(ArgumentError, match="token mac"):
-        token_of(record(tracker(token_key=THEIRS).start("t")))
-    assert finish(tracker(token_key=THEIRS), tracker(token_key=THEIRS).start("t")) == ["t"]
-    key = bytes(range(128, 160))  # any bytes
-    monkeypatch.setenv(KEY_VARIABLE, os.fsdecode(key))
-    assert tracker().start("t") == tracker(token_key=key).start("t")
 
 
 @pytest.mark.parametrize(
