@@ -1,8 +1,6 @@
 """`xorack local`: the stack stays up in the background, and nothing stays after its end."""
 
-import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -19,9 +17,6 @@ from tests.support.processes import members
 from xorack.errors import NotRunningError
 from xorack.local import assembly as assembly_module
 from xorack.local import background
-
-GUIDE = (ROOT / "docs" / "local.md").read_text(encoding="utf-8")
-MORE = 'tracker.start("order/18", timeout=3600)\n'
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,25 +54,6 @@ def shell(*commands):
     return subprocess.run(
         ["sh", "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
     ).stdout
-
-
-@pytest.mark.slow
-def test_a_second_shell_produces_and_lists(running, tmp_path):
-    (snippet,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-    (tmp_path / "producer.py").write_text(snippet + MORE)
-    producer = f"PYTHONPATH={ROOT} python {tmp_path / 'producer.py'}"
-    shell('eval "$(xorack local env)"', producer)
-    assert eventually(lambda: item_of(running.stack, "order/18"))
-    assert eventually(lambda: (item_of(running.stack, "order/17") or {}).get("status"))
-    shown = shell(
-        *('eval "$(xorack local env)"', "xorack show order/17 --json"),
-        *("xorack --local list --json --status open", "xorack local events"),
-    )
-    show, listed, event = map(json.loads, shown.splitlines())
-    assert (show["status"], show["started"], show["finished"]) == ("acked", 3, 3)
-    assert listed["tag"] == "order/18"
-    assert (event["source"], event["detail-type"]) == ("xorack", "acked")
-    assert (event["detail"]["tag"], event["detail"]["detail"]) == ("order/17", {"customer": "Ahab"})
 
 
 @pytest.mark.slow
@@ -120,11 +96,6 @@ def test_a_reader_follows_until_it_is_interrupted_or_the_stack_ends(running):
     assert (err.count("\n"), orphaned.returncode) == (1, 1)
     # What it reads ends before the folder that tells of it.
     assert err.startswith(("error: xorack local is not running", "error: xorack local has ended"))
-
-
-def test_a_second_start_does_nothing(running):
-    assert background.start() == (running, False)
-    assert background.find() == running
 
 
 @pytest.mark.parametrize(
@@ -199,18 +170,3 @@ def test_two_starts_at_once_start_one():
     (pid, first), (other, second) = both
     assert pid == other
     assert sorted([first, second]) == ["False", "True"]
-
-
-@pytest.mark.slow
-def test_another_name_is_another_stack_that_ends_alone(running):
-    steps = []
-    other, started = background.start(notify=steps.append, instance="orders")
-    try:
-        assert started
-        assert steps == [f"deploying the stack into {other.stack.aws.endpoint_url}"]
-        assert other.port != running.port
-        assert (background.find(), background.find("orders")) == (running, other)
-    finally:
-        assert background.stop(instance="orders")
-    assert not other.stack.aws.answers()
-    assert running.stack.aws.answers()

@@ -136,21 +136,6 @@ def test_the_environment_without_a_java(running, monkeypatch, xorack):
     assert "PYSPARK_PYTHON" not in "\n".join(lines)
 
 
-def test_the_environment_evaluated_again_is_the_same(running, monkeypatch, xorack):
-    """Hosts that need no proxy are those of both variables, each once."""
-    monkeypatch.setattr(java, "java_home", lambda: Path("/java"))
-    monkeypatch.setenv("NO_PROXY", "one.example, 127.0.0.1")
-    monkeypatch.setenv("no_proxy", "two.example,one.example")
-    for _ in range(3):
-        variables = dict(
-            shlex.split(line)[1].partition("=")[::2] for line in xorack("local", "env")[1]
-        )
-        hosts = variables["NO_PROXY"], variables["no_proxy"]
-        assert hosts == ("two.example,one.example,127.0.0.1,localhost",) * 2
-        for name in ("NO_PROXY", "no_proxy"):
-            monkeypatch.setenv(name, variables[name])
-
-
 def test_one_of_several_is_named(running, monkeypatch, xorack):
     line = "error: xorack local is not running: xorack local start --name orders starts it"
     assert xorack("local", "status", "--name", "orders") == (1, [], [line])

@@ -77,22 +77,6 @@ def test_a_change_makes_it_again(directory, requirements, installer, tmp_path, c
     assert len(installer) == 4
 
 
-def test_a_link_to_another_environment_is_replaced_and_that_one_kept(
-    tmp_path, requirements, installer
-):
-    others = tmp_path / "of another checkout"
-    environment.ensure(others, requirements)
-    link = tmp_path / "link"
-    link.symlink_to(others)
-    assert environment.ensure(link, requirements) == link / "bin" / "python"
-    assert len(installer) == 2
-    requirements.write_text("# still nothing\n")
-    environment.ensure(link, requirements)
-    assert installer[2][-2:] == ["--clear", str(link)]
-    assert not link.is_symlink()
-    (others / "made-of").unlink()  # is there still
-
-
 def test_a_failed_installation_is_explained_in_one_line_and_repeated(
     broken, requirements, monkeypatch, tmp_path
 ):
@@ -104,19 +88,6 @@ def test_a_failed_installation_is_explained_in_one_line_and_repeated(
     for _ in range(2):
         with pytest.raises(LocalError, match=r"^`.* -m venv .*` failed: ERROR: none \[\]$"):
             environment.ensure(broken, requirements)
-
-
-def test_an_impossible_directory_is_named(tmp_path, requirements, monkeypatch, capsys):
-    (tmp_path / "file").write_text("")
-    impossible = tmp_path / "file" / "here"
-    with pytest.raises(LocalError, match="file"):
-        environment.ensure(impossible, requirements)
-    monkeypatch.setattr(environment, "default_directory", lambda: impossible)
-    assert environment.main() == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("error: cannot make ")
-    assert err.count("\n") == 1
 
 
 def test_without_a_checkout_it_lies_in_the_users_cache(tmp_path, monkeypatch, requirements):

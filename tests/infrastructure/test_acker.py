@@ -4,15 +4,11 @@ import json
 import re
 from typing import Any
 
-import jsii
 import pytest
 from aws_cdk import (
     App,
-    Aspects,
     Duration,
-    IAspect,
     Stack,
-    aws_ec2,
     aws_events,
     aws_iam,
     aws_kms,
@@ -26,7 +22,6 @@ from aws_cdk.aws_events_targets import LambdaFunction, SqsQueue
 from infra.synth import ROOT
 from xorack.cdk.acker import Acker
 from xorack.cdk.grants import IAcker
-from xorack.cdk.network import Network
 from xorack.cdk.settings import Settings
 
 from .templates import FUNCTIONS, HERE, Template
@@ -133,19 +128,6 @@ def test_two_stacks_of_one_app_and_two_ackers_of_one_stack_have_no_name_in_commo
         names.append({one["Export"]["Name"] for one in outputs} | found)
     assert len(names[0]) > 24
     assert not names[0] & names[1]
-
-
-def test_names_differ_where_stack_and_path_read_the_same_and_are_short_enough():
-    names = set()
-    for stack_name, construct_id in (
-        ("orders", "prod-Acker"),
-        ("orders-prod", "Acker"),
-        ("o" * 128, "Acker"),
-        ("o" * 128, "Other"),
-    ):
-        names.add(Acker(Stack(App(), "Mine", stack_name=stack_name), construct_id).name)
-    assert len(names) == 4
-    assert max(map(len, names)) <= 128
 
 
 # -- user-supplied resources -----------------------------------------------------------------------
@@ -362,21 +344,6 @@ def test_a_metric_that_nobody_emits_is_an_error(mine, stack):
             one.metric(name)
 
 
-def test_a_wrong_argument_is_named(stack, mine):
-    acker, grantee = mine[1], "grantee is {!r}: expected an IGrantable, such as a role"
-    for call, arguments, line in (
-        *((Acker, {name: "arn"}, f"{name} is 'arn': expected {kind}") for name, kind in KINDS),
-        # A VPC alone is not a network.
-        (Acker, {"network": aws_ec2.Vpc(stack, "Vpc")}, "expected a Network"),
-        (Network, {"vpc": "vpc-1"}, "vpc is 'vpc-1': expected an IVpc"),
-        (acker.grant_send, {"grantee": None}, grantee.format(None)),
-        (acker.grant_read, {"grantee": THERE}, grantee.format(THERE)),
-    ):
-        place = (stack, f"Acker{line}") if call is Acker else ()
-        with pytest.raises(TypeError, match=re.escape(line)):
-            call(*place, **arguments)
-
-
 KINDS = [("settings", "a Settings"), ("table", "an ITable"), ("alarm_topic", "an ITopic")]
 
 
@@ -534,21 +501,6 @@ def test_a_grant_to_a_role_that_takes_no_policy_gives_a_warning(here):
     assert all("allow it sqs:SendMessage" in one for one in found)
     acker.grant_send(aws_iam.Role.from_role_arn(here, "Usual", arn.format("b")))
     assert len(warnings(acker)) == len(before) + 3
-
-
-def test_an_aspect_may_add_a_managed_policy_to_all_roles(here):
-    @jsii.implements(IAspect)
-    class Organisation:
-        def visit(self, node):
-            if isinstance(node, aws_iam.Role):
-                name = "AWSDenyAll"
-                node.add_managed_policy(aws_iam.ManagedPolicy.from_aws_managed_policy_name(name))
-
-    acker = Acker(here, "Acker")
-    Aspects.of(here).add(Organisation())
-    roles = Template.of_stack(here).of("AWS::IAM::Role").values()
-    assert all("AWSDenyAll" in str(role["ManagedPolicyArns"]) for role in roles)
-    assert sum("gets the managed policy" in one for one in warnings(acker)) == len(roles)
 
 
 def test_a_stack_with_the_targets_and_the_waiting_executions_depends_on_the_ackers_alone():

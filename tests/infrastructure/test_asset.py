@@ -1,24 +1,20 @@
 """The functions' code: handlers, the parts of the library that they use, and locked packages."""
 
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
 import sys
-from importlib import metadata
 from modulefinder import ModuleFinder
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
-from infra.synth import ROOT, main
+from infra.synth import ROOT
 from xorack.cdk import code
 
 from .templates import FUNCTIONS, python
 from .test_lock import MAIN, PROJECT, PYTHONS, locked
-from .test_setup import script
 
 PACKAGES = ["aws_lambda_powertools", "jmespath", "typing_extensions"]
 RUNTIME = ["boto3", "botocore", "s3transfer", "dateutil", "six", "urllib3"]
@@ -86,21 +82,6 @@ def test_the_python_of_lambda_adds_bytecode_that_it_does_not_check(monkeypatch, 
     assert {p.relative_to(unpacked) for p in unpacked.rglob("*.pyc")} == {*compiled[0]}
 
 
-def test_bytecode_is_made_by_any_python_of_the_version_that_runs(monkeypatch, tmp_path):
-    """A stub of the name does not count, as pyenv has it for versions that are not active."""
-    assert code.find_python(sys.version_info[:2]) == sys.executable
-    folders = [tmp_path / name for name in ("empty", "stub", "other", "right")]
-    answers = {"stub": "exit 127", "other": "echo 3 12", "right": "echo 3 99"}
-    for folder in folders:
-        folder.mkdir()
-        if text := answers.get(folder.name):
-            script(folder / "python3.99", f"{text}\n")
-    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
-    assert code.find_python((3, 99)) == str(tmp_path / "right" / "python3.99")
-    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders[:-1])))
-    assert code.find_python((3, 99)) is None
-
-
 def test_two_syntheses_are_equal_and_anybody_can_read_the_code(tmp_path):
     """Lambda's user is another: with a strict umask, the functions could not be imported."""
     command = [sys.executable, "-m", "infra.synth", "--out"]
@@ -159,13 +140,6 @@ def test_handlers_import_from_it_alone(asset, template, function):
     assert "aws_lambda_powertools" in imported
 
 
-def test_the_same_code_is_the_same_asset(template, varied):
-    # The hash depends on neither the time, nor the folder, nor the architecture.
-    assert varied.function("consumer")[1]["Architectures"] == ["x86_64"]
-    assert varied.path.parent != template.path.parent
-    assert varied.code_folder.name == template.code_folder.name
-
-
 def test_the_packages_are_those_of_the_lock_file_and_the_extras_pin_none():
     pinned = dict(release.replace("_", "-").split("==") for release in code._PACKAGES)
     for version in PYTHONS:
@@ -175,29 +149,3 @@ def test_the_packages_are_those_of_the_lock_file_and_the_extras_pin_none():
     extras = PROJECT["project"]["optional-dependencies"]
     assert not [one for name in ("cdk", "lambda") for one in extras[name] if "==" in one]
     assert not [one for one in extras["cdk"] if "powertools" in one or "[" in one]
-
-
-def test_the_packages_are_all_that_powertools_needs_and_are_pure_python():
-    needs = map(Requirement, metadata.requires("aws-lambda-powertools"))
-    names = {one.name for one in needs if one.marker is None}  # the others belong to extras
-    assert names == {"jmespath", "typing-extensions"}
-    for name in (release.partition("==")[0] for release in code._PACKAGES):
-        assert "Tag: py3-none-any" in metadata.distribution(name).read_text("WHEEL")
-
-
-@pytest.mark.parametrize(
-    ("release", "problem"),
-    [
-        ("no-such-package==1.0", "no-such-package is not installed"),
-        ("jmespath==0.1", "jmespath 1.1.0 is installed"),
-    ],
-)
-def test_synthesis_ends_with_one_line_for_another_package(
-    monkeypatch, tmp_path, capsys, release, problem
-):
-    monkeypatch.setattr(code, "_PACKAGES", (release,))
-    monkeypatch.setattr(code, "assemble_code", code.assemble_code.__wrapped__)
-    assert main(["--out", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    command = f"pip install --no-deps '{release}'"
-    assert error == f"error: {problem}: the functions' code needs {release}: {command}\n"

@@ -69,12 +69,6 @@ def deploy(aws, tmp_path, monkeypatch):
     return run
 
 
-def test_destroy_runs_the_command_line(deploy):
-    ran, calls = deploy("--force -c @aws-cdk/core:bootstrapQualifier=mine", "destroy", **HERE)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert calls[1].startswith("npx --no-install cdk destroy --force")
-
-
 NO_BOOTSTRAP = "has no /cdk-bootstrap/hnb659fds/version: run `make bootstrap` once"
 BROKEN = [
     (

@@ -8,7 +8,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tools.venv import ROOT, demo_packages
+from tools.venv import ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -77,19 +77,3 @@ def test_a_lock_has_hashes_of_all_files_and_names_no_registry(lock):
         assert all(re.fullmatch("sha256:[0-9a-f]{64}", one) for one in hashes), wanted
     text = (ROOT / lock).read_text(encoding="utf-8")
     assert not re.search(r"https?:|file:|--(extra-)?index|--find-links|^\s*/", text, re.MULTILINE)
-
-
-def test_the_demo_installs_no_test_tools_and_pip_installs_what_unit_tests_need():
-    names = {Requirement(line).name for line in TOP}
-    asked = {"aws-cdk-lib", "constructs", "boto3", "aws-lambda-powertools", "pytest", "moto"}
-    assert asked <= names
-    demo = demo_packages()
-    assert demo == TOP[: len(demo)]
-    assert len({Requirement(line).name for line in demo}) == 15
-    assert not {"pytest", "moto", "hypothesis"} & {Requirement(line).name for line in demo}
-
-
-def test_the_build_requires_the_versions_of_the_checkout():
-    build = PROJECT["build-system"]["requires"]
-    pins = (ROOT / MAIN).read_text()
-    assert [pin for pin in build if f"\n{pin.replace('_', '-')} " not in pins] == []

@@ -41,20 +41,6 @@ def fail(*_):
     subprocess.check_call(FAILING)
 
 
-def test_a_demo_that_fails_has_prepared_the_embedded_aws(tmp_path, monkeypatch, capsys):
-    (tmp_path / "xorack" / "local").mkdir(parents=True)
-    (tmp_path / "xorack" / "local" / "environment.py").write_text("open('embedded', 'w')\n")
-    monkeypatch.setattr(venv, "ROOT", tmp_path)
-    monkeypatch.setattr(venv, "environment", fail)
-    monkeypatch.setattr(sys, "argv", ["venv.py", "demo"])
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    assert venv.main() == 1
-    assert (tmp_path / "embedded").exists()
-    error = capsys.readouterr().err
-    assert error.startswith(f"error: {' '.join(FAILING)} failed: see above")
-    assert "make lock" in error
-
-
 class Checkout:
     """A checkout whose uv makes empty environments, and keeps what it was asked for."""
 
@@ -115,29 +101,6 @@ def test_an_environment_is_updated_if_it_is_outdated_or_has_too_little(checkout)
     assert [checkout.set_up("demo", same_python=same) for same in (False, True)] == [[], NEW]
     python.unlink()
     assert checkout.set_up("demo") == NEW
-
-
-def test_a_link_to_another_environment_is_replaced_and_that_one_kept(checkout):
-    checkout.set_up("demo")
-    others = checkout.venv.rename(checkout.root / "of another checkout")
-    checkout.venv.symlink_to(others)
-    assert [checkout.set_up(name) for name in ("demo", "dev")] == [[], NEW]
-    assert not checkout.venv.is_symlink()
-    assert (others / ".installed").read_text().startswith("demo ")
-
-
-def test_uv_gets_the_settings_of_pip():
-    listed = (
-        "global.extra-index-url='https://a.test/x\\nhttps://b.test/y'\n"
-        "global.find-links='/a /b'\nglobal.index-url='https://global.test'\n"
-        ":env:.index-url='https://env.test'\ninstall.index-url='https://install.test'\n"
-        "global.timeout='60'\n"
-    )
-    assert venv.uv_settings(listed) == {
-        "UV_DEFAULT_INDEX": "https://env.test",
-        "UV_INDEX": "https://a.test/x https://b.test/y",
-        "UV_FIND_LINKS": "/a,/b",
-    }
 
 
 def make(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -201,27 +164,3 @@ def test_make_passes_arguments_on(tmp_path):
         made(target, *fakes, *arguments, **others)
         module = {"deployed": "tools.deployed"}.get(target, target)
         assert log.read_text().splitlines() == ["-m", module, *expected]
-
-
-def test_help_is_the_default_and_names_every_target():
-    printed = made()
-    lines = (ROOT / "Makefile").read_text().splitlines()
-    targets = next(line.split()[1:] for line in lines if line.startswith(".PHONY:"))
-    assert {line.split()[1] for line in printed.splitlines()} == set(targets)
-
-
-@pytest.mark.parametrize(
-    "target", ["demo", "deployed", "check", "test-all", "format", "deploy", "destroy"]
-)
-def test_every_target_that_runs_something_sets_up_first(target):
-    commands = made("-n", target, f"PYTHON={sys.executable}")
-    assert commands.index("tools/venv.py") < commands.rindex(".venv/bin")
-
-
-def test_the_build_server_runs_make_test_and_returns_its_status(tmp_path):
-    log = tmp_path / "log"
-    script(tmp_path / "make", f'echo "$@" "$(pwd)" > {log}\nexit 7\n')
-    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    ran = run(str(ROOT / ".ci" / "run"), cwd=tmp_path, **{**os.environ, "PATH": path})
-    assert ran.returncode == 7
-    assert log.read_text().split() == ["test", str(ROOT)]
