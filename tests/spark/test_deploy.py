@@ -45,18 +45,6 @@ def commands(start):
     return [shlex.split(filled(text.replace("\\\n", ""), VERSION="1.2.3")) for text in found]
 
 
-def test_every_block_has_a_test_here():
-    python = ("importlib.metadata", "aws_iam.Role", "builder.getOrCreate", "builder.remote")
-    assert {block("python", text) for text in python} == set(code_blocks(DOC, "python"))
-    policies = ("sqs:SendMessage", "kms:Decrypt")
-    assert {block("json", text) for text in policies} == set(code_blocks(DOC, "json"))
-    outside = re.sub(r"^```.*?^```$", "", DOC, flags=re.MULTILINE | re.DOTALL)
-    indented = re.findall(r"^    (\S+ \S+)", outside, re.MULTILINE)
-    assert {line for line in indented if not line.startswith("--conf")} == {
-        *("make wheel", "aws s3", "spark-submit --py-files", "aws emr-serverless", "aws glue")
-    }
-
-
 # -- commands of the AWS CLI -----------------------------------------------------------------------
 
 
@@ -79,17 +67,6 @@ def api_request(service, operation):
         is_string = shape.members[options[option]].type_name == "string"
         request[options[option]] = value if is_string else json.loads(value)
     return shape, request
-
-
-@pytest.mark.parametrize(
-    ("service", "operation"),
-    [("emr-serverless", "start-job-run"), ("glue", "create-job"), ("glue", "start-job-run")],
-)
-def test_the_cli_commands_are_valid_requests(service, operation):
-    from botocore.validate import ParamValidator
-
-    shape, request = api_request(service, operation)
-    assert ParamValidator().validate(request, shape).generate_report() == ""
 
 
 def test_spark_3_5_leaves_out_test_files_that_exist():
