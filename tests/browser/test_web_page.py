@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.functional.test_cli_windows import HOURS, open_windows
+from tests.functional.test_cli_windows import open_windows
 from tests.support.cli import TAG, apply, finish, start
 from tests.support.dead_letters import bodies, put_messages
 from tests.support.in_process import create_resources, locked_aws
@@ -15,8 +15,7 @@ from tests.support.web import running, serving
 from xorack import traced
 from xorack.core.request import Request
 from xorack.core.stamp import xor
-from xorack.ops import backlog, redrive
-from xorack.spark.windows.ledger import finish_request as finish_window
+from xorack.ops import redrive
 
 expect.set_options(timeout=30_000)
 
@@ -139,20 +138,6 @@ def test_a_refresh_keeps_what_is_open_typed_focused_and_scrolled(aws, visit):
     expect(page.locator("tr[data-key]")).to_have_count(3)
 
 
-def test_a_narrow_page_names_outstanding_units(aws, visit):
-    ids = start(aws)
-    page = visit()
-    page.set_viewport_size({"width": 400, "height": 900})
-    units = page.locator("td[data-label=Outstanding] code")
-    expect(units).to_have_count(2)
-    for unit, id in zip(units.all(), sorted(ids), strict=True):
-        expect(unit).to_have_text(id)
-        assert unit.bounding_box()["x"] + unit.bounding_box()["width"] <= 400
-    page.set_viewport_size({"width": 1200, "height": 900})
-    page.click("th a:text('Age')")
-    expect(page.locator("th[aria-sort]")).to_have_text("Age, or time taken")
-
-
 def test_delete_asks_first_and_works_by_keyboard(aws, visit):
     put_messages(aws, failed=(1,), malformed=(2, 2))
     page = visit("dead-letters")
@@ -213,43 +198,6 @@ def test_a_lost_connection_is_shown_and_ends(aws, browser):
         expect(connection).to_have_class("")
         expect(news).to_have_text("connected again")
         page.close()
-
-
-def test_a_stopped_consumer_is_no_green_sign_of_life(aws, visit, monkeypatch):
-    monkeypatch.setattr(backlog, "STUCK_MS", 0)
-    aws.client("sqs").send_message(QueueUrl=aws.queue_url, MessageBody="{}")
-    page = visit()
-    expect(page.locator("#connection")).to_have_class("lost")
-    expect(page.locator("#connection")).to_contain_text("the consumer takes no messages")
-    expect(page.get_by_role("alert")).to_contain_text("1 message in the queue")
-
-
-def test_a_slash_begins_a_search(aws, visit):
-    start(aws)
-    start(aws, "other")
-    page = visit()
-    page.keyboard.press("/")
-    page.keyboard.type("a/b")  # within the field it is a character
-    assert page.evaluate("document.querySelector('#text').value") == "a/b"
-    page.keyboard.press("Control+A")
-    page.keyboard.type("MOBY")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/?text=MOBY")
-    expect(page.locator("tr[data-key]")).to_have_count(1)
-
-
-def test_windows_are_a_table_of_logs_that_leads_to_chains(aws, visit):
-    open_windows(aws)
-    page = visit("windows?prefix=shop/")
-    rows = page.locator("table.logs tbody tr")
-    expect(rows.nth(0)).to_contain_text("not open")
-    expect(rows.nth(1)).to_contain_text("4 rows, t/2 lags")
-    expect(page.locator(".findings")).to_have_text("1 whole, 1 open, 1 late, 1 missing, 1 failed.")
-    apply(aws, finish_window(f"shop/raw/{HOURS[1]}", "d", "t/2"))
-    page.clock.fast_forward(REFRESH_MS)
-    expect(page.locator("a.badge.done")).to_have_count(2)
-    page.click("a:text('missing')")
-    expect(page.locator("h1.tag")).to_have_text(f"shop/clean/{HOURS[0]}")
 
 
 PATHS = (

@@ -19,7 +19,6 @@ from tests.support.cli import (
     store,
 )
 from tests.support.dead_letters import put_messages
-from tests.support.in_process import create_resources, locked_aws
 from xorack import Token, Tracker, traced, unit_id
 from xorack.aws.clock import milliseconds
 from xorack.cli import main
@@ -100,13 +99,6 @@ def test_show_of_a_chain_of_the_npm_package(stack, xorack):
     assert shown["progress"] == "its senders report no counts"
     assert shown["outstanding"] == "some units, this stamp names none"
     assert "age" not in shown
-
-
-def test_show_finds_the_tables_own_key(xorack):
-    with locked_aws() as started:
-        aws = create_resources(started, partition_key="id")
-        start(aws)
-        assert fields(xorack("show", TAG, "--table", aws.table_name))["status"] == "open"
 
 
 def test_a_tag_does_not_steer_the_terminal(stack, xorack):
@@ -210,17 +202,6 @@ def test_help_has_an_example_for_every_command(xorack, monkeypatch):
         )
 
 
-def test_the_shell_completes(xorack, monkeypatch):
-    printed = {"source": "_XORACK_COMPLETE=zsh_complete", "complete": "redrive"}
-    monkeypatch.setenv("COMP_WORDS", "xorack re")
-    monkeypatch.setenv("COMP_CWORD", "1")
-    for step, text in printed.items():
-        monkeypatch.setenv("_XORACK_COMPLETE", f"zsh_{step}")
-        status, out, err = xorack()
-        assert (status, err) == (0, [])
-        assert text in "\n".join(out)
-
-
 def test_a_pipe_gets_whole_lines_without_colour(stack, xorack):
     long = "long" * 200
     start(stack, long)
@@ -233,14 +214,6 @@ def test_a_pipe_gets_whole_lines_without_colour(stack, xorack):
     lines = {line.split()[0]: line for line in listed}
     assert len(lines["short"]) < 140
     assert lines["short"].index("open") == lines["TAG"].index("STATUS")
-
-
-def test_a_terminal_gets_colour(stack, xorack, monkeypatch):
-    for name, value in {"FORCE_COLOR": "1", "NO_COLOR": "", "TERM": "xterm-256color"}.items():
-        monkeypatch.setenv(name, value)
-    start(stack)
-    shown = "\n".join(xorack("show", TAG)[1])
-    assert "\x1b[36mopen" in shown
 
 
 @pytest.fixture
@@ -264,16 +237,6 @@ def test_no_terminal_is_too_narrow_for_a_table(stack, xorack, terminal, columns)
         assert whole in out
     assert re.search(r"\b\d min \d+ s\b", out)  # of the deadline: an hour would be cut as "1 h"
     assert re.sub(r"\s", "", out).count("withdrawn") == 6
-
-
-def test_an_empty_column_takes_no_room_on_a_terminal(stack, xorack, terminal):
-    tag = "a-folder-of-some-length/and-a-file-of-it"
-    start(stack, tag)
-    terminal(80)
-    finish(stack, tag)
-    head, line = ANSI.sub("", "\n".join(xorack("list")[1])).splitlines()
-    assert head.split() == ["TAG", "STATUS", "DONE", "UNITS", "AGE"]
-    assert line.startswith(f"{tag}  acked")
 
 
 @pytest.mark.parametrize("command", ["list --json", "show gone", "wait gone --timeout 0"])

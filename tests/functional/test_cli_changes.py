@@ -41,19 +41,6 @@ def test_extend_sets_the_deadline(stack, xorack):
     assert read(stack, "a").deadlines.idle_timeout == 600_000
 
 
-def test_extend_of_a_chain_that_is_not_created_yet(stack, xorack):
-    apply(stack, Request("stamp", "early", "s", traced(1), 1))
-    status, (line,), _ = xorack("extend", "early", "--timeout", "7200")
-    deadline = read(stack, "early").deadlines.deadline
-    expected = f"early: pending; its deadline is {rfc3339(deadline)} once it is created"
-    assert (status, line) == (0, expected)
-    apply(stack, Request("create", "early", "c", traced(2), 1, timeout=60))
-    assert (read(stack, "early").status, read(stack, "early").deadlines.deadline) == (
-        "open",
-        deadline,
-    )
-
-
 @pytest.mark.parametrize("command", ["fail --reason no", "extend --timeout 60"])
 def test_one_problem_does_not_stop_the_others(run, xorack, command):
     put_invalid_item(run)
@@ -91,21 +78,6 @@ def test_a_run_is_failed_after_a_question(run, xorack, answer):
         ["no unfinished chains of run run"],
         [],
     )
-
-
-def test_an_item_of_a_run_that_is_not_a_chain_is_an_error(run, xorack):
-    put_invalid_item(run, "run/foreign", status={"S": "done"})
-    status, out, (line,) = xorack("fail", "--run", "run", "--reason", "x", "--yes")
-    assert (status, out) == (1, ["5 chains of run run: failed"])
-    assert line.startswith("error: tag: 'run/foreign' is not a chain item: its status is 'done'")
-
-
-def test_a_run_is_extended(run, xorack):
-    status, out, _ = xorack("extend", "--run", "run", "--timeout", "86400", "--yes", "--json")
-    assert (status, len(out)) == (0, 5)
-    late = milliseconds() + 80_000_000
-    assert all(read(run, f"run/{number}").deadlines.deadline > late for number in range(1, 5))
-    assert read(run, "run-2/0").deadlines.deadline < late
 
 
 def test_a_chain_of_a_run_that_ends_meanwhile_is_no_error(run, xorack, monkeypatch):

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import boto3
 import pytest
@@ -211,30 +210,6 @@ def test_an_item_that_is_not_a_chain_is_one_line(stack, xorack):
     for arguments, count in chains.items():
         status, out, err = xorack(*arguments.split())
         assert (status, err, sum("chain/" in row for row in out)) == (1, [line], count)
-
-
-UNWRITABLE = [
-    ("xorack --help >&-", 0, []),
-    ("xorack shwo >&- 2>&-", 2, []),
-    # The reader of the pipe is gone.
-    ("set -o pipefail; exec 3> >(exit); wait $!; xorack --help >&3", 1, []),
-    ("xorack --help >/dev/full", 1, ["error: cannot write: No space left on device"]),
-]
-
-
-@pytest.mark.parametrize(
-    ("line", "status", "err"),
-    [UNWRITABLE[0], *(pytest.param(*one, marks=pytest.mark.slow) for one in UNWRITABLE[1:])],
-    ids=["closed", "both closed", "no reader", "full"],
-)
-def test_an_output_that_cannot_be_written(line, status, err):
-    if "/dev/full" in line and not Path("/dev/full").exists():
-        pytest.skip("no /dev/full here")
-    command = f"xorack() {{ '{sys.executable}' -m xorack.cli \"$@\"; }}; {line}"
-    root = Path(__file__).parents[2]
-    ended = subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, check=False)
-    assert (ended.returncode, ended.stdout) == (status, b"")
-    assert ended.stderr.decode().splitlines() == err
 
 
 @pytest.mark.parametrize(("arguments", "extra"), [(("list",), "cli"), (("local", "env"), "local")])

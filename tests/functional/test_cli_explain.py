@@ -5,7 +5,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.chains import changed, make_chain
+from tests.support.chains import make_chain
 from tests.support.cli import TAG, apply, assert_error, deliver, named_lines, start
 from tests.support.dead_letters import put
 from tests.support.functions import message
@@ -209,46 +209,6 @@ def test_errors(stack, xorack):
     apply(stack, Request("stamp", "plain-2", "s", plain(9), 1))
     assert "its create has not come" in lines_of(xorack("explain", "plain-2"))["why"][0]
     assert lines_of(xorack("show", "plain-2"))["created"][0].startswith("not yet: ")
-
-
-def test_several_reasons_are_explained_each(stack, xorack):
-    """Chains that were withdrawn have nothing to do with those that timed out."""
-    for number in range(20):
-        tag = f"{RUN}/{'eu' if number < 8 else 'us'}/{number}"
-        now = milliseconds()
-        fields = {"first_seen_at": now - 9e6, "created_at": now - 9e6, "last_stamp_at": now - 8e6}
-        status, reason = ("failed", TIMED_OUT) if number < 8 else ("acked", None)
-        if 8 <= number < 14:
-            status, reason = "failed", f"withdrawn at {number}:05:07 by Ahab"
-        ended = {"ended_at": now, "reason": reason, "started": 3, "finished": 2}
-        chain = make_chain(
-            tag, traced(1), status, version=1, **{k: int(v) for k, v in fields.items()}
-        )
-        item = encode(changed(chain, **ended), "tag", 3_600_000)
-        stack.client("dynamodb").put_item(TableName=stack.table_name, Item=item)
-    shown = lines_of(xorack("explain", "--run", RUN))
-    assert shown["why"][0] == "8 timed out: part 2 = 'eu': 8 of 8 failed chains, 0 of 12 others"
-    assert not any("silent" in line for line in shown["why"] if line.startswith("6 withdrawn"))
-    assert shown["reasons"] == ["8  timed out", "6  withdrawn at … by Ahab"]
-
-
-def test_a_run_without_failures_tells_its_dead_letters_and_late_requests(stack, xorack):
-    now = milliseconds()
-    times = dict.fromkeys(("first_seen_at", "created_at", "last_stamp_at", "ended_at"), now)
-    chain = make_chain(f"{RUN}/1", bytes(648), "acked", 1, 1, 2, late=3, last_late_at=now, **times)
-    item = encode(chain, "tag", 3_600_000)
-    stack.client("dynamodb").put_item(TableName=stack.table_name, Item=item)
-    for number in range(2):
-        again = message(Request("stamp", f"{RUN}/1", f"s{number}", traced(7)))
-        put(stack, again, error=f"Slow down: 50{number} after 0.{number} s")
-    shown = lines_of(xorack("explain", "--run", RUN))
-    assert shown["run"] == [f"1 chain of run {RUN}: none has failed or is unfinished"]
-    assert shown["dead letters"] == ["2  rejected: Slow down: … after … s"]
-    assert shown["after end"] == ["3  late requests"]
-    (listed,) = map(json.loads, xorack("dead-letters", "list", "--json")[1])
-    assert [(group["reason"], group["count"]) for group in listed["groups"]] == [
-        ("Slow down: … after … s", 2)
-    ]
 
 
 def test_a_parent_leads_to_its_failed_child_and_back(stack, xorack):

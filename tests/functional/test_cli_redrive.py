@@ -165,15 +165,6 @@ def test_a_chain_that_fails_here_is_kept_for_twice_the_stacks_retention(stack, x
     assert int(item["expires_at"]["N"]) == int(item["ended_at"]["N"]) // 1000 + 120 * 86_400 + 1
 
 
-@pytest.mark.parametrize("time", ["", "soon", "-5", "8", "1e999", "9" * 5000])
-def test_an_invalid_time_of_sending_is_not_used(time):
-    received = {"MessageId": "m", "ReceiptHandle": "r", "Body": "{}"}
-    attributes = string_attributes(sent_at=time)
-    system = {"SentTimestamp": "7"}
-    message = {**received, "MessageAttributes": attributes, "Attributes": system}
-    assert dead_letters.DeadMessage.read(message).sent_at == 7
-
-
 def test_a_message_at_the_limit_is_split_to_leave_room_for_its_time(stack, xorack, sqs):
     requests = [request(n, "t" * 900) for n in range(900)]
     raw = [*(one.to_json() for one in requests), {"op": "invalid"}]
@@ -270,20 +261,3 @@ def test_a_compression_bomb_is_not_unpacked():
     assert dead_letters._unpack(packed(" " * (9 * 1024 * 1024))) is None
     cut = base64.b64encode(gzip.compress(b"x" * 1000)[:-9]).decode()
     assert dead_letters._unpack(cut) is None
-
-
-def test_cut_values_are_one_reason(stack, sqs):
-    for number in range(3):
-        body = f"{number}, no JSON: " + "it's <b>" * 30
-        put(stack, body, error=parse(body)[1][0].reason)
-    (group,) = queues(stack).survey().groups
-    assert group.count == 3
-    assert group.reason.startswith("body: '…', expected")
-
-
-def test_queues_without_a_stack(aws, xorack, sqs):
-    put_messages(aws, failed=(1,))
-    dead, live = ("--dead-letters", aws.dead_letter_queue_url), ("--queue", aws.queue_url)
-    same = "error: --queue and --dead-letters are the same queue (see: xorack redrive --help)"
-    assert xorack("redrive", *dead, "--queue", aws.dead_letter_queue_url) == (2, [], [same])
-    assert xorack("redrive", "--yes", *dead, *live)[1][-1] == "1 message sent back"

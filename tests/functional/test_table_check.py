@@ -37,12 +37,6 @@ def test_a_right_table_is_checked_once_by_each_function(adopt, sqs):
     assert {name: sqs.names.count(name) for name in CHECKS} == dict.fromkeys(CHECKS, 1)
 
 
-def test_the_stacks_own_table_is_not_checked(functions, sqs):
-    sqs.names.clear()
-    assert functions.consume(CREATE) == []
-    assert CHECKS.isdisjoint(sqs.names)
-
-
 def test_nothing_is_written_to_a_wrong_table(adopt, sqs):
     """tests/unit/test_table_check.py has what else can be wrong."""
     functions = adopt(ttl_attribute="ttl")
@@ -54,17 +48,6 @@ def test_nothing_is_written_to_a_wrong_table(adopt, sqs):
         assert str(caught.value) == f"time to live of table {name}: 'ttl', expected expires_at"
         assert set(sqs.names) <= CHECKS
     assert functions.aws.client("dynamodb").scan(TableName=name)["Items"] == []
-
-
-def test_a_repaired_table_needs_no_deployment(adopt):
-    functions = adopt(ttl_attribute="")
-    with pytest.raises(ArgumentError):
-        functions.consume(CREATE)
-    functions.aws.client("dynamodb").update_time_to_live(
-        TableName=functions.aws.table_name,
-        TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires_at"},
-    )
-    assert functions.consume(CREATE) == []
 
 
 def test_a_table_that_does_not_exist_is_named(adopt, monkeypatch):

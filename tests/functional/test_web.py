@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
 from urllib.parse import quote
-from zoneinfo import ZoneInfo
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -18,16 +17,13 @@ from tests.support.dead_letters import request as request_of
 from tests.support.fakes import FakeBus
 from tests.support.web import press, request, running, serving
 from xorack import traced, unit_id, xor
-from xorack.aws.clock import milliseconds
 from xorack.core.hashing import child_id
 from xorack.core.message import pack
 from xorack.core.request import Request
-from xorack.ops import browse
 from xorack.ops.backlog import Watch
 from xorack.ops.browse import Query, read_chains
 from xorack.ops.status import read_status
 from xorack.web.page import site as site_module
-from xorack.web.page.pages import local_time
 from xorack.web.page.site import Site
 
 
@@ -120,36 +116,6 @@ def test_chains_are_sorted_and_searched_by_detail(aws, web):
     assert 'href="./?detail=%3Ci%3E&amp;order=tag"' in page  # a tab keeps what is searched
 
 
-def test_the_last_hour_is_counted_and_drawn_by_minute(aws, web, monkeypatch):
-    start(aws, "x")
-    finish(aws, "x")
-    start(aws, "y")
-    fail(aws, "y")
-    page = request(web).text
-    assert "In the last hour: 2 created, 1 acked, 1 failed (0.017 acked a minute)." in page
-    assert 'aria-label="Chains that ended, minute by minute: at most 2 in one"' in page
-    assert re.findall(r'<rect class="(\w+)" x="(?:236|232)" y=', page) == ["done", "late", "ok"]
-    assert "−60 min" in page
-    later = milliseconds() + 3_700_000
-    monkeypatch.setattr(browse, "milliseconds", lambda: later)
-    assert "In the last hour" not in request(web).text
-
-
-def test_four_numbers_lead_to_what_they_count(aws, web, chains):
-    start(aws, "overdue", timeout=0.001)
-    put_messages(aws, failed=(1, 2))
-    aws.client("sqs").send_message(QueueUrl=aws.queue_url, MessageBody="{}")
-    page = html.unescape(request(web).text)
-    numbers = re.findall(r'<a href="([^"]*)"><b class="[^"]*">(.*?)</b> (.*?)<', page)
-    assert numbers == [
-        ("./?group=failed", "1", "failed"),
-        ("./?group=overdue", "1", "overdue"),
-        ("./?group=unfinished", "1", "waiting in the queue"),
-        ("dead-letters", "2", "dead letters"),
-    ]
-    assert tags(request(web, "?group=overdue")) == ["overdue"]
-
-
 def test_any_part_of_a_chain_is_searched(aws, web, chains):
     apply(aws, Request("note", "late", "n", text="The CRANE broke"))
     start(aws, "customer", detail={"ship": "Pequod"})
@@ -177,12 +143,6 @@ def test_a_consumer_that_takes_no_messages_is_said(aws, monkeypatch):
         assert 'data-alarm="the consumer takes no messages"' in page
         sqs.receive_message(QueueUrl=aws.queue_url)  # it is in flight: the consumer is back
         assert "data-alarm" not in request(web).text
-
-
-def test_times_are_local_beside_utc():
-    summer, berlin = 1_782_900_000_000, ZoneInfo("Europe/Berlin")
-    assert local_time(summer, berlin) == "Wed 12:00:00 CEST"
-    assert local_time(summer, ZoneInfo("UTC")) == ""
 
 
 @pytest.mark.parametrize(
@@ -261,17 +221,6 @@ def test_a_chain_has_a_timeline_and_its_dead_letters(aws, web, sqs):
     assert "ReceiveMessage" not in sqs.names  # they are read again when their number changes
 
 
-def test_what_waits_in_the_queue_is_counted(aws, web):
-    assert "Queue: 0 messages" in request(web).text
-    aws.client("sqs").send_message(QueueUrl=aws.queue_url, MessageBody="{}")
-    put_messages(aws, failed=(1, 2))
-    assert "1 message in the queue is not applied yet. If this stays so" in request(web).text
-    absent = request(web, "chain?tag=gone")
-    assert absent.status == 404
-    for text in ("Queue: 1 message", "1 message in the queue is not", ">2 dead letters</a>"):
-        assert text in absent.text
-
-
 ROPE = "rope <four>"
 
 
@@ -290,15 +239,6 @@ def test_names_are_shown_where_they_are_known(aws, sqs, monkeypatch):
         monkeypatch.setattr(site_module, "_FEW", 1)
         assert "rope" not in request(server).text
         assert "rope" in request(server, chain).text
-
-
-def test_a_name_of_several_parts_is_read_as_words(aws, web):
-    line, below = child_id(unit_id(TAG), "line", 1, "oil"), child_id(unit_id(TAG), "page 2")
-    units = [line, child_id(below, 3)]
-    apply(aws, Request.create(TAG, "c", xor(*map(traced, units)), started=2))
-    among = '[["line", 1, "oil"]]\n["page 2", 3]'
-    shown = change(web, "names", among=among).text
-    assert re.findall(r'<td class="tag">(.*?)</td>', shown) == ["line 1 oil", "page 2 / 3"]
 
 
 def change(web, action, **fields):

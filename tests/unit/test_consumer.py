@@ -38,12 +38,6 @@ def finish(tag, unit=1):
     return Request.stamp_(tag, f"finish {unit}", traced(unit), finished=1)
 
 
-def test_without_a_channel_whoever_waits_stays_pending(world):
-    result = world.consume(message(create("a", resume={"lambda": "i"}), finish("a")))
-    assert (result.failed, world.tags()) == ({}, ["a"])
-    assert world.store.chains["a"].pending_reports == ("lambda",)
-
-
 def test_a_lost_response_about_a_chain_that_had_ended_ends_none(world, monkeypatch):
     """The write that takes the chain for new fails, and nobody knows."""
     world.consume(message(create("a"), finish("a")))
@@ -169,13 +163,6 @@ def test_an_outage_of_the_bus_logs_one_line_a_kind_and_batch(world, caplog):
     rejected, held_back = caplog.records
     assert (rejected.why, rejected.failures + held_back.failures) == ("rejected", 50)
     assert held_back.why.startswith("not tried: the circuit is open")
-
-
-def test_a_call_that_succeeds_in_part_holds_back_no_other(world):
-    tags = [f"{n:02}" for n in range(60)]
-    world.bus.rejects = set(tags[::10])
-    result = world.consume(message(*(request for t in tags for request in (create(t), finish(t)))))
-    assert (result.events, result.events_pending) == (54, 6)
 
 
 def test_an_event_is_marked_with_one_write_and_without_a_read(world):
@@ -306,14 +293,6 @@ def test_the_sweeper_does_not_count_a_chain_that_another_ends_meanwhile(world, m
     monkeypatch.setattr(world.store, "write", overtaken)
     result = world.sweep()
     assert (result.ended, result.events, world.tags()) == ({}, 0, ["a"])
-
-
-def test_failures_are_counted_by_the_first_words_of_their_reason(world):
-    zero = Request.stamp_("a", "s", traced(1), started=7)
-    world.consume(message(create("a", timeout=10), zero))
-    world.now += 10_000
-    assert world.sweep().ended == {"timed out": 1}
-    assert world.store.chains["a"].reason.startswith("timed out: ")
 
 
 @pytest.fixture
