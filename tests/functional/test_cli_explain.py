@@ -226,14 +226,16 @@ def test_a_parent_leads_to_its_failed_child_and_back(stack, xorack):
         Request.fail(file, "f", "the file cannot be read"),
     )
     shown = lines_of(xorack("show", day))
-    assert shown["failed child"] == [file]
+    assert shown["children"] == [f"0 acked, 1 failed, 0 open: {file}"]
     assert shown["note"] == [f"chain {file} failed: the file cannot be read"]
     assert lines_of(xorack("show", file))["parent"] == [day]
     why = lines_of(xorack("explain", day))["why"]
     assert f"1 chain that is a unit of it failed: xorack explain {file}" in why
+    assert "1 of 1 chain failed: the file cannot be read" in why
     why = lines_of(xorack("explain", file))["why"]
     assert f"it is a unit of {day}, which cannot be acked without it" in why
     (found,) = map(json.loads, xorack("show", day, "--json")[1])
-    assert (found["failed_child"], found["parent_tags"]) == (file, [])
+    assert found["children"] == {"acked": 0, "failed": 1, "failed_tags": [file]}
+    assert (found["open_units"], found["parent_tags"]) == (0, [])
     listed = map(json.loads, xorack("list", "--run", RUN, "--json")[1])
     assert [one["parent_tags"] for one in listed] == [[day]]

@@ -81,6 +81,7 @@ class Model:
     fail_reasons: list[str] = field(default_factory=list)
     extended: bool = False
     note: str | None = None
+    has_children: bool = False
     lengths: set[int] = field(default_factory=set)
     dead_lettered: set[str] = field(default_factory=set)
     rejected: list[Submission] = field(default_factory=list)
@@ -106,7 +107,9 @@ class Model:
         self.lengths |= {request.stamp_length} - {None}
         self.counts = (self.counts[0] + request.started, self.counts[1] + finished)
         self.outstanding ^= units
-        self.note = request.note or self.note
+        if request.child is None or not self.note or "chain" in json.loads(self.note):
+            self.note = request.note or self.note
+        self.has_children |= request.child is not None
         if request.op == "create":
             self.create = one
         elif request.op == "fail":
@@ -164,7 +167,7 @@ class Model:
         item, create = self.final, self.create
         status = text(item, "status")
         tolerated = status == "acked" and self.tolerates
-        unfinished = status == "failed" or tolerated
+        is_noted = status == "failed" or tolerated or self.has_children
         values = {
             "tag": self.workload.tag,
             "version": 1,
@@ -174,7 +177,7 @@ class Model:
             "started": min(MAX_COUNT, self.counts[0]),
             "finished": min(MAX_COUNT, self.counts[1]),
             "detail": (create and create.request.detail) or {},
-            "note": json.loads(self.note) if self.note and unfinished else None,
+            "note": json.loads(self.note) if self.note and is_noted else None,
             "tolerated_units": create.request.tolerated_units if tolerated else None,
         }
         if create:

@@ -418,8 +418,8 @@ _FAST: tuple[_Row, ...] = (
     ("a child finishes its parents' unit before it has ended", ChainWriter._write_applied, _early),
     (
         "a child finishes its parents' unit again and again",
-        Request.with_child_id,
-        lambda give, request, _: give(request, uuid4().hex),
+        Request.of_child,
+        lambda give, request, tag, _: give(request, tag, uuid4().hex),
     ),
     ("unreadable retentions count as none", Invocation.make_writer, _guess_retention),
     ("a retried task is not resumed", transitions._has_new_callback, lambda *_: False),

@@ -128,7 +128,7 @@ class Oracle:
                     request = Request("note", tag, "end", **noted)
                     if create.request.fail_parent:
                         request = Request.fail(tag, "end", why)
-                request = request.with_child_id(_event_id(item))
+                request = request.of_child(create.tag, _event_id(item))
                 one = Submission(tag, f"end of {create.tag}", request, frozenset(units))
                 self.by_mark[tag][UNMUTATED_MARK_OF(request)] = one
                 self.submissions[one.text] = one

@@ -80,6 +80,26 @@ def test_a_child_that_fails_leaves_its_unit_outstanding_and_a_note(world):
     world.sweep()
     (event,) = (event for event in world.bus.events if event["tag"] == "p")
     assert (event["reason"], event["outstanding"]) == ("timed out", note["missing"])
+    assert event["children"] == {"acked": 0, "failed": 1, "failed_tags": ["c"]}
+
+
+def test_a_parent_counts_its_children_and_keeps_the_note_of_a_sender(world):
+    """The event of a parent has the sender's note, acked or failed, and names failed children."""
+    note = Request("note", "p", "n", text="70 of 75 files are loaded")
+    tags = [f"{n:03}{'x' * 90}" for n in range(75)]
+    world.consume(message(create("p", *tags), note))
+    for tag in tags:
+        end = Request.fail(tag, "f", "no disk") if tag < "070" else finish(tag)
+        world.consume(message(create(tag, parents=[parent_of("p", name=tag)]), end))
+    world.now += DAY
+    world.sweep()
+    (event,) = (event for event in world.bus.events if event["tag"] == "p")
+    assert event["children"] == {"acked": 5, "failed": 70, "failed_tags": tags[:20]}
+    assert event["note"]["text"] == "70 of 75 files are loaded"
+    request = Request("note", "q", "n", text="all is well")
+    world.consume(message(create("q"), request, *child("c", parent_of("q", name="q"))))
+    (event,) = (event for event in world.bus.events if event["tag"] == "q")
+    assert (event["status"], event["note"]["text"]) == ("acked", "all is well")
 
 
 def test_a_child_can_fail_its_parent_at_once_also_by_its_deadline(world):

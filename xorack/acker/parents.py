@@ -78,7 +78,7 @@ def request_of(child: Chain, parent: Parent, tag: str) -> Request:
             request = Request.fail(tag, "end", text)
         else:
             request = Request("note", tag, "end", text=text, missing=[parent.unit])
-    return request.with_child_id(event_id(child))
+    return request.of_child(child.tag, event_id(child))
 
 
 class _Applied(NamedTuple):

@@ -102,7 +102,7 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
     if (status := fields[schema.STATUS]) not in _STATUSES:
         expected = " or ".join(_STATUSES)
         raise NotAChainError(tag, f"its status is {shown(status)}, expected {expected}")
-    for name in ("detail", "resume", "note", "refused", "parents"):
+    for name in ("detail", "resume", "note", "refused", "parents", "children"):
         if name in fields and not _is_readable(name, fields[name]):
             # The token of a callback is a secret.
             value = "a text" if name == "resume" else shown(fields[name])
@@ -120,11 +120,15 @@ def _is_readable(name: str, text: str) -> bool:
             return bool(_REFUSED.fullmatch(text))
         if name == "parents":
             return bool(check_json(name, value))
+        if name == "children":
+            return min(value["acked"], value["failed"]) >= 0 and isinstance(
+                value["failed_tags"], list
+            )
         if name != "detail" and isinstance(value, dict):
             parts = value if name == "note" else {name: value}
             for field, part in parts.items():
                 if part not in (None, []):
-                    check_json(field, part)
-    except (KeyError, ValueError, RecursionError):
+                    check_json("tag" if field == "chain" else field, part)
+    except (KeyError, TypeError, ValueError, RecursionError):
         return False
     return isinstance(value, dict)

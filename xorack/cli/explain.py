@@ -26,7 +26,7 @@ from xorack.ops.dead_letters import Selector
 from xorack.ops.explain import explain_run, run_prefix
 from xorack.ops.explain_chain import explain_absence, explain_chain, of_backlog, to_dict
 from xorack.ops.run_chains import RunChains
-from xorack.ops.status import ChainStatus, read_status
+from xorack.ops.status import ChainStatus, failed_children, read_status
 from xorack.ops.unit_names import candidates_in, name_text, names_of_chain
 
 
@@ -77,11 +77,10 @@ def _explain_chain(target: Target, tag: str, candidates: Sequence[Candidate], as
         why = explain_absence(tag, target.title, letters, backlog)
     else:
         now, likes = milliseconds(), []
-        # Chains of a run are mostly units of the chain that is named as the run.
-        if prefix := "" if status.chain.status == "acked" else run_prefix(tag) or f"{tag}/":
+        if prefix := "" if status.chain.status == "acked" else run_prefix(tag):
             part = store.scan_part(SEARCHED, lambda _: None, prefix=prefix)
             likes = [ChainStatus(chain, now) for chain in part.chains]
-        why = explain_chain(status, letters, backlog, likes)
+        why = explain_chain(status, letters, backlog, likes, failed_children(store, status))
     if as_json:
         screen.print_json(to_dict(tag, status, why))
         return int(status is None)

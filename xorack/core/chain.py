@@ -153,7 +153,10 @@ class Chain:
         detail: JSON text from the create, for the events.
         parents: JSON text from the create: the units of other chains that this chain stands for.
         fail_parent: True if these chains fail as soon as this chain fails.
-        note: JSON text that a sender added: ``text``, ``missing``, ``missing_count``.
+        note: JSON text that a sender added: ``text``, ``missing``, ``missing_count``. A note about
+            a failed chain that stands for a unit also has ``chain``, its tag.
+        children: JSON text: how many chains that stand for units of this chain have ended ``acked``
+            and ``failed``, and ``failed_tags``, the first failed ones.
         failing: Reason of a ``fail`` that arrived before the create.
         reason: Why the chain failed.
         marks: Marks of the latest applied requests, 16 bytes each, oldest first.
@@ -174,6 +177,7 @@ class Chain:
     parents: str | None = None
     fail_parent: bool = False
     note: str | None = None
+    children: str | None = None
     failing: str | None = None
     reason: str | None = None
     marks: bytes = field(default=b"", repr=False)
@@ -262,6 +266,13 @@ class Chain:
         created = self.deadlines.deadline
         deadline = self.deadlines.pending_deadline if self.status == "pending" else created
         return END_OF_TIME if deadline is None else max(deadline, created or 0)
+
+    @property
+    def ended_children(self) -> dict[str, Any]:
+        """What `children` says; zeros without it."""
+        ended: dict[str, Any] = {"acked": 0, "failed": 0, "failed_tags": []}
+        ended.update(json.loads(self.children or "{}"))
+        return ended
 
     @property
     def parent_units(self) -> list[Parent]:

@@ -104,9 +104,12 @@ def event_detail(chain: Chain) -> dict[str, Any]:
         detail["reason"] = chain.reason
     if chain.tolerated:
         detail["tolerated_units"] = min(MAX_COUNT, chain.counts.tolerated_units)
-    if chain.status == "failed" or chain.tolerated:
-        if chain.note:
-            detail["note"] = json.loads(chain.note)
+    if chain.children:
+        detail["children"] = json.loads(chain.children)
+    is_incomplete = chain.status == "failed" or chain.tolerated
+    if chain.note and (is_incomplete or chain.children):
+        detail["note"] = json.loads(chain.note)
+    if is_incomplete:
         units, complete, named = outstanding_of(chain)
         if units or chain.tolerated or len(chain.stamp) in (PLAIN_LENGTH, *TRACED_LENGTHS):
             detail["outstanding"] = [f"{unit:016x}" for unit in units[:MAX_OUTSTANDING]]

@@ -283,6 +283,7 @@ class Request:
         text: note and fail: an explanation by the sender, at most 1,024 bytes.
         missing: note and fail: ids of at most 100 units that are missing.
         missing_count: note and fail: how many units are missing.
+        child: The tag of the child chain whose end the request reports. Only the acker sets it.
     """
 
     op: Op
@@ -306,6 +307,7 @@ class Request:
     text: str | None = None
     missing: tuple[int, ...] = ()
     missing_count: int | None = None
+    child: str | None = field(default=None, init=False, compare=False)
 
     def __init__(
         self,
@@ -369,10 +371,10 @@ class Request:
         """Make a request that sets the deadline to ``timeout`` seconds after it is applied."""
         return cls("extend", tag, id, timeout=timeout)
 
-    def with_child_id(self, event_id: str) -> Request:
-        """Return a copy with the reserved id of a child chain's end, given its event's id."""
+    def of_child(self, tag: str, event_id: str) -> Request:
+        """Return a copy that reports the end of a child chain, under its reserved id."""
         request = type(self).__new__(type(self))
-        vars(request).update(vars(self), id=f"chain-{event_id}")
+        vars(request).update(vars(self), id=f"chain-{event_id}", child=tag)
         return request
 
     @classmethod
@@ -414,7 +416,8 @@ class Request:
             return None
         missing = [f"{unit:016x}" for unit in self.missing]
         note = {"text": self.text, "missing": missing, "missing_count": self.missing_count}
-        return json.dumps(note, separators=(",", ":"))
+        child = {} if self.child is None else {"chain": self.child}
+        return json.dumps(note | child, separators=(",", ":"))
 
     @property
     def stamp_length(self) -> int | None:

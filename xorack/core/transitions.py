@@ -372,6 +372,9 @@ def apply(
     return Applied(_scheduled(_run(after, "request", now)), outcomes)
 
 
+_MAX_FAILED = 20
+"""Failed children that a chain names; it counts all."""
+_MAX_FAILED_BYTES = 2048
 _RANKS: dict[Op, int] = {"create": 0, "note": 1, "fail": 2}
 
 
@@ -430,8 +433,10 @@ def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Ch
     assert counts.started >= old.counts.started, "counts only grow"
     assert counts.finished >= old.counts.finished
     deadlines, reports = old.deadlines, old.reports
+    if ends := [effect.request for effect in effects if effect.request.child is not None]:
+        changes["children"] = _with_ends(old.ended_children, ends)
     for request, stamp, *_, sent_at in effects:
-        changes |= {"note": request.note} if request.note else {}
+        changes |= _noted(request, changes.get("note", old.note))
         if request.resume is not None:
             callback = _json(request.resume)
             reports = replace(reports, resume=callback, resume_sent_at=sent_at)
@@ -452,6 +457,27 @@ def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Ch
             # An extend overrides the create's timeout, even if it arrives before the create.
             deadlines = replace(deadlines, deadline=_deadline(request, now, limits), extended=now)
     return replace(old, **changes, counts=counts, deadlines=deadlines, reports=reports)
+
+
+def _noted(request: Request, before: str | None) -> dict[str, str]:
+    """Return the note that a request sets. That of a failed child replaces no sender's note."""
+    if not request.note:
+        return {}
+    if request.child is not None and before and "chain" not in json.loads(before):
+        return {}
+    return {"note": request.note}
+
+
+def _with_ends(children: dict[str, Any], ends: Sequence[Request]) -> str:
+    """Return the ended children with more ends; tags of failed ones as long as there is room."""
+    tags = children["failed_tags"]
+    for end in ends:
+        children["acked" if end.op == "stamp" else "failed"] += 1
+        room = _MAX_FAILED_BYTES - sum(len(tag.encode()) for tag in tags)
+        tag = end.child or ""
+        if end.op != "stamp" and len(tags) < _MAX_FAILED and len(tag.encode()) <= room:
+            tags.append(tag)
+    return _json(children)
 
 
 def _created(before: Deadlines, create: Request, now: int, limits: Limits) -> Deadlines:

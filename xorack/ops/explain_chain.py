@@ -18,6 +18,8 @@ from xorack.ops.similar_texts import count_causes
 from xorack.ops.status import ChainStatus
 
 _MAX_LETTERS = 3
+_MAX_REASONS = 5
+"""Reasons of failed children that are shown, the commonest first."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,12 @@ def explain_chain(
     letters: Sequence[DeadMessage] = (),
     backlog: Backlog | None = None,
     likes: Sequence[ChainStatus] = (),
+    children: Sequence[ChainStatus] = (),
 ) -> list[Why]:
     """Return what leads to the cause of a chain's state, the strongest first; never nothing.
 
-    The letters are dead-lettered messages of the chain; the likes are chains of its run.
+    The letters are dead-lettered messages of the chain, the likes are chains of its run, and the
+    children are chains that failed and are units of it: see `failed_children`.
     """
     chain = status.chain
     why = []
@@ -44,7 +48,7 @@ def explain_chain(
         why.append(Why("reason", f"{chain.status}: {status.reason}"))
     if status.note_text:
         why.append(Why("note", f"a sender noted: {status.note_text}"))
-    why += _of_family(status, likes)
+    why += _of_family(status, children)
     why += _of_letters(letters)
     why += [Why(clue.kind, clue.text) for clue in clues_of(status)]
     if not chain.final:
@@ -72,24 +76,19 @@ def explain_absence(
     return why
 
 
-def _of_family(status: ChainStatus, likes: Sequence[ChainStatus]) -> list[Why]:
-    """Return what leads from a chain to the failed chains that are its units, and to its parents.
-
-    A note names the last child that failed; the likes may have others.
-    """
-    tag = status.chain.tag
-    failed = [
-        one.chain.tag
-        for one in likes
-        if tag in one.chain.parent_tags and one.chain.status == "failed"
-    ]
-    named = [status.failed_child] if status.failed_child else []
-    children = list(dict.fromkeys([*named, *failed]))
-    why = []
-    if children:
-        count = plural(len(children), "chain that is a unit of it", "chains that are units of it")
-        text = f"{count} failed: xorack explain {shlex.quote(children[0])}"
-        why.append(Why("children", text))
+def _of_family(status: ChainStatus, children: Sequence[ChainStatus]) -> list[Why]:
+    """Return the reasons of the failed chains that are units of this one, and its parents."""
+    why, ended = [], status.chain.ended_children
+    if count := ended["failed"]:
+        many = plural(count, "chain that is a unit of it", "chains that are units of it")
+        first = ended["failed_tags"][:1]
+        hint = f": xorack explain {shlex.quote(first[0])}" if first else ""
+        why.append(Why("children", f"{many} failed{hint}"))
+    texts = (": ".join(filter(None, (one.reason, one.note_text))) for one in children)
+    for text, number in count_causes(texts).most_common(_MAX_REASONS):
+        why.append(
+            Why("children", f"{number:,} of {plural(len(children), 'chain')} failed: {text}")
+        )
     if status.chain.parent_tags and status.chain.status == "failed":
         parents = ", ".join(status.chain.parent_tags)
         why.append(Why("parents", f"it is a unit of {parents}, which cannot be acked without it"))

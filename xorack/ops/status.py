@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -16,16 +15,15 @@ from xorack.core.partition_names import partition_names
 from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
 from xorack.core.stamp import TRACED_LENGTHS
-from xorack.core.text import plural, span
+from xorack.core.text import cut, plural, span
 
 STATUSES = ("pending", "open", "acked", "failed")
 SOON_MS = 600_000
 """A deadline within this time is soon."""
-_FAILED_CHILD = re.compile(r"chain (.+?) failed: ", re.DOTALL)
-"""What the acker notes on the parents of a chain that failed, or fails them for."""
 _NAMED = {16: 32, 64: 80, 256: 384, 1024: 1792}
 """Units that a traced stamp names, by its cells."""
 _FIELDS = ("status", "started", "finished", "tolerated_units")
+_TAGS_SHOWN = 5
 _STATES = ("event_pending", "repeated", "late", "resume_pending", "resume_failed")
 _TIMES = ("created_at", "last_stamp_at", "ended_at", "last_late_at")
 _RESUME_TIMES = ("resume_sent_at", "resumed_at", "refused_at")
@@ -106,12 +104,22 @@ class ChainStatus:
         return self.chain.reason or self.chain.failing
 
     @property
-    def failed_child(self) -> str | None:
-        """The tag of a failed chain that is a unit of this one, as the reason or note names it."""
-        for text in (self.reason, (self.note or {}).get("text")):
-            if match := _FAILED_CHILD.match(text or ""):
-                return match[1]
-        return None
+    def children_text(self) -> str:
+        """A text on the chains that are units of this one; empty if none has ended yet."""
+        if not self.chain.children:
+            return ""
+        ended = self.chain.ended_children
+        counts = f"{ended['acked']:,} acked, {ended['failed']:,} failed"
+        counts += "" if self.chain.final else f", {self.open_units or 0:,} open"
+        tags = ended["failed_tags"]
+        failed = cut(tags, min(_TAGS_SHOWN, len(tags)), ended["failed"])
+        return ": ".join(filter(None, (counts, ", ".join(failed))))
+
+    @property
+    def open_units(self) -> int | None:
+        """How many units are neither finished nor failed chains; None if the counts do not tell."""
+        left = outstanding_units(self.chain)
+        return None if left is None else max(0, left - self.chain.ended_children["failed"])
 
     @property
     def after_end(self) -> str:
@@ -220,7 +228,7 @@ class ChainStatus:
         facts = (
             ("reason", self.reason or "", ""),
             ("note", self.note_text, ""),
-            ("failed child", self.failed_child or "", ""),
+            ("children", self.children_text, ""),
             ("parent", ", ".join(chain.parent_tags), ""),
             ("progress", percent or self.counts, self.counts if percent else ""),
             ("took" if final else "age", "" if self.age_ms is None else span(self.age_ms), ""),
@@ -253,7 +261,8 @@ class ChainStatus:
             and chain.deadlines.idle_timeout / 1000,
             "reason": self.reason,
             "parent_tags": chain.parent_tags,
-            "failed_child": self.failed_child,
+            "children": chain.ended_children,
+            "open_units": self.open_units,
             "note": self.note,
             "detail": self.detail,
             "outstanding_units": outstanding_units(chain),
@@ -269,3 +278,10 @@ def read_status(store: ChainStore, tag: str) -> ChainStatus:
     if chain is None:
         raise TagNotFound(tag)
     return ChainStatus(chain, milliseconds())
+
+
+def failed_children(store: ChainStore, status: ChainStatus) -> list[ChainStatus]:
+    """Read the chains that failed and are units of a chain, as far as its item names them."""
+    tags = status.chain.ended_children["failed_tags"]
+    found = store.read(tags, lambda _: None) if tags else {}
+    return [ChainStatus(found[tag], status.now) for tag in tags if tag in found]

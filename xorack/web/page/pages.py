@@ -141,7 +141,12 @@ def chains_page(frame: Frame, page: ChainPage) -> bytes:
     return frame.page("chains.html", title="Chains", current="./", news=news, **values)
 
 
-def chain_page(frame: Frame, status: ChainStatus, dead_letters: Sequence[DeadMessage]) -> bytes:
+def chain_page(
+    frame: Frame,
+    status: ChainStatus,
+    dead_letters: Sequence[DeadMessage],
+    children: Sequence[ChainStatus],
+) -> bytes:
     """Render one chain: why it is as it is, its dead letters, and forms to change it."""
     chain = status.chain
     failed = chain.status == "failed"
@@ -155,7 +160,8 @@ def chain_page(frame: Frame, status: ChainStatus, dead_letters: Sequence[DeadMes
         title=chain.tag,
         news=chain.status,
         status=status,
-        why=explain_chain(status, dead_letters, frame.backlog),
+        why=explain_chain(status, dead_letters, frame.backlog, children=children),
+        children=children,
         likes=likes,
         run=replace(likes, group="", cause=""),
         timeline=timeline(status),

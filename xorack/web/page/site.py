@@ -23,7 +23,7 @@ from xorack.ops.changes import Changed, change_chain
 from xorack.ops.dead_letters import DeadMessage, Kind, Selector, add_to_groups
 from xorack.ops.log_windows import window_table
 from xorack.ops.redrive import MoveResult, Redrive, Survey
-from xorack.ops.status import ChainStatus, read_status
+from xorack.ops.status import ChainStatus, failed_children, read_status
 from xorack.ops.unit_names import candidates_in, name_text, names_in
 from xorack.web.page import pages
 
@@ -220,7 +220,8 @@ class Site:
         status = read_status(self.store, tag)
         letters = self.letters.of(tag) if self.letters else []
         frame = self._frame(self._naming.names, notice)
-        return Response(200, pages.chain_page(frame, status, letters))
+        children = failed_children(self.store, status)
+        return Response(200, pages.chain_page(frame, status, letters, children))
 
     def _change(self, action: str, fields: Mapping[str, str]) -> Response:
         """Fail a chain, move its deadline, or try names for its outstanding units."""
