@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from modulefinder import ModuleFinder
 from pathlib import Path
 
 import pytest
@@ -97,17 +96,6 @@ def test_two_syntheses_are_equal_and_anybody_can_read_the_code(tmp_path):
             assert first.read_bytes() == made[1][path].read_bytes(), path
             if path.parts[0].startswith("asset."):
                 assert first.stat().st_mode & 0o777 == 0o644, path
-
-
-def test_each_module_in_it_is_reached_by_a_handler(asset):
-    """By the standard library's own finder, which knows nothing of the closure's code."""
-    finder = ModuleFinder([str(asset)])
-    for name in FUNCTIONS:
-        finder.import_hook(f"lambda_src.{name}")
-        finder.load_file(str(asset / f"lambda_src/{name}.py"))
-    reached = {Path(one.__file__) for one in finder.modules.values() if one.__file__}
-    ours = {path for top in ("lambda_src", "xorack") for path in (asset / top).rglob("*.py")}
-    assert ours - reached == set()
 
 
 def test_a_change_outside_of_the_closure_is_no_new_code(tmp_path):

@@ -6,16 +6,15 @@ they import, and the packages from where they are installed. ADR 10 in docs/adr/
 
 from __future__ import annotations
 
-import ast
 import atexit
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib import metadata
+from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,8 @@ _IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # of setup.py
 LAMBDA_PYTHON: Final = (3, 13)
 """The version of the functions' runtime."""
 _HANDLERS: Final = ("lambda_src.consumer", "lambda_src.sweeper")
+_FOR_TYPES_ALONE: Final = ("xorack.client", "xorack.compat")
+"""Imported below `TYPE_CHECKING`, which the finder does not know."""
 _PACKAGES: Final = ("aws-lambda-powertools==3.37.0", "jmespath==1.1.0", "typing_extensions==4.16.0")
 _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 MB of JavaScript
 
@@ -99,35 +100,11 @@ def _compiled_by_pip(_: str, names: list[str]) -> list[str]:
 
 
 def handlers_closure(root: Path) -> list[Path]:
-    """Return the files of a checkout that the handlers import, themselves or by others.
-
-    Imports in functions count; those for types alone do not.
-    """
-    found, todo = dict[str, Path](), [*_HANDLERS]
-    while todo:
-        module = todo.pop()
-        place = root / module.replace(".", "/")
-        paths = place.with_suffix(".py"), place / "__init__.py"
-        path = next(filter(Path.is_file, paths), None)
-        if module not in found and path is not None:  # a name in a module has no file
-            found[module] = path
-            package = module.rpartition(".")[0]  # Python imports it first
-            todo += [*_imports(ast.parse(path.read_bytes())), *filter(None, [package])]
-    return sorted(found.values())
-
-
-def _imports(node: ast.AST) -> Iterator[str]:
-    """Yield what code imports when it runs: the modules, and names that may be modules."""
-    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-        children: Iterable[ast.AST] = node.orelse
-    else:
-        children = ast.iter_child_nodes(node)
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module:
-        yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
-    for child in children:
-        yield from _imports(child)
+    """Return the files of a checkout that the handlers import, also in functions."""
+    finder = ModuleFinder([str(root)], excludes=_FOR_TYPES_ALONE)
+    for handler in _HANDLERS:
+        finder.import_hook(handler)
+    return sorted(Path(one.__file__) for one in finder.modules.values() if one.__file__)
 
 
 def _copy_package(release: str, folder: Path) -> None:
