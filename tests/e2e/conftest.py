@@ -88,3 +88,21 @@ def assembly(demo_work) -> Path:
 def stack(embedded_aws, assembly):
     """The synthesised stack in the embedded AWS: tests share it and use tags of their own."""
     return deploy(embedded_aws, assembly)
+
+
+def lambda_count(stack, metric):
+    """Return a metric of Lambda, summed over the functions of a stack."""
+    now = time.time()
+    period = {"StartTime": now - 86_400, "EndTime": now + 60, "Period": 86_400}
+    points = [
+        point
+        for name in stack.functions.values()
+        for point in stack.client("cloudwatch").get_metric_statistics(
+            Namespace="AWS/Lambda",
+            MetricName=metric,
+            Dimensions=[{"Name": "FunctionName", "Value": name}],
+            Statistics=["Sum"],
+            **period,
+        )["Datapoints"]
+    ]
+    return sum(point["Sum"] for point in points)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import ROOT
+from tests.e2e.conftest import ROOT, lambda_count
 from tests.support.events import eventually
 from tests.support.processes import members
 from tests.support.subscriber import messages
@@ -125,11 +125,11 @@ def waiting(stack):
     ],
 )
 def test_a_failing_message_is_retried_and_then_dead_lettered(small, failure, neighbours, errors):
-    before = small.usage()["errors"]
+    before = lambda_count(small, "Errors")
     send(small, failure, *neighbours)
     assert eventually(lambda: dead_letters(small)) == [failure]
     # The last invocation may still run when its message is visible again.
-    assert eventually(lambda: small.usage()["errors"] == before + errors)
+    assert eventually(lambda: lambda_count(small, "Errors") == before + errors)
     assert eventually(lambda: waiting(small) == 0)
     assert dead_letters(small) == []  # the neighbours are handled
     assert invoke_where(small)["ms"] > 0  # the next invocation works

@@ -70,24 +70,6 @@ class Stack:
         chains = [e for e in events if (e["EventBusName"], e["Source"]) == (self.bus_name, SOURCE)]
         return [_delivered(event) for event in chains], position + len(events)
 
-    def usage(self) -> dict[str, int]:
-        """Return counters since the embedded AWS started, taken where calls arrive.
-
-        `messages` to the stack's queue; `invocations` of its functions, scheduled ones included,
-        and `errors`, those that failed or timed out; `writes` of its table without rejected ones.
-        """
-        counters = json.loads(self.aws.fetch("/_xorack/usage"))
-        names = {
-            "messages": [self.queue_url.rpartition("/")[2]],
-            "invocations": self.functions.values(),
-            "errors": self.functions.values(),
-            "writes": [self.table_name],
-        }
-        return {
-            counter: sum(counters[counter].get(name, 0) for name in of)
-            for counter, of in names.items()
-        }
-
 
 def _delivered(event: Mapping[str, Any]) -> dict[str, Any]:
     return {

@@ -1,17 +1,14 @@
-"""Runs ministack until its parent process ends, with larger batches and with counters.
+"""Runs ministack until its parent process ends, with larger batches.
 
 The Python of ministack's own environment runs this file by its path; it imports nothing else of
 this package. The parent holds the other end of standard input. When the parent ends, the pipe
 closes; then this process removes its directory and kills its group, Lambda workers included. A
 parent that sends a line first lets it run on. It holds a lock on its file `running` until it ends.
 
-Eight changes to ministack, tested in tests/e2e:
+Seven changes to ministack, tested in tests/e2e:
 
 * An event source mapping delivers batches of the template's size, after the template's window.
   ministack delivers at most ten messages at a time, at once.
-* `GET /_xorack/usage` returns counters of DynamoDB writes, of messages by queue, and of invocations
-  and their errors by function. They count calls as they arrive, so the demo's figures do not
-  depend on the code under test.
 * Parameters are numbers in an event source mapping. ministack keeps their text, and never polls.
 * A template may hold any alarms, which exist and stay as they are. ministack rejects a template
   with composite alarms or alarms on expressions.
@@ -37,7 +34,6 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
@@ -47,13 +43,6 @@ App: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]  # ASGI
 _EVENT_BYTES = 6_000_000
 """Lambda's limit for the event of one invocation."""
 _ENVELOPE_BYTES = 500  # a message's attributes and the JSON around its body
-_COUNTED = ("UpdateItem", "PutItem", "DeleteItem", "BatchWriteItem", "SendMessage")
-"""Actions that the counters distinguish, by their prefix."""
-
-_lock = threading.Lock()
-_usage: dict[str, Counter[str]] = {
-    name: Counter() for name in ("writes", "messages", "invocations", "errors")
-}
 
 
 def _end_with_parent(directory: str) -> None:
@@ -202,23 +191,23 @@ def _read_numbers(provisioners: Ministack) -> None:
 
 
 def _count_invocations(functions: Ministack, cloudwatch: Ministack) -> None:
-    """Count invocations and their errors where ministack writes a function's log."""
-    original = functions._emit_lambda_logs  # called exactly once for every invocation
+    """Emit Lambda's metrics where ministack writes a function's log: once an invocation."""
+    original = functions._emit_lambda_logs
+
+    def count(name: str, metric: str, value: int) -> None:
+        dimensions = {"FunctionName": name}
+        cloudwatch.record_metric("AWS/Lambda", metric, value, "Count", dimensions)
 
     def count_throttle(name: str, *, throttle: bool, **_: Any) -> None:
         if throttle:  # the others are counted below
-            dimensions = {"FunctionName": name}
-            cloudwatch.record_metric("AWS/Lambda", "Throttles", 1, "Count", dimensions)
+            count(name, "Throttles", 1)
 
     def emit(
         func: Ministack, request_id: str, text: str, error: bool, *rest: Any, **more: Any
     ) -> None:
         name = str((func.get("config") or func).get("FunctionName"))
-        with _lock:
-            _usage["invocations"][name] += 1
-            _usage["errors"][name] += bool(error)
-        for metric, value in (("Invocations", 1), ("Errors", int(bool(error)))):
-            cloudwatch.record_metric("AWS/Lambda", metric, value, "Count", {"FunctionName": name})
+        count(name, "Invocations", 1)
+        count(name, "Errors", int(bool(error)))
         original(func, request_id, text, error, *rest, **more)
 
     functions._emit_lambda_logs = emit
@@ -230,10 +219,6 @@ def _extend(app: App, events: Ministack) -> App:
         path = scope["path"] if scope["type"] == "http" else ""
         if path and _is_of_a_page(dict(scope.get("headers", ()))):
             await _respond(send, "rejected: the request comes from a web page", status=403)
-        elif path == "/_xorack/usage":
-            with _lock:
-                usage = json.dumps(_usage)
-            await _respond(send, usage)
         elif path.startswith("/_xorack/events/"):
             first = int(path.rpartition("/")[2])
             await _respond(send, json.dumps(events._events_log_list()[first:]))
@@ -241,32 +226,6 @@ def _extend(app: App, events: Ministack) -> App:
             await app(scope, receive, send)
 
     return extended
-
-
-def _count_calls(service: Ministack) -> None:
-    """Count a service's successful calls, before the response leaves: its receiver relies on it."""
-    original = service.handle_request
-
-    async def handle(method: str, path: str, headers: Ministack, body: bytes, query: Any) -> Any:
-        answer = await original(method, path, headers, body, query)
-        action = headers.get("x-amz-target", "").rpartition(".")[2]
-        if answer[0] < 400 and action.startswith(_COUNTED):
-            _count(action, json.loads(body))
-        return answer
-
-    service.handle_request = handle
-
-
-def _count(action: str, request: dict[str, Any]) -> None:
-    with _lock:
-        if action.startswith("SendMessage"):
-            queue = str(request.get("QueueUrl", "")).rpartition("/")[2]
-            _usage["messages"][queue] += len(request.get("Entries", [None]))
-        elif action == "BatchWriteItem":
-            for table, writes in request["RequestItems"].items():
-                _usage["writes"][table] += len(writes)
-        else:
-            _usage["writes"][request["TableName"]] += 1
 
 
 def _is_of_a_page(headers: dict[bytes, bytes]) -> bool:
@@ -300,8 +259,6 @@ def main() -> None:
     _complete_tables(provisioners, dynamodb)
     _read_numbers(provisioners)
     _count_invocations(functions, cloudwatch)
-    _count_calls(sqs)
-    _count_calls(dynamodb)
     ministack.app = _extend(ministack.app, events)
     ministack.main()
 
