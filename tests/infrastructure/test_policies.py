@@ -1,5 +1,6 @@
 """What the policies forbid: use by other services, other accounts, or the functions' own code."""
 
+import json
 from typing import Any
 from unittest.mock import Mock
 
@@ -18,8 +19,9 @@ from aws_cdk import (
 
 from xorack.aws.callbacks import CALLBACK_SERVICES
 from xorack.cdk.acker import Acker
-from xorack.cdk.callbacks import ACTIONS
+from xorack.cdk.callbacks import KINDS
 from xorack.cdk.network import Network
+from xorack.cdk.settings import Settings
 from xorack.core.event import SOURCE
 
 from .templates import FUNCTIONS, HERE, Template, target
@@ -179,13 +181,90 @@ def test_the_functions_resume_executions_of_whom_they_may_only():
         assert callbacks["Action"] == [f"{CALLBACK}Failure", f"{CALLBACK}Success"]
 
 
+def test_an_imported_acker_resumes_what_another_app_grants():
+    owner = Stack(App(), "Owner", env=HERE)
+    acker = Acker(owner, "Acker", settings=Settings(resume="granted"))
+    acker.add_outputs()
+    template = Template.of_stack(owner)
+    assert template.environment("sweeper")["RESUME"] == "step_functions,lambda"
+    assert "states:" not in str(template.statements("sweeper"))
+    exports = {str(one["Export"]["Name"]) for one in template.body["Outputs"].values()}
+    stack = Stack(App(), "Mine", env=HERE)
+    imported = Acker.from_stack_outputs(stack, "Acker", "Owner")
+    assert imported.grant_resume(waiting(stack, ORDERS)).success
+    policies = Template.of_stack(stack).of("AWS::IAM::Policy").values()
+    names = {policy["Roles"][0]["Fn::ImportValue"] for policy in policies}
+    assert names == {"Owner-ConsumerRoleName", "Owner-SweeperRoleName"} <= exports
+    for policy in policies:
+        (statement,) = policy["PolicyDocument"]["Statement"]
+        assert statement["Resource"] == ORDERS
+    place = "eu-west-1:111111111111"
+    without = Acker.from_attributes(
+        stack,
+        "Without",
+        table_arn=f"arn:aws:dynamodb:{place}:table/chains",
+        queue_arn=f"arn:aws:sqs:{place}:stamps",
+        event_bus_arn=f"arn:aws:events:{place}:event-bus/chains",
+    )
+    with pytest.raises(ValueError, match="Mine/Without was imported without `role_names`"):
+        without.grant_resume(waiting(Stack(stack, "Other"), ORDERS))
+
+
+@pytest.mark.parametrize("monitoring", ["full", "minimal"])
+def test_the_functions_use_a_role_of_yours_with_the_permissions_of_their_own_ones(monitoring):
+    templates = []
+    for arn in (None, "arn:aws:iam::111111111111:role/team/acker"):
+        stack = Stack(App(), "Mine", env=HERE)
+        settings = Settings(resume="all", tracing=True, monitoring=monitoring)
+        role = arn and aws_iam.Role.from_role_arn(stack, "Role", arn)
+        acker = Acker(stack, "Acker", settings=settings, role=role)
+        acker.grant_resume(waiting(stack, ORDERS))
+        templates.append(Template.of_stack(stack))
+    default, own = templates
+    assert not own.of("AWS::IAM::Role")
+    (policy,) = own.of("AWS::IAM::Policy").values()
+    assert policy["Roles"] == ["acker"]
+    expected = [one for name in FUNCTIONS for one in default.statements(name)]
+    allowed = {permission for one in expected for permission in permissions(one)}
+    document = policy["PolicyDocument"]["Statement"]
+    assert {permission for one in document for permission in permissions(one)} == allowed
+    roles = {json.dumps(one["Role"]) for one in own.of("AWS::Lambda::Function").values()}
+    assert roles == {json.dumps("arn:aws:iam::111111111111:role/team/acker")}
+    (denied,) = own.of("AWS::Events::EventBusPolicy").values()
+    principals = denied["Statement"]["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]
+    assert principals == ["arn:aws:iam::111111111111:role/team/acker"]
+
+
+def permissions(statement):
+    """Each action on each resource under its condition, as text."""
+    actions, resources = (
+        value if isinstance(value, list) else [value]
+        for value in (statement["Action"], statement["Resource"])
+    )
+    rest = json.dumps([statement["Effect"], statement.get("Condition")], sort_keys=True)
+    return {(action, json.dumps(on), rest) for action in actions for on in resources}
+
+
+def test_an_own_role_is_of_the_account_and_may_be_of_another_stack():
+    app = App()
+    stack, roles = Stack(app, "Mine", env=HERE), Stack(app, "Roles", env=HERE)
+    role = aws_iam.Role(roles, "Role", assumed_by=aws_iam.ServicePrincipal("lambda.amazonaws.com"))
+    Acker(stack, "Acker", role=role)
+    app.synth()
+    assert not Template.of_stack(roles).of("AWS::Lambda::Function")
+    assert roles.dependencies == []
+    there = aws_iam.Role.from_role_arn(stack, "There", THERE)
+    with pytest.raises(ValueError, match="role: Mine/There is in 222222222222, expected 1111"):
+        Acker(stack, "Other", role=there)
+
+
 @pytest.mark.parametrize("kind", CALLBACK_SERVICES)
 def test_the_permission_to_resume_is_for_the_calls_that_are_made(kind):
     calls = Mock()
     CALLBACK_SERVICES[kind].success(calls, "token", "{}")
     CALLBACK_SERVICES[kind].failure(calls, "token", "reason", "{}")
     names = (call[0].replace("_", " ").title().replace(" ", "") for call in calls.method_calls)
-    assert sorted(one.partition(":")[2] for one in ACTIONS[kind]) == sorted(names)
+    assert sorted(one.partition(":")[2] for one in KINDS[kind].actions) == sorted(names)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import aws_cdk as cdk
@@ -9,7 +10,7 @@ from constructs import Construct
 
 from xorack.aws.schema import TAG
 from xorack.cdk.alarms import create_alarms
-from xorack.cdk.callbacks import CallbackAccess
+from xorack.cdk.callbacks import KINDS, statement_of_all
 from xorack.cdk.dashboard import create_dashboard
 from xorack.cdk.events import AckEvents, name_for
 from xorack.cdk.functions import create_consumer, create_sweeper
@@ -23,9 +24,16 @@ from xorack.cdk.permissions import (
     logs_statement,
 )
 from xorack.cdk.queue import create_queues
+from xorack.cdk.roles import grant_to, own_role
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import adopt_table, create_table, key_of
-from xorack.cdk.validation import as_text, check_arguments, has_own_policy, is_known_to_differ
+from xorack.cdk.validation import (
+    as_text,
+    check_arguments,
+    has_own_policy,
+    is_known_to_differ,
+    warn_if_nothing_is_attached,
+)
 
 _Topic: TypeAlias = "cdk.aws_sns.ITopic | None"
 
@@ -59,6 +67,9 @@ class Acker(AckerParts):
         alarm_topic: Your topic for alarms, as in `Settings.alarm_topic_arn`. A topic of this app
             and its key let the account's alarms use them; the policies of an imported one must.
         network: Your VPC for the functions.
+        role: Your role for both functions, which Lambda may assume. It gets their permissions in a
+            policy of the acker's stack. By default each function has a role of its own that takes
+            no further permissions.
         service: Name of the metrics' dimension, the bus and the dashboard; by default the stack's
             name and the construct's path in it.
 
@@ -79,6 +90,7 @@ class Acker(AckerParts):
         service: The same; with `monitoring="minimal"` there are no metrics, and it is None.
         encryption_key: Your key, if there is one.
         network: Your VPC for the functions, if there is one.
+        own_role: Your role for the functions, if there is one.
         consumer: The function that applies requests.
         messages: The event source mapping from the queue to the consumer.
         sweeper: The function that times chains out.
@@ -104,13 +116,19 @@ class Acker(AckerParts):
         encryption_key: cdk.aws_kms.IKey | None = None,
         alarm_topic: _Topic = None,
         network: Network | None = None,
+        role: cdk.aws_iam.IRole | None = None,
         service: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.settings = settings = settings or Settings()
-        given = {"table": table, "queue": queue, "dead_letters": dead_letters, "bus": bus}
-        others = {"encryption_key": encryption_key, "alarm_topic": alarm_topic, "network": network}
-        check_arguments(self, {"settings": settings, **given, **others})
+        given: dict[str, Any] = {
+            "table": table,
+            "queue": queue,
+            "dead_letters": dead_letters,
+            "bus": bus,
+        }
+        given |= {"encryption_key": encryption_key, "alarm_topic": alarm_topic}
+        check_arguments(self, {"settings": settings, **given, "network": network, "role": role})
         self.encryption_key = key = encryption_key
         self.network = network
         self.name = name = service or name_of(self)
@@ -127,13 +145,23 @@ class Acker(AckerParts):
         self.events.check_at_deployment()
         if key is not None:
             key.add_to_resource_policy(logs_statement(self))
+        self.own_role = own_role(self, role)
+        if role is not None:
+            warn_if_nothing_is_attached(self, role, "dynamodb:UpdateItem", self.table.table_arn)
         self.consumer = create_consumer(Construct(self, "Consumer"), self)
         self.messages: Any = self.node.find_child("Consumer").node.find_child("Messages")
         self.sweeper = create_sweeper(Construct(self, "Sweeper"), self)
+        functions: list[Any] = [self.consumer, self.sweeper]
+        self._roles = [self.own_role] if self.own_role else [one.role for one in functions]
+        self.role_names = [role.role_name for role in self._roles]
+        self._callbacks: set[str] = set()
+        for kind in KINDS:
+            if settings.resume in (kind, "all", "granted"):
+                self._accept_callbacks(kind)
+            if settings.resume in (kind, "all"):
+                grant_to(self._roles, statement_of_all(self, kind))
         if bus is None and settings.deny_forged_events:
-            roles: list[Any] = [self.consumer.role, self.sweeper.role]
-            self.events.deny_forged_events(roles)
-        self._resume = CallbackAccess(self, [self.consumer, self.sweeper], settings)
+            self.events.deny_forged_events(self._roles)
         monitoring = Construct(self, "Monitoring")
         topic = self._topic(monitoring, alarm_topic)
         if not settings.policies_ready:
@@ -168,6 +196,7 @@ class Acker(AckerParts):
         dead_letters_arn: str | None = None,
         service: str | None = None,
         encryption_key_arn: str | None = None,
+        role_names: Sequence[str] = (),
         partition_key: str = TAG,
         policies_ready: bool = False,
     ) -> IAcker:
@@ -182,6 +211,7 @@ class Acker(AckerParts):
             dead_letters_arn: ARN of its dead-letter queue; `grant_operate` needs it.
             service: Its name, the stack's output `Service`; its metrics need it.
             encryption_key_arn: ARN of the key of its table and queue, if it has one of yours.
+            role_names: Names of its functions' roles; `grant_resume` needs them.
             partition_key: Name of the table's partition key.
             policies_ready: As `Settings.policies_ready`.
 
@@ -192,7 +222,7 @@ class Acker(AckerParts):
         """
         place = place_of(scope, table_arn, queue_arn)
         acker = IAcker(scope, construct_id, partition_key, policies_ready, place)
-        acker.service, arn = service, encryption_key_arn
+        acker.service, arn, acker.role_names = service, encryption_key_arn, role_names
         key = cdk.aws_kms.Key.from_key_arn(acker, "Key", arn) if arn else None
         acker.table_key = key
         acker.table = cdk.aws_dynamodb.Table.from_table_attributes(
@@ -246,6 +276,10 @@ class Acker(AckerParts):
             name: cdk.Fn.import_value(f"{stack_name}-{prefix}{output}")
             for name, output in outputs.items()
         }
+        exported["role_names"] = [
+            cdk.Fn.import_value(f"{stack_name}-{prefix}{function}RoleName")
+            for function in ("Consumer", "Sweeper")
+        ]
         return cls.from_attributes(scope, construct_id, **{**exported, **attributes})
 
     def add_outputs(self, *, prefix: str = "", stack_name: str | None = None) -> None:
@@ -277,6 +311,8 @@ class Acker(AckerParts):
             ),
             "Service": (self.name, "Dimension of the metrics, name of a created bus"),
             "SweeperName": (self.sweeper.function_name, "Times chains out"),
+            "ConsumerRoleName": (self._roles[0].role_name, "Role of the consumer"),
+            "SweeperRoleName": (self._roles[-1].role_name, "Role of the sweeper"),
         }
         if self.dashboard is not None:
             outputs["DashboardName"] = (self.dashboard.dashboard_name, "Dashboard")
@@ -287,24 +323,17 @@ class Acker(AckerParts):
                 stack, prefix + name, value=value, description=description, export_name=export
             )
 
-    def grant_resume(
-        self, waiting: cdk.aws_stepfunctions.IStateMachine | cdk.aws_lambda.IFunction
-    ) -> cdk.aws_iam.Grant:
-        """Let chains resume tasks of a state machine, or callbacks of a durable function.
+    def _accept_callbacks(self, kind: str) -> None:
+        self._callbacks.add(kind)
+        for function in (self.consumer, self.sweeper):
+            kinds = [name for name in KINDS if name in self._callbacks]
+            function.add_environment("RESUME", ",".join(kinds))
 
-        A `create` may then name who waits for its chain's end: docs/schedulers.md.
-
-        Args:
-            waiting: A state machine or a durable function of this account and region.
-
-        Raises:
-            TypeError: It is neither.
-            ValueError: It is of another account or region: AWS takes no token from there.
-
-        Examples:
-            acker.grant_resume(orders)
-        """
-        return self._resume.allow(waiting)
+    def _roles_beside(self, waiting: Construct) -> Sequence[cdk.aws_iam.IRole]:
+        is_imported = waiting.node.default_child is None
+        if is_imported or cdk.Stack.of(waiting) is cdk.Stack.of(self):
+            return self._roles
+        return super()._roles_beside(waiting)
 
     def _check_imported(self, key: cdk.aws_kms.IKey | None, topic: _Topic) -> None:
         """Name the statements that imported resources need in their own policies.

@@ -12,11 +12,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import metadata
 from modulefinder import ModuleFinder
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from xorack.core.errors import StateError
 
@@ -25,7 +26,7 @@ _IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # of setup.py
 LAMBDA_PYTHON: Final = (3, 13)
 """The version of the functions' runtime."""
 _HANDLERS: Final = ("lambda_src.consumer", "lambda_src.sweeper")
-_FOR_TYPES_ALONE: Final = ("xorack.client", "xorack.compat")
+_FOR_TYPES_ALONE: Final = [f"xorack.{name}" for name in ("client", "compat")]
 """Imported below `TYPE_CHECKING`, which the finder does not know."""
 _PACKAGES: Final = ("aws-lambda-powertools==3.37.0", "jmespath==1.1.0", "typing_extensions==4.16.0")
 _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 MB of JavaScript
@@ -104,7 +105,8 @@ def handlers_closure(root: Path) -> list[Path]:
     finder = ModuleFinder([str(root)], excludes=_FOR_TYPES_ALONE)
     for handler in _HANDLERS:
         finder.import_hook(handler)
-    return sorted(Path(one.__file__) for one in finder.modules.values() if one.__file__)
+    modules: Iterable[Any] = finder.modules.values()
+    return sorted(Path(one.__file__) for one in modules if one.__file__)
 
 
 def _copy_package(release: str, folder: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import aws_cdk as cdk
-from constructs import Construct, DependencyGroup
+from constructs import Construct
 
 from xorack.aws.schema import ALIAS, METRIC_NAMESPACE
 from xorack.cdk import code
@@ -23,66 +23,13 @@ from xorack.cdk.permissions import (
     allow_key,
 )
 from xorack.cdk.queue import pending_timeout_seconds
+from xorack.cdk.roles import ClosedRole
 from xorack.cdk.table import index_arn, is_imported, removal_policy
 from xorack.cdk.validation import as_text
 
 _RUNTIME: Final = getattr(cdk.aws_lambda.Runtime, "PYTHON_{}_{}".format(*code.LAMBDA_PYTHON))
 _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
 _RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
-
-
-class ClosedRole(cdk.aws_iam.Role):
-    """A function's role: one inline policy. Once the role is closed, a grant to it is an error."""
-
-    def __init__(self, scope: Construct, handler: str, access: cdk.aws_iam.PolicyDocument) -> None:
-        self._access, self.is_closed = access, False
-        super().__init__(
-            scope,
-            "Role",
-            assumed_by=cdk.aws_iam.ServicePrincipal("lambda.amazonaws.com"),
-            description=f"Permissions of {handler}",
-            inline_policies={"Access": access},
-        )
-
-    def accept(self, statement: cdk.aws_iam.PolicyStatement) -> cdk.aws_iam.Grant:
-        """Add a statement of the acker's own to a closed role."""
-        self.is_closed = False
-        grant = cdk.aws_iam.Grant.add_to_principal(
-            grantee=self, actions=statement.actions, resource_arns=statement.resources
-        )
-        self.is_closed = True
-        return grant
-
-    def add_to_principal_policy(
-        self, statement: cdk.aws_iam.PolicyStatement
-    ) -> cdk.aws_iam.AddToPrincipalPolicyResult:
-        self._check(", ".join(statement.actions))
-        self._access.add_statements(statement)
-        return cdk.aws_iam.AddToPrincipalPolicyResult(
-            statement_added=True, policy_dependable=DependencyGroup()
-        )
-
-    def attach_inline_policy(self, policy: cdk.aws_iam.Policy) -> None:
-        self._check(policy.node.path)
-
-    def add_managed_policy(self, policy: cdk.aws_iam.IManagedPolicy) -> None:
-        # Before the role is closed, it is AWS's policy for a network, whose actions it has anyway.
-        if self.is_closed:
-            # An aspect may have to add an organisation's policy to each role.
-            super().add_managed_policy(policy)
-            cdk.Annotations.of(self).add_warning_v2(
-                "xorack:managed-policy",
-                f"the role {self.node.path} gets the managed policy {policy.managed_policy_arn}: "
-                "acknowledge this if it only denies, or if your organisation adds it to all roles",
-            )
-
-    def _check(self, what: str) -> None:
-        if self.is_closed:
-            raise ValueError(
-                f"{what}: the role {self.node.path} takes no further permissions, since its code "
-                "is xorack's alone: grant it to a function of yours, such as a target of "
-                "`events.rule`"
-            )
 
 
 def _create_function(
@@ -101,8 +48,11 @@ def _create_function(
     resource.retention_in_days = settings.log_retention_days
     log = allow(logs.log_group_arn, "logs:CreateLogStream", "logs:PutLogEvents")
     joining = join_network() if network else []
-    access = cdk.aws_iam.PolicyDocument(statements=[log, *statements, *joining])
-    role = ClosedRole(scope, handler, access)
+    access = [log, *statements, *joining]
+    role = acker.own_role or ClosedRole(scope, handler, access)
+    if acker.own_role is not None:
+        for statement in access:
+            role.add_to_principal_policy(statement)
     acknowledge(
         scope,
         "AwsSolutions-L1",
@@ -110,7 +60,7 @@ def _create_function(
     )
     if settings.tracing or network:
         reason = "The actions of X-Ray and those that join a network accept no resource"
-        acknowledge(scope, "AwsSolutions-IAM5[Resource::*]", reason)
+        acknowledge(acker.own_role or scope, "AwsSolutions-IAM5[Resource::*]", reason)
     function = cdk.aws_lambda.Function(
         scope,
         "Function",
@@ -138,6 +88,7 @@ def _create_function(
             "DEFAULT_TIMEOUT_SECONDS": as_text(settings.default_timeout_seconds),
             **({"MASK": settings.mask} if settings.mask else {}),
             "PENDING_TIMEOUT_SECONDS": str(pending_timeout_seconds(acker.queue)),
+            "RESUME": "",
             "RETENTION_SECONDS": as_text(settings.retention_seconds),
             "POWERTOOLS_SERVICE_NAME": acker.name,
             "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
@@ -146,7 +97,8 @@ def _create_function(
         },
         **(network.options(scope) if network else {}),
     )
-    role.is_closed = True
+    if isinstance(role, ClosedRole):
+        role.is_closed = True
     return function
 
 

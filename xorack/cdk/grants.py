@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import aws_cdk as cdk
 from constructs import Construct
 
 from xorack.aws.schema import METRIC_NAMESPACE, SHOWN, TAG, Metric
+from xorack.cdk.callbacks import kind_of, statement_of
 from xorack.cdk.events import AckEvents
 from xorack.cdk.network import Network
 from xorack.cdk.permissions import (
@@ -19,6 +20,7 @@ from xorack.cdk.permissions import (
     combined,
     for_account,
 )
+from xorack.cdk.roles import grant_to
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import index_arn
 from xorack.cdk.validation import (
@@ -68,6 +70,7 @@ class IAcker(Construct):
         dead_letters: The dead-letter queue; None if it was imported without.
         events: The bus (`events.bus`), rules on it (`events.rule`), its archive (`events.archive`).
         service: Its name: the metrics' dimension `service`; None if it emits none, or is unknown.
+        role_names: The names of its functions' roles; empty if it was imported without.
     """
 
     table: cdk.aws_dynamodb.ITable
@@ -76,6 +79,7 @@ class IAcker(Construct):
     dead_letters: cdk.aws_sqs.IQueue | None
     events: AckEvents
     service: str | None
+    role_names: Sequence[str] = ()
 
     def __init__(
         self,
@@ -211,6 +215,48 @@ class IAcker(Construct):
             ]
         )
 
+    def grant_resume(
+        self, waiting: cdk.aws_stepfunctions.IStateMachine | cdk.aws_lambda.IFunction
+    ) -> cdk.aws_iam.Grant:
+        """Let chains resume tasks of a state machine, or callbacks of a durable function.
+
+        A `create` may then name the callback that its chain's end completes: docs/schedulers.md.
+        The functions of an imported acker accept it if its setting `resume` is not `none`:
+        `granted` accepts callbacks of both kinds, and gives no permission by itself.
+
+        Args:
+            waiting: A state machine or a durable function of this account and region.
+
+        Raises:
+            TypeError: It is neither.
+            ValueError: It is of another account or region: AWS takes no token from there. Or the
+                acker was imported without the names of its functions' roles.
+
+        Examples:
+            acker.grant_resume(orders)
+        """
+        kind = kind_of(self, waiting)
+        self._accept_callbacks(kind)
+        return grant_to(self._roles_beside(waiting), statement_of(kind, waiting))
+
+    def _accept_callbacks(self, kind: str) -> None:
+        """Let the functions accept callbacks of a kind; those of another app cannot be changed."""
+
+    def _roles_beside(self, waiting: Construct) -> Sequence[cdk.aws_iam.IRole]:
+        """Import the functions' roles into the stack of an execution, which gets the policy.
+
+        In a policy of the acker's stack, its ARN would make both stacks depend on each other if
+        the execution also sends requests.
+        """
+        if not self.role_names:
+            raise ValueError(f"grant_resume: {self.node.path} was imported without `role_names`")
+        stack = cdk.Stack.of(waiting)
+        scope = Construct(stack, f"ResumedBy{self.node.addr}{len(stack.node.children)}")
+        return [
+            cdk.aws_iam.Role.from_role_name(scope, f"Role{number}", name)
+            for number, name in enumerate(self.role_names)
+        ]
+
     def _check_account(self, call: str, grantee: cdk.aws_iam.IGrantable) -> None:
         if is_external(grantee, self.table.env.account):
             principal = grantee.grant_principal.policy_fragment.principal_json
@@ -283,6 +329,7 @@ class AckerParts(IAcker):
     dead_letters: cdk.aws_sqs.IQueue  # never None
     encryption_key: cdk.aws_kms.IKey | None
     network: Network | None
+    own_role: cdk.aws_iam.IRole | None
     consumer: cdk.aws_lambda.Function
     sweeper: cdk.aws_lambda.Function
     alarms: dict[str, cdk.aws_cloudwatch.AlarmBase]

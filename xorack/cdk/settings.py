@@ -121,10 +121,10 @@ class Settings:
             for the sweeper in an account of ten.
         max_receive_count: Attempts before SQS moves a message to the dead-letter queue: by default
             those of ten hours. Requests that are rejected go there at once.
-        resume: Who of the account and region may wait for a chain's end: `none`, `step_functions`
-            (tasks with a task token), `lambda` (callbacks of durable functions) or `all`. It gives
-            the functions the permission; a request with another kind is rejected.
-            `Acker.grant_resume` names single ones.
+        resume: The callbacks that a `create` may name: `none`, `step_functions` (tasks with a task
+            token), `lambda` (callbacks of durable functions) or `all`, with the permission to
+            complete those of the account and region; or `granted`, both kinds, with the
+            permissions that `grant_resume` gives. A request with another kind is rejected.
         default_timeout_seconds: Deadline of a chain whose `create` sets none.
         mask: Fields of details, a list or separated by commas, that are kept as hashes: no event,
             page or dead-lettered request of the functions shows their values (docs/security.md).
@@ -172,7 +172,7 @@ class Settings:
     # A new account may have ten executions for all functions: half of them for the consumer.
     max_concurrency: Late = _number(5, 2, 1_000, "concurrent invocations", late=True)
     max_receive_count: int = _number(100, 1, 1_000, "receives")
-    resume: str = _choice("none", "none", *RESUME_KINDS, "all")
+    resume: str = _choice("none", "none", *RESUME_KINDS, "all", "granted")
     default_timeout_seconds: Time = _number(_DAY, 1, _TEN_YEARS * _DAY, "seconds", late=True)
     mask: Choice | None = text(
         None,

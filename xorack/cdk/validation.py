@@ -21,6 +21,7 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "encryption_key": ("an IKey", "key_arn"),
     "alarm_topic": ("an ITopic", "topic_arn"),
     "network": ("a Network", "security_groups"),
+    "role": ("an IRole", "role_arn"),
     "vpc": ("an IVpc", "vpc_id"),
     "grantee": ("an IGrantable, such as a role", "grant_principal"),
 }
@@ -33,8 +34,9 @@ def check_kind(name: str, value: object) -> None:
         raise TypeError(f"{name} is {value!r}: expected {kind}")
 
 
-_OF_THE_ACCOUNT: Final = ("queue", "dead_letters")
-"""Arguments that must be of the stack's account: alarms have no metrics of another one's."""
+_OF_THE_ACCOUNT: Final = ("queue", "dead_letters", "role")
+"""Arguments that must be of the stack's account: alarms have no metrics of a queue of another one,
+and Lambda takes no role of another one."""
 
 
 def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
@@ -77,7 +79,7 @@ def warn_if_nothing_is_attached(
         return
     names = ("/aws-service-role/", "/aws-reserved/")
     is_fixed = not Token.is_unresolved(role_arn) and any(name in role_arn for name in names)
-    if is_fixed or _is_immutable(principal):
+    if is_fixed or is_immutable(principal):
         Annotations.of(scope).add_warning_v2(
             f"xorack:nothing-attached:{principal.node.addr}",
             f"no policy can be attached to the role {principal.node.path}: allow it {action} on "
@@ -86,7 +88,7 @@ def warn_if_nothing_is_attached(
         )
 
 
-def _is_immutable(role: Any) -> bool:
+def is_immutable(role: Any) -> bool:
     """Return whether a role is imported or wrapped as immutable, by what the CDK creates for it."""
     scope, name = role.node.scope, role.node.id
     is_import = scope is not None and scope.node.try_find_child(f"MutableRole{name}") is not None

@@ -1,0 +1,89 @@
+"""The roles of the functions: one for each that takes no further permissions, or one of yours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import aws_cdk as cdk
+from constructs import Construct, DependencyGroup
+
+from xorack.cdk.permissions import combined
+from xorack.cdk.validation import is_immutable
+
+
+class ClosedRole(cdk.aws_iam.Role):
+    """A function's role: one inline policy. Once the role is closed, a grant to it is an error."""
+
+    def __init__(
+        self, scope: Construct, handler: str, access: Sequence[cdk.aws_iam.PolicyStatement]
+    ) -> None:
+        self._access = cdk.aws_iam.PolicyDocument(statements=[*access])
+        self.is_closed = False
+        super().__init__(
+            scope,
+            "Role",
+            assumed_by=cdk.aws_iam.ServicePrincipal("lambda.amazonaws.com"),
+            description=f"Permissions of {handler}",
+            inline_policies={"Access": self._access},
+        )
+
+    def add_to_principal_policy(
+        self, statement: cdk.aws_iam.PolicyStatement
+    ) -> cdk.aws_iam.AddToPrincipalPolicyResult:
+        self._check(", ".join(statement.actions))
+        self._access.add_statements(statement)
+        return cdk.aws_iam.AddToPrincipalPolicyResult(
+            statement_added=True, policy_dependable=DependencyGroup()
+        )
+
+    def attach_inline_policy(self, policy: cdk.aws_iam.Policy) -> None:
+        self._check(policy.node.path)
+
+    def add_managed_policy(self, policy: cdk.aws_iam.IManagedPolicy) -> None:
+        # Before the role is closed, it is AWS's policy for a network, whose actions it has anyway.
+        if self.is_closed:
+            # An aspect may have to add an organisation's policy to each role.
+            super().add_managed_policy(policy)
+            cdk.Annotations.of(self).add_warning_v2(
+                "xorack:managed-policy",
+                f"the role {self.node.path} gets the managed policy {policy.managed_policy_arn}: "
+                "acknowledge this if it only denies, or if your organisation adds it to all roles",
+            )
+
+    def _check(self, what: str) -> None:
+        if self.is_closed:
+            raise ValueError(
+                f"{what}: the role {self.node.path} takes no further permissions, since its code "
+                "is xorack's alone: grant it to a function of yours, such as a target of "
+                "`events.rule`"
+            )
+
+
+def own_role(scope: Construct, role: cdk.aws_iam.IRole | None) -> cdk.aws_iam.IRole | None:
+    """Return your role as the functions use it: its policy belongs to the acker's stack.
+
+    A role of another stack of the app would get a policy there, and both stacks would depend on
+    each other.
+    """
+    if role is None or is_immutable(role):
+        return role
+    return cdk.aws_iam.Role.from_role_arn(scope, "Role", role.role_arn)
+
+
+def grant_to(
+    roles: Sequence[cdk.aws_iam.IRole], statement: cdk.aws_iam.PolicyStatement
+) -> cdk.aws_iam.Grant:
+    """Add a permission of the acker's own to roles, also to closed ones."""
+    closed: Any = [role for role in roles if isinstance(role, ClosedRole)]
+    for role in closed:
+        role.is_closed = False
+    grants = [
+        cdk.aws_iam.Grant.add_to_principal(
+            grantee=role, actions=statement.actions, resource_arns=statement.resources
+        )
+        for role in roles
+    ]
+    for role in closed:
+        role.is_closed = True
+    return combined(grants)
