@@ -1,9 +1,10 @@
-"""Families of chains: a grandparent, its child, and two grandchildren, one of both.
+"""Families of chains: chains that are units of others, on three levels or many of one parent.
 
 What a chain gives its parents is no request of a sender: the oracle expects it once the chain ends.
-Some families are a cycle, which ends by deadlines.
+Some families are a cycle, which ends by deadlines. Some use all or a few of their tags again.
 """
 
+from dataclasses import replace
 from random import Random
 
 from tests.simulation.options import DAY_SECONDS, Options, pick
@@ -13,52 +14,100 @@ from xorack.core.request import Request
 
 _BLOCK = 6
 """Of so many consecutive chains, the first four may be a family."""
-_MEMBERS = ("grandparent", "parent", "of both", "grandchild")
+_PARENTS = {0: (), 1: (0,), 2: (0, 1), 3: (1,)}
+"""A grandparent, its child, a child of both, and a grandchild: the chains of which each is a unit.
+In a cycle the grandparent is a unit of the grandchild."""
+_WIDE = 10
+"""Schedules of so many chains may have one parent of all others, which has spilled marks."""
 
 
-def is_of_family(seed: int, number: int, options: Options) -> bool:
-    """Return whether a chain is a member of a family."""
-    block = number - number % _BLOCK
-    few = options.months or block < options.spilling_chains or block + 4 > options.chains
-    rare = Random(f"{seed}/family/{block}").random() < options.family
-    return rare and not few and number - block < len(_MEMBERS)
+def parents_of(seed: int, number: int, options: Options) -> tuple[int, dict[int, tuple[int, ...]]]:
+    """Return the first number of a chain's family, and the parents of each member, if it has one.
+
+    Members are counted from the first one on.
+    """
+    if options.months or options.spilling_chains:
+        return 0, {}
+    if options.chains >= _WIDE and Random(f"{seed}/wide family").random() < options.family:
+        return 0, {0: (), **dict.fromkeys(range(1, options.chains), (0,))}
+    first = number - number % _BLOCK
+    rare = Random(f"{seed}/family/{first}").random() < options.family
+    if not rare or first + len(_PARENTS) > options.chains or number - first >= len(_PARENTS):
+        return 0, {}
+    is_cycle = Random(f"{seed}/cycle/{first}").random() < options.cycle
+    return first, {**_PARENTS, 0: (3,) if is_cycle else ()}
+
+
+class _Member:
+    """A chain of a family."""
+
+    def __init__(self, seed: int, number: int, options: Options) -> None:
+        self.first, self.parents = parents_of(seed, number, options)
+        shared = Random(f"{seed}/family/{self.first}/all")
+        self.cells = shared.choice((0, 16))
+        self.units = [shared.getrandbits(64) | 1 for _ in self.parents]
+        self.is_reused = options.rounds > 1 and shared.random() < options.reused_tag
+        self.all_reused = shared.random() < 0.5
+        self.number = number - self.first
+        self.tags = [f"chain-{self.first + n}" for n in range(len(self.units))]
+        self.options, self.random = options, Random(f"{seed}/family/{number}")
+        self.own = self.random.getrandbits(64) | 1
+
+    def create(self) -> Submission:
+        random, options, above = self.random, self.options, self.parents[self.number]
+        mine = [n for n, parents in self.parents.items() if self.number in parents]
+        starts = [self.own, *(self.units[child] for child in mine)]
+        fields: dict = {"timeout": pick(random, options.timeouts)}
+        if fields["timeout"] == "short":
+            fields["timeout"] = random.uniform(0.5, 1.5) * options.span / 1000
+        if self.parents[0]:
+            fields["timeout"] = fields["timeout"] or DAY_SECONDS
+        if above:
+            tags = tuple(self.tags[parent] for parent in above)
+            fields["parents"] = [Parent(self.units[self.number], tags, self.cells)]
+            # One of many children that fails would end most wide families.
+            fields["fail_parent"] = random.random() < 0.3 / len(self.parents) * 4
+        if self.cells and random.random() < options.tolerance:
+            fields["tolerated_units"] = random.choice((1, 1, 2))
+        tag = self.tags[self.number]
+        request = Request.create(tag, "create", starts=starts, cells=self.cells, **fields)
+        return Submission(tag, "create", request, frozenset(starts))
+
+    def submissions(self) -> list[Submission]:
+        random, options, tag = self.random, self.options, self.tags[self.number]
+        made = [self.create()]
+        if random.random() >= options.missing_work / max(1, len(self.parents) / 8):
+            work = Request.stamp_(tag, "work", finishes=[self.own], cells=self.cells)
+            made.append(Submission(tag, "work", work, frozenset([self.own])))
+        if random.random() < options.fail / max(1, len(self.parents) / 8):
+            made.append(Submission(tag, "fail", Request.fail(tag, "fail", "it broke")))
+        for one in made:
+            one.after = int(random.random() * options.span)
+            if random.random() < 0.2:
+                one.copies = (int(random.random() * options.span),)
+        return made
+
+    def all_runs(self) -> list[Submission]:
+        """Return the submissions, also those of the runs that use the tag again."""
+        first = self.submissions()
+        every = list(first)
+        if self.is_reused and (self.all_reused or self.random.random() < 0.5):
+            for run in range(1, self.options.rounds):
+                same = self.random.random() < self.options.same_ids
+                every += [_repeated(one, run, same) for one in first]
+        return every
+
+
+def _repeated(one: Submission, run: int, same_id: bool) -> Submission:
+    if same_id:
+        return replace(one, run=run)
+    request = Request.from_json({**one.raw, "id": f"{one.name}.{run}"})
+    return replace(one, name=request.id, request=request, run=run)
 
 
 def family_workload(seed: int, number: int, options: Options) -> ChainWorkload | None:
     """Return the workload of a member of a family; None if the chain is none."""
-    if not is_of_family(seed, number, options):
+    if not parents_of(seed, number, options)[1]:
         return None
-    block = number - number % _BLOCK
-    shared, member = Random(f"{seed}/family/{block}/all"), number - block
-    tags = [f"chain-{block + n}" for n in range(len(_MEMBERS))]
-    cells, cyclic = shared.choice((0, 16)), shared.random() < 0.15
-    units = [shared.getrandbits(64) | 1 for _ in tags]
-    # The chains of which each member is a unit.
-    of = {0: [3] if cyclic else [], 1: [0], 2: [0, 1], 3: [1]}
-    random = Random(f"{seed}/family/{number}")
-    own = random.getrandbits(64) | 1
-    starts = [own, *(units[child] for child, parents in of.items() if member in parents)]
-    fields: dict = {"timeout": pick(random, options.timeouts)}
-    if fields["timeout"] == "short":
-        fields["timeout"] = random.uniform(0.5, 1.5) * options.span / 1000
-    if cyclic:
-        fields["timeout"] = fields["timeout"] or DAY_SECONDS
-    if of[member]:
-        above = tuple(tags[parent] for parent in of[member])
-        fields["parents"] = [Parent(units[member], above, cells)]
-        fields["fail_parent"] = random.random() < 0.3
-    if cells and random.random() < options.tolerance:
-        fields["tolerated_units"] = 1
-    tag = tags[member]
-    create = Request.create(tag, "create", starts=starts, cells=cells, **fields)
-    submissions = [Submission(tag, "create", create, frozenset(starts))]
-    if random.random() >= options.missing_work:
-        work = Request.stamp_(tag, "work", finishes=[own], cells=cells)
-        submissions.append(Submission(tag, "work", work, frozenset([own])))
-    if random.random() < options.fail:
-        submissions.append(Submission(tag, "fail", Request.fail(tag, "fail", "it broke")))
-    for one in submissions:
-        one.after = int(random.random() * options.span)
-        if random.random() < 0.2:
-            one.copies = (int(random.random() * options.span),)
-    return ChainWorkload(tag, submissions)
+    member = _Member(seed, number, options)
+    return ChainWorkload(member.tags[member.number], member.all_runs())

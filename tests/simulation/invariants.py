@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tests.simulation.model import Item, Model, binary, deadline_of, marks, number, refusals, text
 from tests.simulation.options import DEFAULT_TIMEOUT, MAX_INDEX_LAG, MAX_SKEW, RETENTION
-from tests.simulation.workload import Submission
+from tests.simulation.workload import End, Submission
 from xorack.aws.schema import COUNTERS, FORMAT
 from xorack.core.checks import MAX_COUNT
 from xorack.core.marks import INLINE_MARKS, MANY_INLINE_MARKS
@@ -267,11 +267,44 @@ def _refusals(write: Write) -> Statements:
     yield "The sweeper looks when the first of the pending reports is due.", holds or str(times)
 
 
+def of_start(write: Write) -> Statements:
+    """State what holds for the first write of a chain."""
+    ends = [one for one in write.new if isinstance(one, End)]
+    holds = not any(one.is_older_than(RETENTION + _LONGEST_CALL, write.now) for one in ends)
+    yield "The end of a chain that is older than the retention starts no parent.", holds
+
+
+def of_units(model: Model, children: list[tuple[str, list[Model]]]) -> Statements:
+    """State what holds for a chain that is acked and whose units are chains."""
+    for tag, models in children:
+        holds = any(text(one.final, "status") == "acked" for one in models) or tag
+        yield "A chain is acked only if each chain that is a unit of it is acked.", holds
+
+
+def of_given(model: Model, parents: list[list[Model]], now: int) -> Statements:
+    """State what holds when the report to its parents is marked as made.
+
+    `parents` are the last generations of the parent of each of `model.ends`.
+    """
+    for end, models in zip(model.ends, parents, strict=True):
+        is_dropped = models[0].item is None and end.is_older_than(RETENTION - MAX_SKEW, now)
+        is_given = any(one.final or one.has(end) or one.conflicts_with(end) for one in models)
+        holds = is_dropped or is_given or f"{end.tag} lacks the {end.name}"
+        yield "A report to parents is made when each has the end, has ended, or rejects it.", holds
+
+
 def of_attempt(model: Model, report: str, now: int) -> Statements:
     """State what holds for a report that is made, also for one that is refused."""
     _, due = refusals(model.item).get(report, (0, 0))
     holds = due <= now + MAX_SKEW or f"{due - now} ms early"
     yield "A refused report is not made again before its time.", holds
+
+
+def of_callback(model: Model, since: int) -> Statements:
+    """State what holds long after a service for callbacks works again, while the bus is down."""
+    ended = number(model.final, "ended_at")
+    waits = ended is not None and ended < since and "resume_pending" in (model.item or {})
+    yield "No callback waits for a bus that is down.", not waits or bool(refusals(model.item))
 
 
 def of_counted(counted: list[int], least: list[int] | None, most: list[int] | None) -> Statements:

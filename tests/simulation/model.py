@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 
 from tests.simulation.options import PENDING_TIMEOUT
-from tests.simulation.workload import ChainWorkload, Submission
+from tests.simulation.workload import ChainWorkload, End, Submission
 from xorack.core.checks import MAX_COUNT
 from xorack.core.event import rfc3339
 from xorack.core.marks import MARK_BYTES, mark_of
@@ -62,6 +62,7 @@ class Model:
         note: The note that stands, as JSON text.
         dead_lettered: Texts of requests that were dead-lettered; `rejected` are the requests.
         item: The item as last written, with another refusal at `refused_at`; `final`, at the end.
+        ends: What its end gives its parents.
     """
 
     workload: ChainWorkload
@@ -89,6 +90,7 @@ class Model:
     refused_at: int = 0
     final: Item | None = None
     event: dict | None = None
+    ends: list[End] = field(default_factory=list)
 
     def apply(self, one: Submission) -> None:
         """Record that a request took effect."""

@@ -26,7 +26,7 @@ from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
 from xorack.acker.consumer import Consumer, _Done, _Run
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
-from xorack.acker.sweeper import Sweeper
+from xorack.acker.sweeper import Sweeper, _Walk
 from xorack.aws import dynamodb_store, item, schema
 from xorack.aws.callbacks import CALLBACK_SERVICES, CallbackSender
 from xorack.aws.dynamodb_store import DynamoDBStore
@@ -38,8 +38,9 @@ from xorack.aws.table import Table
 from xorack.client.tracker import Step
 from xorack.core import event, marks, transitions
 from xorack.core.budget import Budget, TimeOuts
-from xorack.core.chain import Chain
+from xorack.core.chain import EVENT, PARENTS, Chain
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
+from xorack.core.ports import Failure
 from xorack.core.request import Request, _check_reserved_id
 from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError, UnavailableError
@@ -324,6 +325,35 @@ def _in_vain_is_delivered(mark, chain, delivered, *, now, refused=None):
     return mark(chain, [*delivered, *vain], now=now, refused=left)
 
 
+def _write_in_vain(write, *call):
+    result = write(*call)
+    return parents._Applied(None, 0) if isinstance(result, Failure) else result
+
+
+def _lose_without_bus(publish, outbox, chains, only):
+    lost = [one for one in chains if PARENTS in one.pending_reports]
+    if only is not None or not lost or not outbox.breakers[EVENT]._failures:
+        return publish(outbox, chains, only)
+    reports = publish(outbox, [changed(one, parents_pending=False) for one in chains], only)
+    for one in lost:
+        reports.reported[one.tag].append(PARENTS)
+    return reports
+
+
+def _as_if_young(write, writer, tag, ends):
+    young = [one._replace(child=replace(one.child, created_at=writer.now())) for one in ends]
+    return write(writer, tag, young)
+
+
+def _one_place(due_shards):
+    """Put all ended chains into the same partitions, whatever their reports are."""
+    every = _PLACES(due_shards)
+    return {reports: schema.Place(reports, due_shards, due_shards) for reports in every}
+
+
+_PLACES = schema.places
+
+
 def _early(write, writer, work, part, before, applied):
     after = applied.chain
     if after.reports.parents_pending and not (before and before.final):
@@ -415,6 +445,8 @@ _FAST: tuple[_Row, ...] = (
         parents.request_of,
         lambda make, child, *call: make(replace(child, status="acked"), *call),
     ),
+    ("the end of a child is lost if a parent cannot be written", parents._write, _write_in_vain),
+    ("the end of a child is lost while the bus is down", Outbox._publish, _lose_without_bus),
     ("a child finishes its parents' unit before it has ended", ChainWriter._write_applied, _early),
     (
         "a child finishes its parents' unit again and again",
@@ -422,6 +454,15 @@ _FAST: tuple[_Row, ...] = (
         lambda give, request, tag, _: give(request, tag, uuid4().hex),
     ),
     ("unreadable retentions count as none", Invocation.make_writer, _guess_retention),
+    (
+        "one page of the index a shard serves all reports",
+        patch.object(schema, "places", _one_place),
+    ),
+    (
+        "one page of the index a shard serves all reports",
+        _Walk.run,
+        lambda run, *call, **_: run(*call[:4], 1),
+    ),
     ("a retried task is not resumed", transitions._has_new_callback, lambda *_: False),
 )
 _MONTHS: tuple[_Row, ...] = (
@@ -442,6 +483,7 @@ _MONTHS: tuple[_Row, ...] = (
             },
         },
     ),
+    ("the end of an old child starts its parent again", parents._write, _as_if_young),
     (
         "a deletion takes a chain whose event is pending",
         DynamoDBStore.delete,

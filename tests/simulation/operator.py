@@ -5,6 +5,7 @@ from math import inf
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from tests.simulation.invariants import of_callback
 from tests.simulation.model import deadline_of, number
 from tests.simulation.options import DAY_SECONDS, MAX_INDEX_LAG, draw_outages
 from tests.simulation.services import Function, Sender
@@ -35,6 +36,8 @@ class Operator:
             self._redrive_while(sender, lambda: self.sending[self.round] > 0)
         self._redrive_while(sender, lambda: self.sending.total() > 0)
         machine.pause(self.random.choice((0, 60_000, 400_000)))
+        if self.options.without_bus:
+            self._wait_without_bus(machine)
         world.faultless = True
         world.log("faults end")
         machine.pause(400_000)  # for delayed calls
@@ -50,6 +53,13 @@ class Operator:
         self._pass_deadlines(function, max)
         self._repeat_refused(function)
         self.oracle.ended(prompt=not self.options.redrive_delay)
+
+    def _wait_without_bus(self, machine: Machine) -> None:
+        """Wait until the outage of the bus is nearly over, and check the callbacks."""
+        bus, tasks = self.world.outages
+        machine.pause(bus.end - 1000 - self.world.now)
+        for *_, model in self.oracle.generations.values():
+            self.oracle.check(model.workload.tag, of_callback(model, tasks.end))
 
     # -- while faults last ---------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ RETENTION = 30 * DAY_SECONDS * 1000
 MAX_SKEW = 5_000
 """Largest error of a machine's clock."""
 MAX_INDEX_LAG = 4_000
+WITHOUT_BUS = 900_000
+"""How long the bus is down in schedules of that kind; callbacks fail for a third of it."""
 LARGE_EVERY = 400
 """Of this many consecutive seeds, one has a large schedule."""
 LARGE_CHAINS = 240
@@ -48,6 +50,8 @@ class Options:
     retried = 0.5
     regrouped = 0.15
     family = 0.3
+    cycle = 0.15
+    old_child = 0.6
     reused_id = 0.04
     wrong_length = 0.03
     second_create = 0.04
@@ -71,6 +75,8 @@ class Options:
         random = Random(f"{seed}/options")
         # The bus does not exist at first, as one whose name was misspelt.
         self.late_bus = seed % 16 == 7
+        # The bus is down for long, and a callback that failed once is tried again meanwhile.
+        self.without_bus = seed % 50 == 41
         few, more, many = random.randint(2, 5), random.randint(6, 14), random.randint(25, 45)
         self.chains = pick(random, ((few, 69), (more, 27), (many, 4)))
         # The first chains may have so many requests that marks leave the item.
@@ -112,6 +118,12 @@ class Options:
             self.outage, self.outages = 0.7, (("queues", 70), ("table", 15), ("bus", 15))
         self.idle_timeout = random.choice((0.02, 0.02, 0.05, 0.5))
         self.extend = random.choice((0.04, 0.04, 0.1, 0.5))
+        if self.without_bus:
+            self.chains, self.rounds, self.span = 30, 1, 5_000
+            self.spilling_chains, self.months = 0, False
+            self.index_page, self.invocation, self.resume = 2, 30, 0.3
+            self.sweepers, self.sweep_interval = 1, 60_000
+            self.family = self.regrouped = 0
         # Small runs of marks: chains of some hundred requests fill several levels.
         self.top_level = random.choice((1, 2))
 
@@ -128,6 +140,10 @@ class Outage(NamedTuple):
 def draw_outages(random: Random, options: Options, now: int) -> list[Outage]:
     """Draw the outages of a round that begins now."""
     outages = []
+    if options.without_bus:
+        kind = OUTAGES[-1]
+        bus = Outage(kind, CALLBACK_SERVICES["bus"], now, now + WITHOUT_BUS)
+        return [bus, Outage(kind, CALLBACK_SERVICES["tasks"], now, now + WITHOUT_BUS // 3)]
     while random.random() < options.outage:
         kind, operations = random.choice(OUTAGES), CALLBACK_SERVICES[pick(random, options.outages)]
         begin = now + random.randrange(options.span + 30_000)
@@ -138,6 +154,8 @@ def draw_outages(random: Random, options: Options, now: int) -> list[Outage]:
 
 def draw_fault_rates(seed: int) -> Mapping[str, float]:
     """Draw the rate of each kind of fault: some seeds have few kinds, some all (swarm testing)."""
+    if Options(seed).without_bus:
+        return {}
     random = Random(f"{seed}/0/faults")
     intensity = random.choice((0.0, 0.02, 0.06, 0.06, 0.12, 0.25))
     share = random.choice((0.2, 0.5, 1.0))

@@ -11,7 +11,7 @@ from operator import add
 from tests.simulation import invariants
 from tests.simulation.model import UNMUTATED_MARK_OF, Item, Model, marks, number, text
 from tests.simulation.options import MAX_SKEW, RETENTION
-from tests.simulation.workload import ChainWorkload, Submission, canonical
+from tests.simulation.workload import ChainWorkload, End, Submission, canonical
 from tests.simulation.world import Machine, World
 from tests.support.fault_kinds import PUBLISHING
 from xorack.aws.schema import COUNTERS
@@ -35,6 +35,7 @@ class Oracle:
         sent: Texts of the requests that were sent for the current generations.
         attempts: When the creates of tasks that may run again were sent, by tag and token.
         over: Tokens of attempts that a later one has replaced.
+        children: The chains that are units of a chain, by its tag: unit to tag.
         given: Chains that get the ends of children.
         expired: Texts of the requests that were sent before TTL removed their chain, by tag.
     """
@@ -73,6 +74,11 @@ class Oracle:
         }
         self.sent: set[str] = set()
         self.given: set[str] = set()
+        self.children: dict[str, dict[int, str]] = defaultdict(dict)
+        for one in self.submissions.values():
+            for parent in one.request.parents if one.request else ():
+                for tag in parent.tags:
+                    self.children[tag][parent.unit] = one.tag
         self.expired: dict[str, set[str]] = {}
         self._first_sent: dict[str, int] = {}
         self._sent_at: dict[str, set[int]] = defaultdict(set)
@@ -129,10 +135,10 @@ class Oracle:
                     if create.request.fail_parent:
                         request = Request.fail(tag, "end", why)
                 request = request.of_child(create.tag, _event_id(item))
-                one = Submission(tag, f"end of {create.tag}", request, frozenset(units))
+                one = End(tag, f"end of {create.tag}", request, frozenset(units))
+                one.created_at = number(item, "created_at") or 0
                 self.by_mark[tag][UNMUTATED_MARK_OF(request)] = one
-                self.submissions[one.text] = one
-                self.sent.add(one.text)
+                model.ends.append(one)
                 self.given.add(tag)
 
     def wrote(self, key: str, before: Item | None, after: Item | None, by: str) -> None:
@@ -177,6 +183,9 @@ class Oracle:
                 self.check(key, invariants.of_counted(machine.counted[key], None, most))
             write = invariants.Write(model, before, after, new, self.world.now, by, [])
             self.check(key, invariants.of_finished(write))
+            if "parents_pending" in (before or {}) and "parents_pending" not in after:
+                parents = [self._latest(end.tag) for end in model.ends]
+                self.check(key, invariants.of_given(model, parents, self.world.now))
             return
         until = number(before, "marks_until")
         if until is not None and until < self.world.now and "deadline" not in (before or {}):
@@ -186,7 +195,7 @@ class Oracle:
             if one.text in self.expired.get(key, ()) and self._was_sent_before_the_end(one):
                 self.world.violated(f"{key}: No request takes effect after TTL removed its chain.")
         # What children give is written by itself, also before requests of the batch.
-        is_given = any(one and one.name.startswith("end of ") for one in new)
+        is_given = any(isinstance(one, End) for one in new)
         batch = [] if is_given or not self.world.current else self.world.current.batch
         left = [one for one in batch if one.tag == key and one.request and not model.has(one)]
         texts = [one.text for one in new if one and one.request.op == "create"]
@@ -194,6 +203,12 @@ class Oracle:
         write = invariants.Write(model, before, after, new, self.world.now, by, left, 0, creates)
         write = write._replace(added=len(added))
         self.check(key, invariants.of_unfinished(write))
+        if before is None:
+            self.check(key, invariants.of_start(write))
+        if write.status == "acked" and not write.expired:
+            units = self.children[key].items()
+            chains = [(tag, self.generations[tag]) for u, tag in units if u in model.create.units]
+            self.check(key, invariants.of_units(model, chains))
         if write.status in ("acked", "failed"):
             model.final = after
             self._expect_end(model)

@@ -8,7 +8,7 @@ own, whatever ids the tracker gives: a child is what all units of its step were 
 from dataclasses import dataclass
 from random import Random
 
-from tests.simulation.families import is_of_family
+from tests.simulation.families import parents_of
 from tests.simulation.options import Options
 from tests.simulation.workload import ChainWorkload, Submission
 from xorack.client.token import Token
@@ -133,7 +133,7 @@ def regrouped_workload(seed: int, number: int, options: Options) -> ChainWorkloa
     rare = Random(f"{seed}/regrouped/{first}").random()
     if rare >= options.regrouped or options.months or first < options.spilling_chains:
         return None
-    if any(is_of_family(seed, one, options) for one in (first, first + 1)):
+    if any(parents_of(seed, one, options)[1] for one in (first, first + 1)):
         return None
     tags = (f"chain-{first}", f"chain-{first + 1}")
     submissions = Workers(seed, tags, options).run().submissions.values()

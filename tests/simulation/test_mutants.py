@@ -19,12 +19,25 @@ ORDER = [*dict.fromkeys([*range(16), *CATCHING, *SEEDS])]
 """All seeds, those that catch most mutants first."""
 
 
+CAUGHT_BY = {
+    "the end of a child is lost if a parent cannot be written": 144,
+    "the end of a child is lost while the bus is down": 7,
+    "the end of an old child starts its parent again": 75,
+    "a failed child finishes its parents' unit": 20,
+    "a child finishes its parents' unit before it has ended": 6,
+    "a child finishes its parents' unit again and again": 6,
+    "one page of the index a shard serves all reports": 91,
+}
+"""Seeds of mutants that few schedules catch, or that one schedule must always catch."""
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in MUTANTS]
 )
 def test_a_mutant_is_caught(name):
+    seeds = [CAUGHT_BY[name]] if name in CAUGHT_BY else ORDER
     with mutated(name):
-        assert campaign(ORDER).failing, f"not caught by {len(ORDER)} schedules: {name}"
+        assert campaign(seeds).failing, f"not caught by {len(seeds)} schedules: {name}"
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ Each chain has a random generator of its own: another number of chains does not 
 """
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -11,6 +12,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation.options import DAY_SECONDS, PENDING_TIMEOUT, Options, pick
+from xorack.core.chain import Parent
 from xorack.core.checks import MAX_COUNT
 from xorack.core.request import Request
 from xorack.core.stamp import plain, traced, xor
@@ -87,6 +89,20 @@ class Submission:
         return self.raw if isinstance(self.raw, str) else canonical(self.raw)
 
 
+@dataclass(eq=False)
+class End(Submission):
+    """What a chain gives one of its parents when it ends. The acker makes it, and no sender.
+
+    Attributes:
+        created_at: When the create of the child was sent.
+    """
+
+    created_at: int = 0
+
+    def is_older_than(self, milliseconds: int, now: int) -> bool:
+        return now - self.created_at > milliseconds
+
+
 @dataclass(frozen=True)
 class ChainWorkload:
     """The requests of one chain.
@@ -109,7 +125,7 @@ class _ChainBuilder:
     def __init__(self, seed: int, number: int, options: Options) -> None:
         self.options = options
         self.random = Random(f"{seed}/chain/{number}")
-        self.number = number
+        self.seed, self.number = seed, number
         self.tag = f"chain-{number}"
         opaque = lru_cache(maxsize=None)(lambda unit: self.random.randbytes(16))
         large = partial(traced, cells=64)
@@ -156,6 +172,8 @@ class _ChainBuilder:
             # The direct API looks up only the marks of its own attempts.
             route, size = random.choice(("both", "direct")), random.choice((100, 140, 260))
         self._add_tree(size, counted=self.happens(options.unit_counts))
+        if options.months:
+            self._add_old_child(counted=bool(self.submissions[0].request.started))
         create = self.submissions[0].request
         if months:
             self._add_months()
@@ -239,6 +257,30 @@ class _ChainBuilder:
         for one in self.random.sample(queued, len(queued) // 2):
             one.copies = (self.options.span + 30_000,)
         self.random.choice(self.submissions).after = self.options.span + 60_000
+
+    def _add_old_child(self, counted: bool) -> None:
+        """Let the chain that lives for months be a unit of the next one, which may end before."""
+        shared, create = Random(f"{self.seed}/old child"), self.submissions[0]
+        unit, cells = shared.getrandbits(64) | 1, shared.choice((0, 16, 64))
+        is_extended = shared.random() < 0.5
+        if shared.random() >= self.options.old_child:
+            return
+        if self.number == 0:
+            parents = [Parent(unit, (f"chain-{self.number + 1}",), cells)]
+            fields = {**create.raw, "parents": [one.to_json() for one in parents]}
+            create.request = Request.from_json(fields)
+            create.other = create.other and Request.from_json(
+                {**create.other.to_json(), "parents": fields["parents"]}
+            )
+            return
+        stamp = xor(create.request.stamp or b"", self.stamp([unit]))
+        started = create.request.started + counted
+        text = b64encode(stamp).decode()
+        create.request = Request.from_json({**create.raw, "stamp": text, "started": started})
+        create.units, create.other = create.units | {unit}, None
+        for n, day in enumerate((15, 40, 65, 90, 115) if is_extended else ()):
+            self.add(Request.extend(self.tag, f"prolong-{n}", 30 * DAY_SECONDS))
+            self.submissions[-1].after = day * DAY_SECONDS * 1000
 
     def _add_months(self) -> None:
         """Extend the chain again and again, and send copies weeks later."""
@@ -402,6 +444,8 @@ class _ChainBuilder:
     def _send_directly(self, everything: bool) -> None:
         """Send the create, and some or all stamps, through the direct API."""
         for one in self.submissions:
+            if one.request and one.request.op == "extend":
+                continue
             one.direct = everything or one.name == "create" or self.happens(0.5)
             one.has_id = self.happens(0.3)
             if one.name == "create" and one.request is not None:
