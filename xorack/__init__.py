@@ -1,11 +1,10 @@
 """Know when everything that came out of a file (document, order, batch) has been processed.
 
-XOR acking, as Apache Storm does it, for AWS: durable, serverless, exactly once. The names below
-are loaded when they are first used, so that importing the package costs nothing.
+This is XOR acking as in Apache Storm, on AWS: durable, serverless, exactly once. The names below
+are loaded at their first use, so importing the package is cheap.
 
-Public is what `xorack`, `xorack.spark`, `xorack.cdk` and `xorack.errors` export, and
-`xorack.testing.MemoryTracker`. All other modules
-are private: they may change with each release.
+The public API is what `xorack`, `xorack.spark`, `xorack.cdk` and `xorack.errors` export, and
+`xorack.testing.MemoryTracker`. All other modules are private and may change with each release.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m xorack``: the command line."""
+"""``python -m xorack`` runs the command line."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Public names that are loaded when they are first used (PEP 562), so that an import is cheap."""
+"""Loads public names at their first use (PEP 562), so that importing a package is cheap."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["lazy_names"]
 def lazy_names(
     package: str, homes: Mapping[str, str], extra: str = ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return the functions ``__getattr__`` and ``__dir__`` of a package, and the public names.
+    """Return ``__getattr__`` and ``__dir__`` of a package, and its public names.
 
     Args:
         package: The name of the package.
-        homes: The modules below `xorack`, each with its public names, separated by blanks.
-        extra: The extra of xorack that has what these modules import.
+        homes: Modules in `xorack`, each with its public names, separated by blanks.
+        extra: The extra of xorack that installs the dependencies of these modules.
     """
     modules = {name: f"xorack.{home}" for home, names in homes.items() for name in names.split()}
 

@@ -1,8 +1,8 @@
-"""Test code that tracks work, without AWS: `MemoryTracker`, and a fixture of pytest.
+"""Helps to test code that tracks work, without AWS: `MemoryTracker`, and a fixture for pytest.
 
-The acker of such a tracker is a dictionary in this process. It applies requests by the same rules
-as the deployed one: a request takes effect once, and a chain is acked when all of its units are
-finished. In ``conftest.py``, ``pytest_plugins = ["xorack.testing"]`` provides the fixture.
+The acker of such a tracker is a dictionary in this process. It follows the rules of a deployed
+acker: a request takes effect once, and a chain is acked when all of its units are finished. With
+``pytest_plugins = ["xorack.testing"]`` in ``conftest.py``, the fixture is available.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LIMITS = Limits(default_timeout_ms=_DAY_MS, pending_timeout_ms=4 * _DAY_MS)
 
 
 class _MemoryQueues:
-    """A client of SQS: the acker's queue is an acker in memory, all others keep their messages."""
+    """A client of SQS. It applies the acker's messages in memory, and keeps all others."""
 
     def __init__(self) -> None:
         self.chains: dict[str, Chain] = {}
@@ -58,14 +58,14 @@ class _MemoryQueues:
 
     def _apply(self, body: str) -> None:
         parsed = parse(body)
-        self.rejected += [one.reason for one in parsed.rejected]
+        self.rejected += [rejected.reason for rejected in parsed.rejected]
         by_tag: dict[str, list[Request]] = defaultdict(list)
         for request in parsed.requests:
             by_tag[request.tag].append(request)
         for tag, requests in by_tag.items():
             before = self.chains.get(tag)
             after, outcomes = apply(before, requests, now=self._now, limits=_LIMITS)
-            self.rejected += [f"{tag}: {one.error}" for one in outcomes if one.error]
+            self.rejected += [f"{tag}: {each.error}" for each in outcomes if each.error]
             if after is not None:
                 self._keep(before, after)
 
@@ -76,11 +76,11 @@ class _MemoryQueues:
 
 
 class MemoryTracker(Tracker):
-    """A tracker for tests, whose acker is in this process.
+    """A tracker for tests. Its acker is in this process.
 
     Attributes:
-        events: The details of the events of chains that have ended, in order.
-        rejected: Why requests were rejected: a test should find none.
+        events: The details of the events of ended chains, in their order.
+        rejected: The reasons why requests were rejected. A test should expect none.
 
     Examples:
         >>> tracker = MemoryTracker()
@@ -96,7 +96,7 @@ class MemoryTracker(Tracker):
     """
 
     def __init__(self, **options: Any) -> None:
-        """Make a tracker; the options are those of `Tracker`, such as ``token_key``."""
+        """Make a tracker. The options are those of `Tracker`, such as ``token_key``."""
         self._queues = _MemoryQueues()
         super().__init__(_QUEUE_URL, self._queues, **{"table_name": "memory", **options})
 
@@ -109,16 +109,16 @@ class MemoryTracker(Tracker):
         return self._queues.rejected
 
     def state(self, tag: str) -> Status | None:
-        """Return the status of a chain, as `Tracker.state` does."""
+        """Return the status of a chain, like `Tracker.state`."""
         chain = self._queues.chains.get(validate_tag(tag))
         return chain.status if chain else None
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass, and end the chains whose deadline has passed."""
+        """Let time pass, and fail the chains whose deadline has passed."""
         self._queues.pass_time(round(seconds * 1000))
 
     def received(self, queue_url: str) -> dict[str, Any]:
-        """Take what `fan_out` sent to a queue: the event that Lambda gives to its function.
+        """Take the messages that `fan_out` sent to a queue, as an event for a Lambda function.
 
         Pass the tracker's `client` to `fan_out`.
         """
@@ -126,7 +126,7 @@ class MemoryTracker(Tracker):
 
 
 def _record_of(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message as Lambda gives it to a function."""
+    """Return a message as Lambda passes it to a function."""
     attributes = {
         name: {"stringValue": value["StringValue"], "dataType": value["DataType"]}
         for name, value in entry.get("MessageAttributes", {}).items()
@@ -151,7 +151,7 @@ else:
 
     @pytest.fixture
     def xorack_tracker() -> Iterator[MemoryTracker]:
-        """A tracker in memory; the test fails if a request was rejected."""
+        """A tracker in memory. The test fails if the acker rejected a request."""
         tracker = MemoryTracker()
         yield tracker
         assert tracker.rejected == [], "requests were rejected: see MemoryTracker.rejected"

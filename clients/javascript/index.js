@@ -303,7 +303,7 @@ class Batch {
     const before = tracker.collected;
     try {
       if (this.#blocked.has(laneOf(record)))
-        throw new StateError("a record before it in its lane failed: both are delivered again");
+        throw new StateError("an earlier record of this order failed; both are delivered again");
       const token = this.reader.read(record);
       if (token && this.ended && (await this.ended.isEvery(tracker, token.tags))) {
         this.skipped += 1;
@@ -350,7 +350,7 @@ export function fanIn(tracker, work, options = {}) {
   const ended = options.skipEnded ? new Ended() : undefined;
   return async (event, context) => {
     const records = recordsOf(event);
-    const expected = "true: a record of Kinesis has a token in its data alone";
+    const expected = "true, because a Kinesis record can have a token only in its data";
     check(reader.bodies || !records[0].kinesis, "bodies", reader.bodies, expected);
     const batch = new Batch(reader, work, context, ended);
     try {
@@ -401,7 +401,7 @@ export async function fanOut(step, messages, queueUrl, options = {}) {
   const isUrl = typeof queueUrl === "string" && queueUrl;
   check(isUrl, "queue_url", queueUrl, "the URL of an SQS queue", { argument: "queueUrl" });
   const isGrouped = !queueUrl.endsWith(".fifo") || group != null;
-  check(isGrouped, "group", group, "the message group: a FIFO queue needs one");
+  check(isGrouped, "group", group, "the message group, because a FIFO queue needs it");
   check(group == null || typeof group === "string", "group", group, "the message group");
   const isList = typeof messages === "object" && messages !== null && Symbol.iterator in messages;
   check(isList, "messages", messages, "pairs of a child's name and a body");

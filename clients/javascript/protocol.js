@@ -377,14 +377,14 @@ export function parseToken(value) {
 
   check(isObject(token), "token value", token, "a token, its JSON object or its JSON text");
   const { v, unit, tags, kind, cells, mac } = token;
-  check(v === 1, "token v", v, "1: another version made this token");
+  check(v === 1, "token v", v, "1, as another version of xorack made this token");
   check(kind === "traced" || kind === "plain", "token kind", kind, "traced or plain");
   check(isUnit(unit), "token unit", unit, "16 hex digits, not all zero");
   const isList = Array.isArray(tags) && tags.length >= 1 && tags.length <= MAX_TAGS;
   check(isList, "token tags", tags, `a list of 1 to ${MAX_TAGS} tags`);
   for (const tag of tags) checkTag(tag, "token tags");
   check(new Set(tags).size === tags.length, "token tags", tags, "each tag once");
-  check(kind === "traced" || cells === undefined, "token cells", cells, "absent for plain stamps");
+  check(kind === "traced" || cells === undefined, "token cells", cells, "no cells for plain stamps");
   if (cells !== undefined) checkCells(cells, "token cells");
   const isMac = typeof mac === "string" && /^[0-9a-f]{32}$/.test(mac);
   check(isMac || mac === undefined || mac === null, "token mac", mac, "32 lower-case hex digits");

@@ -375,7 +375,7 @@ function checkQueueUrl(url, hasSender) {
   if (typeof url !== "string" || !url) fail(` or the variable ${QUEUE_VARIABLE} has`);
   const [arn, , , region, account, name] = url.split(":");
   if (arn === "arn" && name)
-    fail(`: for this ARN https://sqs.${region}.amazonaws.com/${account}/${name}`);
+    fail(`; this ARN has https://sqs.${region}.amazonaws.com/${account}/${name}`);
   if (!hasSender && !url.includes("://")) fail(", and not the name of the queue");
 }
 
@@ -430,8 +430,8 @@ export class Tracker {
     // No early end: the time must not tell which key is nearer.
     const isOf = (key) => timingSafeEqual(Buffer.from(macOf(key, token)), given);
     const matches = this.#keys.filter(isOf);
-    const what = token.mac ? "of another key, or the token was changed" : "missing";
-    const problem = `${what}; all senders need one ${KEY_VARIABLE}`;
+    const what = token.mac ? "of another key or a changed token" : "missing";
+    const problem = `${what}; set the same ${KEY_VARIABLE} for all senders`;
     check(!this.#keys.length || matches.length, "token mac", null, "", { problem });
     return token;
   }

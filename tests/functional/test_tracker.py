@@ -272,8 +272,8 @@ INVALID_CALLS = {
     "queue_url": lambda *_: Tracker(""),
     "group: '', expected the name": lambda *_: Tracker("https://q", group=""),
     "queue_url: 'my-queue', expected the URL .*, and not the name": lambda *_: Tracker("my-queue"),
-    "queue_url: '', expected the URL .* or the variable XORACK_QUEUE_URL": lambda *_: Tracker(),
-    "for this ARN https://sqs.eu-west-1.amazonaws.com/123456789012/work": lambda *_: Tracker(
+    "queue_url: '', expected the URL .* or set XORACK_QUEUE_URL": lambda *_: Tracker(),
+    "this ARN has https://sqs.eu-west-1.amazonaws.com/123456789012/work": lambda *_: Tracker(
         "arn:aws:sqs:eu-west-1:123456789012:work", object()
     ),
     "tracker: <function .*, expected a Tracker: write @fan_in": lambda *_: fan_in(lambda _: None),
@@ -301,7 +301,7 @@ def test_a_child_is_a_new_unit_of_a_step_that_has_not_ended(tracker):
 
 def test_a_step_without_a_with_statement_says_that_nothing_was_sent():
     tracker = Tracker("queue", queue := FakeQueue())
-    with pytest.warns(RuntimeWarning, match="a step of t was never entered.*with tracker.step"):
+    with pytest.warns(RuntimeWarning, match="the step of t was never entered.*with tracker.step"):
         tracker.step(Token(5, ("t",))).child("a")  # nobody refers to it any more
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -340,7 +340,7 @@ def covers_all_before(real, *given):
 
 
 MUTANTS = {
-    "a prefix that jumps over a hole": ("prefix", jumps),
+    "a contiguous end that jumps over a hole": ("contiguous_end", jumps),
     "a partition forgotten at open": ("find_window", forgets),
     "a batch proved twice": ("prove", proved_twice),
     "ends read before the proof is kept": ("prove", partial(looks_early, late="proofs")),

@@ -1,1 +1,1 @@
-"""What producers use: `Tracker`, fan-in, and the names of units."""
+"""The API for producers and workers: `Tracker`, fan-in, fan-out, and the names of units."""

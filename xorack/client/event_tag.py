@@ -1,4 +1,4 @@
-"""Tags of chains that start from an event: equal for every delivery of the event."""
+"""Tags of chains that an event starts. All deliveries of the event have the same tag."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from xorack.core.errors import ArgumentError
 from xorack.core.strict_json import read_json
 
 _MAX_LAYERS: Final = 8
-"""S3's notification by SNS in an SQS message has six."""
+"""The most layers that are read. S3's notification through SNS in an SQS message has six."""
 
 
 def event_tag(event: Mapping[str, Any]) -> str | None:
     """Return the tag of the chain that an event starts, for `Tracker.start`.
 
-    Every delivery of the event has the same tag, so a second start has no effect.
+    All deliveries of the event have the same tag, so a second start has no effect.
 
     Args:
-        event: An event or a record of S3, SNS, SQS or EventBridge, also one in the body of an SQS
-            message. The tag names the innermost: ``bucket/key/sequencer`` of S3, also by
-            EventBridge; ``sns/message id``; ``sqs/message id``; ``source/event id``. Of a tag above
-            1,024 bytes, the end is a hash.
+        event: An event or a record of S3, SNS, SQS or EventBridge. If the body of an SQS message
+            contains such an event, the innermost event counts. The tag is ``bucket/key/sequencer``
+            for S3, even through EventBridge; ``sns/message id``; ``sqs/message id``; or
+            ``source/event id``. If it has more than 1,024 bytes, a hash replaces its end.
 
     Returns:
-        The tag. None of ``s3:TestEvent``, which S3 sends when its notifications are set up: there
-        is nothing to process, so start no chain.
+        The tag. None for ``s3:TestEvent``, which S3 sends when its notifications are set up. It
+        has no object, so start no chain.
 
     Raises:
-        ArgumentError: The event is of none of these kinds, or has several records.
+        ArgumentError: The event is of another kind, or has several records.
     """
     for layer in reversed(list(layers(event))):
         if layer.get("Event") == "s3:TestEvent" and "Bucket" in layer:
             return None
-        # What only looks like an event names nothing: its sender may put anything into a body.
+        # A sender may put anything into a body, so an incomplete layer is not an event: skip it.
         with suppress(KeyError, TypeError, AttributeError, UnicodeEncodeError):
             if tag := _tag(layer):
                 return _shortened(tag)
@@ -51,18 +51,18 @@ def _tag(layer: Mapping[str, Any]) -> str | None:
     if "detail-type" in layer:
         if layer.get("source") == "aws.s3" and (tag := _object(layer.get("detail"), str)):
             return tag
-        return "/".join((layer["source"], layer["id"]))  # texts, or it names nothing
+        return "/".join((layer["source"], layer["id"]))  # raises TypeError unless both are texts
     if _is_sqs(layer) and (message_id := layer.get("messageId") or layer.get("MessageId")):
         return f"sqs/{message_id}"
     return f"sns/{layer['MessageId']}" if _is_sns(layer) else None
 
 
-def _object(of: Any, decode: Any) -> str | None:
-    """Return the name of one version of an object; None if there is none, or no sequencer."""
+def _object(event: Any, decode: Any) -> str | None:
+    """Return the name of one version of an object; None without an object or a sequencer."""
     with suppress(KeyError, TypeError, AttributeError):
-        entry = of["object"]
+        entry = event["object"]
         if sequencer := entry.get("sequencer"):
-            return f"{of['bucket']['name']}/{decode(entry['key'])}/{sequencer}"
+            return f"{event['bucket']['name']}/{decode(entry['key'])}/{sequencer}"
     return None
 
 
@@ -75,10 +75,11 @@ def _shortened(tag: str) -> str:
 
 
 def layers(event: Mapping[str, Any], *, bodies: bool = True) -> Iterator[Mapping[str, Any]]:
-    """Yield an event and what it wraps, outermost first, up to several records or no JSON object.
+    """Yield an event and the events inside it, outermost first.
 
-    With ``bodies``, also what the event's sender wrote: the body of a message of SQS or SNS, the
-    data of a record of Kinesis or Kafka, the ``detail`` of an event.
+    It ends at several records, or at a value that is not a JSON object. With ``bodies``, it also
+    yields content that the event's sender wrote: the body of a message of SQS or SNS, the data of a
+    record of Kinesis or Kafka, the ``detail`` of an event.
     """
     layer: Any = event
     for _ in range(_MAX_LAYERS):
@@ -100,26 +101,27 @@ def layers(event: Mapping[str, Any], *, bodies: bool = True) -> Iterator[Mapping
 
 
 def _body(layer: Mapping[str, Any]) -> Any:
-    """Return what the sender of an event wrote: text or an object; None for anything else."""
+    """Return the content that the sender of an event wrote, a text or an object; else None."""
     if _is_sqs(layer):
         return layer.get("body", layer.get("Body"))
     if _is_sns(layer):
         return layer["Message"]
     if isinstance(kinesis := layer.get("kinesis"), Mapping):
         return _decoded(kinesis.get("data"))
-    if {"topic", "offset", "value"} <= layer.keys():  # of Kafka
+    if {"topic", "offset", "value"} <= layer.keys():  # a record of Kafka
         return _decoded(layer["value"])
     return layer.get("detail") if {"detail-type", "source", "id"} <= layer.keys() else None
 
 
 def _decoded(data: Any) -> str | None:
-    with suppress(TypeError, ValueError):  # it is not the base64 of a text
+    with suppress(TypeError, ValueError):  # the data is not text in base64
         return base64.b64decode(data, validate=True).decode()
     return None
 
 
 def _is_sqs(layer: Mapping[str, Any]) -> bool:
-    by_lambda = layer.get("eventSource") == "aws:sqs"  # test events often have no receipt handle
+    # Test events often lack a receipt handle.
+    by_lambda = layer.get("eventSource") == "aws:sqs"
     return by_lambda or "receiptHandle" in layer or "ReceiptHandle" in layer
 
 

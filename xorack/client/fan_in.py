@@ -1,4 +1,4 @@
-"""Fan-in for Lambda functions and workers: tokens in messages, and steps around their handlers."""
+"""Fan-in for Lambda functions and workers: reads tokens of messages, and puts handlers in steps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Reader:
 
     @staticmethod
     def hint(message: Mapping[str, Any]) -> str:
-        """Return what to do about a message that receive_message gave without its attributes."""
+        """Return advice if receive_message returned a message without its attributes."""
         if "ReceiptHandle" in message and "MessageAttributes" not in message:
             return f': receive_message gives it with MessageAttributeNames=["{NAME}"]'
         return ""
@@ -65,16 +65,16 @@ class _Reader:
                     raise ArgumentError("token tags", tag, f"a tag that begins with {self.tags!r}")
             return self.keys.verified(token)
         except ArgumentError as error:
-            # The fields stand in the text, too: a logger of text prints nothing else.
+            # The message repeats the fields, because a plain-text logger prints nothing else.
             log_chain(logging.WARNING, f"token refused: {error}", tag, why=str(error))
             raise
 
 
-def _log_messages(what: str, count: int, why: str) -> None:
-    """Log what became of some messages of a batch; nothing of none."""
+def _log_messages(event: str, count: int, why: str) -> None:
+    """Log how many messages of a batch had this event, unless there are none."""
     if count:
         extra = {"failures": count, "why": why}
-        LOG.warning(f"{what}: {count:,} with {why}", extra=extra)
+        LOG.warning(f"{event}: {count:,} with {why}", extra=extra)
 
 
 def token_of(
@@ -84,19 +84,20 @@ def token_of(
     tags: str | None = None,
     token_key: TokenKey | None = None,
 ) -> Token | None:
-    """Return the token that a message carries; None without one.
+    """Return the token that a message carries, or None.
 
     Args:
-        message: A message of SQS, as Lambda or ``receive_message`` gives it; an event of SNS or
-            EventBridge, also in the body of one; or any JSON object. The token is in the attribute
-            or header ``xorack``, or else in this field of the JSON body.
-        bodies: Look into bodies, too, of messages and what they wrap, and the ``detail`` of events:
-            only where nobody but your own code decides what they have as this field.
-        tags: A prefix of the tags that the token may name; by default all.
-        token_key: As in `Tracker`.
+        message: A message of SQS, as Lambda or ``receive_message`` returns it; an event of SNS or
+            EventBridge, or a message with such an event in its body; or any JSON object. The token
+            is in the attribute or header ``xorack``, or with ``bodies`` in that field of the JSON
+            body.
+        bodies: Also look for the token in the bodies of messages, in events inside them, and in the
+            ``detail`` of events. Set this only if your own code alone writes that field.
+        tags: A prefix of the tags that the token may name. By default, all tags are accepted.
+        token_key: The key, as in `Tracker`.
 
     Raises:
-        ArgumentError: The token is invalid, or refused. A line of the log says why.
+        ArgumentError: The token is invalid or refused. The log says why.
     """
     return _Reader(Keys(token_key), bodies, tags).read(message)
 
@@ -116,11 +117,11 @@ def step_of(
         message: See `token_of`.
         bodies: See `token_of`.
         tags: See `token_of`.
-        required: Reject a message without a token. By default a line of the log counts it, and the
-            step is None: messages from before the tracking must not be lost.
+        required: Reject a message without a token. By default, the step is None and the log
+            counts the message, so that messages from before the tracking are still processed.
 
     Raises:
-        ArgumentError: The token is invalid or refused, or there is none and it is required.
+        ArgumentError: The token is invalid or refused, or it is required and missing.
     """
     reader = _Reader(tracker.keys, bodies, tags)
     if token := reader.read(message, required):
@@ -138,33 +139,34 @@ def fan_in(
     required: bool = False,
     skip_ended: bool = False,
 ) -> Callable[[Callable[[Any, Step | None], Any]], Handler]:
-    """Turn a function of one message into a Lambda handler of batches, as a decorator.
+    """Turn a function that handles one message into a Lambda handler of batches; a decorator.
 
-    It takes the batches of SQS, Kinesis, DynamoDB Streams and Kafka. The function gets Powertools'
-    record (``SQSRecord``, ``KinesisStreamRecord``, ``DynamoDBRecord``, ``KafkaEventRecord``) and
-    the message's step, which is None without a token. When it returns, the message's unit is
-    finished. When it raises, or the token is invalid or refused, the message is among the
-    ``batchItemFailures``, and so is what is behind it in its shard, partition or FIFO group.
+    The handler takes batches of SQS, Kinesis, DynamoDB Streams and Kafka. The function gets
+    Powertools' record (``SQSRecord``, ``KinesisStreamRecord``, ``DynamoDBRecord``,
+    ``KafkaEventRecord``) and the message's step, or None if the message has no token. When the
+    function returns, the message's unit is finished. When it raises, or the token is invalid or
+    refused, the message is reported in ``batchItemFailures``. So are later messages of the same
+    shard, partition or FIFO group.
 
-    One message to the acker ends the steps of a batch, for each group of chains, before the handler
-    returns. If the acker's queue does not accept it, all messages fail whose functions made
-    requests. Whatever comes again counts once.
+    The steps of a batch end before the handler returns, with one message to the acker for each
+    group of chains. If the acker's queue does not accept it, all messages fail whose functions made
+    requests. They are delivered again, and their requests take effect once.
 
-    The event source mapping must report batch item failures. Needs Powertools: the extra
-    ``fan-in``.
+    The event source mapping must have ``ReportBatchItemFailures``. The decorator needs Powertools:
+    install the extra ``fan-in``.
 
     Args:
         tracker: The tracker.
-        bodies: See `token_of`. Kinesis has no other place for a token.
+        bodies: See `token_of`. It is needed for Kinesis, whose records have only a body.
         tags: See `token_of`.
         required: See `step_of`.
-        skip_ended: Take a message as handled, without a call, if all its chains have ended. It
-            asks `Tracker.state` for a chain at most every 10 seconds. If the state cannot be read,
-            the function is called, and a line of the log says why.
+        skip_ended: Skip a message as handled if all its chains have ended. The handler asks
+            `Tracker.state` for a chain at most every 10 seconds. If the state cannot be read, the
+            function is called, and the log says why.
 
     Raises:
-        ArgumentError: An argument is invalid. The function is a coroutine function or a generator,
-            also below a wrapper; a result that is one fails its message.
+        ArgumentError: An argument is invalid, or the function is a coroutine function or a
+            generator, even inside a wrapper. If its result is one, that message fails.
 
     Examples:
         >>> @fan_in(Tracker(queue_url), tags="order/")                  # doctest: +SKIP
@@ -174,7 +176,7 @@ def fan_in(
     if not isinstance(tracker, Tracker):
         raise ArgumentError("tracker", tracker, "a Tracker: write @fan_in(tracker)")
     reader = _Reader(tracker.keys, bodies, tags)
-    # The handler runs in several threads: only what all invocations may share stands here.
+    # Several threads may run the handler, so this scope has only objects that they can share.
     ended, processor_of = _Ended(tracker) if skip_ended else None, _processors()
 
     def decorate(function: Callable[[Any, Step | None], Any]) -> Handler:
@@ -184,7 +186,7 @@ def fan_in(
         def handler(event: dict[str, Any], context: Any) -> Any:
             kind, records = records_of(event)
             if kind == "KinesisDataStreams" and not bodies:
-                expected = "True: a record of Kinesis has a token in its data alone"
+                expected = "True, because a Kinesis record can have a token only in its data"
                 raise ArgumentError("bodies", bodies, expected)
             processor = processor_of(kind)
             batch = _RecordBatch(tracker, reader, required, function, ended)
@@ -206,14 +208,14 @@ def fan_in(
 
 
 class _Ended:
-    """Knows which chains have ended. What it has read counts for seconds. Threads may share it."""
+    """Knows which chains have ended. It caches each status for seconds. Threads may share it."""
 
     _SECONDS = 10
     _MAX_TAGS = 10_000
 
     def __init__(self, tracker: Tracker) -> None:
         if not tracker.table_name:
-            expected = "the name of the acker's table: skip_ended reads the chains' states"
+            expected = "the name of the acker's table, where skip_ended reads the chains' states"
             raise ArgumentError("table_name", tracker.table_name, expected)
         self._tracker = tracker
         self._known: dict[str, tuple[bool, float]] = {}
@@ -229,7 +231,7 @@ class _Ended:
             return ended
         try:
             ended = self._tracker.state(tag) in ("acked", "failed")
-        except Exception as error:  # noqa: BLE001 - whatever the reason is, the work is done
+        except Exception as error:  # noqa: BLE001 - without the state, the message is handled
             self._asks_after = now + self._SECONDS
             why = f"{type(error).__name__}: {error}"
             text = f"chains not checked for their end: all messages are handled: {why}"
@@ -255,10 +257,10 @@ class _RecordBatch:
     _blocked: set[Hashable] = field(default_factory=set)
 
     def handle(self, record: Any) -> Any:
-        """Call the function with a record and its step, unless one before it in its lane failed."""
-        lane = ordering_key(record.raw_event)
-        if lane in self._blocked:
-            raise StateError(f"a record before it in {lane!r} failed: both come again")
+        """Call the function with a record and its step, unless an earlier record failed."""
+        key = ordering_key(record.raw_event)
+        if key in self._blocked:
+            raise StateError(f"an earlier record of {key!r} failed; both are delivered again")
         try:
             before = collected(self.tracker)
             token = self.reader.read(record.raw_event, self.required)
@@ -268,18 +270,18 @@ class _RecordBatch:
             with self.tracker.step(token) if token else nullcontext() as step:
                 result = _finished(self.function(record, step))
         except Exception:
-            self._blocked.update(() if lane is None else (lane,))
+            self._blocked.update(() if key is None else (key,))
             raise
         self.untracked += not token
-        self._handled.append((record, lane, collected(self.tracker) > before))
+        self._handled.append((record, key, collected(self.tracker) > before))
         return result
 
     def unsent(self) -> Iterator[Any]:
-        """Yield the records that made requests, and what is behind them in their lanes."""
-        lanes: set[Hashable] = set()
-        for record, lane, made_requests in self._handled:
-            if made_requests or lane in lanes:
-                lanes.update(() if lane is None else (lane,))
+        """Yield the records that made requests, and the later records of the same order."""
+        keys: set[Hashable] = set()
+        for record, key, made_requests in self._handled:
+            if made_requests or key in keys:
+                keys.update(() if key is None else (key,))
                 yield record
 
 
@@ -288,13 +290,13 @@ _DEFERRED: Final = (
     inspect.isgeneratorfunction,
     inspect.isasyncgenfunction,
 )
-_NOT_DEFERRED: Final = "a plain function: nobody awaits a coroutine or iterates over a generator"
+_NOT_DEFERRED: Final = "a plain function, because fan_in awaits no coroutine and runs no generator"
 
 
 def _refuse_deferred(function: Any) -> None:
-    """Raise ArgumentError if a call of a function does not run it, also below wrappers."""
+    """Raise ArgumentError if calling a function, even inside wrappers, only makes a coroutine."""
     if not callable(function):
-        raise ArgumentError("handler", function, "a function of a record and its step")
+        raise ArgumentError("handler", function, "a function that takes a record and its step")
     if any(kind(function) for kind in _DEFERRED):
         raise ArgumentError("handler", function, _NOT_DEFERRED)
     if (inner := getattr(function, "__wrapped__", None)) is not None:
@@ -306,10 +308,10 @@ def _refuse_deferred(function: Any) -> None:
 
 
 def _finished(result: Any) -> Any:
-    """Return the result of a function that has run."""
+    """Return the result of a function; raise ArgumentError if it still has to be awaited or run."""
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if close := getattr(result, "close", None):
-            close()  # else Python warns that nobody awaited it
+            close()  # otherwise Python warns that the coroutine was never awaited
         raise ArgumentError("handler", result, _NOT_DEFERRED)
     return result
 
@@ -317,7 +319,7 @@ def _finished(result: Any) -> Any:
 def _processors() -> Callable[[str], Any]:
     """Return a function that makes a batch processor for a kind of source.
 
-    A processor holds the records of one invocation, so each invocation needs its own.
+    A processor holds the records of one invocation, so each invocation needs a processor.
     """
     try:
         from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType

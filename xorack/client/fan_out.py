@@ -1,4 +1,4 @@
-"""Fan-out: messages to SQS, Kinesis or Kafka, with the tokens of a step's children."""
+"""Fan-out: sends messages with the tokens of a step's children to SQS, Kinesis or Kafka."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ def fan_out(
 ) -> int:
     """Start a child of a step for each message, and send the messages with their tokens.
 
-    Call it within the step. The messages are sent at once, the step's stamp when the step ends.
+    Call it within the step. It sends the messages at once; the step's stamp is sent at its end.
 
     Args:
-        step: The step; None sends the messages without tokens.
-        messages: Bodies by the names of the children, as a mapping or as pairs: a part, or a tuple
-            of parts, as `Step.child` takes them. A body that is not a string is sent as JSON. For
-            Kinesis, each is a mapping, and the token is a field of it.
-        queue_url: A queue of SQS; or else give a stream or a topic. A FIFO queue needs ``group``,
-            and recognises a message that is sent again by its unit, not by its body.
-        client: A boto3 client of SQS or Kinesis, by default one of the default credential chain; or
-            a ``Producer`` of confluent-kafka.
-        stream: The name or the ARN of a stream of Kinesis.
-        topic: A topic of Kafka.
-        group: SQS's message group, Kinesis' partition key, by default the number of the message, or
+        step: The step. None sends the messages without tokens.
+        messages: Bodies by the names of the children, as a mapping or as pairs. A name is a part,
+            or a tuple of parts, as in `Step.child`. A body that is not a string is sent as JSON.
+            For Kinesis, each body is a mapping, and the token becomes one of its fields.
+        queue_url: A queue of SQS, unless you pass a stream or a topic. A FIFO queue needs
+            ``group``. It recognises a repeated message by its unit, not by its body.
+        client: A boto3 client of SQS or Kinesis; by default one with the default credentials. For
+            Kafka, a ``Producer`` of confluent-kafka.
+        stream: The name or the ARN of a Kinesis stream.
+        topic: A Kafka topic.
+        group: The message group of SQS; the partition key of Kinesis, by default the message's
+            number; or the key of Kafka, by default none.
             Kafka's key, by default none.
 
     Returns:
@@ -53,8 +54,8 @@ def fan_out(
 
     Raises:
         SendError: Some messages were not accepted. Let the step raise, and run it again.
-        ArgumentError: Two messages have one name, or something is no pair. There is not one queue,
-            stream or topic, or no client for the topic.
+        ArgumentError: Two messages have the same name, or an element is not a pair. There is not
+            exactly one queue, stream or topic, or no client for the topic.
     """
     places = {"queue_url": queue_url, "stream": stream, "topic": topic}
     if sum(place is not None for place in places.values()) != 1:
@@ -66,7 +67,7 @@ def fan_out(
         return _produce(topic, made, client, group)
     is_fifo = str(queue_url).endswith(".fifo")
     if is_fifo and group is None:
-        raise ArgumentError("group", group, "the message group: a FIFO queue needs one")
+        raise ArgumentError("group", group, "the message group, because a FIFO queue needs it")
     entries = (
         make_message(
             _text(body),
@@ -80,10 +81,11 @@ def fan_out(
 
 
 def _deduplication_id(token: Token | None) -> str:
-    """Return the id by which a FIFO queue recognises a message that is sent again.
+    """Return the id by which a FIFO queue recognises a repeated message.
 
-    By default the queue hashes the body alone, and would drop the equal bodies of two children.
-    The same unit in the same chains is the same message; without a token, no two messages are.
+    By default the queue hashes only the body, so it would drop one of two children with equal
+    bodies. The same unit in the same chains is the same message. Messages without a token all
+    differ.
     """
     if token is None:
         return uuid.uuid4().hex
@@ -91,11 +93,11 @@ def _deduplication_id(token: Token | None) -> str:
 
 
 def _messages(step: Step | None, messages: Any) -> _Made:
-    """Yield the body and the token of each message."""
+    """Yield the body of each message with its token."""
     expected = "a mapping of names to bodies, or pairs of a name and a body"
     for pair in messages.items() if isinstance(messages, Mapping) else messages:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise ArgumentError("messages", step.shown(pair) if step else pair, expected)
+            raise ArgumentError("messages", step.name_for_errors(pair) if step else pair, expected)
         child, body = pair
         parts = child if isinstance(child, tuple) else (child,)
         yield body, None if step is None else step.child(*parts)
@@ -106,17 +108,17 @@ def _text(body: Any) -> str:
 
 
 def _fields(step: Step | None, made: _Made, group: str | None) -> Iterator[dict[str, Any]]:
-    """Yield entries of PutRecords, with tokens as a field of the JSON."""
+    """Yield entries of PutRecords. The token is a field of the JSON data."""
     for number, (body, token) in enumerate(made):
         if not isinstance(body, Mapping):
-            shown = step.shown(body) if step else body
-            raise ArgumentError("messages", shown, "a mapping: the token is a field of its JSON")
+            visible = step.name_for_errors(body) if step else body
+            raise ArgumentError("messages", visible, "a mapping, to which a token is added")
         data = json.dumps({**body, **({} if token is None else {NAME: token.to_json()})})
         yield {"Data": data.encode(), "PartitionKey": group or str(number)}
 
 
 def _produce(topic: str, made: _Made, producer: Any, key: str | None) -> int:
-    """Send messages by a producer of confluent-kafka, and wait until the broker has them."""
+    """Send messages with a producer of confluent-kafka, and wait until the broker has them."""
     if not hasattr(producer, "produce"):
         raise ArgumentError("client", producer, "a Producer of confluent-kafka, for a topic")
     failures: list[str] = []
@@ -135,10 +137,10 @@ def _produce(topic: str, made: _Made, producer: Any, key: str | None) -> int:
             try:
                 producer.produce(topic, value, key=key, headers=headers, on_delivery=delivered)
                 break
-            except BufferError:  # its queue is full
+            except BufferError:  # the producer's buffer is full, so wait for deliveries
                 producer.poll(1)
     unanswered = producer.flush(_FLUSH_SECONDS)
-    # With delivery.report.only.error, the producer does not call back for what has arrived.
+    # With delivery.report.only.error, the producer reports no successful deliveries.
     if arrived < sent and (unanswered or failures):
         why = failures[0] if failures else f"no answer in {_FLUSH_SECONDS} seconds"
         count = min(sent - arrived, unanswered + len(failures))

@@ -1,4 +1,4 @@
-"""Names of outstanding units: the ids that events carry, looked up among candidates."""
+"""Finds the names of outstanding units: compares the ids in events with those of candidates."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from xorack.core.hashing import MASK, child_id, unit_id
 
 Part: TypeAlias = str | bytes | int
 Candidate: TypeAlias = Part | tuple[Part, ...] | list[Any]
-"""A child's name, its parts as a tuple, or a path as a list: the name at each level below the root.
-"""
+"""A child's name, its parts as a tuple, or a path as a list of the names on each level below the
+root."""
 
 
 def names_of(
@@ -20,23 +20,24 @@ def names_of(
     candidates: Iterable[Candidate],
     *root: Part,
 ) -> dict[str, Candidate | None]:
-    """Return what outstanding units stand for.
+    """Return the names of outstanding units.
 
-    An id is a hash: a name is found only among candidates.
+    An id is a hash, so only the names among the candidates can be found.
 
     Args:
-        outstanding: A chain's event or its detail, or ids: 16 hex digits, or numbers.
-        candidates: The names that `Step.child` got, consumed until each id has one: ``"oil"`` for
-            ``child("oil")``, ``("line", 3)`` for ``child("line", 3)``, and
-            ``["page 2", ("line", 3)]`` for that child of ``child("page 2")``, which is named, too.
-        *root: The parts of the root unit; by default the event's tag.
+        outstanding: A chain's event, its detail, or ids as 16 hex digits or numbers.
+        candidates: Names as `Step.child` takes them: ``"oil"`` for ``child("oil")``,
+            ``("line", 3)`` for ``child("line", 3)``, and ``["page 2", ("line", 3)]`` for that
+            child of ``child("page 2")``, which also names the page. They are consumed until each id
+            has a name.
+        *root: The parts of the root unit. By default, the event's tag.
 
     Returns:
-        Each id, as 16 hex digits, with the candidate that has it; None for an id that none has. The
-        root has its own name.
+        A dictionary from each id, as 16 hex digits, to its candidate, or None if no candidate
+        matches. The root has its own name.
 
     Raises:
-        ArgumentError: An id is invalid, or ids came without the root's parts.
+        ArgumentError: An id is invalid, or ids are passed without the root's parts.
 
     Examples:
         >>> detail = {"tag": "order/18", "outstanding": ["0feb652bd3de76c3"]}
@@ -45,7 +46,7 @@ def names_of(
     """
     ids: Any = outstanding
     if isinstance(outstanding, Mapping):
-        # An entire event is the first thing that people pass.
+        # People often pass an entire event instead of its detail.
         detail = outstanding.get("detail") if "detail-type" in outstanding else None
         outstanding = detail if isinstance(detail, Mapping) else outstanding
         ids = outstanding.get("outstanding", ())
@@ -66,7 +67,7 @@ def names_of(
 
     start = unit_id(*root)
     take_name(start, root[0] if len(root) == 1 else root)
-    step = lru_cache(maxsize=1024)(_child)  # paths share their beginnings
+    step = lru_cache(maxsize=1024)(_child)  # many paths have the same beginning
     for candidate in candidates if missing else ():
         path = candidate if isinstance(candidate, list) else [candidate]
         unit = start

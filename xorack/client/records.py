@@ -1,7 +1,7 @@
-"""Records of SQS, Kinesis, DynamoDB Streams and Kafka: where a token is, and what keeps its order.
+"""Records of SQS, Kinesis, DynamoDB Streams and Kafka: their tokens and their order.
 
-Lambda sends a stream's records again from the first that failed, so what is behind it in its lane
-must not be handled before.
+After a failure, Lambda sends a stream's records again, beginning with the failed one. So later
+records of the same shard, partition or FIFO group must not be handled before it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 from xorack.core.errors import ArgumentError
 
 NAME: Final = "xorack"
-"""The name of the attribute, the header or the field that holds the token."""
+"""The name of the attribute, the header or the field that contains the token."""
 
 _KINDS: Final = {
     "aws:sqs": "SQS",
@@ -22,21 +22,21 @@ _KINDS: Final = {
     "aws:kafka": "Kafka",
     "SelfManagedKafka": "Kafka",
 }
-"""The names that Powertools has for the sources of events."""
+"""The names of the sources of events in Powertools."""
 
 
 def records_of(event: Any) -> tuple[str, list[dict[str, Any]]]:
-    """Return the kind of an event's source, as Powertools names it, and its records in order.
+    """Return the source of an event, by its name in Powertools, and its records in their order.
 
     Raises:
-        ArgumentError: The event is none of a source whose failures Lambda reads.
+        ArgumentError: The event is not from a source for which Lambda reads batch item failures.
     """
     records: Any = None
     sources: set[Any] = set()
-    with suppress(AttributeError, KeyError, TypeError):  # it has another shape
-        if isinstance(event, list):  # EventBridge Pipes give the records alone
+    with suppress(AttributeError, KeyError, TypeError):  # the event has another form
+        if isinstance(event, list):  # EventBridge Pipes pass only the records
             records, sources = event, {record.get("eventSource") for record in event}
-            sources -= {"aws:kinesis"}  # a pipe gives them in another shape
+            sources -= {"aws:kinesis"}  # Pipes pass records of Kinesis in another form
         elif isinstance(partitions := event.get("records"), Mapping):
             records = [record for partition in partitions.values() for record in partition]
             sources = {event.get("eventSource")}
@@ -53,11 +53,11 @@ def records_of(event: Any) -> tuple[str, list[dict[str, Any]]]:
 
 
 def ordering_key(record: Mapping[str, Any]) -> Hashable | None:
-    """Return the lane whose order a record keeps; None if there is none, as in standard queues."""
+    """Return the key of the records that must stay in order; None if a record has no order."""
     if "topic" in record:
         return record["topic"], record.get("partition")
     if record.get("eventSource") != "aws:sqs":
-        # A batch is of one shard. Kinesis names it, DynamoDB does not.
+        # A batch has records of one shard. Only Kinesis names the shard.
         return str(record["eventID"]).partition(":")[0] if "kinesis" in record else "shard"
     if str(record.get("eventSourceARN")).endswith(".fifo"):
         return str(record["attributes"]["MessageGroupId"])
@@ -65,10 +65,10 @@ def ordering_key(record: Mapping[str, Any]) -> Hashable | None:
 
 
 def attribute_of(layer: Mapping[str, Any]) -> Any:
-    """Return the token's message attribute, an attribute of an item, or a header of Kafka."""
+    """Return the token's value in message attributes, attributes of an item, or Kafka headers."""
     change = layer.get("dynamodb")
     item = change.get("NewImage") if isinstance(change, Mapping) else None
-    # As Lambda gives messages, as the API does, as SNS does.
+    # These are the forms of messages in Lambda, in SQS's API, and in items of DynamoDB.
     for attributes in (layer.get("messageAttributes"), layer.get("MessageAttributes"), item):
         attribute = attributes.get(NAME) if isinstance(attributes, Mapping) else None
         if isinstance(attribute, Mapping):
@@ -78,11 +78,11 @@ def attribute_of(layer: Mapping[str, Any]) -> Any:
 
 
 def _header(headers: Any) -> Any:
-    """Return the header of Kafka: as in its clients, the last of its name counts."""
-    found = None
+    """Return the header of a Kafka record. As in Kafka's clients, the last of its name counts."""
+    value = None
     for header in headers if isinstance(headers, list) else ():
         if isinstance(header, Mapping):
-            found = header.get(NAME, found)
-    with suppress(TypeError):  # not the numbers of bytes, of which Java's have a sign
-        return found and bytes(number & 0xFF for number in found)
-    return found
+            value = header.get(NAME, value)
+    with suppress(TypeError):  # the value is not a list of bytes; those from Java are signed
+        return value and bytes(number & 0xFF for number in value)
+    return value

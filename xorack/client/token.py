@@ -1,6 +1,6 @@
-"""Tokens: a started unit and its chains, as JSON that travels with the work.
+"""Tokens: JSON objects that name a started unit and its chains, and travel with the work.
 
-A MAC keeps those without the key from naming units of others. docs/protocol.md has the format.
+A MAC prevents people without the key from making tokens. docs/protocol.md specifies the format.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from xorack.core.strict_json import read_json
 
 StampKind = Literal["traced", "plain"]
 TokenKey: TypeAlias = str | bytes | Sequence[str | bytes]
-"""A key of at least 16 bytes, or two: the first signs tokens, both are accepted."""
+"""A key of at least 16 bytes, or two keys: the first signs tokens, and both are accepted."""
 
 KEY_VARIABLE = "XORACK_TOKEN_KEY"
-"""The environment variable that holds a key, or two separated by a comma."""
+"""The environment variable that holds a key, or two keys separated by a comma."""
 MAX_TAGS = 16
-"""Most chains of a token: its unit is a request to each."""
+"""The most chains of a token, because its step sends a request to each."""
 _VERSION = 1
 _MAC_BYTES = 16
 _MIN_KEY_BYTES = 16
@@ -36,7 +36,7 @@ _MAX_KEYS = 2
 
 @dataclass(frozen=True)
 class Token:
-    """A started unit and its chains, which travels to the worker that finishes it."""
+    """A started unit and its chains. It travels to the worker that finishes the unit."""
 
     unit: int
     tags: tuple[str, ...]
@@ -45,7 +45,7 @@ class Token:
     mac: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the token as a JSON object, for a JSON body; `str` gives its text."""
+        """Return the token as a JSON object; `str` returns it as text."""
         return {
             "v": _VERSION,
             "unit": f"{self.unit:016x}",
@@ -61,21 +61,21 @@ class Token:
 
     @property
     def stamp_cells(self) -> int:
-        """The cells of its stamps; 0 for plain ones."""
+        """The number of cells of its chains' stamps; 0 for plain stamps."""
         return 0 if self.kind == "plain" else self.cells
 
     @property
     def canonical(self) -> bytes:
-        """The canonical form, which the MAC is of: no tag holds a NUL."""
+        """The canonical form, which is signed. It is unambiguous, because no tag has a NUL."""
         head = ("xorack-token", str(_VERSION), f"{self.unit:016x}", str(self.stamp_cells))
         return "\0".join((*head, *self.tags)).encode()
 
     @classmethod
     def from_json(cls, token: AnyToken) -> Token:
-        """Read a token: a `Token`, its JSON object, or its JSON text. The MAC is not verified.
+        """Read a token from a `Token`, its JSON object, or its JSON text, without verifying it.
 
         Raises:
-            ArgumentError: The token is invalid, or another version made it.
+            ArgumentError: The token is invalid, or another version of xorack made it.
         """
         if isinstance(token, Token):
             return token
@@ -83,7 +83,7 @@ class Token:
             try:
                 token = read_json(token if isinstance(token, str) else token.decode())
             except ValueError:
-                expected = "the JSON text of a token, as str(token) gives it"
+                expected = "the JSON text of a token, as str(token) returns it"
                 raise ArgumentError("token text", token, expected) from None
         if not isinstance(token, Mapping):
             raise ArgumentError("token value", token, "a token, its JSON object or its JSON text")
@@ -103,7 +103,7 @@ def parent_fields(
     fail_parent: bool,
     read: Callable[[AnyToken], Token] = Token.from_json,
 ) -> dict[str, Any]:
-    """Return the fields of the create of a chain that is the unit of a token, or of several."""
+    """Return the fields of a create whose chain stands for the units of these tokens."""
     if parent is None:
         return {"fail_parent": True} if fail_parent else {}
     tokens = map(read, parent if isinstance(parent, (list, tuple)) else [parent])
@@ -112,7 +112,7 @@ def parent_fields(
 
 
 def step_group_id(tokens: Sequence[Token]) -> int:
-    """Return the id of a step's units: of one its own, else one of the set and its chains."""
+    """Return the id of a step's units: that of a single unit, or a hash of units and chains."""
     if len(tokens) == 1:
         return tokens[0].unit
     units = sorted(f"{token.unit:016x} {tag}" for token in tokens for tag in token.tags)
@@ -120,22 +120,22 @@ def step_group_id(tokens: Sequence[Token]) -> int:
 
 
 def _checks(token: Mapping[str, Any]) -> Iterator[tuple[str, object, str]]:
-    """Yield the fields of a token: the name, whether it is valid, and what is expected."""
+    """Yield the checks of a token: the field's name, whether it is valid, the expected value."""
     version, kind, unit, tags, mac = map(token.get, ("v", "kind", "unit", "tags", "mac"))
     is_ours = version == _VERSION and not isinstance(version, bool)
-    yield "v", is_ours, f"{_VERSION}: another version made this token"
+    yield "v", is_ours, f"{_VERSION}, as another version of xorack made this token"
     yield "kind", kind in get_args(StampKind), "traced or plain"
     is_unit = isinstance(unit, str) and re.fullmatch("(?!0{16})[0-9a-fA-F]{16}", unit)
     yield "unit", is_unit, "16 hex digits, not all zero"
     is_list = isinstance(tags, list) and 1 <= len(tags) <= MAX_TAGS
     yield "tags", is_list, f"a list of 1 to {MAX_TAGS} tags"
-    yield "cells", kind == "traced" or "cells" not in token, "absent: plain stamps have none"
+    yield "cells", kind == "traced" or "cells" not in token, "no cells for plain stamps"
     is_mac = mac is None or (isinstance(mac, str) and re.fullmatch("[0-9a-f]{32}", mac))
     yield "mac", is_mac, "32 lower-case hex digits"
 
 
 def _whole(number: Any) -> Any:
-    """Return a float without a fraction as an integer: JSON does not distinguish 16.0 from 16."""
+    """Return a float without a fraction as an integer, because in JSON 16.0 equals 16."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
@@ -150,45 +150,45 @@ def _tags_of(tags: Sequence[object]) -> tuple[str, ...]:
 
 
 class Keys:
-    """The keys of tokens. Without any, tokens have no MAC, and none is verified."""
+    """The keys of tokens. Without keys, tokens have no MAC, and none is verified."""
 
     def __init__(self, keys: TokenKey | None = None) -> None:
-        """Use keys; by default those of the environment.
+        """Use these keys, or by default those of the environment.
 
         Raises:
-            ArgumentError: A key is too short, or there are more than two. The text holds no key.
+            ArgumentError: A key is too short, or there are more than two. The error shows no key.
         """
-        field, given = "token_key", keys
+        field, source = "token_key", keys
         if keys is None and KEY_VARIABLE in os.environ:
-            field, given = KEY_VARIABLE, [k.strip() for k in os.environ[KEY_VARIABLE].split(",")]
-        some: list[Any] = [*given] if isinstance(given, (list, tuple)) else [given]
-        # A variable may hold any bytes.
-        some = [k.encode("utf-8", "surrogateescape") if isinstance(k, str) else k for k in some]
-        self._keys = [] if given is None else some
+            field, source = KEY_VARIABLE, [k.strip() for k in os.environ[KEY_VARIABLE].split(",")]
+        listed: list[Any] = [*source] if isinstance(source, (list, tuple)) else [source]
+        # An environment variable may contain any bytes.
+        listed = [k.encode("utf-8", "surrogateescape") if isinstance(k, str) else k for k in listed]
+        self._keys = [] if source is None else listed
         is_strong = (isinstance(key, bytes) and len(key) >= _MIN_KEY_BYTES for key in self._keys)
-        if given is not None and not (1 <= len(some) <= _MAX_KEYS and all(is_strong)):
-            # A key that is lost on the way must not turn verification off.
+        if source is not None and not (1 <= len(listed) <= _MAX_KEYS and all(is_strong)):
+            # An empty key must not turn the verification off: it may have been lost by mistake.
             expected = f"one key of at least {_MIN_KEY_BYTES} bytes, or {_MAX_KEYS}"
             raise ArgumentError(field, problem=f"expected {expected}: the first signs tokens")
 
     def sign(self, token: Token) -> Token:
-        """Return the token with its MAC; without one if there is no key."""
+        """Return the token with its MAC, or without a MAC if there is no key."""
         return replace(token, mac=_mac(self._keys[0], token) if self._keys else None)
 
     def verified(self, token: AnyToken) -> Token:
         """Read a token, and verify its MAC if there is a key.
 
         Raises:
-            ArgumentError: The token is invalid, or none of the keys made its MAC.
+            ArgumentError: The token is invalid, or its MAC does not belong to any of the keys.
         """
         read = Token.from_json(token)
         macs = [_mac(key, read).encode() for key in self._keys]
-        given = (read.mac or "").encode()
-        # No early end: the time must not tell which key is nearer.
-        if macs and not sum(hmac.compare_digest(mac, given) for mac in macs):
-            problem = "missing" if read.mac is None else "of another key, or the token was changed"
+        actual = (read.mac or "").encode()
+        # Compare with all keys, so that the time does not reveal anything about them.
+        if macs and not sum(hmac.compare_digest(mac, actual) for mac in macs):
+            problem = "missing" if read.mac is None else "of another key or a changed token"
             raise ArgumentError(
-                "token mac", problem=f"{problem}; all senders need one {KEY_VARIABLE}"
+                "token mac", problem=f"{problem}; set the same {KEY_VARIABLE} for all senders"
             )
         return read
 

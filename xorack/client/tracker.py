@@ -1,11 +1,11 @@
-"""Tracking for producers in plain Python: Lambda functions, workers, tasks.
+"""Tracking for producers and workers in plain Python, such as Lambda functions and tasks.
 
 A chain starts with its root unit. A step finishes a unit and starts its children in one stamp, so
-the chain cannot reach zero while work is left. A child is a token, a small JSON value that travels
-with the event to its worker.
+the chain cannot reach zero while work is left. Each child has a token, a small JSON object that
+travels with the event to the child's worker.
 
-Unit and request ids follow from what they stand for. A step that runs again sends the same request
-under the same id, which takes effect once. So it must start the same children.
+Ids of units and requests follow from their content. A step that runs again sends the same request
+with the same id, which takes effect once. So it must start the same children.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ if TYPE_CHECKING:
     from xorack.core.chain import Status
 
 _MAX_IDS = 40
-"""Most ids of a request: a few more take as many bytes as the smallest traced stamp."""
+"""The most ids of a request. More ids take as many bytes as the smallest traced stamp."""
 
 
 def by_run(request: Request) -> str | None:
-    """Return the group of a request's message: its tag up to the first slash, if it has one."""
+    """Return the group of a request's message: its tag up to the first slash; None without one."""
     run, slash, _ = request.tag.partition("/")
     return run if run and slash else None
 
 
 def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) -> dict[str, Any]:
-    """Return the fields of a request for units: their ids if those are shorter than a stamp."""
+    """Return the fields of a request for units: their ids if they are shorter than a stamp."""
     cells = token.stamp_cells
     if cells and len(starts) + len(finishes) <= _MAX_IDS:
         return {"starts": starts, "finishes": finishes, "cells": cells}
@@ -68,11 +68,11 @@ def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) 
 
 
 def _cleaned(name: str, value: Any) -> Any:
-    """Return a field of a fail or a note as the protocol takes it: no NUL, no surrogates."""
+    """Return a field of a fail or a note in a valid form, without NUL and lone surrogates."""
     if name == "missing" and isinstance(value, Iterable):
-        return tuple(value)  # each chain's request needs the ids, and an iterator serves once
+        return tuple(value)  # several requests need the ids, and an iterator yields them once
     if name in ("missing", "missing_count") or (name, value) == ("text", None):
-        return value  # the request checks it
+        return value  # the request itself checks it
     if not isinstance(value, str):
         raise ArgumentError(name, value, "a string")
     data = value.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]
@@ -86,25 +86,25 @@ TABLE_VARIABLE = "XORACK_TABLE"
 
 
 def _check_queue_url(url: object, has_client: bool) -> None:
-    """Raise ArgumentError for what is not a queue's URL; a client of the caller may take others."""
-    problem = f"{shown(url)}, expected the URL of an SQS queue, as the stack's output QueueUrl"
+    """Raise ArgumentError if a value is not a queue's URL. A custom client may use other values."""
+    problem = f"{shown(url)}, expected the URL of an SQS queue, such as the output QueueUrl"
     if not isinstance(url, str) or not url:
-        raise ArgumentError("queue_url", problem=f"{problem} or the variable {QUEUE_VARIABLE} has")
+        raise ArgumentError("queue_url", problem=f"{problem}; or set {QUEUE_VARIABLE}")
     if url.startswith("arn:") and url.count(":") == 5:
         _, _, _, region, account, name = url.split(":")
         url = f"https://sqs.{region}.amazonaws.com/{account}/{name}"
-        raise ArgumentError("queue_url", problem=f"{problem}: for this ARN {url}")
+        raise ArgumentError("queue_url", problem=f"{problem}; this ARN has {url}")
     if not has_client and "://" not in url:
-        raise ArgumentError("queue_url", problem=f"{problem}, and not the name of the queue")
+        raise ArgumentError("queue_url", problem=f"{problem}, and not the name of a queue")
 
 
-def _shown(tracker: Tracker, name: object) -> object:
-    """Return what errors show of a unit's name: its hash if the tracker masks fields."""
+def _name_for_errors(tracker: Tracker, name: object) -> object:
+    """Return a unit's name for error messages: its hash if the tracker masks fields."""
     return masked(name) if tracker.mask else name
 
 
 def _unit_of(tracker: Tracker, parts: Sequence[Any], parent: int | None = None) -> int:
-    """Return the id of a unit, or of a child of `parent`; errors show names as `_shown` does."""
+    """Return the id of a unit, or of a child of `parent`. Errors show masked names as hashes."""
     try:
         return unit_id(*parts) if parent is None else child_id(parent, *parts)
     except ArgumentError as error:
@@ -114,7 +114,7 @@ def _unit_of(tracker: Tracker, parts: Sequence[Any], parent: int | None = None) 
 
 
 class _Collected:
-    """The requests of a batch. Tasks and forks that were started in its block may outlive it."""
+    """The requests of a batch. Tasks and forked processes from its block may outlive it."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -124,7 +124,7 @@ class _Collected:
 
     def add(self, requests: Sequence[Request]) -> bool:
         """Add requests; return False if the batch was sent or belongs to another process."""
-        if self._process != os.getpid():  # a fork's lock may be locked for ever
+        if self._process != os.getpid():  # in a fork, the lock may stay locked for ever
             return False
         with self._lock:
             if self._open:
@@ -132,7 +132,7 @@ class _Collected:
             return self._open
 
     def close(self) -> list[Request]:
-        """Return the requests of this process, and take no more; safe to repeat."""
+        """Return the requests of this process and accept no more. Safe to repeat."""
         if self._process == os.getpid():
             with self._lock:
                 self._open = False
@@ -144,33 +144,34 @@ _BATCHES: ContextVar[Mapping[Tracker, _Collected]] = ContextVar("batches", defau
 
 
 def collected(tracker: Tracker) -> int:
-    """Return how many requests the innermost open batch of a tracker holds."""
+    """Return the number of requests in the innermost open batch of a tracker."""
     batch = _BATCHES.get().get(tracker)
     return 0 if batch is None else len(batch.requests)
 
 
 @dataclass(eq=False)
 class Tracker:
-    """Tracks work for producers in plain Python. Threads and tasks may share one.
+    """Tracks work for producers and workers in plain Python. Threads and tasks may share it.
 
     Attributes:
-        queue_url: The acker's queue (the stack's output ``QueueUrl``); by default that of the
+        queue_url: The acker's queue (the stack's output ``QueueUrl``). By default, the value of the
             environment variable ``XORACK_QUEUE_URL``.
-        client: A boto3 SQS client; by default each process makes one of the default credential
-            chain at its first send.
-        stamps: The kind of stamps of chains started here: ``traced`` ones name the outstanding
-            units; ``plain`` ones have 8 bytes and do not.
-        cells: The size of traced stamps, 16, 64, 256 or 1,024 cells a table; see `xorack.traced`.
-        group: The group of all messages, or a function that returns that of a request: a backlog
-            of one group does not delay others. By default each chain's is its tag up to the first
-            ``/``, if it has one. None sends no group: emulators may refuse one.
+        client: A boto3 SQS client. By default, each process makes one with the default credentials
+            when it first sends.
+        stamps: The kind of stamps of the chains that this tracker starts. ``traced`` stamps name
+            the outstanding units; ``plain`` stamps have 8 bytes and do not.
+        cells: The size of traced stamps: 16, 64, 256 or 1,024 cells a table; see `xorack.traced`.
+        group: The group of all messages, or a function that returns the group of a request. The
+            backlog of one group does not delay others. By default, the group is the tag up to the
+            first ``/``, if there is one. None sets no group, because some emulators refuse it.
         policy: The limits of retries for messages that were not accepted.
-        token_key: A secret of at least 16 bytes that signs and verifies tokens; by default that of
-            the environment variable ``XORACK_TOKEN_KEY``, or none. Of two keys, the first signs.
-        mask: Fields of details whose values are sent as hashes, at any depth and in any case; see
-            docs/security.md. If there are any, errors show names of units as hashes, too.
-        table_name: The acker's table (the stack's output ``TableName``), which `state` reads; by
-            default that of the environment variable ``XORACK_TABLE``.
+        token_key: A secret of at least 16 bytes that signs and verifies tokens. By default, the
+            value of the environment variable ``XORACK_TOKEN_KEY``, or none. With two keys, the
+            first signs and both are accepted.
+        mask: Fields of details whose values are sent as hashes, at any depth and in upper or lower
+            case; see docs/security.md. With a mask, errors show names of units as hashes, too.
+        table_name: The acker's table (the stack's output ``TableName``), which `state` reads. By
+            default, the value of the environment variable ``XORACK_TABLE``.
 
     Examples:
         >>> tracker = Tracker(queue_url)                                # doctest: +SKIP
@@ -204,7 +205,7 @@ class Tracker:
         if self.stamps not in get_args(StampKind):
             raise ArgumentError("stamps", self.stamps, "traced or plain")
         if check_cells(self.cells) != TRACED_CELLS and self.stamps == "plain":
-            raise ArgumentError("cells", self.cells, "traced stamps: plain ones have no cells")
+            raise ArgumentError("cells", self.cells, "traced stamps, as plain ones have no cells")
         is_name = isinstance(self.group, str) and self.group
         if not (self.group is None or is_name or callable(self.group)):
             raise ArgumentError("group", self.group, "the name of a group of messages, or None")
@@ -215,27 +216,29 @@ class Tracker:
         self._store: DynamoDBStore | None = None
 
     def state(self, tag: str) -> Status | None:
-        """Read the status of a chain by one eventually consistent read: is it still worth working?
+        """Read the status of a chain, for example to skip work for a chain that has ended.
 
-        The first call also describes the table. `Acker.grant_read` permits both.
+        It makes one eventually consistent read. The first call also describes the table.
+        `Acker.grant_read` permits both calls.
 
         Returns:
-            ``pending`` before the create, ``open``, ``acked`` or ``failed``. None if nothing of the
+            ``pending`` before the create, then ``open``, ``acked`` or ``failed``. None if no
+            request of the chain has arrived, or its tombstone has expired.
             chain has arrived, or it ended long ago.
 
         Raises:
             ArgumentError: The tag is invalid, or the tracker has no `table_name`.
-            StateError: There is no such table, or the item is no chain.
-            UnavailableError: DynamoDB did not answer within seconds.
+            StateError: The table does not exist, or the item is not a chain.
+            UnavailableError: DynamoDB did not answer within a few seconds.
         """
         validate_tag(tag)
         if self._store is None:
             if not self.table_name:
-                expected = "the name of the acker's table: the stack's output TableName"
+                expected = "the name of the acker's table, which is the stack's output TableName"
                 raise ArgumentError("table_name", self.table_name, expected)
-            from xorack.aws.stack import open_table  # few producers read
+            from xorack.aws.stack import open_table  # imported here: few producers need it
 
-            # The work can go on without an answer: no call holds it up.
+            # The caller can work without an answer, so a call must not delay it for long.
             config = config_of(TimeOuts(connect=1, read=1), attempts=2)
             client = PerProcess(lambda: make_client("dynamodb", config=config))
             self._store = open_table(self.table_name, client)
@@ -255,26 +258,28 @@ class Tracker:
     ) -> Token:
         """Create a chain with its root unit, and return the unit's token.
 
-        A second start of the tag has no effect, and is rejected if it differs.
+        A second start of the tag has no effect. If its arguments differ, it is rejected.
 
         Args:
             tag: The chain's name.
-            *parts: The name of the root unit; by default the tag.
-            timeout: Seconds, or a timedelta, until the chain fails; by default the acker's.
-            idle_timeout: The same without a step that ends, and without `extend`; by default no
-                limit.
-            tolerated_units: The most units outstanding with which the chain is acked at its
-                deadline: at most ``cells``, because the stamp has to name all of them, and 0 for
-                plain stamps. One of them may stand for children that it has not started.
-            detail: A JSON object of at most 4 KiB, returned in the chain's events. It is part of
-                the chain's item, so it makes each write dearer: 100 bytes by two thirds
+            *parts: The name of the root unit. By default, the tag.
+            timeout: The chain fails after this time, in seconds or as a timedelta. By default, the
+                acker's setting.
+            idle_timeout: The chain fails after this time without a step that ends and without an
+                `extend`. By default, there is no limit.
+            tolerated_units: The chain is acked at its deadline if at most so many units are
+                outstanding. The limit is ``cells``, because the stamp has to name these units, and
+                0 for plain stamps. A tolerated unit may stand for children that it did not start.
+            detail: A JSON object of at most 4 KiB, which the chain's events contain. As a part of
+                the chain's item it makes each write more expensive: 100 bytes by two thirds
                 (docs/capacity.md).
-            resume: Who waits for the chain's end: ``{"step_functions": task token}`` or
+            resume: The callback at the chain's end: ``{"step_functions": task token}`` or
                 ``{"lambda": callback id of a durable execution}``.
-            parent: The token of the unit that this chain is, such as ``step.child("file13")``, or
-                several. The acker finishes the unit when the chain is acked.
-            fail_parent: True if the unit's chains fail as soon as this chain does. Otherwise the
-                unit stays outstanding.
+            parent: The token of the unit that this chain stands for, such as
+                ``step.child("file13")``, or several tokens. When the chain is acked, the acker
+                finishes the unit.
+            fail_parent: If True, the chains of that unit fail as soon as this chain fails. If
+                False, the unit stays outstanding.
 
         Raises:
             ArgumentError: An argument is invalid.
@@ -285,7 +290,8 @@ class Tracker:
         token = self.keys.sign(Token(unit, (tag,), self.stamps, self.cells))
         check_unit(unit, token.stamp_cells)
         if not (detail is None or isinstance(detail, Mapping)):
-            raise ArgumentError("detail", _shown(self, detail), "a mapping of JSON values, or None")
+            visible = _name_for_errors(self, detail)
+            raise ArgumentError("detail", visible, "a mapping of JSON values, or None")
         fields = {
             **_carried(token, [unit]),
             "timeout": timeout,
@@ -301,30 +307,30 @@ class Tracker:
     def step(self, *tokens: AnyToken) -> Step:
         """Make a step, for use with ``with``: it finishes its units and starts their children.
 
-        One request a chain is sent at the block's end. If the block raises, nothing is sent: the
-        units stay outstanding until the event is delivered again.
+        At the end of the block, one request is sent for each chain. If the block raises, nothing is
+        sent, so the units stay outstanding until the event is delivered again.
 
-        Units may come again in other groups: each is finished once, and each group starts children
-        of its own. The same units with other children are rejected and dead-lettered.
+        The units may be delivered again in other groups. Each unit is finished once, and each group
+        starts children of its own. If the same units start other children, the request is rejected.
 
         Args:
-            *tokens: The units that the step finishes, 1 to 10,000, of one or several chains, in any
-                order. Children belong to all of these chains (Storm's multi-anchoring).
+            *tokens: The units that the step finishes: 1 to 10,000, of one or several chains, in any
+                order. The children belong to all of these chains (Storm's multi-anchoring).
 
         Raises:
-            ArgumentError: There is no token or more than 10,000, one is invalid or occurs twice, or
-                the kinds of stamps differ.
+            ArgumentError: There is no token, or more than 10,000. A token is invalid or occurs
+                twice, or the kinds of stamps differ.
         """
         return Step(self, tuple(map(self.keys.verified, tokens)))
 
     def fail(self, token: AnyToken, reason: str) -> None:
-        """Fail the chains of a token, for a reason that is cut off after 1,024 bytes.
+        """Fail the chains of a token. The reason is cut off after 1,024 bytes.
 
         Raises:
             ArgumentError: An argument is invalid.
             SendError: The queue did not accept the request.
         """
-        self._tell("fail", token, {"reason": reason})
+        self._send_about("fail", token, {"reason": reason})
 
     def note(
         self,
@@ -334,63 +340,63 @@ class Tracker:
         missing: Iterable[int] = (),
         missing_count: int | None = None,
     ) -> None:
-        """Tell what was found out of a token's chains: their events have it if they fail.
+        """Add a note to the chains of a token. If they fail, their events contain it.
 
-        It changes neither state nor deadline; the last note of a chain stands.
+        A note changes neither the state nor the deadline. A later note replaces an earlier one.
 
         Args:
             token: The token.
-            text: What was found out, cut off after 1,024 bytes.
+            text: An explanation, which is cut off after 1,024 bytes.
             missing: The ids of at most 100 units that are missing.
-            missing_count: How many units are missing.
+            missing_count: The number of missing units.
 
         Raises:
             ArgumentError: An argument is invalid, or there is neither a text nor a missing unit.
             SendError: The queue did not accept the request.
         """
-        found = {"text": text, "missing": missing, "missing_count": missing_count}
-        self._tell("note", token, found)
+        fields = {"text": text, "missing": missing, "missing_count": missing_count}
+        self._send_about("note", token, fields)
 
-    def _tell(self, op: Op, token: AnyToken, fields: dict[str, Any]) -> None:
+    def _send_about(self, op: Op, token: AnyToken, fields: dict[str, Any]) -> None:
         """Send a fail or a note to each chain of a token."""
         token = self.keys.verified(token)
         content = {name: _cleaned(name, value) for name, value in fields.items()}
         requests = [Request(op, tag, op, **content) for tag in token.tags]
-        self._send(*(replace(one, id=note_id(token.unit, one)) for one in requests))
+        self._send(*(replace(each, id=note_id(token.unit, each)) for each in requests))
 
     def extend(self, token: AnyToken, timeout: float | timedelta) -> None:
-        """Move the deadline of a token's chains to ``timeout`` from now: seconds, or a timedelta.
+        """Set the deadline of a token's chains to ``timeout`` from now: seconds or a timedelta.
 
-        An idle time-out counts from the call, too. So a step that takes longer than it calls this
-        now and then. The request's id is random: each call is a separate request.
+        An idle time-out also starts again. So a step that takes long calls this from time to time.
+        The request's id is random, so each call is a separate request.
 
         Raises:
             ArgumentError: The token is invalid, or the time-out is not above 0.
             SendError: The queue did not accept the request.
         """
         token = self.keys.verified(token)
-        if timeout is None:  # a request without one takes the acker's default
+        if timeout is None:  # a request without a timeout would take the acker's default
             raise ArgumentError("timeout", timeout, "seconds, above 0")
         id = f"extend-{uuid.uuid4().hex}"
         self._send(*(Request.extend(tag, id, timeout) for tag in token.tags))
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Collect what this thread or task of asyncio sends in the block; send it at the end.
+        """Collect the requests that this thread or asyncio task sends in the block.
 
-        Hundreds of steps become one message a group of chains, also if the block raises.
-        Acknowledge the events after the block. Tasks that start in it share it, blocks inside it
-        too; threads and forked processes do not.
+        They are sent at the end of the block, even if it raises. So hundreds of steps become one
+        message for each group of chains. Acknowledge the events after the block. Tasks that start
+        in the block, and blocks inside it, share the batch. Threads and forked processes do not.
 
         Raises:
             SendError: The queue did not accept some requests.
         """
         outer = _BATCHES.get()
         if self in outer and outer[self].add([]):
-            yield  # nested: the outer block sends
+            yield  # in a nested block, the outer block sends
             return
         collected, reset = _Collected(), None
-        # A signal may raise between any two lines: what stays open would swallow later requests.
+        # A signal may raise between any two lines. A batch left open would swallow later requests.
         try:
             try:
                 reset = _BATCHES.set({**outer, self: collected})
@@ -412,7 +418,7 @@ class Tracker:
 
 
 class Step:
-    """A step of the work; made by `Tracker.step`."""
+    """A step of the work. `Tracker.step` makes it."""
 
     def __init__(self, tracker: Tracker, tokens: tuple[Token, ...]) -> None:
         if not 1 <= len(tokens) <= MAX_STEP_UNITS:
@@ -430,23 +436,24 @@ class Step:
         self._ended = False
 
     def child(self, *parts: str | bytes | int, unit: int | None = None) -> Token:
-        """Start a child of this step's units, and return its token: send it with the event.
+        """Start a child of this step's units, and return its token. Send it with the event.
 
         Args:
-            *parts: The name of the unit among the children of the step, the same each time the step
-                runs; by default its number. The id follows from it and all units of the step.
-            unit: The unit's id, signed or unsigned, instead of parts. Of one parent alone: two that
-                start the same unit cancel it out, and its chain fails at its deadline.
+            *parts: The name of the unit among the children of this step. It must be the same each
+                time the step runs. By default, the child's number. The id follows from the name
+                and from all units of the step.
+            unit: The unit's id, signed or unsigned, instead of parts. Only one step may start this
+                unit: if two steps start it, it counts as not started, and its chain times out.
 
         Raises:
-            ArgumentError: The step has a unit of this name already: they would cancel out. Or
-                its units have more than 16 chains together.
+            ArgumentError: The step already has a unit of this name, so that the two would cancel
+                out. Or its units have more than 16 chains together.
             StateError: The step has ended.
         """
         if len(self.tags) > MAX_TAGS:
             raise ArgumentError("tokens", self.tags, f"tokens of at most {MAX_TAGS} chains")
         if self._ended:
-            raise StateError("the step has ended: its stamp is sent, no child can be started")
+            raise StateError("the step has ended and its stamp is sent: start children before that")
         parents = [token.unit for token in self.tokens]
         if unit is None:
             names = parts or (len(self._children),)
@@ -454,14 +461,14 @@ class Step:
         unit = check_unit(unit, self.tokens[0].stamp_cells)
         token = self._tracker.keys.sign(replace(self.tokens[0], unit=unit, tags=self.tags))
         if unit in self._children or unit in parents:
-            expected = "another unit than those of the step"
-            raise ArgumentError("child", self.shown(parts or unit), expected)
+            expected = "a name or an id that no other unit of the step has"
+            raise ArgumentError("child", self.name_for_errors(parts or unit), expected)
         self._children[unit] = token
         return token
 
-    def shown(self, name: object) -> object:
-        """Return what errors show of a unit's name: its hash if the tracker masks fields."""
-        return _shown(self._tracker, name)
+    def name_for_errors(self, name: object) -> object:
+        """Return a unit's name for error messages: its hash if the tracker masks fields."""
+        return _name_for_errors(self._tracker, name)
 
     def requests(self) -> list[Request]:
         """Return the requests that end this step, one in each chain."""
@@ -483,13 +490,13 @@ class Step:
         return self
 
     def __del__(self) -> None:
-        # An invalid step has no such attribute.
+        # If the constructor has raised, the step has no such attribute.
         if not getattr(self, "_is_used", True):
-            text = f"a step of {', '.join(self.tags[:3])} was never entered, so nothing was sent"
+            text = f"the step of {', '.join(self.tags[:3])} was never entered and sent nothing"
             text += ": write `with tracker.step(token):`"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._ended = True
         if error is None:
-            self._tracker._send(*self.requests())  # noqa: SLF001 - no user needs it
+            self._tracker._send(*self.requests())  # noqa: SLF001 - a private part of the tracker

@@ -1,1 +1,1 @@
-"""The classes of the npm packages: in memory (`ack`), over DynamoDB (`xor-ack-dynamodb`)."""
+"""The classes of the npm packages: `ack` in memory, and `xor-ack-dynamodb` over DynamoDB."""

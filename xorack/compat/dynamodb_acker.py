@@ -1,4 +1,4 @@
-"""Chains in a DynamoDB table, by direct calls: `DynamoDBAcker`, the npm package in Python."""
+"""Chains in a DynamoDB table by direct calls: `DynamoDBAcker`, the npm package for Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from xorack.core.transitions import MAX_FOLD, Limits
 
 
 class _Call(NamedTuple):
-    """A thread's call that waits for its request to be applied."""
+    """A call of a thread that waits until its request is applied."""
 
     request: Request
     is_fresh: bool  # its id was made for this call
@@ -32,7 +32,7 @@ class _Call(NamedTuple):
 
 
 class _Queue:
-    """The calls that wait for a chain. Who holds the lock writes for all of them."""
+    """The calls that wait for a chain. The thread with the lock writes the requests of all."""
 
     def __init__(self) -> None:
         self.calls: list[_Call] = []
@@ -40,21 +40,21 @@ class _Queue:
 
 
 class DynamoDBAcker:
-    """Chains in a DynamoDB table, by direct calls: the npm package ``xor-ack-dynamodb``.
+    """Chains in a DynamoDB table by direct calls, as in the npm package ``xor-ack-dynamodb``.
 
-    Unlike there, ``stamp`` retries by itself, is exact if a response was lost, and keeps a finished
+    Unlike that package, ``stamp`` retries, is exact even if a response was lost, and keeps an ended
     chain as a tombstone. Threads that share an acker share the writes of a chain.
 
     Each method may raise ArgumentError for an invalid argument. ``create`` and ``stamp`` raise
     these errors, after which nothing was written:
 
-    - ZeroBufferNoOp: the stamp is all zeros.
-    - RequestIdReused: another call used the ``request_id``.
-    - StaleLocalData: others kept writing the chain until the retries were used up.
+    - ZeroBufferNoOp: The stamp is all zeros.
+    - RequestIdReused: Another call has used the ``request_id``.
+    - StaleLocalData: Other writers changed the chain at each attempt.
 
-    Errors of boto3 come after the retries. After a time-out, a broken connection or a 5xx status
-    the call may have taken effect: repeat it with the same ``request_id``, and it takes effect
-    once. Any other ``ClientError`` means that DynamoDB rejected the last attempt.
+    Errors of boto3 are raised after the retries. After a time-out, a broken connection or a 5xx
+    status, the call may have taken effect. Repeat it with the same ``request_id``, and it takes
+    effect once. Any other ``ClientError`` means that DynamoDB rejected the last attempt.
 
     Examples:
         >>> acker = DynamoDBAcker("my-table", partition_key="tagID")   # doctest: +SKIP
@@ -81,16 +81,16 @@ class DynamoDBAcker:
         Args:
             table_name: The table.
             partition_key: The name of its partition key, a string attribute.
-            client: A boto3 DynamoDB client; by default one of the default credential chain.
+            client: A boto3 DynamoDB client. By default, one with the default credentials.
             policy: The limits of retries.
-            retention_ms: Milliseconds, those of the stack if there is one: the tombstone of a
-                finished chain is kept for twice as long once its event is published.
+            retention_ms: The retention of the stack, if there is one, in milliseconds. The
+                tombstone of an ended chain is kept for twice this time after its event.
         """
         self.store = DynamoDBStore(table_name, partition_key, client, retention_ms=retention_ms)
         self.policy = policy or RetryPolicy()
         limits = Limits(retention_ms=retention_ms)
         self._writer = ChainWriter(self.store, policy=self.policy, limits=limits)
-        # The state after our last write saves a read; the condition of the next write verifies it.
+        # The state after the last write saves a read. The condition of the next write verifies it.
         self._cache: OrderedDict[str, tuple[int, Chain]] = OrderedDict()
         self._queues: defaultdict[tuple[str, bool], _Queue] = defaultdict(_Queue)
         self._guard = threading.Lock()
@@ -111,16 +111,17 @@ class DynamoDBAcker:
         Args:
             tag: The chain's name, a non-empty string of at most 1,024 UTF-8 bytes.
             stamp: The root unit's stamp, not all zero.
-            started: Units that this starts, if the senders report counts.
-            finished: Units that this finishes, likewise.
-            request_id: 1 to 128 bytes, unique among the chain's requests; random by default. Calls
+            started: The number of units that the stamp starts, if the senders report counts.
+            finished: The number of units that it finishes, if the senders report counts.
+            request_id: 1 to 128 bytes, unique among the chain's requests. By default random. Calls
                 with the same id and arguments take effect once.
-            parent: The token of the unit of other chains that this chain is, or several. The
-                sweeper finishes the unit once the chain is acked.
-            fail_parent: True if these chains fail as soon as this chain does.
+            parent: The token of the unit of other chains that this chain stands for, or several.
+                When the chain is acked, the sweeper finishes the unit.
+            fail_parent: Whether these chains fail as soon as this chain fails.
 
         Returns:
-            The chain's stamp: this one, XORed with those before it. With another length, it fails.
+            The chain's stamp: the XOR of this stamp and those before it. If the stamps before it
+            have another length, the chain fails.
 
         Raises:
             TagExists: Another call created the chain, or it ended without a create.
@@ -141,7 +142,7 @@ class DynamoDBAcker:
         """XOR a stamp into a chain, exactly once. The arguments are those of `create`.
 
         Returns:
-            The chain's stamp. Its ``acked`` tells if the chain is acked, by this stamp or before.
+            The chain's stamp. Its ``acked`` says whether the chain is acked, by this or earlier.
 
         Raises:
             TagNotFound: The chain does not exist.
@@ -150,16 +151,16 @@ class DynamoDBAcker:
         return self._apply("stamp", tag, stamp, request_id, started=started, finished=finished)
 
     def delete(self, tag: str, *, force: bool = False) -> None:
-        """Delete a chain or a tombstone, once none of its requests is left in a queue.
+        """Delete a chain or a tombstone. No queue may still contain requests for it.
 
-        The tag can be used again at once, and what is left would count for its next chain.
+        The tag can be used again at once, so such requests would count for its next chain.
 
-        On a table without the index of deadlines, no sweeper publishes events, and ``delete`` waits
-        for none.
+        If the table has no index of deadlines, no sweeper publishes events. Then ``delete`` does
+        not wait for an event.
 
         Args:
             tag: The chain's name.
-            force: Delete a chain that has ended even if its event is not published.
+            force: Delete an ended chain even if its event is not published.
 
         Raises:
             TagNotFound: The chain does not exist.
@@ -180,19 +181,19 @@ class DynamoDBAcker:
             except TagNotFound:
                 if retry.attempt == 1:
                     raise
-                return None  # an attempt whose response was lost has deleted it
+                return None  # an earlier attempt has deleted it, and its response was lost
 
     def _is_unwatched(self) -> bool:
         """Return whether no sweeper can watch the table, because it has no index of deadlines."""
         try:
             return not self.store.table.has_index()
         except (ClientError, UnavailableError):
-            return False  # without the permission to ask, assume that the stack made the table
+            return False  # without this permission, assume that the stack has made the table
 
     def _apply(
         self, op: Any, tag: str, stamp: bytes, request_id: str | None, **counts: Any
     ) -> Stamp:
-        """Apply a request, together with those of other threads that wait for the same chain."""
+        """Apply a request together with the requests of other threads for the same chain."""
         validate_tag(tag)
         if isinstance(stamp, (bytes, bytearray, memoryview)) and not any(stamp):
             raise ZeroBufferNoOp
@@ -225,13 +226,13 @@ class DynamoDBAcker:
             raise
 
     def _write(self, tag: str, must_exist: bool, calls: list[_Call]) -> None:
-        """Apply the requests of waiting calls; give each its result."""
+        """Apply the requests of waiting calls, and set the result of each call."""
         with self._guard:
             since, last = self._cache.get(tag, (0, None)) if must_exist else (0, None)
-            # What other writers make of the chain is forgotten after minutes at the latest.
+            # Other writers may have changed the chain, so the cache is used for minutes only.
             if self._writer.now() - since > self._CACHE_MILLISECONDS:
                 last = None
-        # A create expects no chain; a stamp without a cached chain reads it.
+        # A create expects that no chain exists. A stamp reads the chain if it is not cached.
         cached = None if must_exist and last is None else CachedChain(last, verified=False)
         requests = [call.request for call in calls]
         fresh_ids = all(call.is_fresh for call in calls)
@@ -239,7 +240,7 @@ class DynamoDBAcker:
         chain, outcomes = self._writer.apply(work)
         assert chain is not None  # every outcome implies a chain
         self._remember(tag, chain)
-        # Each call gets the stamp as of its own request. Only the last can have acked the chain.
+        # Each call returns the stamp after its own request. Only the last can have acked the chain.
         stamp = chain.stamp
         for call, outcome in zip(reversed(calls), reversed(outcomes), strict=True):
             if outcome.error is not None:
@@ -251,7 +252,7 @@ class DynamoDBAcker:
                 stamp = xor(stamp, call.request.stamp)
 
     def _remember(self, tag: str, chain: Chain | None) -> None:
-        """Cache an unfinished chain; forget any other."""
+        """Cache an unfinished chain, or remove an ended chain from the cache."""
         with self._guard:
             self._cache.pop(tag, None)
             if chain is not None and not chain.final:

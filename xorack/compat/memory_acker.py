@@ -1,4 +1,4 @@
-"""Chains in memory: `Acker`, the npm package ``ack`` in Python."""
+"""Chains in memory: `Acker`, the npm package ``ack`` for Python."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ except ModuleNotFoundError as error:
 class Acker(EventEmitter):
     """Chains in memory, with events when they end.
 
-    The events ``acked`` and ``failed`` carry the tag. Threads may share an acker: the thread that
-    ends a chain calls the listeners, once it is removed.
+    The events ``acked`` and ``failed`` contain the tag. Threads may share an acker. The thread that
+    ends a chain removes it and then calls the listeners.
 
     Examples:
         >>> acker = Acker()
@@ -40,17 +40,17 @@ class Acker(EventEmitter):
 
     @property
     def storage(self) -> Mapping[str, Stamp]:
-        """A read-only copy of the open chains: tag to the XOR of the stamps so far."""
+        """A read-only copy of the open chains: each tag with the XOR of its stamps so far."""
         with self._guard:
             chains = [*self._chains.items()]
         return MappingProxyType({tag: Stamp(xor.to_bytes(n, "little")) for tag, (n, xor) in chains})
 
     def add(self, tag: str, stamp: bytes) -> None:
-        """Start a chain, with the stamp of its root unit.
+        """Start a chain with the stamp of its root unit.
 
         Raises:
             TagExists: An open chain has this tag.
-            ZeroBufferNoOp: The stamp is all zeros, as if the chain were acked.
+            ZeroBufferNoOp: The stamp is all zeros, as if the chain were already acked.
             ArgumentError: The tag is invalid, or the stamp is not bytes.
         """
         validate_tag(tag)
@@ -63,11 +63,13 @@ class Acker(EventEmitter):
             self._chains[tag] = (len(stamp), int.from_bytes(stamp, "little"))
 
     def stamp(self, tag: str, stamp: bytes) -> None:
-        """XOR a stamp in. At zero, remove the chain and emit ``acked``. Ignore an unknown tag.
+        """XOR a stamp into a chain. At zero, remove the chain and emit ``acked``.
+
+        A stamp for an unknown tag is ignored.
 
         Raises:
             BufferLengthsUnequal: The chain's stamps have another length.
-            ZeroBufferNoOp: The stamp is all zeros: it would change nothing.
+            ZeroBufferNoOp: The stamp is all zeros, so it would change nothing.
             ArgumentError: The stamp is not bytes.
         """
         stamp = bytes(check_bytes("stamp", stamp))
@@ -87,7 +89,7 @@ class Acker(EventEmitter):
         self.emit("acked", tag)
 
     def fail(self, tag: str) -> None:
-        """Remove a chain if it is open, and emit ``failed``, also for an unknown tag."""
+        """Remove the chain if it is open, and emit ``failed``, even for an unknown tag."""
         with self._guard:
             self._chains.pop(tag, None)
         self.emit("failed", tag)
