@@ -108,7 +108,9 @@ def test_steps_that_cannot_be_sent_take_what_is_behind_them_along(tracker, funct
 
 def test_the_data_of_a_stream_is_a_body(tracker):
     """By default what a customer may have written holds no token."""
-    with pytest.raises(ArgumentError, match="bodies: False, expected True, because a Kinesis record"):
+    with pytest.raises(
+        ArgumentError, match="bodies: False, expected True, because a Kinesis record"
+    ):
         fan_in(tracker)(nothing)(started(tracker, "kinesis"), Context())
     (record, *_) = records_in(started(tracker, "msk"))
     token = token_of(record)

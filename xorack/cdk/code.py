@@ -1,7 +1,7 @@
-"""The functions' code: handlers, library, and the packages that Lambda's runtime does not have.
+"""The functions' code: the handlers, this library, and packages that Lambda's runtime lacks.
 
-A wheel holds the code as it goes to Lambda. A checkout gathers it: the handlers, the modules that
-they import, and the packages from where they are installed. ADR 10 in docs/adr/ gives the reasons.
+A wheel contains the code as Lambda needs it. In a checkout it is collected: the handlers, the
+modules that they import, and the installed packages. ADR 10 in docs/adr/ has the reasons.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any, Final
 from xorack.core.errors import StateError
 
 _LIBRARY: Final = Path(__file__).resolve().parents[1]
-_IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # of setup.py
+_IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # setup.py creates it
 LAMBDA_PYTHON: Final = (3, 13)
-"""The version of the functions' runtime."""
+"""The Python version of the functions' runtime."""
 _HANDLERS: Final = ("lambda_src.consumer", "lambda_src.sweeper")
 _FOR_TYPES_ALONE: Final = [f"xorack.{name}" for name in ("client", "compat")]
 """Imported below `TYPE_CHECKING`, which the finder does not know."""
@@ -34,9 +34,9 @@ _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 M
 
 @lru_cache(maxsize=1)
 def assemble_code() -> Path:
-    """Copy everything side by side into a folder, which is deleted when the process ends.
+    """Copy all code into a folder, which is deleted when the process ends.
 
-    The folder has bytecode if there is a Python of Lambda's version, or if the wheel has it.
+    The folder has bytecode if a Python of Lambda's version is installed, or if the wheel has it.
     """
     folder = Path(tempfile.mkdtemp(prefix="xorack-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -46,14 +46,14 @@ def assemble_code() -> Path:
     else:
         _gather(folder)
     _compile(folder)
-    # Lambda's user is not the files' owner, and the CDK packs each file with its own mode.
+    # Lambda's user does not own the files, and the CDK keeps each file's mode.
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     return folder
 
 
 def _gather(folder: Path) -> None:
-    """Copy the handlers of a checkout with what they import."""
+    """Copy the handlers of a checkout and the modules that they import."""
     for source in handlers_closure(_LIBRARY.parent):
         target = folder / source.relative_to(_LIBRARY.parent)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -63,15 +63,16 @@ def _gather(folder: Path) -> None:
 
 
 def _compile(folder: Path) -> None:
-    """Add the bytecode that Lambda would otherwise make in each cold start.
+    """Add bytecode, which Lambda would otherwise compile in each cold start.
 
-    It has unchecked hashes: the CDK dates all files 1980, so Python would reject dated bytecode.
+    It has unchecked hashes, because the CDK sets all files to the year 1980: Python would reject
+    bytecode with another date.
     """
     python = find_python(LAMBDA_PYTHON)
     if python is None:
         return
     command = [python, "-m", "compileall", "-q", "-f", "--invalidation-mode"]
-    # A seed of its own orders the sets in constants: the same bytes each time.
+    # A fixed seed orders the sets in constants, so that the bytes are always the same.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     for name in ("PYTHONPYCACHEPREFIX", "PYTHONPATH", "PYTHONHOME"):
         environment.pop(name, None)
@@ -79,14 +80,14 @@ def _compile(folder: Path) -> None:
 
 
 def find_python(version: tuple[int, int]) -> str | None:
-    """Return a Python of a version: the one that runs this, or the first on PATH."""
+    """Return a Python of this version: the running one, or the first on PATH; else None."""
     if sys.version_info[:2] == version:
         return sys.executable
     for folder in os.get_exec_path():
         candidate = Path(folder, "python{}.{}".format(*version))
         if not os.access(candidate, os.X_OK):
             continue
-        # A program of this name may be a stub, as pyenv has it for a version that is not active.
+        # The program may be a stub, such as that of pyenv for a version that is not active.
         command = [str(candidate), "-c", "import sys; print(*sys.version_info[:2])"]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.stdout.split() == [str(part) for part in version]:
@@ -95,7 +96,7 @@ def find_python(version: tuple[int, int]) -> str | None:
 
 
 def _compiled_by_pip(_: str, names: list[str]) -> list[str]:
-    """Return the bytecode that pip made as it installed the wheel: of the user's Python."""
+    """Return the bytecode that pip compiled with the user's Python when it installed the wheel."""
     tag = "cpython-{}{}".format(*LAMBDA_PYTHON)
     return [name for name in names if name.endswith(".pyc") and f".{tag}." not in name]
 
@@ -110,13 +111,13 @@ def handlers_closure(root: Path) -> list[Path]:
 
 
 def _copy_package(release: str, folder: Path) -> None:
-    """Copy an installed package with its licence; raise StateError if it is another release."""
+    """Copy an installed package with its licence; raise StateError if its release is different."""
     name, _, version = release.partition("==")
     installed = next(iter(metadata.distributions(name=name)), None)
     if installed is None or installed.version != version:
         problem = f"{installed.version} is" if installed else "is not"
         raise StateError(
-            f"{name} {problem} installed: the functions' code needs {release}: "
+            f"{name} {problem} installed, but the functions' code needs {release}: run "
             f"pip install --no-deps '{release}'"
         )
     for path in filter(_is_copied, installed.files or ()):
@@ -127,5 +128,5 @@ def _copy_package(release: str, folder: Path) -> None:
 def _is_copied(path: metadata.PackagePath) -> bool:
     if path.parts[0].endswith(".dist-info"):
         return path.name in ("LICENSE", "METADATA")
-    is_module = path.suffix in (".py", ".typed") and path.parts[0] != ".."  # scripts are above
+    is_module = path.suffix in (".py", ".typed") and path.parts[0] != ".."  # no scripts
     return is_module and not path.as_posix().startswith(_NOT_USED)

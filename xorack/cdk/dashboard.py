@@ -104,18 +104,18 @@ def create_dashboard(scope: Construct, acker: AckerParts) -> aws_cloudwatch.Dash
     return aws_cloudwatch.Dashboard(
         scope,
         "Dashboard",
-        # The dashboards of all regions share one list.
+        # The name has the region, because the dashboards of all regions share one list.
         dashboard_name=Fn.join("-", [acker.name, Aws.REGION]),
         default_interval=Duration.hours(3),
-        widgets=[row],  # it wraps
+        widgets=[row],  # CloudWatch wraps the row
     )
 
 
 def _of_functions(acker: AckerParts, name: str, **options: Any) -> list[aws_cloudwatch.Metric]:
     functions = {"Consumer": acker.consumer, "Sweeper": acker.sweeper}
     return [
-        function.metric(name, label=f"{which} {name.lower()}", **options)
-        for which, function in functions.items()
+        function.metric(name, label=f"{label} {name.lower()}", **options)
+        for label, function in functions.items()
     ]
 
 
@@ -132,7 +132,7 @@ def _graph(
     limit: tuple[str, float] | None = None,
     width: int = _WIDTH // 3,
 ) -> aws_cloudwatch.GraphWidget:
-    """Draw metrics from zero up, and a limit as a horizontal line."""
+    """Draw metrics on an axis from zero, and a limit as a horizontal line."""
     line = limit and aws_cloudwatch.HorizontalAnnotation(
         label=limit[0], value=limit[1], color=_Color.ORANGE
     )

@@ -1,4 +1,4 @@
-"""The event bus, and rules on it."""
+"""The event bus and its rules."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ STATUSES: Final = ("acked", "failed")
 
 
 def name_for(bus: aws_events.IEventBus, caller: Construct) -> str:
-    """Return the name by which a caller reaches a bus: in another account, its ARN."""
+    """Return the name by which a caller reaches a bus: its ARN if it is in another account."""
     same_account = bus.env.account == Stack.of(caller).account
     return bus.event_bus_name if same_account else bus.event_bus_arn
 
 
 def _stack_of_targets(targets: Sequence[Any]) -> Stack | None:
-    """Return the stack of the first queue or topic of this app among targets."""
+    """Return the stack of the first target that is a queue or a topic of this app."""
     for target in targets:
         resource = getattr(target, "queue", None) or getattr(target, "topic", None)
         if resource is not None and has_own_policy(resource):
@@ -39,11 +39,11 @@ def _stack_of_targets(targets: Sequence[Any]) -> Stack | None:
 
 
 class AckEvents(Construct):
-    """The bus of the chains' events: a new one of a name, or the user's.
+    """The bus of the chains' events: a new bus with this name, or the user's bus.
 
     Attributes:
         bus: The bus.
-        table: The table of the chains. Its ARN tells the events from those of other ackers.
+        table: The table of the chains. Its ARN distinguishes the events of several ackers.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class AckEvents(Construct):
         if ":event-busv2/" in bus.event_bus_arn:
             raise ValueError(
                 f"bus: {bus.node.path} is a custom event bus of AWS::EventsV2, expected a bus of "
-                "AWS::Events: the functions call PutEvents, which does not take it"
+                "AWS::Events, because the functions call PutEvents, which does not accept it"
             )
         self.bus = bus
 
     def check_at_deployment(self) -> None:
-        """Let the deployment fail if an imported bus of this account does not exist.
+        """Make the deployment fail if an imported bus of this account does not exist.
 
-        A rule can only be created on a bus that exists. The rule is disabled, and matches nothing
-        that anybody sends.
+        CloudFormation can create a rule only on an existing bus. The rule is disabled, and its
+        pattern matches no events.
         """
         stack, bus = Stack.of(self), self.bus
         if has_own_policy(bus) or is_known_to_differ(bus.env.account, stack.account):
@@ -83,13 +83,13 @@ class AckEvents(Construct):
             enabled=False,
             event_pattern=aws_events.EventPattern(source=["xorack.bus-exists"]),
         )
-        if bus.env.account != stack.account:  # the deployment decides whether it is this one
+        if bus.env.account != stack.account:  # only the deployment knows whether they are equal
             same = Fn.condition_equals(bus.env.account, Aws.ACCOUNT_ID)
             resource: Any = rule.node.default_child
             resource.cfn_options.condition = CfnCondition(self, "BusIsHere", expression=same)
 
     def deny_forged_events(self, publishers: Sequence[aws_iam.IRole]) -> None:
-        """Deny everybody but some roles to put events of the acker's source on the bus."""
+        """Deny all principals except these roles to put events of the acker's source on the bus."""
         arns = [role.role_arn for role in publishers]
         statement = aws_iam.PolicyStatement(
             sid="OnlyTheAckerPublishes",
@@ -98,12 +98,12 @@ class AckEvents(Construct):
             actions=["events:PutEvents"],
             resources=[self.bus.event_bus_arn],
             conditions={
-                # A call of several entries has several sources.
+                # A call with several entries has several sources.
                 "ForAnyValue:StringEquals": {"events:source": SOURCE},
                 "ArnNotEquals": {"aws:PrincipalArn": arns},
             },
         )
-        bus: Any = self.bus  # one that the acker creates, whose policy can be changed
+        bus: Any = self.bus  # created by the acker, so its policy can be changed
         bus.add_to_resource_policy(statement)
 
     def rule(
@@ -114,21 +114,21 @@ class AckEvents(Construct):
         statuses: Sequence[str] = STATUSES,
         scope: Construct | None = None,
     ) -> aws_events.Rule:
-        """Send events of this acker's finished chains to targets.
+        """Send events of this acker's ended chains to targets.
 
-        A rule for a queue or a topic of another stack of the app is created in that stack, which
-        then depends on the acker's stack, and not both on each other.
+        A rule for a queue or a topic in another stack of the app is created in that stack. So only
+        that stack depends on the acker's stack, and not each on the other.
 
         Args:
-            construct_id: Id of the rule, unique on this bus.
-            targets: Receivers of the events.
+            construct_id: The id of the rule, unique on this bus.
+            targets: The receivers of the events.
             statuses: `acked`, `failed` or both.
-            scope: Where to create the rule; by default beside the acker, or in the stack of the
-                targets' queue or topic. Functions of another stack need this.
+            scope: The scope in which to create the rule. By default, the acker's, or the stack of
+                the targets' queue or topic. Functions in another stack need this.
 
         Raises:
-            ValueError: `statuses` is empty or has an unknown status, or the bus belongs to another
-                account, where its rules must be created too.
+            ValueError: `statuses` is empty or has an unknown status. Or the bus is in another
+                account, in which its rules have to be created.
 
         Examples:
             acker.events.rule("Done", targets=[targets.SqsQueue(done)], statuses=["acked"])
@@ -139,21 +139,21 @@ class AckEvents(Construct):
         ):
             if is_known_to_differ(there, here):
                 raise ValueError(
-                    f"rule: {self.bus.node.path} is a bus of the {place} {there}, expected {here}: "
+                    f"rule: {self.bus.node.path} is a bus in the {place} {there}, expected {here}: "
                     f"create the rule in the {place} of its bus"
                 )
         if not statuses or not set(statuses) <= set(STATUSES):
             raise ValueError(f"statuses is {list(statuses)!r}: expected some of {STATUSES}")
         scope, own = scope or _stack_of_targets(targets), Stack.of(self)
         if scope is not None and Stack.of(scope) is not own:
-            # Several ackers may have rules of this id in that stack.
+            # Several ackers may have rules with this id in that stack.
             construct_id = f"{self.node.addr}{construct_id}"
         return aws_events.Rule(
             scope or self,
             construct_id,
             event_bus=self.bus,
             event_pattern=aws_events.EventPattern(
-                # Others may put events of any source and resource on a bus, but for no account.
+                # Others may put events with any source and resource, but not with this account.
                 account=[self._account],
                 source=[SOURCE],
                 detail_type=list(statuses),
@@ -163,11 +163,11 @@ class AckEvents(Construct):
         )
 
     def archive(self, construct_id: str, *, retention: Duration) -> aws_events.Archive:
-        """Keep the events of this acker's chains, so that EventBridge can replay them.
+        """Archive the events of this acker's chains, so that EventBridge can replay them.
 
         Args:
-            construct_id: Id of the archive.
-            retention: Life of an event in the archive; 0 is for ever.
+            construct_id: The id of the archive.
+            retention: How long the archive keeps an event; 0 means for ever.
 
         Examples:
             acker.events.archive("Archive", retention=Duration.days(30))

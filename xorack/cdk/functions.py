@@ -1,4 +1,4 @@
-"""The functions: consumer and sweeper, and what both have in common."""
+"""The two functions, consumer and sweeper."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _create_function(
     description: str,
     statements: Sequence[cdk.aws_iam.PolicyStatement],
 ) -> cdk.aws_lambda.Function:
-    """Create a function of the module `name` of `lambda_src`, with its own role and log group."""
+    """Create a function for the module `name` of `lambda_src`, with its own role and log group."""
     scope, handler = Construct(parent, "Python"), f"lambda_src.{name}.handler"
     settings, network, key = acker.settings, acker.network, acker.encryption_key
     policy = removal_policy(settings)
@@ -56,7 +56,7 @@ def _create_function(
     acknowledge(
         scope,
         "AwsSolutions-L1",
-        "Python 3.13 is supported until 2029; a newer runtime needs a run of the tests for it",
+        "Python 3.13 is supported until 2029; a newer runtime needs a run of the tests",
     )
     if settings.tracing or network:
         reason = "The actions of X-Ray and those that join a network accept no resource"
@@ -73,7 +73,7 @@ def _create_function(
         timeout=cdk.Duration.seconds(settings.function_timeout_seconds),
         role=role,
         log_group=logs,
-        # Lambda then writes the lines of Python's `logging`, and its own, as JSON.
+        # Lambda then writes its own lines, and those of Python's `logging`, as JSON.
         logging_format=cdk.aws_lambda.LoggingFormat.JSON,
         application_log_level_v2=cdk.aws_lambda.ApplicationLogLevel.INFO,
         system_log_level_v2=cdk.aws_lambda.SystemLogLevel.INFO,
@@ -103,7 +103,7 @@ def _create_function(
 
 
 def _write_access(acker: AckerParts) -> list[cdk.aws_iam.PolicyStatement]:
-    """Return what a function needs that changes chains and publishes their events."""
+    """Return the permissions to change chains and to publish their events."""
     write = allow(acker.table.table_arn, *_READ, "dynamodb:UpdateItem")
     if is_imported(acker.table):
         write.add_actions("dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive")
@@ -112,7 +112,7 @@ def _write_access(acker: AckerParts) -> list[cdk.aws_iam.PolicyStatement]:
 
 
 def create_consumer(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Function:
-    """Create the function that applies requests to chains, and the mapping from the queue to it."""
+    """Create the function that applies requests, and the mapping from the queue to it."""
     settings, queue, dead_letters = acker.settings, acker.queue, acker.dead_letters
     function = _create_function(
         scope,
@@ -121,13 +121,13 @@ def create_consumer(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Funct
         "Applies the queue's requests to chains",
         [
             *_write_access(acker),
-            allow(queue.queue_arn, *_RECEIVE),  # Lambda polls with the function's role
+            allow(queue.queue_arn, *_RECEIVE),  # Lambda polls the queue with the function's role
             allow(dead_letters.queue_arn, "sqs:SendMessage"),
             *allow_key(queue.encryption_master_key, *READ_WITH_KEY),
             *allow_key(dead_letters.encryption_master_key, *SEND_WITH_KEY),
         ],
     )
-    # SqsEventSource would grant more than the poller needs.
+    # SqsEventSource would grant more permissions than the poller needs.
     cdk.aws_lambda.EventSourceMapping(
         scope,
         "Messages",
@@ -136,13 +136,13 @@ def create_consumer(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Funct
         batch_size=settings.batch_size,
         max_batching_window=cdk.Duration.seconds(settings.batch_window_seconds),
         max_concurrency=settings.max_concurrency,
-        report_batch_item_failures=True,  # only a batch's failed messages come again
+        report_batch_item_failures=True,  # only a batch's failed messages are delivered again
     )
     return function
 
 
 def create_sweeper(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Function:
-    """Create the function that times chains out, and the rule that runs it each minute."""
+    """Create the function that ends chains at their deadline, and the rule that runs it."""
     function = _create_function(
         scope,
         acker,
@@ -150,7 +150,7 @@ def create_sweeper(scope: Construct, acker: AckerParts) -> cdk.aws_lambda.Functi
         "Ends chains whose deadline has passed, and publishes pending events",
         [*_write_access(acker), allow(index_arn(acker.table), "dynamodb:Query")],
     )
-    # The next sweep replaces the retry of one that failed, or that Lambda did not take.
+    # A failed sweep is not retried, because the next sweep replaces it.
     retries: Any = {"retry_attempts": 0, "max_event_age": cdk.Duration.seconds(60)}
     alias = function.add_alias(ALIAS, **retries)
     cdk.aws_events.Rule(

@@ -1,4 +1,4 @@
-"""What an acker of this app and one of another have in common: grants, rules, metrics."""
+"""Grants, rules and metrics, for ackers of this app and imported ones."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _HERE: Final[Mapping[str, Any]] = {}
 
 
 def place_of(scope: Construct, table_arn: str, queue_arn: str) -> Mapping[str, Any]:
-    """Return account and region of an imported acker; None where its ARNs are tokens.
+    """Return the account and region of an imported acker. A place is None if its ARN is a token.
 
     Raises:
-        ValueError: Table and queue are known to be of different places.
+        ValueError: The table and the queue are known to be in different places.
     """
     stack, formats = cdk.Stack.of(scope), cdk.ArnFormat
     table = stack.split_arn(table_arn, formats.SLASH_RESOURCE_NAME)
@@ -56,21 +56,23 @@ def place_of(scope: Construct, table_arn: str, queue_arn: str) -> Mapping[str, A
     for there, other in ((table.account, queue.account), (table.region, queue.region)):
         if there is not None and other is not None and is_known_to_differ(there, other):
             raise ValueError(
-                f"queue_arn: {queue_arn!r} is in {other}, expected {there}, where table_arn is"
+                f"queue_arn: {queue_arn!r} is in {other}, expected {there}, the place of table_arn"
             )
     return {"account": table.account, "region": table.region}
 
 
 class IAcker(Construct):
-    """An acker of this app, an `Acker`, or of another, as `Acker.from_attributes` returns it.
+    """An acker: an `Acker` of this app, or one that `Acker.from_attributes` has imported.
 
     Attributes:
         table: The table of chains.
         queue: The queue of requests.
-        dead_letters: The dead-letter queue; None if it was imported without.
-        events: The bus (`events.bus`), rules on it (`events.rule`), its archive (`events.archive`).
-        service: Its name: the metrics' dimension `service`; None if it emits none, or is unknown.
-        role_names: The names of its functions' roles; empty if it was imported without.
+            dead_letters: The dead-letter queue; None if it was not imported.
+        events: The bus (`events.bus`), its rules (`events.rule`) and its archive
+            (`events.archive`).
+        service: The value of the metrics' dimension `service`. None if there are no metrics, or if
+            it was not imported.
+    role_names: The names of its functions' roles; empty if they were not imported.
     """
 
     table: cdk.aws_dynamodb.ITable
@@ -97,14 +99,14 @@ class IAcker(Construct):
         """Allow a producer, such as a Spark job, to send requests.
 
         Args:
-            grantee: A principal. The policies of the queue and of its key allow a service, or a
-                principal of another account. They allow a service without conditions of yours for
-                this account only.
+            grantee: A principal. A service, or a principal of another account, is allowed in the
+                policies of the queue and its key. Without conditions of yours, a service is allowed
+                only for this account.
 
         Raises:
             TypeError: The grantee is not an IGrantable.
-            ValueError: The policy of an imported queue or key would have to change. The text has
-                the statement that it needs; `Settings.policies_ready` says that it is there.
+            ValueError: The policy of an imported queue or key has to change. The error has the
+                required statement. Set `Settings.policies_ready` once the statement exists.
 
         Examples:
             acker.grant_send(cdk.aws_iam.Role(self, "Loader", assumed_by=glue))
@@ -128,15 +130,15 @@ class IAcker(Construct):
     def grant_read(self, grantee: cdk.aws_iam.IGrantable) -> cdk.aws_iam.Grant:
         """Allow a dashboard, `xorack show` or `xorack list` to read chains.
 
-        It shows all attributes but `resume`, the token of who waits. So a read has to name its
-        attributes: a read of all is denied.
+        All attributes are allowed but `resume`, which contains the callback's secret token. So each
+        read has to name its attributes. A read of all attributes is denied.
 
         Args:
-            grantee: A role, user or group of the table's account.
+            grantee: A role, user or group in the table's account.
 
         Raises:
             TypeError: The grantee is not an IGrantable.
-            ValueError: The grantee is a service, or of another account.
+            ValueError: The grantee is a service, or in another account.
 
         Examples:
             acker.grant_read(cdk.aws_iam.Role(self, "Support", assumed_by=people))
@@ -164,18 +166,18 @@ class IAcker(Construct):
         return combined(grants)
 
     def grant_operate(self, grantee: cdk.aws_iam.IGrantable) -> cdk.aws_iam.Grant:
-        """Allow an operator all that the commands of `xorack` need on this acker's resources.
+        """Allow an operator all calls to this acker's resources that `xorack`'s commands make.
 
-        That is `list`, `show`, `wait`, `explain`, `extend`, `fail`, `dead-letters` and `web`. An
-        operator reads all of an item, the token of who waits included. The operator puts no events
-        on the bus: the sweeper publishes the ends of chains that `fail` ends.
+        These are `list`, `show`, `wait`, `explain`, `extend`, `fail`, `dead-letters` and `web`. An
+        operator can read entire items, including the tokens of callbacks. An operator cannot put
+        events on the bus: the sweeper publishes the ends that `fail` causes.
 
         Args:
-            grantee: A role, user or group of the table's account.
+            grantee: A role, user or group in the table's account.
 
         Raises:
             TypeError: The grantee is not an IGrantable.
-            ValueError: The grantee is a service, or of another account; or the acker was imported
+            ValueError: The grantee is a service, or in another account. Or the acker was imported
                 without its dead-letter queue.
 
         Examples:
@@ -185,7 +187,7 @@ class IAcker(Construct):
         self._check_account("grant_operate", grantee)
         if self.dead_letters is None:
             raise ValueError(
-                f"grant_operate: {self.node.path} was imported without `dead_letters_arn`"
+                f"grant_operate: {self.node.path} was imported without `dead_letters_arn`; pass it"
             )
         table, queue, dead = self.table, self.queue, self.dead_letters
         warn_if_nothing_is_attached(self, grantee, "dynamodb:UpdateItem", table.table_arn)
@@ -261,19 +263,19 @@ class IAcker(Construct):
         if is_external(grantee, self.table.env.account):
             principal = grantee.grant_principal.policy_fragment.principal_json
             raise ValueError(
-                f"{call}: {principal} cannot read in this account: expected a role, user or "
-                "group of it, which others may assume"
+                f"{call}: {principal} cannot read in this account: expected a role, user or group "
+                "of this account, which others may assume"
             )
 
     def metric(self, name: str, **options: Any) -> cdk.aws_cloudwatch.Metric:
-        """Return a metric that the functions emit: by default its sum over five minutes.
+        """Return a metric that the functions emit. By default, its sum over five minutes.
 
         Args:
-            name: Its name in docs/operations.md, such as ``Conflicts``.
-            options: Those of `aws_cloudwatch.Metric`, such as `period` and `statistic`.
+            name: The name in docs/operations.md, such as ``Conflicts``.
+            options: Options of `aws_cloudwatch.Metric`, such as `period` and `statistic`.
 
         Raises:
-            ValueError: The functions emit no such metric, or this acker none at all.
+            ValueError: The functions do not emit this metric, or this acker emits no metrics.
 
         Examples:
             acker.metric("AckLatency", statistic="p99").create_alarm(
@@ -282,8 +284,8 @@ class IAcker(Construct):
         """
         if self.service is None:
             raise ValueError(
-                f"metric: {self.node.path} has none: its monitoring is minimal, or it was imported "
-                "without its `service`"
+                f"metric: {self.node.path} emits none, because its monitoring is minimal or it was "
+                "imported without its `service`"
             )
         if name not in _METRICS:
             raise ValueError(f"metric: {name!r}, expected one of {', '.join(sorted(_METRICS))}")
@@ -293,7 +295,7 @@ class IAcker(Construct):
             dimensions_map={"service": self.service},
             **{"statistic": "Sum", **self._place, **options},
         )
-        # The metrics of an imported acker are where its table is.
+        # The metrics of an imported acker are in its table's account and region.
         return metric if self._place else metric.attach_to(self)
 
     def metric_acked(self, **options: Any) -> cdk.aws_cloudwatch.Metric:
@@ -313,7 +315,7 @@ class IAcker(Construct):
         return self.metric(Metric.CHAINS_FAILED, **options)
 
     def metric_oldest_pending(self, **options: Any) -> cdk.aws_cloudwatch.Metric:
-        """Return the seconds since the end of the first chain whose event is not published.
+        """Return the seconds since the end of the earliest chain with an unpublished event.
 
         Examples:
             acker.metric_oldest_pending(period=Duration.minutes(1))
@@ -322,7 +324,7 @@ class IAcker(Construct):
 
 
 class AckerParts(IAcker):
-    """What an acker of this app is made of, for the modules that create and watch its parts."""
+    """The parts of an acker of this app, for the modules that create and monitor these parts."""
 
     name: str
     settings: Settings

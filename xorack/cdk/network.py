@@ -1,4 +1,4 @@
-"""The network of the functions."""
+"""The functions' network."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _NETWORK_ACTIONS: Final = (
 class Network:
     """A VPC for the functions.
 
-    It must lead to DynamoDB, SQS and EventBridge: by endpoints (`dynamodb` as a gateway, `sqs` and
-    `events` as interfaces with private DNS) or by a NAT gateway. Lambda polls the queue and sends
-    logs and traces outside of it.
+    It must have routes to DynamoDB, SQS and EventBridge: endpoints (`dynamodb` as a gateway, `sqs`
+    and `events` as interfaces with private DNS) or a NAT gateway. Lambda polls the queue and sends
+    logs and traces from outside the network.
 
     Attributes:
         vpc: The VPC.
-        subnets: Its subnets for the functions; the private ones by default.
-        security_groups: Security groups of the functions; by default each function has a new one
-            that allows HTTPS to all addresses, and nothing else.
+        subnets: Its subnets for the functions. By default, the private ones.
+        security_groups: Security groups of the functions. By default, each function has a new group
+            that allows only HTTPS, to all addresses.
     """
 
     vpc: cdk.aws_ec2.IVpc
@@ -42,7 +42,7 @@ class Network:
         check_kind("vpc", self.vpc)
 
     def options(self, scope: Construct) -> dict[str, Any]:
-        """Return the arguments of a function in the network."""
+        """Return the arguments for a function in this network."""
         groups = list(self.security_groups)
         if not groups:
             group = cdk.aws_ec2.SecurityGroup(
@@ -58,9 +58,9 @@ class Network:
 
 
 def join_network() -> list[cdk.aws_iam.PolicyStatement]:
-    """Allow Lambda to join a network with a function's role, and deny it the function's code."""
+    """Allow Lambda to join a network with a function's role, but deny it to the function's code."""
     actions = [f"ec2:{action}" for action in _NETWORK_ACTIONS]
-    # Calls of the code have this key, calls of Lambda have not.
+    # Calls by the function's code have this key. Calls by Lambda do not.
     code = {"Null": {"lambda:SourceFunctionArn": "false"}}
     denied = allow("*", *actions, effect=cdk.aws_iam.Effect.DENY, conditions=code)
     return [allow("*", *actions), denied]

@@ -1,4 +1,4 @@
-"""Statements of IAM policies and key policies, and answers to findings about them."""
+"""Statements for IAM policies and key policies, and acknowledgements of findings about them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from constructs import Construct
 from xorack.cdk.events import SOURCE, STATUSES
 from xorack.cdk.validation import has_own_policy
 
-# Actions on a customer-managed key: to read a table or a queue, to send, to write.
+# Actions on a customer-managed key that reading, sending and writing need.
 READ_WITH_KEY: Final = ("kms:Decrypt", "kms:DescribeKey")
 SEND_WITH_KEY: Final = ("kms:Decrypt", "kms:GenerateDataKey")
 WRITE_WITH_KEY: Final = (
@@ -31,24 +31,24 @@ def allow(resource: str, *actions: str, **more: Any) -> cdk.aws_iam.PolicyStatem
 
 
 def allow_key(key: cdk.aws_kms.IKey | None, *actions: str) -> list[cdk.aws_iam.PolicyStatement]:
-    """Allow a function's role to use a key, only through the services that it calls."""
+    """Allow a function's role to use a key, but only through the services that it calls."""
     services = {"StringLike": {"kms:ViaService": ["dynamodb.*", "lambda.*", "sqs.*"]}}
     return [] if key is None else [allow(key.key_arn, *actions, conditions=services)]
 
 
 def allow_events(bus: cdk.aws_events.IEventBus) -> list[cdk.aws_iam.PolicyStatement]:
-    """Allow to put events of the source `xorack` on a bus, and no others, and to describe it."""
-    # `events:source` has several values in a call of several entries.
-    ours = {"events:source": SOURCE, "events:detail-type": [*STATUSES]}
-    conditions = {"ForAllValues:StringEquals": ours}
+    """Allow describing a bus, and putting events on it that have the source `xorack`."""
+    # A call with several entries has several values of `events:source`.
+    own_events = {"events:source": SOURCE, "events:detail-type": [*STATUSES]}
+    conditions = {"ForAllValues:StringEquals": own_events}
     put = allow(bus.event_bus_arn, "events:PutEvents", conditions=conditions)
     return [put, allow(bus.event_bus_arn, "events:DescribeEventBus")]
 
 
 def for_account(grantee: cdk.aws_iam.IGrantable, account: str) -> cdk.aws_iam.IGrantable:
-    """Restrict a service to one account, unless its principal has conditions already.
+    """Restrict a service to one account, unless its principal has conditions.
 
-    Anybody may tell a service to send to a queue whose policy admits the service.
+    If a queue's policy allows a service, anyone can make the service send to the queue.
     """
     principal = grantee.grant_principal
     fragment = principal.policy_fragment
@@ -60,7 +60,7 @@ def for_account(grantee: cdk.aws_iam.IGrantable, account: str) -> cdk.aws_iam.IG
 
 
 def arn_of_all(scope: Construct, service: str, resource: str) -> str:
-    """Return the ARN that stands for all resources of a kind in the stack's account and region."""
+    """Return the ARN of all resources of a kind in the stack's account and region."""
     colon = cdk.ArnFormat.COLON_RESOURCE_NAME
     return cdk.Stack.of(scope).format_arn(
         service=service, resource=resource, resource_name="*", arn_format=colon
@@ -68,9 +68,9 @@ def arn_of_all(scope: Construct, service: str, resource: str) -> str:
 
 
 def allow_alarms_to_use(topic: cdk.aws_sns.ITopic, scope: Construct) -> None:
-    """Let the alarms of this account publish to a topic of this app, and use its key.
+    """Allow the alarms of this account to publish to a topic of this app, and to use its key.
 
-    A topic that requires TLS has a policy, which replaces the one that would admit them.
+    A topic that requires TLS has a policy, which replaces the default policy for alarms.
     """
     common: dict[str, Any] = {
         "principals": [cdk.aws_iam.ServicePrincipal("cloudwatch.amazonaws.com")],
@@ -86,9 +86,9 @@ def allow_alarms_to_use(topic: cdk.aws_sns.ITopic, scope: Construct) -> None:
 
 
 def logs_statement(scope: Construct) -> cdk.aws_iam.PolicyStatement:
-    """Let CloudWatch Logs encrypt this account's log groups with the key that has the statement.
+    """Allow CloudWatch Logs to encrypt this account's log groups with the key of the policy.
 
-    It cannot name the acker's log groups, since they name the key.
+    The statement cannot name the acker's log groups, because they refer to the key.
     """
     stack, log_groups = cdk.Stack.of(scope), arn_of_all(scope, "logs", "log-group")
     actions = ("Decrypt", "Describe", "Encrypt", "GenerateDataKey", "ReEncrypt")
@@ -103,14 +103,14 @@ def logs_statement(scope: Construct) -> cdk.aws_iam.PolicyStatement:
 def check_policy(
     source: str, resource: Any, grantee: cdk.aws_iam.IGrantable, arn: str, *actions: str
 ) -> None:
-    """Raise ValueError if the policy of an imported resource would have to allow a grantee."""
+    """Raise ValueError if the policy of an imported resource has to allow a grantee."""
     if resource is None or has_own_policy(resource):
         return
     statement = allow(arn, *actions, principals=[grantee.grant_principal])
     raise ValueError(
-        f"{source}: the policy of {resource.node.path} cannot be changed, since it was imported: "
-        f"it needs the statement {as_json(resource, statement)}. The setting policies_ready=true "
-        "says that it is there"
+        f"{source}: the policy of {resource.node.path} cannot be changed, because it was imported. "
+        f"It needs the statement {as_json(resource, statement)}. Set policies_ready=true once it "
+        "exists"
     )
 
 

@@ -1,7 +1,7 @@
-"""Settings of the stack: types, defaults, checks.
+"""Settings of the stack: their types, defaults and checks.
 
 A setting comes from `cdk deploy -c name=value`, from `context` in cdk.json, or from the arguments
-of `Settings`. An invalid setting stops the synthesis with a line that names it.
+of `Settings`. An invalid setting stops the synthesis with an error that names it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xorack.core.errors import ArgumentError
 
 _DAY: Final = 86_400  # seconds
 _TEN_YEARS: Final = 3650  # days
-# Lives of a message in the two queues; SQS has no longer one than that of a dead letter.
+# How long messages stay in the two queues. SQS keeps no message longer than the dead letters.
 QUEUE_DAYS: Final = 4
 DEAD_LETTER_DAYS: Final = 14
 _LOG_RETENTION: Final = {
@@ -33,16 +33,16 @@ _LOG_RETENTION: Final = {
         "SIX_YEARS=2192 SEVEN_YEARS=2557 EIGHT_YEARS=2922 NINE_YEARS=3288 TEN_YEARS=3653",
     )
 }
-"""The days that CloudWatch Logs allows, by the names of the CDK's `RetentionDays`."""
+"""The days that CloudWatch Logs permits, by their names in the CDK's `RetentionDays`."""
 PROFILES: Final = {"low-cost": (1_000, 1), "low-latency": (10, 0)}
-"""Batch size and window in seconds of each profile."""
+"""The batch size and the window in seconds of each profile."""
 _PROFILED: Final = ("batch_size", "batch_window_seconds")
 Time: TypeAlias = int | Any
-"""A number in the unit of the setting's name, or a `Duration`; as an attribute it is a number."""
+"""A number in the unit of the setting's name, or a `Duration`, which is stored as a number."""
 Late: TypeAlias = int | Any
-"""A number, or one that is known at the deployment only, such as a `CfnParameter`'s."""
+"""A number, which may be known only at the deployment, such as a `CfnParameter`."""
 Choice: TypeAlias = str | Any
-"""Text, or the CDK's value of that name, such as `RemovalPolicy.DESTROY`; then it is text."""
+"""Text, or a value of the CDK such as `RemovalPolicy.DESTROY`, which is stored as text."""
 _TOPIC: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}"
 
 
@@ -57,8 +57,8 @@ def _setting(
 ) -> Any:
     """Define a setting.
 
-    If it may be `late`, the synthesis does not need its value: it takes tokens as well. `limits`
-    are those of a `CfnParameter` in its place.
+    A `late` setting may be a token, because the synthesis does not need its value. `limits` are the
+    limits of a `CfnParameter` for it.
     """
     metadata = {"expected": expected, "kind": kind, "is_valid": is_valid, "late": late}
     return field(default=default, metadata={**metadata, "limits": limits})
@@ -85,9 +85,9 @@ def text(default: str | None, pattern: str, expected: str, *, late: bool = False
 
 
 def is_token(value: object) -> bool:
-    """Return whether a value is known at the deployment only; does not import the CDK."""
+    """Return whether a value is known only at the deployment, without importing the CDK."""
     if isinstance(value, float):
-        # The CDK marks such numbers by their first two bytes.
+        # The CDK marks tokens that are numbers by their first two bytes.
         return struct.pack(">d", value)[:2] == b"\xfb\xff"
     if type(value).__name__ == "Duration":
         return bool(value.is_unresolved())  # type: ignore[attr-defined]
@@ -100,52 +100,53 @@ def _is_key_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Settings of one acker; the defaults suit a production stack.
+    """The settings of one acker. The defaults suit a production stack.
 
     Attributes:
-        table_name: Name of an existing table of this account and region; by default the acker
-            creates one.
-        partition_key: Name of the table's partition key.
-        profile: `low-cost`, batches of up to 1,000 messages and a window of a second, in which
-            Lambda may wait up to 20 seconds on a quiet queue; or `low-latency`, batches of up to
-            10 and no window: more invocations and writes (docs/capacity.md).
-        function_timeout_seconds: Timeout of the consumer and of the sweeper. The queue's visibility
-            timeout follows. No write starts in its last 19 seconds (of 10 seconds, in the last 6).
-        memory_mb: Memory of each function, at least 512: a batch of 6 MB takes 399. Lambda gives
-            processor time in proportion.
-        batch_size: Maximum number of messages in one invocation of the consumer; by default the
-            profile's. Large batches cost less: one write applies all messages of a chain.
-        batch_window_seconds: Time for which Lambda gathers messages before it invokes the consumer;
-            by default the profile's. Batches of more than ten messages need at least one second.
-        max_concurrency: Maximum number of concurrent invocations of the consumer. Five leave room
-            for the sweeper in an account of ten.
-        max_receive_count: Attempts before SQS moves a message to the dead-letter queue: by default
-            those of ten hours. Requests that are rejected go there at once.
-        resume: The callbacks that a `create` may name: `none`, `step_functions` (tasks with a task
-            token), `lambda` (callbacks of durable functions) or `all`, with the permission to
-            complete those of the account and region; or `granted`, both kinds, with the
-            permissions that `grant_resume` gives. A request with another kind is rejected.
-        default_timeout_seconds: Deadline of a chain whose `create` sets none.
-        mask: Fields of details, a list or separated by commas, that are kept as hashes: no event,
-            page or dead-lettered request of the functions shows their values (docs/security.md).
-        retention_days: Longest age of a message that is applied. A finished chain stays for twice
-            as long, so that late or redriven messages do not start it again.
-        deletion_protection: DynamoDB rejects deletion of the table.
-        removal_policy: `retain` or `destroy`, or a `RemovalPolicy`: what happens to the table, the
-            queues and the logs when the stack is deleted.
-        log_retention_days: Time for which the functions' logs stay; also a `RetentionDays`.
+        table_name: The name of an existing table in this account and region. By default, the acker
+            creates a table.
+        partition_key: The name of the table's partition key.
+        profile: `low-cost` has batches of up to 1,000 messages and a window of one second, for
+            which Lambda can wait up to 20 seconds on a quiet queue. `low-latency` has batches of up
+            to 10 messages and no window, so more invocations and writes (docs/capacity.md).
+        function_timeout_seconds: The timeout of the consumer and the sweeper. The queue's
+            visibility timeout follows from it. No write starts in the last 19 seconds, or with a
+            timeout of 10 seconds in the last 6.
+        memory_mb: The memory of each function, at least 512, because a batch of 6 MB needs 399.
+            Lambda gives processor time in proportion.
+        batch_size: The most messages in one invocation of the consumer. By default, the profile
+            decides. Large batches cost less, because one write applies all messages of a chain.
+        batch_window_seconds: How long Lambda collects messages before it invokes the consumer. By
+            default, the profile decides. Batches of more than ten messages need at least 1 second.
+        max_concurrency: The most concurrent invocations of the consumer. In an account with a limit
+            of ten, five leaves capacity for the sweeper.
+        max_receive_count: The attempts before SQS moves a message to the dead-letter queue. The
+            default takes ten hours. Rejected requests go there at once.
+        resume: The kinds of callbacks that a `create` may name: `none`, `step_functions` (task
+            tokens), `lambda` (callbacks of durable functions) or `all`. The functions get the
+            permission for the account and region. With `granted`, a `create` may name both kinds,
+            but only `grant_resume` gives permissions. Requests with other kinds are rejected.
+        default_timeout_seconds: The deadline of a chain whose `create` has none.
+        mask: Fields of details, as a list or separated by commas, that are stored as hashes. No
+            event, page or dead letter shows their values (docs/security.md).
+        retention_days: The largest age of a message that is applied. An ended chain is kept for
+            twice this time, so that late or redriven messages do not start it again.
+        deletion_protection: Whether DynamoDB rejects the deletion of the table.
+        removal_policy: `retain` or `destroy`, or a `RemovalPolicy`. It says what happens to the
+            table, the queues and the logs when the stack is deleted.
+        log_retention_days: How long the functions' logs are kept, in days or as `RetentionDays`.
         architecture: `arm64` or `x86_64`, or an `Architecture`.
-        tracing: X-Ray traces the invocations of the functions.
-        alarm_topic_arn: SNS topic for alarms; without one, they only show in CloudWatch.
-        failed_chains_threshold: Number of chains that may fail in five minutes without an alarm.
-        monitoring: `full` or `minimal`: all alarms, the functions' metrics and a dashboard; or a
-            few alarms on metrics that AWS emits for nothing.
-        contributor_insights: CloudWatch names the throttled keys of the table and its index, so
-            the hot chain. It is paid by the throttled call. An adopted table keeps its own.
-        deny_forged_events: The policy of a bus that the acker creates denies everybody but its
-            functions to put events of the source `xorack` on it.
-        policies_ready: True once the policies of the resources that you import have the statements
-            that the synthesis asks for; the CDK cannot see them.
+        tracing: Whether X-Ray traces the invocations of the functions.
+        alarm_topic_arn: An SNS topic for alarms. Without it, alarms are visible only in CloudWatch.
+        failed_chains_threshold: How many chains may fail in five minutes without an alarm.
+        monitoring: `standard` has all alarms and the functions' metrics. `full` also has composite
+            alarms and a dashboard. `minimal` has a few alarms on metrics that AWS emits for free.
+        contributor_insights: Whether CloudWatch names the throttled keys of the table and its
+            index, such as the hot chain. Each throttled call costs. It does not change your table.
+        deny_forged_events: Whether the policy of a bus that the acker creates denies all principals
+            but its functions to put events of the source `xorack`.
+        policies_ready: Set it to True once the policies of imported resources have the statements
+            that the synthesis asks for, because the CDK cannot see these policies.
 
     Examples:
         Settings(profile="low-latency", default_timeout_seconds=Duration.hours(6))
@@ -166,10 +167,10 @@ class Settings:
     profile: str = _choice("low-cost", *PROFILES)
     function_timeout_seconds: Time = _number(60, 10, 900, "seconds")
     memory_mb: Late = _number(1024, 512, 10_240, "MB", late=True)
-    # __post_init__ takes these from the profile.
+    # __post_init__ sets these two from the profile.
     batch_size: Late = _number(None, 1, 10_000, "messages", late=True)
     batch_window_seconds: Time = _number(None, 0, 300, "seconds")
-    # A new account may have ten executions for all functions: half of them for the consumer.
+    # A new account may have ten executions for all functions. The consumer takes half of them.
     max_concurrency: Late = _number(5, 2, 1_000, "concurrent invocations", late=True)
     max_receive_count: int = _number(100, 1, 1_000, "receives")
     resume: str = _choice("none", "none", *RESUME_KINDS, "all", "granted")
@@ -179,7 +180,7 @@ class Settings:
         r"\s*[^,\s\0][^,\0]*(,\s*[^,\s\0][^,\0]*)*",
         "names of fields, such as customer,email",
     )
-    # A finished chain has to outlive every message that may still come back.
+    # An ended chain has to be kept longer than every message that may still be delivered.
     retention_days: Time = _number(
         30, QUEUE_DAYS + DEAD_LETTER_DAYS + 1, _TEN_YEARS, "days", late=True
     )
@@ -218,27 +219,27 @@ class Settings:
         if is_large and self.batch_window_seconds == 0:
             name = "batch_window_seconds"
             expected = (
-                f"1 to 300 seconds, since batch_size is {self.batch_size} and Lambda gathers more "
-                "than 10 messages only within a window"
+                f"1 to 300 seconds, because batch_size is {self.batch_size} and Lambda collects "
+                "more than 10 messages only within a window"
             )
         elif self.deletion_protection and self.removal_policy == "destroy":
             name = "removal_policy"
-            expected = "retain, or deletion_protection=false as well: a protected table stays"
+            expected = "retain, or also deletion_protection=false, because a protected table stays"
         else:
             return
         raise ArgumentError(f"setting {name}", getattr(self, name), expected)
 
     @property
     def visibility_timeout_seconds(self) -> int:
-        """Visibility timeout of the queue: six times the function's timeout, plus the window.
+        """The visibility timeout of the queue: six times the function's timeout, and the window.
 
-        Lambda advises it: otherwise SQS delivers a batch again while Lambda retries it.
+        Lambda recommends it: otherwise SQS delivers a batch again while Lambda retries it.
         """
         return int(6 * self.function_timeout_seconds + self.batch_window_seconds)
 
     @property
     def retention_seconds(self) -> Late:
-        """Retention of a finished chain, in seconds."""
+        """The retention of an ended chain, in seconds."""
         days: Any = self.retention_days
         return days.to_seconds() if is_token(days) else int(days * _DAY)
 
@@ -247,21 +248,21 @@ class Settings:
         """Read the settings from a CDK context.
 
         Args:
-            context: Names to values: text (`-c name=value`) or JSON (cdk.json). Other programs'
-                names are ignored.
+            context: Names and values: text (`-c name=value`) or JSON (cdk.json). Names of other
+                programs are ignored.
 
         Raises:
             ArgumentError: A value is invalid, or a name looks like a misspelt setting.
         """
         settings = {setting.name: setting for setting in fields(cls)}
         for name in context:
-            # Names with these signs are the CDK's own.
+            # Names with these characters belong to the CDK.
             if name in settings or any(sign in name for sign in ":@/"):
                 continue
             for close in difflib.get_close_matches(
                 name.replace("-", "_").lower(), settings, 1, 0.8
             ):
-                known_name = f"a known name: did you mean `{close}`?"
+                known_name = f"a known setting; did you mean `{close}`?"
                 raise ArgumentError(f"setting {name}", context[name], known_name)
         return cls(
             **{
@@ -273,8 +274,8 @@ class Settings:
 
 
 def _check_token(name: str, value: Any, check: Mapping[str, Any]) -> None:
-    """Raise ArgumentError for a token where the synthesis needs the value."""
-    expected = f"{check['expected']}, not a token: the synthesis needs its value"
+    """Raise ArgumentError for a token if the synthesis needs the value."""
+    expected = f"{check['expected']}, not a token, because the synthesis needs its value"
     if name == "retention_days":
         expected = "a number of days, or `Duration.seconds` of a token"
         is_allowed = type(value).__name__ == "Duration"
@@ -285,17 +286,17 @@ def _check_token(name: str, value: Any, check: Mapping[str, Any]) -> None:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a value of the CDK as a number or as text, and all others as they are."""
-    match type(value).__name__:  # an import of the CDK would start a node
+    """Return a value of the CDK as a number or as text, and other values unchanged."""
+    match type(value).__name__:  # importing the CDK would start Node
         case "Duration" if name.endswith("_days") and is_token(value):
-            return value  # no arithmetic can change its unit
+            return value  # the unit of a token cannot be changed
         case "Duration":
             seconds = value.to_seconds()
             if name.endswith("_days"):
                 return seconds / _DAY if seconds % _DAY else seconds // _DAY
             return seconds
         case "RemovalPolicy":
-            # The acker's `retain` is RETAIN_ON_UPDATE_OR_DELETE already.
+            # The acker's `retain` already means RETAIN_ON_UPDATE_OR_DELETE.
             return value.name.lower().removesuffix("_on_update_or_delete")
         case "RetentionDays":
             return _LOG_RETENTION.get(value.name, value.name)
@@ -307,7 +308,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _parse(value: object, kind: type, default: object) -> Any:
-    """Convert text to a setting's type; leave invalid values to the check in `Settings`."""
+    """Convert text to a setting's type. Invalid values are left to the check in `Settings`."""
     if not isinstance(value, str):
         return value
     if kind is bool and value.lower() in ("true", "false"):

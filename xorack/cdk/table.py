@@ -19,7 +19,7 @@ _Type = aws_dynamodb.AttributeType
 def create_table(
     scope: Construct, settings: Settings, encryption_key: aws_kms.IKey | None
 ) -> aws_dynamodb.Table:
-    """Create the table: on demand, with point-in-time recovery, TTL and the index of deadlines."""
+    """Create the table: on demand, with backups, TTL and the index of deadlines."""
     recovery = aws_dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True)
     insights = None
     if settings.contributor_insights:
@@ -36,7 +36,7 @@ def create_table(
         contributor_insights_specification=insights,
         time_to_live_attribute=EXPIRES_AT,
         deletion_protection=settings.deletion_protection,
-        # A rollback cannot delete a protected table: it would fail, and block the next deployment.
+        # A rollback cannot delete a protected table. It would fail and block the next deployment.
         removal_policy=RemovalPolicy.RETAIN
         if settings.deletion_protection
         else removal_policy(settings),
@@ -57,15 +57,15 @@ def adopt_table(
     table: aws_dynamodb.ITable | None,
     encryption_key: aws_kms.IKey | None,
 ) -> aws_dynamodb.ITable | None:
-    """Return the table that the user supplies, by construct or by name; None if there is none."""
+    """Return the table that the user passes, as a construct or by name; None without one."""
     if settings.table_name is None:
         if table is not None:
             _check(table, scope, settings.partition_key)
         return table
     if table is not None:
         raise ValueError(
-            f"table: got {table.node.path}, and the setting `table_name` is "
-            f"{settings.table_name!r}: expected one of the two"
+            f"table: {table.node.path} was passed, and the setting `table_name` is "
+            f"{settings.table_name!r}: expected only one of the two"
         )
     return aws_dynamodb.Table.from_table_attributes(
         scope, "Table", table_name=settings.table_name, encryption_key=encryption_key
@@ -73,14 +73,14 @@ def adopt_table(
 
 
 def is_imported(table: aws_dynamodb.ITable) -> bool:
-    """Return True for a table whose definition is unknown before the functions' first call."""
+    """Return whether the table's definition is unknown until the functions' first call."""
     return _definition(table) is None
 
 
 def key_of(table: aws_dynamodb.ITable, encryption_key: aws_kms.IKey | None) -> aws_kms.IKey | None:
-    """Return the key of a table: its own, or the acker's if it was imported without one.
+    """Return the key of a table: its own, or the acker's if the table was imported without a key.
 
-    A restored table has the key of the table that it was restored from.
+    A restored table has the key of the original table.
     """
     if table.encryption_key is not None or not is_imported(table):
         return table.encryption_key
@@ -88,9 +88,9 @@ def key_of(table: aws_dynamodb.ITable, encryption_key: aws_kms.IKey | None) -> a
 
 
 def _check(table: aws_dynamodb.ITable, scope: Construct, partition_key: str) -> None:
-    """Reject a table that cannot work; the definition of an imported one is unknown."""
+    """Reject a table that cannot work. The definition of an imported table is unknown."""
     path, here = table.node.path, Stack.of(scope)
-    # The environment of an imported table is the stack's: only its ARN tells where it is.
+    # An imported table has the stack's environment, so only its ARN shows its account and region.
     arn = here.split_arn(table.table_arn, ArnFormat.SLASH_RESOURCE_NAME)
     for there, expected in (
         (table.env.account, here.account),
@@ -110,7 +110,7 @@ def _check(table: aws_dynamodb.ITable, scope: Construct, partition_key: str) -> 
 
 
 def _definition(table: aws_dynamodb.ITable) -> dict[str, Any] | None:
-    """Return the properties of a table of this app as CloudFormation names them."""
+    """Return the properties of a table of this app with CloudFormation's names; else None."""
     resource: Any = table.node.default_child
     if not isinstance(resource, (aws_dynamodb.CfnTable, aws_dynamodb.CfnGlobalTable)):
         return None
@@ -123,6 +123,6 @@ def index_arn(table: aws_dynamodb.ITable) -> str:
 
 def removal_policy(settings: Settings) -> RemovalPolicy:
     """Return the removal policy of resources that hold state."""
-    # A failed first deployment retains none of them: there is nothing in them yet.
+    # If the first deployment fails, no resource is retained, because all of them are empty.
     retain = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
     return retain if settings.removal_policy == "retain" else RemovalPolicy.DESTROY

@@ -1,6 +1,6 @@
-"""Validation of user-supplied resources (table, queues, bus, key, topic, network, grantee).
+"""Checks of resources that users pass (table, queues, bus, key, topic, network, grantee).
 
-Without it, a mistake shows at the deployment only, or when a function is denied a call.
+Without them, a mistake would show only at the deployment, or when a function's call is denied.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 from aws_cdk import Annotations, CfnResource, Stack, Token, Tokenization, aws_iam, aws_kms
 from constructs import Construct
 
-# The kind of each argument, and an attribute that only this kind has.
+# The expected type of each argument, and an attribute that only this type has.
 _KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "settings": ("a Settings", "visibility_timeout_seconds"),
     "table": ("an ITable", "table_arn"),
@@ -28,19 +28,19 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def check_kind(name: str, value: object) -> None:
-    """Raise TypeError if an argument is of another kind."""
+    """Raise TypeError if an argument has another type."""
     kind, attribute = _KINDS[name]
     if not hasattr(value, attribute):
         raise TypeError(f"{name} is {value!r}: expected {kind}")
 
 
 _OF_THE_ACCOUNT: Final = ("queue", "dead_letters", "role")
-"""Arguments that must be of the stack's account: alarms have no metrics of a queue of another one,
-and Lambda takes no role of another one."""
+"""Arguments that must be in the stack's account. For others, alarms have no metrics of a queue, and
+Lambda does not accept a role."""
 
 
 def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
-    """Check the kinds, regions and accounts of an acker's arguments; None is the default."""
+    """Check the types, regions and accounts of an acker's arguments. None means the default."""
     stack = Stack.of(scope)
     for name, value in arguments.items():
         if value is None:
@@ -58,20 +58,20 @@ def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
 
 
 def check_key(name: str, key: aws_kms.IKey) -> None:
-    """Raise ValueError for an alias: a statement of a role on an alias allows nothing."""
+    """Raise ValueError for an alias, because a role's statement on an alias has no effect."""
     if hasattr(key, "alias_name"):
         raise ValueError(
             f"{name}: {key.node.path} is an alias, expected its key (by its ARN, or "
-            "`Key.from_lookup`): a role cannot be allowed an alias"
+            "`Key.from_lookup`), because a role's permission on an alias has no effect"
         )
 
 
 def warn_if_nothing_is_attached(
     scope: Construct, grantee: aws_iam.IGrantable, action: str, arn: str
 ) -> None:
-    """Warn of a role to which the CDK or AWS attaches no policy: a grant to it does nothing.
+    """Warn of a role to which no policy can be attached, so that a grant to it has no effect.
 
-    The CDK pretends to extend an immutable role.
+    The CDK reports success when it extends an immutable role.
     """
     principal: Any = grantee.grant_principal
     role_arn = getattr(principal, "role_arn", None)
@@ -83,26 +83,26 @@ def warn_if_nothing_is_attached(
         Annotations.of(scope).add_warning_v2(
             f"xorack:nothing-attached:{principal.node.addr}",
             f"no policy can be attached to the role {principal.node.path}: allow it {action} on "
-            f"{Stack.of(scope).resolve(arn)} yourself, and what else docs/security.md lists, then "
-            "acknowledge this",
+            f"{Stack.of(scope).resolve(arn)} yourself, and everything else that docs/security.md "
+            "lists, then acknowledge this",
         )
 
 
 def is_immutable(role: Any) -> bool:
-    """Return whether a role is imported or wrapped as immutable, by what the CDK creates for it."""
+    """Return whether a role is imported or immutable, judging by constructs that the CDK adds."""
     scope, name = role.node.scope, role.node.id
     is_import = scope is not None and scope.node.try_find_child(f"MutableRole{name}") is not None
     return is_import or name.startswith("ImmutableRole")
 
 
 def is_external(grantee: aws_iam.IGrantable, account: str) -> bool:
-    """Return True for services and for principals of another account, as far as known.
+    """Return whether a grantee is a service or in another account, as far as it is known.
 
-    They have no policy in this account, so only the policies of resources can allow them anything.
+    It has no policy in this account, so only the policies of resources can allow it anything.
     """
     principal = grantee.grant_principal
     principal_account = principal.principal_account
-    # A role, user or group is a construct; an ARN or an account has no policy to extend.
+    # A role, user or group is a construct. An ARN or an account has no policy that can be extended.
     return (
         not hasattr(principal, "node")
         or principal_account is None
@@ -111,15 +111,15 @@ def is_external(grantee: aws_iam.IGrantable, account: str) -> bool:
 
 
 def has_own_policy(resource: Any) -> bool:
-    """Return True if the resource is one of this app, so the CDK can change its policy."""
+    """Return whether the resource is in this app, so that the CDK can change its policy."""
     return isinstance(resource.node.default_child, CfnResource)
 
 
 def as_text(number: float) -> str:
-    """Return a number as text, also one that is known at the deployment only."""
+    """Return a number as text, even if it is known only at the deployment."""
     return Tokenization.stringify_number(number)
 
 
-def is_known_to_differ(one: str, other: str) -> bool:
-    """Compare two accounts or regions; False if either is known at the deployment only."""
-    return one != other and not Token.is_unresolved(one) and not Token.is_unresolved(other)
+def is_known_to_differ(first: str, second: str) -> bool:
+    """Compare accounts or regions. Return False if one of them is known only at the deployment."""
+    return first != second and not (Token.is_unresolved(first) or Token.is_unresolved(second))
