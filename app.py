@@ -1,7 +1,7 @@
-"""The CDK app of `cdk deploy` and `make deploy`.
+"""The CDK app for `cdk deploy` and `make deploy`.
 
-Any Python starts it: with the packages of `.venv`, where `make venv` has made one, or else with
-those that are installed.
+Any Python can start it. It uses the packages of `.venv` if `make venv` has made that, or else the
+installed packages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ VENV = Path(__file__).resolve().parent / ".venv"
 
 
 def run() -> int:
-    """Synthesise, and return the exit status; the CDK's CLI passes settings in the environment."""
+    """Synthesise the app and return the exit status. The CDK passes settings in the environment."""
     python = VENV / "bin" / "python"
     if python.exists() and Path(sys.prefix).resolve() != VENV.resolve():
         os.execv(python, [str(python), *sys.argv])  # noqa: S606 - no shell is needed

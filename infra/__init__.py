@@ -1,6 +1,6 @@
-"""This project's own stack: one `xorack.cdk.Acker`, settings from the CDK's context, outputs.
+"""This project's own stack: an `xorack.cdk.Acker`, its settings from the CDK's context, outputs.
 
-The import makes sure that `xorack.cdk` comes before `aws_cdk`: it tells jsii which node to run.
+The import ensures that `xorack.cdk` is imported before `aws_cdk`: it tells jsii which Node to run.
 """
 
 import xorack.cdk  # noqa: F401

@@ -1,4 +1,4 @@
-"""Settings of this repository's stack, besides those of its acker."""
+"""The settings of this repository's stack, in addition to those of its acker."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _KEY: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackSettings(Settings):
-    """Settings of the standalone stack.
+    """The settings of the standalone stack.
 
     Attributes:
-        stack_name: Name of the stack; two stacks share nothing.
-        senders: Who may send besides principals of this account with a policy of their own:
-            numbers of accounts, ARNs of roles and users, services, separated by commas.
-        event_bus_arn: ARN of the bus for events; by default the stack creates one.
-        encryption_key_arn: ARN of the key for the table, the queues, the logs and environments.
+        stack_name: The name of the stack. Two stacks share nothing.
+        senders: Principals that may send, besides those of this account that have a policy of their
+            own: account numbers, ARNs of roles and users, services, separated by commas.
+        event_bus_arn: The ARN of the bus for events. By default, the stack creates a bus.
+        encryption_key_arn: The ARN of the key for the table, the queues, the logs and environments.
     """
 
     stack_name: str = text(

@@ -1,4 +1,4 @@
-"""The stack: an acker, what it shares with others, and its outputs."""
+"""The stack: an acker, its grants, and its outputs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from constructs import Construct
 from infra.settings import StackSettings
 from xorack.cdk.acker import Acker
 
-DESCRIPTION: Final = "xorack: reports when a piece of work and all that came out of it is done"
+DESCRIPTION: Final = (
+    "xorack: reports when a piece of work and everything that came out of it is done"
+)
 
 
 class XorackStack(Stack):
-    """A stack with one acker; its outputs name what users and operators need."""
+    """A stack with one acker. Its outputs name the resources that users and operators need."""
 
     def __init__(self, scope: Construct, settings: StackSettings) -> None:
         super().__init__(
@@ -26,9 +28,9 @@ class XorackStack(Stack):
 
 
 def add_acker(stack: Stack, settings: StackSettings, stack_name: str) -> Acker:
-    """Add the acker, what the settings grant, and its outputs to a stack.
+    """Add the acker, its grants and its outputs to a stack.
 
-    `stack_name` may be a token, where the deployment names the stack.
+    `stack_name` may be a token if the deployment decides on the name.
     """
     buses, bus, key = aws_events.EventBus, settings.event_bus_arn, settings.encryption_key_arn
     acker = Acker(

@@ -1,4 +1,4 @@
-"""The app, for the CDK's CLI, the tests and the embedded AWS.
+"""The CDK app, for the CDK's command line, the tests and the embedded AWS.
 
 `python -m infra.synth --out cdk.out -c batch_size=100` prints the template's path.
 """
@@ -20,7 +20,7 @@ from infra.stack import XorackStack
 from xorack.core.errors import StateError
 
 _REPRODUCIBLE: Final[Mapping[str, Any]] = {"tree_metadata": False, "stack_traces": False}
-"""Without these, an assembly has paths of temporary folders: no two syntheses are equal."""
+"""Without these settings, an assembly contains temporary paths, so that two syntheses differ."""
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
@@ -30,39 +30,41 @@ def build(
     """Build the app and its stack, without synthesis.
 
     Args:
-        context: Settings and CDK context. They override cdk.json; the CDK's CLI overrides both.
-        outdir: Folder of the assembly; by default the CLI's, or else a temporary one.
+        context: Settings and CDK context. They override cdk.json. The CDK's command line overrides
+            both.
+        outdir: The folder of the assembly. By default, that of the command line, or else a
+            temporary one.
     """
     app = app_in(outdir, context)
     return app, XorackStack(app, StackSettings.from_context(app.node.get_all_context()))
 
 
 def app_in(outdir: Path | None, context: Mapping[str, object] | None) -> App:
-    """Return an app without stacks, whose assembly goes into a folder."""
-    # Without the CDK's CLI, nobody else reads cdk.json.
+    """Return an app without stacks whose assembly goes into this folder."""
+    # Only the CDK's command line reads cdk.json by itself.
     defaults: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
     folder = None if outdir is None else str(outdir)
     return App(context={**defaults, **(context or {})}, outdir=folder, **_REPRODUCIBLE)
 
 
 def synth(outdir: Path, context: Mapping[str, object] | None = None) -> Path:
-    """Synthesise the stack offline into a folder, as `build` does; return the template's path.
+    """Synthesise the stack offline into a folder, and return the template's path.
 
-    It takes some 5 seconds the first time in a process, and 50 the first time on a machine.
+    It takes about 5 seconds the first time in a process, and 50 the first time on a machine.
     """
     app, stack = build(context, outdir)
     return Path(app.synth().get_stack_by_name(stack.stack_name).template_full_path)
 
 
 Make: TypeAlias = Callable[[Path, Mapping[str, str]], Iterable[Path]]
-"""Writes files into a folder with settings, and returns their paths."""
+"""Writes files into a folder, given the settings, and returns their paths."""
 
 
 def main(
     arguments: Sequence[str] | None = None,
     make: Make = lambda outdir, context: [synth(outdir, context)],
 ) -> int:
-    """Run the command line; return the exit status: 0, or 2 for an invalid setting or package."""
+    """Run the command line. Return 0, or 2 if a setting or a package is invalid."""
     parser = argparse.ArgumentParser(description=sys.modules[make.__module__].__doc__)
     parser.add_argument("--out", type=Path, help="the folder; the paths of its files are printed")
     parser.add_argument(

@@ -48,11 +48,11 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "LogRetentionDays": ("log_retention_days", "Life of the logs"),
 }
-"""Name of a parameter -> the setting that it replaces, and its description."""
+"""Maps the name of a parameter to the setting that it replaces, and a description."""
 
 
 def _parameter(stack: Stack, name: str, **properties: Any) -> CfnParameter:
-    """Create a parameter of just this name, which an output may have as well."""
+    """Create a parameter of exactly this name, even if an output has the same name."""
     scope: Any = stack.node.try_find_child("Parameters") or Construct(stack, "Parameters")
     parameter = CfnParameter(scope, name, **properties)
     parameter.override_logical_id(name)
@@ -60,7 +60,7 @@ def _parameter(stack: Stack, name: str, **properties: Any) -> CfnParameter:
 
 
 def with_parameters(stack: Stack, settings: StackSettings) -> StackSettings:
-    """Return settings whose values are parameters of a stack; their defaults are those given."""
+    """Return settings whose values are parameters of a stack. The settings are their defaults."""
     topic = _parameter(
         stack,
         "AlarmTopicArn",
@@ -71,7 +71,7 @@ def with_parameters(stack: Stack, settings: StackSettings) -> StackSettings:
     values: dict[str, Any] = {"alarm_topic_arn": topic.value_as_string}
     for name, (setting, description) in PARAMETERS.items():
         if name == "BatchSize" and not settings.batch_window_seconds:
-            continue  # Lambda gathers more than ten messages only within a window
+            continue  # Lambda collects more than ten messages only within a window
         default = getattr(settings, setting)
         (limits,) = (one.metadata["limits"] for one in fields(settings) if one.name == setting)
         if name == "RetentionSeconds":
@@ -87,7 +87,7 @@ def with_parameters(stack: Stack, settings: StackSettings) -> StackSettings:
 
 
 def _notify_if_there_is_a_topic(stack: Stack, acker: Acker) -> None:
-    """Take the actions from the alarms if the deployment names no topic."""
+    """Remove the actions of the alarms if the deployment names no topic."""
     is_empty = Fn.condition_equals(Fn.ref("AlarmTopicArn"), "")
     CfnCondition(stack, "HasAlarmTopic", expression=Fn.condition_not(is_empty))
     for alarm in acker.alarms.values():
@@ -95,21 +95,21 @@ def _notify_if_there_is_a_topic(stack: Stack, acker: Acker) -> None:
         if actions := stack.resolve(resource.alarm_actions):
             either = {"Fn::If": ["HasAlarmTopic", actions, {"Ref": "AWS::NoValue"}]}
             resource.add_property_override("AlarmActions", either)
-    # The CDK's check tries the empty default, and does not evaluate the condition.
+    # The CDK's check would reject the empty default, because it does not evaluate the condition.
     reason = "The condition HasAlarmTopic removes an action whose ARN is empty"
     acknowledge(stack, "CloudFormation-Validate::F3033", reason)
 
 
 def _take_code_from_bucket(stack: Stack, acker: Acker, default_key: str) -> None:
-    """Let parameters say where the functions' code is, and aliases name the latest code."""
+    """Take the place of the functions' code from parameters, and let aliases name that code."""
     bucket = _parameter(stack, "CodeBucket", description="Bucket of the code, in this region")
     key = _parameter(stack, "CodeKey", default=default_key, description="Key of the code")
     code = {"S3Bucket": bucket.value_as_string, "S3Key": key.value_as_string}
     for function in (acker.consumer, acker.sweeper):
         resource: Any = function.node.default_child
         resource.add_property_override("Code", code)
-        resource.add_deletion_override("DependsOn")  # its role, which it names anyway
-        # A version is made once for a logical id: a changed parameter would never reach it.
+        resource.add_deletion_override("DependsOn")  # the reference to its role is enough
+        # CloudFormation makes a version once for a logical id, so changed code would not reach it.
         function.node.try_remove_child("CurrentVersion")
         alias: Any = function.node.find_child("Aliaslive").node.default_child
         alias.function_version = "$LATEST"
@@ -120,10 +120,10 @@ def write(outdir: Path, context: Mapping[str, str]) -> list[Path]:
     for name in ("stack_name", "alarm_topic_arn"):
         if getattr(settings, name) != getattr(StackSettings(), name):
             value = getattr(settings, name)
-            raise ArgumentError(f"setting {name}", value, "none: the deployment decides")
+            raise ArgumentError(f"setting {name}", value, "no value, as the deployment decides")
     outdir.mkdir(parents=True, exist_ok=True)
     packed = zip_folder(assemble_code())
-    # CloudFormation updates the code of a function if its key changes.
+    # CloudFormation updates a function's code only if the key of the code changes.
     target = outdir / f"xorack-functions-{hashlib.sha256(packed).hexdigest()[:16]}.zip"
     target.write_bytes(packed)
     with TemporaryDirectory() as folder:

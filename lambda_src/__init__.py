@@ -1,1 +1,1 @@
-"""Handlers for AWS Lambda: one thin module per function."""
+"""The handlers of the Lambda functions, one module for each function."""

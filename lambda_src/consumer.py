@@ -1,9 +1,10 @@
-"""The queue's consumer: applies requests to chains and publishes the events of ended ones.
+"""The handler of the consumer, which applies the queue's requests and publishes events of ends.
 
-The event source mapping must report batch item failures. `xorack.acker.consumer` does the work.
+The event source mapping must have ``ReportBatchItemFailures``. `xorack.acker.consumer` does the
+work.
 
-Powertools' batch utility is not used: it calls a function for each record, while the consumer folds
-a batch by chain. Its import takes longer than that of the rest of Powertools.
+Powertools' batch utility is not used, because it calls a function for each record, while the
+consumer folds a batch by chain. Its import takes longer than that of the rest of Powertools.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def build(invocation: Invocation) -> Consumer:
 
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
-    """Handle a batch of SQS messages; an error lets SQS deliver the entire batch again.
+    """Handle a batch of SQS messages. If it raises, SQS delivers the entire batch again.
 
     Raises:
         BatchError: Every message failed. Lambda counts an error, and polls more slowly.
@@ -63,19 +64,19 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
 def _message(record: dict[str, Any]) -> Message:
     attributes = record.get("attributes") or {}
     sent_at = (record.get("messageAttributes") or {}).get("sent_at") or {}
-    # A message may have been sent before, but not later than SQS says.
+    # A redriven message was first sent earlier than SQS says. A later time is not trusted.
     times = map(_number, (sent_at.get("stringValue"), attributes.get("SentTimestamp")))
     return Message(
         record["messageId"],
         record["body"],
         _number(attributes.get("ApproximateReceiveCount")) or 1,
-        min((one for one in times if one is not None), default=None),
+        min((time for time in times if time is not None), default=None),
         attributes.get("SenderId"),
     )
 
 
 def _number(value: object) -> int | None:
-    """Return a whole number of at most 18 digits; None for anything else: senders may err."""
+    """Return a whole number of at most 18 digits. Senders may pass anything else, which is None."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
@@ -101,10 +102,10 @@ def _emit_metrics(result: BatchResult) -> dict[str, int]:
         Metric.MARKS_SPILLED: result.stats.spilled,
         Metric.MESSAGES_FAILED: len(result.failed),
     }
-    # Powertools emits a metric of 100 values at once, and goes on.
+    # Powertools emits a metric when it has 100 values, and then continues.
     for latency in result.latencies_ms:
         metrics.add_metric(Metric.ACK_LATENCY, MetricUnit.Milliseconds, latency)
     for name, count in counts.items():
-        if count:  # CloudWatch bills zeros as well
+        if count:  # zeros would cost as well
             metrics.add_metric(name, MetricUnit.Count, count)
     return counts

@@ -1,4 +1,4 @@
-"""What the functions are made of: settings, the state of a process, and one invocation."""
+"""The settings of the functions, the state of their process, and one invocation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from xorack.core.ports import Publisher
 
 SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME") or "xorack"
-"""The name that tells the metrics and logs of several ackers apart."""
+"""The name that distinguishes the metrics and logs of several ackers."""
 set_up_logs(SERVICE)
 _VARIABLES = (
     "TABLE_NAME",
@@ -58,14 +58,14 @@ _VARIABLES = (
 )
 _DAY_SECONDS = 86_400
 _UNKNOWN_SECONDS = 60.0
-"""Time of an invocation whose context has no clock."""
+"""The time of an invocation whose context has no clock."""
 _WORKERS = 8
 _REPORTS = RetryPolicy(attempts=2, cap_seconds=1.0)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a function. The environment variables have their names in capitals."""
+    """The settings of a function. Each environment variable has the same name in capitals."""
 
     table_name: str
     table_arn: str | None
@@ -99,9 +99,9 @@ class Settings:
 
 
 def required(name: str, value: str | None) -> str:
-    """Return the value of a variable; raise ArgumentError if it has none."""
+    """Return the value of a variable; raise ArgumentError if it is missing or empty."""
     if not value:
-        raise ArgumentError(name, value, "a value: it is an environment variable")
+        raise ArgumentError(name, value, "a value in the function's environment")
     return value
 
 
@@ -124,17 +124,17 @@ def _kinds_of_callbacks(text: str) -> frozenset[str]:
 
 
 class Process:
-    """What a process keeps from one invocation to the next.
+    """The objects that a process keeps between invocations.
 
     Attributes:
-        clients: The boto3 clients that exist already, by service.
-        workers: The threads of calls.
-        breakers: The circuit breakers of the reports, which remember failures.
-        bus_check: Whether the bus existed within the last minute.
-        table_arn: The ARN of the table, once it is known.
-        table_checked: True if the stack created the table, or a check has found no fault.
-        earlier_retentions: See `Limits`; None until they are read.
-        retention_recorded: True once the table knows the present one.
+        clients: The boto3 clients that were made so far, by service.
+        workers: The threads for calls.
+        breakers: A circuit breaker for each kind of report.
+        bus_check: Remembers whether the bus existed within the last minute.
+        table_arn: The ARN of the table once it is known.
+        table_checked: True if the stack created the table, or a check has succeeded.
+        earlier_retentions: See `Limits`. None until they are read.
+        retention_recorded: True once the table knows the current retention.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -151,16 +151,17 @@ class Process:
         self._connecting = threading.Lock()
 
     def begin(self, context: Any, *, attempts: int = 1000) -> Invocation:
-        """Begin an invocation, which writes a chain in at most `attempts` attempts.
+        """Begin an invocation, which makes at most `attempts` attempts to write a chain.
 
-        The time-outs of calls follow from its time, or an earlier one's.
+        The time-outs of calls follow from the time of this invocation, or of an earlier one.
         """
         seconds_left = _clock(context)
         time_outs = TimeOuts.within(seconds_left())
         if self._time_outs is None:
             self._time_outs = time_outs
         elif time_outs.longest_call > 2 * self._time_outs.longest_call:
-            # Lambda repeats a slow initialization in the first invocation, at the cost of its time.
+            # Lambda repeats a slow initialization within the first invocation, at the cost of its
+            # time.
             self._time_outs = time_outs
             self.clients.clear()
         budget = Budget(seconds_left, self._time_outs)
@@ -168,7 +169,7 @@ class Process:
         return Invocation(self, attempts, writes, events, dead_letters)
 
     def client(self, service: str, budget: Budget) -> BoundedClient:
-        """Return the client of a service for a step; it connects at its first call."""
+        """Return the client of a service for one step. It connects at its first call."""
 
         def connect() -> Any:
             with self._connecting:
@@ -187,7 +188,7 @@ class Process:
         )
 
     def find_table(self, store: DynamoDBStore) -> str:
-        """Find the ARN of the table: the stack's output, or DynamoDB's."""
+        """Return the ARN of the table, from the environment or from DynamoDB."""
         if self.table_arn is None:
             self.table_arn = store.table.find_arn()
         return self.table_arn
@@ -195,11 +196,11 @@ class Process:
 
 _process: Process | None = None
 _variables: dict[str, str | None] = {}
-"""The state of this process, and the variables from which it was made."""
+"""The state of this process, and the variables from which it was built."""
 
 
 def process() -> Process:
-    """Return the state of this process, which begins again if the environment has changed."""
+    """Return the state of this process. It is rebuilt if the environment has changed."""
     global _process, _variables
     variables = {name: os.environ.get(name) for name in _VARIABLES}
     if _process is None or variables != _variables:
@@ -209,9 +210,9 @@ def process() -> Process:
 
 @dataclass(frozen=True)
 class Invocation:
-    """One invocation: what a handler builds its service of.
+    """One invocation, from which a handler builds its service.
 
-    Its steps are writes, events and dead letters. Each has a budget of the invocation's time.
+    Its steps are writes, events and dead letters. Each step has a budget of the invocation's time.
     """
 
     process: Process
@@ -221,10 +222,11 @@ class Invocation:
     dead_letters: Budget
 
     def make_writer(self) -> ChainWriter:
-        """Make the writer of the first step, after the check of a table of the user's.
+        """Make the writer of the first step, after checking a table that the user supplies.
 
-        Raises UnavailableError or ClientError if the earlier retentions cannot be read, because
-        with a guess an old message could start an ended chain again.
+        Raises:
+            UnavailableError, ClientError: The earlier retentions cannot be read. They must not be
+                guessed, because an old message could then start an ended chain again.
         """
         process, store = self.process, self.process.store(self._client("dynamodb", self.writes))
         if not process.table_checked:
@@ -236,7 +238,7 @@ class Invocation:
         return self._writer(self.writes)
 
     def make_outbox(self, writer: ChainWriter) -> Outbox:
-        """Make the outbox of the second step, which counts its writes with those of the first."""
+        """Make the outbox of the second step. Its writes are counted with those of the first."""
         process, budget = self.process, self.events
         store = process.store(self._client("dynamodb", budget))
         marker = self._writer(budget)
@@ -251,7 +253,8 @@ class Invocation:
             check=process.bus_check,
         )
         publishers: dict[str, Publisher] = {EVENT: bus}
-        # Also the kinds that the settings do not permit any more: AWS refuses, and that has an end.
+        # This includes kinds that the settings no longer permit. AWS refuses these callbacks, and
+        # then they are given up.
         for kind in RESUME_KINDS:
             client = self._client(CALLBACK_SERVICES[kind].client, budget)
             publishers[kind] = CallbackSender(kind, client, policy=_REPORTS, naming=naming)
@@ -263,7 +266,7 @@ class Invocation:
         queue_url = required(name, self.process.settings.dead_letter_queue_url)
 
         def send_dead_letters(rejected: Sequence[Rejected]) -> list[int]:
-            from xorack.aws.sqs import send_rejected  # few batches hold any
+            from xorack.aws.sqs import send_rejected  # imported here: few batches need it
 
             policy = RetryPolicy(attempts=5, cap_seconds=1.0)
             client = self._client("sqs", self.dead_letters)
@@ -272,12 +275,12 @@ class Invocation:
         return send_dead_letters
 
     def record_retention(self) -> None:
-        """Write down the retention for those after it, once: a batch does not wait for this."""
+        """Record the current retention once, for later invocations, without delaying the batch."""
         process = self.process
         if process.retention_recorded:
             return
         store = process.store(self._client("dynamodb", self.dead_letters))
-        with suppress(UnavailableError, ClientError):  # the next invocation tries again
+        with suppress(UnavailableError, ClientError):  # the next invocation retries
             earlier, process.retention_recorded = store.earlier_retentions(record=True)
             process.earlier_retentions = earlier
 
@@ -285,7 +288,7 @@ class Invocation:
         return self.process.client(service, budget)
 
     def _writer(self, budget: Budget) -> ChainWriter:
-        # Few consumers share a chain, and one that waits long is overtaken by each new one.
+        # Few consumers write the same chain, and a writer that waits long loses to newer ones.
         policy = RetryPolicy(attempts=self.attempts, cap_seconds=1.0)
         earlier = self.process.earlier_retentions or ()
         limits = self.process.settings.limits._replace(earlier_retentions=earlier)
@@ -294,7 +297,7 @@ class Invocation:
 
 
 def _clock(context: Any) -> Callable[[], float]:
-    """Return a function that tells the seconds left of an invocation."""
+    """Return a function that returns the seconds left in an invocation."""
     remaining = getattr(context, "get_remaining_time_in_millis", None)
     if remaining is not None:
         return lambda: float(remaining() / 1000)

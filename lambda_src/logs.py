@@ -1,4 +1,4 @@
-"""Logs: Lambda's runtime writes each line of `logging` as JSON; this adds what it leaves out.
+"""Logs. Lambda's runtime writes each line of `logging` as JSON; this module adds further fields.
 
 docs/operations.md describes the lines.
 """
@@ -11,7 +11,7 @@ _SDK = ("boto3", "botocore", "s3transfer", "urllib3")
 
 
 def set_up_logs(service: str) -> None:
-    """Add a service's name to each line, make lines of warnings, and quieten boto3.
+    """Add a service's name to each line, log warnings, and silence boto3's details.
 
     At DEBUG, boto3 would log the content of requests and the session token.
     """

@@ -1,4 +1,4 @@
-"""The sweeper, run each minute: fails chains whose deadline passed and publishes pending events."""
+"""The handler of the sweeper, which each minute ends overdue chains and makes pending reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xorack.core.chain import NEVER_CREATED, TIMED_OUT
 logger = logging.getLogger("xorack")
 metrics = Metrics(namespace=METRIC_NAMESPACE, service=SERVICE)
 _ATTEMPTS = 10
-"""Most attempts to end a chain, within some seconds: one chain must not hold up the others."""
+"""The most attempts to end a chain, within seconds, so that one chain does not delay the others."""
 
 
 def build(invocation: Invocation) -> Sweeper:
@@ -28,9 +28,9 @@ def build(invocation: Invocation) -> Sweeper:
 
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Sweep all chains that are due, and return the figures by metric name.
+    """Sweep all due chains, and return the figures by metric name.
 
-    If the table cannot be read, it raises, and the next sweep tries again.
+    If the table cannot be read, it raises, and the next sweep retries.
     """
     del event
     began = time.monotonic()
@@ -49,7 +49,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         Metric.EVENTS_PUBLISHED: result.events,
         Metric.EVENTS_PENDING: result.events_pending,
         Metric.DELIVERIES_REFUSED: result.refused,
-        # Gauges that only the sweeper emits: number and age of the events that stay pending.
+        # Only the sweeper emits these two: the number and the age of the events that stay pending.
         Metric.EVENTS_PENDING_AFTER_SWEEP: result.events_pending,
         Metric.EVENTS_PENDING_SECONDS: max(0, now - (result.pending_since or now)) // 1000,
         Metric.SWEEP_PROBLEMS: result.problems,
@@ -58,8 +58,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         Metric.CONFLICTS: result.stats.conflicts,
     }
     for name, count in counts.items():
-        # CloudWatch bills each metric for the hours in which it has values, zeros as well. The
-        # alarm MetricsLost needs one metric of each sweep.
+        # CloudWatch bills each metric for the hours in which it has values, even zeros. Only
+        # the alarm MetricsLost needs a value of each sweep.
         if count or name == Metric.CHAINS_LOOKED_AT:
             metrics.add_metric(name, MetricUnit.Count, count)
     duration = round((time.monotonic() - began) * 1000)

@@ -53,7 +53,7 @@ def test_one_of_many_callers_makes_it(broken, requirements, installer):
     with ThreadPoolExecutor(3) as pool:
         for _ in range(3):
             pool.submit(environment.ensure, broken, requirements, notify=lines.append)
-    assert lines == [f"installing the embedded AWS into {broken}, some 10 to 45 s (once)"]
+    assert lines == [f"installing the embedded AWS into {broken}: about 10 to 45 s, once"]
     venv, pip = installer
     assert venv[1:] == ["-m", "venv", "--clear", str(broken)]
     assert pip[:4] == [str(broken / "bin" / "python"), "-m", "pip", "install"]

@@ -180,7 +180,7 @@ def test_functions_call_a_bus_of_another_account_by_its_arn(request, name, calle
     for function in ("consumer", "sweeper"):
         assert template.environment(function)["EVENT_BUS_NAME"] == called
     if (name, called) == ("here", THEIR_BUS):
-        with pytest.raises(ValueError, match="rule: Mine/All is a bus of the account 2222"):
+        with pytest.raises(ValueError, match="rule: Mine/All is a bus in the account 2222"):
             acker.events.rule("Done", targets=[])
 
 
@@ -337,7 +337,7 @@ def test_a_metric_that_nobody_emits_is_an_error(mine, stack):
     unknown = Acker.from_attributes(stack, "Unknown", **ELSEWHERE)
     for one, name, line in (
         (acker, "ChainsAckd", "'ChainsAckd', expected one of AckLatency, "),
-        (quiet, "ChainsAcked", "metric: Mine/Quiet has none"),
+        (quiet, "ChainsAcked", "metric: Mine/Quiet emits none"),
         (unknown, "ChainsAcked", "imported without its `service`"),
     ):
         with pytest.raises(ValueError, match=line):
@@ -433,7 +433,7 @@ CANNOT_WORK = [
     ),
     (
         lambda s: {"queue": supplied(s, retention_period=Duration.days(10))},
-        "come back for 2073600 seconds, expected less",
+        "can stay in the queues for 2073600 seconds, expected less",
     ),
     # Rejected requests would come back for ever.
     (
@@ -454,7 +454,7 @@ CANNOT_WORK = [
                 s, "Letters", retention_period=Duration.days(14), max_message_size_bytes=262_144
             )
         },
-        "dead_letters: Mine/Letters takes messages of 262144 bytes, expected at least the 1048576",
+        "dead_letters: Mine/Letters accepts 262144 bytes, expected at least 1048576",
     ),
     (
         lambda s: {"dead_letters": aws_sqs.Queue(s, "Letters")},
@@ -481,7 +481,7 @@ def test_a_queue_of_few_attempts_or_small_messages_gives_a_warning(stack):
     queue = supplied(stack, **redrive_to(dead), max_message_size_bytes=262_144)
     found = warnings(Acker(stack, "Acker", queue=queue).node.find_child("Stamps"))
     assert "Mine/Mine dead-letters a message after 3 attempts" in found[0]
-    assert "Mine/Mine takes messages of 262144 bytes" in found[1]
+    assert "Mine/Mine accepts messages of 262144 bytes" in found[1]
 
 
 def test_a_grant_to_a_role_that_takes_no_policy_gives_a_warning(here):
@@ -552,11 +552,11 @@ def test_an_imported_acker_has_the_metrics_of_its_account_and_region(here):
     metric = acker.metric_failed()
     assert (metric.account, metric.region) == ("2" * 12, "eu-west-1")
     mixed = {**there, "queue_arn": ELSEWHERE["queue_arn"]}
-    with pytest.raises(ValueError, match=r"queue_arn: .* is in 1{12}, expected 2{12}, where"):
+    with pytest.raises(ValueError, match=r"queue_arn: .* is in 1{12}, expected 2{12}, the place"):
         Acker.from_attributes(here, "Mixed", **mixed)
     bus = OUR_BUS.replace("eu-west-1", "us-east-1")
     far = Acker.from_attributes(here, "Far", **{**ELSEWHERE, "event_bus_arn": bus})
-    with pytest.raises(ValueError, match=r"rule: .* is a bus of the region us-east-1, expected eu"):
+    with pytest.raises(ValueError, match=r"rule: .* is a bus in the region us-east-1, expected eu"):
         far.events.rule("Done", targets=[])
 
 

@@ -154,6 +154,6 @@ def test_a_table_of_another_account_is_rejected(here):
 
 
 def test_two_tables_are_rejected(here):
-    line = "table: got Mine/Table, and the setting `table_name` is 'old': expected one of the two"
+    line = "table: Mine/Table was passed, and the setting `table_name` is 'old'"
     with pytest.raises(ValueError, match=line):
         Acker(here, "Acker", table=imported(here), settings=Settings(table_name="old"))

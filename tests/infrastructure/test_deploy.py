@@ -137,4 +137,4 @@ def test_a_stack_without_a_topic_for_alarms_gives_the_only_warning(topic):
     _, stack = build({"alarm_topic_arn": topic})
     entries = [entry for one in stack.node.find_all() for entry in one.node.metadata]
     warnings = [str(entry.data) for entry in entries if entry.type == "aws:cdk:warning"]
-    assert ["nobody is notified of alarms" in one for one in warnings] == [True] * (not topic)
+    assert ["no one is notified of alarms" in one for one in warnings] == [True] * (not topic)

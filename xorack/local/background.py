@@ -1,7 +1,7 @@
-"""An embedded AWS with the stack in it that runs in the background: `xorack local`.
+"""`xorack local`: an embedded AWS in the background, with the stack in it.
 
-One folder of the user holds all of it: the process's lock, its files and log, and the description
-of the stack. `stop` removes it. Several run side by side, in a folder for each name.
+A folder of the user contains all of it: the process's lock, its files and log, and a description of
+the stack. `stop` removes the folder. Several can run at once, each with a name and a folder.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from xorack.local.isolation import isolated
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 NAME = "XORACK_LOCAL_NAME"
-"""The variable that names one of several."""
+"""The variable that names one of several embedded AWSs."""
 Notify = Callable[[str], object]
 
 
 @dataclass(frozen=True)
 class Background:
-    """The embedded AWS that runs in the background, and the stack in it; see `Stack`.
+    """The embedded AWS in the background, and the stack in it; see `Stack`.
 
-    `instance` is its name among those of the user; `pid` is also its process group.
+    `instance` distinguishes several of the same user. `pid` is also the id of the process group.
     """
 
     pid: int
@@ -72,7 +72,7 @@ class Background:
         }
 
     def environ(self) -> dict[str, str | None]:
-        """Return the variables by which boto3 and xorack find this AWS; None: to be unset."""
+        """Return the variables by which boto3 and xorack find this AWS. None means: unset it."""
         aws, stack = isolated(os.environ), self.stack
         others = {name for name in os.environ if name.startswith("AWS_") and name not in aws}
         return {
@@ -88,12 +88,13 @@ class Background:
         }
 
     def events(self, position: int = 0) -> tuple[list[dict[str, Any]], int]:
-        """Return `Stack.events`, or raise LocalError if the embedded AWS does not respond."""
+        """Return `Stack.events`; raise LocalError if the embedded AWS does not respond."""
         try:
             return self.stack.events(position)
         except OSError as error:
             find(self.instance)
-            raise LocalError(f"xorack local does not respond: {error}") from error
+            text = "run `xorack local stop` and start it again"
+            raise LocalError(f"xorack local does not respond: {error}; {text}") from error
 
 
 @contextmanager
@@ -106,8 +107,8 @@ def _os_errors_named() -> Iterator[None]:
 
 
 def state_folder(instance: str = "") -> Path:
-    """Return the user's folder for `xorack local`, or for the one of this name."""
-    configured = os.environ.get("XDG_STATE_HOME", "")  # by its specification, never relative
+    """Return the user's folder for `xorack local`, or for the instance of this name."""
+    configured = os.environ.get("XDG_STATE_HOME", "")  # ignored if relative, as XDG specifies
     state = Path(configured) if os.path.isabs(configured) else Path.home() / ".local" / "state"
     return state / "xorack" / f"local{instance and f'-{instance}'}"
 
@@ -117,22 +118,22 @@ def _command(name: str, instance: str) -> str:
 
 
 def _home(instance: str) -> Path:
-    """Return the folder that exists while the embedded AWS runs."""
+    """Return the folder, which exists only while the embedded AWS runs."""
     return state_folder(instance) / "aws"
 
 
 @_os_errors_named()
 def find(instance: str = "") -> Background:
-    """Return the embedded AWS that runs in the background, or raise NotRunningError with advice."""
+    """Return the embedded AWS in the background; raise NotRunningError, which says what to do."""
     home, start_ = _home(instance), _command("start", instance)
     if _pid(home):
         with suppress(OSError, ValueError, TypeError):
             return Background(**json.loads((home / "state.json").read_text(encoding="utf-8")))
         stop_ = _command("stop", instance)
-        problem = f"is starting, or was interrupted: {stop_} ends it"
+        problem = f"is starting, or its start was interrupted: {stop_} ends it"
     elif (home / "state.json").exists():
         log = f"(log: {home / LOG_NAME})"
-        problem = f"has ended unexpectedly: {start_} starts it again, empty {log}"
+        problem = f"has ended unexpectedly: {start_} starts it again, without its data {log}"
     else:
         problem = f"is not running: {start_} starts it"
     raise NotRunningError(f"xorack local {problem}")
@@ -142,8 +143,8 @@ def find(instance: str = "") -> Background:
 def start(notify: Notify = lambda _: None, instance: str = "") -> tuple[Background, bool]:
     """Start an embedded AWS in the background, deploy the stack and wait until it is ready.
 
-    An interrupted or failed start leaves nothing running. `notify` gets one line before each step
-    that may take long. Returns what runs, and False if it ran already.
+    If the start fails or is interrupted, nothing keeps running. `notify` is called with a line
+    before each step that may take long. Returns the embedded AWS, and whether it was just started.
     """
     with _lock(instance, notify):
         with suppress(NotRunningError):
@@ -178,17 +179,17 @@ def start(notify: Notify = lambda _: None, instance: str = "") -> tuple[Backgrou
 
 @_os_errors_named()
 def stop(notify: Notify = lambda _: None, instance: str = "") -> bool:
-    """Stop the embedded AWS with its functions, and remove its files; return False if none ran."""
+    """Stop the embedded AWS with its functions and remove its files; return whether it ran."""
     with _lock(instance, notify):
         return _remove(_home(instance))
 
 
 @_os_errors_named()
 def purge() -> list[Path]:
-    """Remove what starts have installed and synthesised, and return it.
+    """Remove the files that starts have installed and synthesised, and return their paths.
 
     Raises:
-        LocalError: One of the user's embedded AWSs runs: it needs these files.
+        LocalError: An embedded AWS of this user runs, which needs these files.
     """
     for home in state_folder().parent.glob("local*/aws"):
         if pid := _pid(home):
@@ -200,7 +201,7 @@ def purge() -> list[Path]:
 
 
 def _remove(home: Path) -> bool:
-    """End the process, if any, and remove its files; return whether it ran."""
+    """End the process if it runs, and remove its files; return whether it ran."""
     ran = pid = _pid(home)
     if pid:
         with suppress(ProcessLookupError):
@@ -208,19 +209,19 @@ def _remove(home: Path) -> bool:
         deadline = time.monotonic() + _STOP_SECONDS
         while _pid(home):
             if time.monotonic() > deadline:
-                raise LocalError(f"process {pid} of xorack local does not end")
+                raise LocalError(f"process {pid} of xorack local does not end: kill it")
             time.sleep(_POLL_SECONDS)
     shutil.rmtree(home, ignore_errors=True)
-    if home.exists():  # a dying function may have written a file
+    if home.exists():  # a function that was ending may have written another file
         shutil.rmtree(home)
     return bool(ran)
 
 
 def _pid(home: Path) -> int:
-    """Return the id of the process that holds the folder's lock; 0 if none does."""
+    """Return the id of the process that holds the folder's lock, or 0."""
     with suppress(FileNotFoundError, NotADirectoryError), (home / "running").open() as file:
         try:
-            # A shared lock: two callers must not take each other for the process.
+            # The lock is shared, so that two callers do not take each other for the process.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return int(file.read() or 0)
@@ -229,13 +230,13 @@ def _pid(home: Path) -> int:
 
 @contextmanager
 def _lock(instance: str, notify: Notify) -> Iterator[None]:
-    """Let one command at a time start or stop."""
+    """Allow only one command at a time to start or stop."""
     folder = state_folder(instance)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            notify("waiting for another xorack local start or stop")
+            notify("waiting for another start or stop of xorack local")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

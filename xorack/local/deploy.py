@@ -1,7 +1,7 @@
-"""Deployment of a synthesised template into the embedded AWS, without changes to the template.
+"""Deploys a synthesised template into the embedded AWS, without changing the template.
 
-Its assets are uploaded to where it names them, its SSM parameters exist, and CloudFormation creates
-its resources.
+The assets are uploaded to the places that the template names, its SSM parameters exist, and
+CloudFormation creates the resources.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Stack:
     """A stack in the embedded AWS.
 
     Attributes:
-        outputs: Its outputs: `TableName`, `QueueUrl`, `DeadLetterQueueUrl`, `EventBusName`, ...
-        functions: Physical names of its Lambda functions, by logical id.
+        outputs: Its outputs, such as `TableName` and `QueueUrl`.
+        functions: The physical names of its Lambda functions by logical id.
     """
 
     aws: EmbeddedAWS
@@ -62,9 +62,9 @@ class Stack:
         return self.aws.client(service)
 
     def events(self, position: int = 0) -> tuple[list[dict[str, Any]], int]:
-        """Return the chains' events from a position on, and the position after them.
+        """Return the chains' events from a position on, and the position after the last event.
 
-        The events are as EventBridge delivers them. Position 0 is the start.
+        The events have the form in which EventBridge delivers them. The first position is 0.
         """
         events = json.loads(self.aws.fetch(f"/_xorack/events/{position}"))
         chains = [e for e in events if (e["EventBusName"], e["Source"]) == (self.bus_name, SOURCE)]
@@ -83,7 +83,7 @@ def _delivered(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def iso_time(seconds: float) -> str:
-    """Format seconds since the epoch, in UTC."""
+    """Format seconds since the epoch as a time in UTC."""
     time_ = datetime.fromtimestamp(seconds, timezone.utc)
     return time_.isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -91,7 +91,7 @@ def iso_time(seconds: float) -> str:
 def deploy(aws: EmbeddedAWS, template: Path, *, name: str = "xorack") -> Stack:
     """Deploy a synthesised template and wait until its resources exist.
 
-    The template lies in a cloud assembly, with its `*.assets.json`.
+    The template must be in a cloud assembly with its `*.assets.json`.
     """
     try:
         content = json.loads(template.read_text(encoding="utf-8"))
@@ -117,16 +117,16 @@ def deploy(aws: EmbeddedAWS, template: Path, *, name: str = "xorack") -> Stack:
 
 
 def _upload_assets(aws: EmbeddedAWS, assembly: Path) -> str:
-    """Upload the assembly's files to their destinations and return a bucket's name."""
+    """Upload the assembly's files to their destinations, and return the name of a bucket."""
     manifests = sorted(assembly.glob("*.assets.json"))
     if not manifests:
-        raise LocalError(f"no *.assets.json in {assembly}: not a cloud assembly")
+        raise LocalError(f"{assembly} is not a cloud assembly, as it has no *.assets.json")
     s3, bucket = aws.client("s3"), ""
     for manifest in manifests:
         for file in json.loads(manifest.read_text(encoding="utf-8"))["files"].values():
             source = assembly / file["source"]["path"]
             if not source.exists():
-                raise LocalError(f"the asset {source} is missing")
+                raise LocalError(f"the asset {source} is missing: synthesise the stack again")
             content = zip_folder(source) if source.is_dir() else source.read_bytes()
             for destination in file["destinations"].values():
                 bucket = _resolve(destination["bucketName"])
@@ -143,13 +143,13 @@ def _resolve(text: str) -> str:
 
 
 def zip_folder(folder: Path) -> bytes:
-    """Pack a folder; the same files make the same bytes."""
+    """Pack a folder into a ZIP file. The same files make the same bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
                 entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
-                entry.external_attr = 0o644 << 16  # Lambda's user is not the file's
+                entry.external_attr = 0o644 << 16  # Lambda's user does not own the file
                 archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return packed.getvalue()
 

@@ -1,4 +1,4 @@
-"""ministack as a child process: an AWS that takes the stack's template and runs its functions."""
+"""ministack as a child process: an AWS that deploys the stack's template and runs its functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xorack.errors import LocalError
 from xorack.local import environment
 from xorack.local.isolation import ACCOUNT, REGION, isolated
 
-Client: TypeAlias = Any  # boto3 makes its clients at run time and has no types for them
+Client: TypeAlias = Any  # boto3 makes its clients at run time, without types
 
 HOST = "127.0.0.1"
 LOG_NAME = "ministack.log"
@@ -30,7 +30,7 @@ _TAIL_LINES = 15
 
 
 class ClientCache:
-    """boto3 clients, made once each; safe in many threads, and so are the clients."""
+    """boto3 clients, which are made once. Threads may share the cache and its clients."""
 
     def __init__(self, make: Callable[..., Client]) -> None:
         self._make = make
@@ -38,32 +38,32 @@ class ClientCache:
         self._lock = threading.Lock()
 
     def client(self, service: str, **options: Any) -> Client:
-        """Return a boto3 client; with options of `boto3.client`, a new one at each call."""
+        """Return a boto3 client. With options for `boto3.client`, each call makes a new one."""
         with self._lock:
             if options:
                 return self._make(service, **options)
             if service not in self._clients:
                 self._clients[service] = client = self._make(service)
-                # boto3 makes these classes at first access, without a lock.
+                # boto3 makes these classes at their first use, without a lock. So use them here.
                 _ = client.exceptions
             return self._clients[service]
 
 
 class EmbeddedAWS(ClientCache):
-    """An AWS on the loopback interface: empty when it starts, removed completely when it stops.
+    """An AWS on the loopback interface. It starts empty, and leaves nothing when it stops.
 
     It is a context manager. It ends with the process that started it, even if that is killed.
 
     Attributes:
-        port: The port it listens on; None before the start unless one was requested.
+        port: The port on which it listens. None before the start, unless a port was requested.
     """
 
     def __init__(
         self, port: int | None = None, *, python: Path | None = None, folder: Path | None = None
     ) -> None:
-        """Store the options; nothing runs before `start`.
+        """Store the options. Nothing runs before `start`.
 
-        By default it listens on a free port and runs in the environment that
+        By default, it listens on a free port, and runs in the environment that
         `xorack.local.environment` makes. Its files and its log are in a temporary folder.
         """
         super().__init__(self._make_client)
@@ -76,17 +76,17 @@ class EmbeddedAWS(ClientCache):
 
     @property
     def endpoint_url(self) -> str:
-        """Its address, for `endpoint_url` and `AWS_ENDPOINT_URL`."""
+        """The address, for `endpoint_url` and `AWS_ENDPOINT_URL`."""
         if self.port is None:
-            raise LocalError("the embedded AWS has not been started")
+            raise LocalError("the embedded AWS has not been started: call start() first")
         return f"http://{HOST}:{self.port}"
 
     def environ(self) -> dict[str, str]:
-        """Return a complete environment in which boto3 finds this AWS and no other."""
+        """Return an environment in which boto3 finds only this AWS."""
         return {**isolated(os.environ), "AWS_ENDPOINT_URL": self.endpoint_url}
 
     def fetch(self, path: str, timeout_seconds: float = 30) -> bytes:
-        """Get one of its own pages, past any proxy that the environment names."""
+        """Get one of its own pages, without any proxy that the environment names."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(self.endpoint_url + path, timeout=timeout_seconds) as response:
             return bytes(response.read())
@@ -102,7 +102,7 @@ class EmbeddedAWS(ClientCache):
         import botocore.config
         import botocore.session
 
-        # A session that reads nothing of the user's configuration.
+        # This session does not read the user's configuration.
         session = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
         session.set_config_variable("config_file", os.devnull)
         session.set_config_variable("credentials_file", os.devnull)
@@ -113,12 +113,12 @@ class EmbeddedAWS(ClientCache):
             service,
             region_name=REGION,
             aws_access_key_id="local",
-            aws_secret_access_key="local",  # noqa: S106 - the embedded AWS takes any
+            aws_secret_access_key="local",  # noqa: S106 - the embedded AWS accepts any key
             **options,
         )
 
     def start(self) -> EmbeddedAWS:
-        """Start the embedded AWS and wait until it is ready; an error ends with its log's tail."""
+        """Start the embedded AWS and wait until it is ready. An error shows the end of its log."""
         python = self._python or environment.ensure()
         self.port = _free_port(self._requested_port or 0)
         with ExitStack() as failed:
@@ -132,7 +132,7 @@ class EmbeddedAWS(ClientCache):
         if self._folder is not None:
             self._folder.mkdir(mode=0o700)
         self._directory = directory = self._folder or Path(tempfile.mkdtemp(prefix="xorack-aws-"))
-        # Functions find the modules of their own code only, never the checkout's.
+        # Functions must find the modules of their own code, and not those of the checkout.
         others = ("PYTHON", "VIRTUAL_ENV", "MINISTACK_")
         environ = {
             **{n: v for n, v in isolated(os.environ).items() if not n.startswith(others)},
@@ -147,10 +147,10 @@ class EmbeddedAWS(ClientCache):
             "S3_DATA_DIR": str(directory / "s3"),
             "HOME": str(directory),
             "PERSIST_STATE": "0",
-            # By default it listens for these on further ports.
+            # By default, ministack listens on further ports for these services.
             "SFTP_ENABLED": "0",
             "IOT_MTLS_ENABLED": "0",
-            # By default it connects to Docker, which it does not need.
+            # By default, ministack connects to Docker, which it does not need here.
             "DOCKER_HOST": f"unix://{directory}/no-docker",
         }
         script = Path(__file__).with_name("ministack_process.py")
@@ -162,7 +162,7 @@ class EmbeddedAWS(ClientCache):
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a process group that ends together
+                start_new_session=True,  # the process group can be ended as a whole
             )
 
     def _wait(self) -> None:
@@ -181,23 +181,23 @@ class EmbeddedAWS(ClientCache):
         raise LocalError(f"the embedded AWS {problem}; {end if lines else 'its log is empty'}")
 
     def detach(self) -> None:
-        """Let the embedded AWS run on after this process, and after `stop`, with its files."""
+        """Let the embedded AWS and its files outlive this process. Then `stop` has no effect."""
         assert self._process is not None
         assert self._process.stdin is not None
         with self._process.stdin as pipe:
             pipe.write(b"run on\n")
-        self._process.returncode = 0  # this process does not wait for it
+        self._process.returncode = 0  # so that Python does not wait for it
         self._process = self._directory = None
 
     def stop(self) -> None:
-        """Stop it and its Lambda workers, and remove its files; a second call does nothing."""
+        """Stop it with its Lambda workers, and remove its files. A second call does nothing."""
         process, self._process = self._process, None
         directory, self._directory = self._directory, None
         self._clients.clear()
         self.port = self._requested_port
         if process is not None:
             with process, suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)  # it, and its workers
+                os.killpg(process.pid, signal.SIGKILL)  # the process and its workers
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -209,12 +209,13 @@ class EmbeddedAWS(ClientCache):
 
 
 def _free_port(port: int) -> int:
-    """Check that the port is free; 0 picks a free one."""
+    """Check that the port is free, and return it. For 0, choose a free port."""
     with socket.socket() as probe:
-        # A port whose last connections are still closing counts as free, as for a server.
+        # As for a server, a port with closing connections counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except OSError as error:
-            raise LocalError(f"port {port} is taken: {error.strerror}") from error
+            text = "choose another port or stop the other program"
+            raise LocalError(f"port {port} is taken: {error.strerror}; {text}") from error
         return int(probe.getsockname()[1])

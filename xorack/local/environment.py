@@ -1,10 +1,9 @@
-"""The virtual environment that the embedded AWS runs in.
+"""The virtual environment in which the embedded AWS runs.
 
-It is made at first use, and again when it is incomplete or its requirements change::
+It is made at the first use, and again if it is incomplete or its requirements change. This command
+makes it and prints the path of its Python::
 
     python -m xorack.local.environment
-
-prints the path of its Python.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ from pathlib import Path
 from xorack.errors import LocalError
 
 REQUIREMENTS = Path(__file__).with_name("requirements.lock")
-"""Exact versions and hashes of all packages; `make lock` makes it of requirements.txt."""
+"""The exact versions and hashes of all packages. `make lock` makes it from requirements.txt."""
 _FINGERPRINT = "made-of"
 _INHERITED = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "VIRTUAL_ENV")
-"""Variables of the caller's own environment that would change the new one."""
+"""Variables of the caller's environment that would affect the new environment."""
 
 
 def default_directory() -> Path:
-    """Return the environment's directory: in the checkout, or else in the user's cache."""
+    """Return the environment's folder: in the checkout, or else in the user's cache."""
     root = Path(__file__).resolve().parents[2]
     if (root / "pyproject.toml").exists():
         return root / ".venv-ministack"
-    # Installations of several versions share the cache: none replaces another's.
+    # Versions of xorack share the cache, and each has a folder of its own.
     return cache_folder() / f"ministack-{_fingerprint(REQUIREMENTS)[:12]}"
 
 
 def cache_folder() -> Path:
-    """Return the folder in the user's cache for what can be made again."""
+    """Return a folder in the user's cache, for files that can be made again."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "xorack"
 
@@ -50,23 +49,23 @@ def ensure(
 ) -> Path:
     """Make the environment unless it is complete, and return its Python.
 
-    A fingerprint of the requirements and of this Python is written last; without the right one the
-    environment is made again. One process makes it; others wait. `notify` gets one line before an
-    installation starts.
+    A fingerprint of the requirements and of this Python is written last. If it is missing or
+    differs, the environment is made again. Only one process at a time makes it. `notify` is called
+    with a line before an installation.
     """
     directory = directory or default_directory()
     python = directory / "bin" / "python"
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         fingerprint = _fingerprint(requirements)
-        if _is_complete(directory, fingerprint):  # its folder may be read-only
+        if _is_complete(directory, fingerprint):  # check first: the folder may be read-only
             return python
-        # The lock lies beside the environment: `venv --clear` empties the directory.
+        # The lock is beside the environment, because `venv --clear` empties the folder.
         with open(f"{directory}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not _is_complete(directory, fingerprint):
-                notify(f"installing the embedded AWS into {directory}, some 10 to 45 s (once)")
-                if directory.is_symlink():  # to another checkout's: `venv --clear` would empty it
+                notify(f"installing the embedded AWS into {directory}: about 10 to 45 s, once")
+                if directory.is_symlink():  # `venv --clear` would empty another checkout's folder
                     directory.unlink()
                 _run([sys.executable, "-m", "venv", "--clear", str(directory)])
                 # A source distribution would run code whose dependencies have no hashes.
@@ -80,9 +79,9 @@ def ensure(
 
 
 def remove(path: Path) -> bool:
-    """Remove a folder or file of the cache, with its lock; return False if there is none."""
+    """Remove a folder or file of the cache with its lock; return whether it existed."""
     exists = path.is_symlink() or path.exists()
-    if path.is_symlink() or not path.is_dir():  # a link may lead to another checkout's
+    if path.is_symlink() or not path.is_dir():  # a link may lead to another checkout's folder
         path.unlink(missing_ok=True)
     else:
         shutil.rmtree(path)
@@ -91,7 +90,7 @@ def remove(path: Path) -> bool:
 
 
 def _fingerprint(requirements: Path) -> str:
-    # An environment holds links to the Python that made it.
+    # An environment has links to the Python that made it, so the Python is part of it.
     parts = [requirements.read_text(), sys.version, os.path.realpath(sys.executable)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -117,12 +116,12 @@ def _run(command: Sequence[str]) -> None:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         last = next((line for line in lines if line.startswith("ERROR:")), (lines or ["?"])[-1])
         if any("connection broken by" in line for line in lines):
-            last = f"cannot connect to the package index: is there a network? pip: {last}"
+            last = f"cannot connect to the package index: check the network. pip: {last}"
         raise LocalError(f"`{' '.join(command)}` failed: {last}")
 
 
 def main() -> int:
-    """Make the environment and print its Python; return the exit status, 1 for a failure."""
+    """Make the environment and print the path of its Python. Return 0, or 1 after a failure."""
     try:
         print(ensure(notify=lambda line: print(line, file=sys.stderr)))
     except LocalError as error:

@@ -1,4 +1,4 @@
-"""An environment that hides the user's AWS configuration, and AWS itself, from a process."""
+"""Makes an environment in which a process sees neither the user's AWS configuration nor AWS."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ REGION = "us-east-1"
 
 
 def isolated(environ: Mapping[str, str]) -> dict[str, str]:
-    """Copy an environment and hide the user's AWS account from every SDK.
+    """Copy an environment, and hide the user's AWS account from every SDK.
 
-    Removes every `AWS_*` variable: a forgotten profile, token or endpoint would lead a client
-    elsewhere. Disables the configuration files and the metadata service of EC2, and sets
-    credentials that the real AWS rejects.
+    All `AWS_*` variables are removed, because a profile, token or endpoint would lead a client
+    elsewhere. The configuration files and EC2's metadata service are disabled. The credentials are
+    ones that the real AWS rejects.
     """
-    # Programs read one of the two: each gets what both name, once.
+    # A program reads one of the two variables, so both get the hosts of both.
     listed = ",".join(environ.get(name, "") for name in ("no_proxy", "NO_PROXY"))
     hosts = [*filter(None, map(str.strip, listed.split(","))), "127.0.0.1", "localhost"]
     no_proxy = ",".join(dict.fromkeys(hosts))
     return {
         **{name: value for name, value in environ.items() if not name.startswith("AWS_")},
-        # A company's proxy does not reach this machine's own addresses.
+        # A company's proxy does not reach the addresses of this machine.
         "NO_PROXY": no_proxy,
         "no_proxy": no_proxy,
         "AWS_ACCESS_KEY_ID": "local",

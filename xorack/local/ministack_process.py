@@ -1,26 +1,27 @@
 """Runs ministack until its parent process ends, with larger batches.
 
-The Python of ministack's own environment runs this file by its path; it imports nothing else of
+The Python of ministack's own environment runs this file by its path, so it imports nothing else of
 this package. The parent holds the other end of standard input. When the parent ends, the pipe
-closes; then this process removes its directory and kills its group, Lambda workers included. A
-parent that sends a line first lets it run on. It holds a lock on its file `running` until it ends.
+closes; this process then removes its directory and kills its group, including Lambda workers. If
+the parent first sends a line, this process keeps running. Until it ends, it locks `running`.
 
-Seven changes to ministack, tested in tests/e2e:
+It makes seven changes to ministack, which tests/e2e tests:
 
-* An event source mapping delivers batches of the template's size, after the template's window.
-  ministack delivers at most ten messages at a time, at once.
-* Parameters are numbers in an event source mapping. ministack keeps their text, and never polls.
-* A template may hold any alarms, which exist and stay as they are. ministack rejects a template
-  with composite alarms or alarms on expressions.
-* A template may hold statements of a bus's policy. They are kept, and nothing enforces them.
-  ministack rejects such a template.
+* An event source mapping delivers batches of the template's size after the template's window.
+  ministack delivers at most ten messages, at once.
+* The parameters of an event source mapping are numbers. ministack keeps them as text, and then does
+  not poll.
+* A template may contain any alarms. They exist, but nothing evaluates them. ministack rejects
+  templates with composite alarms or alarms on expressions.
+* A template may contain statements of a bus's policy. They are kept, but not enforced. ministack
+  rejects such a template.
 * CloudFormation cannot create a rule on a bus that does not exist, as on AWS.
-* A table has the time to live and the recovery that its template says. ministack ignores both.
-* Every invocation of a function counts in the metrics `Invocations` and `Errors`. ministack counts
-  only those that a caller of Lambda's own API makes.
+* A table has the time to live and the recovery of its template. ministack ignores both.
+* The metrics `Invocations` and `Errors` count all invocations of a function. ministack counts only
+  those by Lambda's own API.
 
-`GET /_xorack/events/N` returns the events of all buses so far, without the first N. A request that
-a web page can cause is rejected: it could deploy a function, which runs as the user.
+`GET /_xorack/events/N` returns the events of all buses without the first N. Requests that a web
+page can cause are rejected, because they could deploy a function, which runs as the user.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-Ministack: TypeAlias = Any  # has no types
+Ministack: TypeAlias = Any  # ministack has no types
 App: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]  # ASGI
 
 _EVENT_BYTES = 6_000_000
-"""Lambda's limit for the event of one invocation."""
+"""Lambda's limit for the event of an invocation."""
 _ENVELOPE_BYTES = 500  # a message's attributes and the JSON around its body
 
 
@@ -53,7 +54,7 @@ def _end_with_parent(directory: str) -> None:
 
 
 def _hold_lock(directory: str) -> None:
-    # Inherited by no worker: the lock ends with this process.
+    # No worker inherits the handle, so the lock ends with this process.
     handle = os.open(os.path.join(directory, "running"), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)
     os.write(handle, b"%d\n" % os.getpid())
@@ -95,7 +96,7 @@ def _correct_batches(sqs: Ministack, functions: Ministack) -> None:
 
 
 def _accept_alarms(provisioners: Ministack, cloudwatch: Ministack) -> None:
-    """Let CloudFormation create and delete alarms of all kinds. Nothing evaluates them."""
+    """Let CloudFormation create and delete alarms of all kinds, which nothing evaluates."""
     kinds = {
         "Alarm": (cloudwatch._put_metric_alarm, cloudwatch._alarms),
         "CompositeAlarm": (cloudwatch._put_composite_alarm, cloudwatch._composite_alarms),
@@ -107,7 +108,7 @@ def _accept_alarms(provisioners: Ministack, cloudwatch: Ministack) -> None:
             logical_id: str, properties: Any, stack: str, put: Any = put, alarms: Any = alarms
         ) -> tuple[str, Ministack]:
             name = f"{stack}-{logical_id}"
-            # CloudFormation's own tags, which callers may not set.
+            # CloudFormation adds tags that callers may not set.
             put({}, {**properties, "AlarmName": name, "Tags": []}, True)
             return name, {"Arn": alarms[name]["AlarmArn"]}
 
@@ -122,7 +123,7 @@ def _accept_alarms(provisioners: Ministack, cloudwatch: Ministack) -> None:
 
 
 def _accept_bus_policies(provisioners: Ministack, events: Ministack) -> None:
-    """Let CloudFormation add statements to a bus's policy and remove them."""
+    """Let CloudFormation add statements to a bus's policy, and remove them."""
 
     def create(logical_id: str, properties: Any, stack: str) -> tuple[str, Ministack]:
         bus, statement = properties.get("EventBusName", "default"), properties["StatementId"]
@@ -146,7 +147,7 @@ def _accept_bus_policies(provisioners: Ministack, events: Ministack) -> None:
 
 
 def _refuse_rules_without_bus(provisioners: Ministack, events: Ministack) -> None:
-    """Let CloudFormation fail to create a rule on a bus that does not exist, as AWS does."""
+    """Make CloudFormation fail for a rule on a bus that does not exist, as AWS does."""
     handler = provisioners._RESOURCE_HANDLERS["AWS::Events::Rule"]
     original = handler["create"]
 
@@ -160,7 +161,7 @@ def _refuse_rules_without_bus(provisioners: Ministack, events: Ministack) -> Non
 
 
 def _complete_tables(provisioners: Ministack, dynamodb: Ministack) -> None:
-    """Let CloudFormation set a table's time to live and its recovery."""
+    """Let CloudFormation set a table's time to live and recovery."""
     handler = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
     original = handler["create"]
 
@@ -178,7 +179,7 @@ def _complete_tables(provisioners: Ministack, dynamodb: Ministack) -> None:
 
 
 def _read_numbers(provisioners: Ministack) -> None:
-    """Let event source mappings read the parameters of a template as numbers."""
+    """Make event source mappings read the parameters of a template as numbers."""
 
     def read(part: Any) -> Any:
         if isinstance(part, dict):
@@ -199,7 +200,7 @@ def _count_invocations(functions: Ministack, cloudwatch: Ministack) -> None:
         cloudwatch.record_metric("AWS/Lambda", metric, value, "Count", dimensions)
 
     def count_throttle(name: str, *, throttle: bool, **_: Any) -> None:
-        if throttle:  # the others are counted below
+        if throttle:  # `emit` counts the other invocations
             count(name, "Throttles", 1)
 
     def emit(
@@ -229,7 +230,7 @@ def _extend(app: App, events: Ministack) -> App:
 
 
 def _is_of_a_page(headers: dict[bytes, bytes]) -> bool:
-    # A page whose own name resolves to this machine sends no Origin, but its name as the Host.
+    # Through DNS rebinding, a page can send no Origin, but then the Host is its own name.
     host = headers.get(b"host", b"localhost").decode("latin-1").partition(":")[0]
     ours = host in ("127.0.0.1", "localhost") or host.endswith(".localhost")
     return not ours or b"origin" in headers or b"sec-fetch-mode" in headers

@@ -1,4 +1,4 @@
-"""A program that runs to its end, and takes all that it has started with it."""
+"""Runs a program to its end, and ends all processes that it has started."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from xorack.errors import LocalError
 
 _GRACE_SECONDS = 3.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""The signals by which people and systems end a program."""
+"""The signals with which people and systems end a program."""
 
 
 def run_program(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path) -> str:
-    """Run a program to its end and return its stdout; its stderr goes to the log.
+    """Run a program to its end and return its stdout. Its stderr goes to the log.
 
-    Processes that it has started end with it, also after Ctrl-C. If it fails, the last line of its
-    stderr is a LocalError.
+    The processes that it started end with it, even after Ctrl-C. If it fails, a LocalError has the
+    last line of its stderr.
     """
-    # Files, not pipes: a process that the program leaves running would hold a pipe open.
+    # Files are used instead of pipes, because a process that stays behind would keep a pipe open.
     with (
         log.open("w+", encoding="utf-8", errors="replace") as errors,
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output,
@@ -39,7 +39,7 @@ def run_program(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=errors,
-                    start_new_session=True,  # a process group that ends together
+                    start_new_session=True,  # the process group can be ended as a whole
                 )
             process.wait()
         finally:
@@ -57,9 +57,9 @@ def run_program(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Let signals interrupt the main thread after the block: amidst it, a child would be lost.
+    """Delay signals until the end of the block, because within it a child could be left behind.
 
-    They are not masked: the child would inherit that.
+    The signals are not masked, because the child would inherit the mask.
     """
     came: list[signal.Signals] = []
     handlers = {}
@@ -77,7 +77,7 @@ def _signals_held() -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its group, first with SIGTERM, then with SIGKILL."""
+    """End a process and its group with SIGTERM, and after a time with SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
