@@ -384,7 +384,12 @@ export function parseToken(value) {
   check(isList, "token tags", tags, `a list of 1 to ${MAX_TAGS} tags`);
   for (const tag of tags) checkTag(tag, "token tags");
   check(new Set(tags).size === tags.length, "token tags", tags, "each tag once");
-  check(kind === "traced" || cells === undefined, "token cells", cells, "no cells for plain stamps");
+  check(
+    kind === "traced" || cells === undefined,
+    "token cells",
+    cells,
+    "no cells for plain stamps",
+  );
   if (cells !== undefined) checkCells(cells, "token cells");
   const isMac = typeof mac === "string" && /^[0-9a-f]{32}$/.test(mac);
   check(isMac || mac === undefined || mac === null, "token mac", mac, "32 lower-case hex digits");
