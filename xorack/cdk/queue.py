@@ -126,11 +126,8 @@ def _check(settings: Settings, queue: aws_sqs.IQueue, dead_letters: aws_sqs.IQue
     dead_kept = _seconds(dead_letters, "message_retention_period", _RETENTION_SECONDS) or 0
     path, dead_path = queue.node.path, dead_letters.node.path
     for is_wrong, problem in (
-        (queue.fifo, f"queue: {path} is a FIFO queue, expected a standard queue"),
-        (
-            dead_letters.fifo,
-            f"dead_letters: {dead_path} is a FIFO queue, expected a standard queue",
-        ),
+        (queue.fifo, f"queue: {path} is a FIFO queue, expected a standard one"),
+        (dead_letters.fifo, f"dead_letters: {dead_path} is a FIFO queue, expected a standard one"),
         (
             dead_letters.queue_arn == queue.queue_arn,
             f"dead_letters: {dead_path} is the queue itself, expected another queue, because "
