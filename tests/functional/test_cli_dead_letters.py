@@ -226,7 +226,7 @@ def test_a_letter_that_is_too_old_is_not_sent_as_a_new_one(stack, xorack, sqs, t
     assert letter["kind"] == "expired"
     file = tmp_path / "letters.json"
     for sent_at, problem in (
-        (letter["sent_at"], f"sent_at: {letter['sent_at']}: older than what is taken"),
+        (letter["sent_at"], f"sent_at: {letter['sent_at']}: too old to accept"),
         ("soon", "sent_at: 'soon', expected a time such as"),
         (5, "sent_at: 5, expected a time"),
     ):

@@ -138,7 +138,7 @@ def test_unfinished_chains_and_runs_without_chains(stack, xorack):
     status, out, _ = xorack("explain", "--run", "other")
     assert (status, out[0][13:]) == (
         1,
-        "0 chains of run other: is the name right?",
+        "0 chains of run other: is the name correct?",
     )
 
 
@@ -207,7 +207,7 @@ def test_errors(stack, xorack):
     assert_error(xorack("explain", "a", "--run", "b"), 2, "TAG excludes --run")
     start(stack, "plain", timeout=3600)
     apply(stack, Request("stamp", "plain-2", "s", plain(9), 1))
-    assert "its create has not come" in lines_of(xorack("explain", "plain-2"))["why"][0]
+    assert "its create has not arrived" in lines_of(xorack("explain", "plain-2"))["why"][0]
     assert lines_of(xorack("show", "plain-2"))["created"][0].startswith("not yet: ")
 
 

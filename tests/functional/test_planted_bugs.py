@@ -208,22 +208,22 @@ BUGS = {
     ],
     other_children_on_a_retry: [
         "2 units finished that no step started",
-        "or ran again with other children",
+        "or was repeated with other children",
     ],
     splitter_that_ran_twice: ["1 dead letter of it: rejected: id: 'step-", "token passed on"],
     two_producers_with_one_tag: ["1 dead letter of it: rejected: ", "already exists"],
     wrong_queue_of_the_producer: [f"stack xorack has no chain '{TAG}'", "to another queue"],
     wrong_queue_of_the_workers: [
-        "its first step ended, but none of its 5 children: their workers did not run, refuse the "
-        "token, or send to another queue",
-        "silent since its first second: look at your queue and workers",
+        "its first step ended, but none of its 5 children: their workers did not run, refused the "
+        "token, or sent to another queue",
+        "silent since its first second: check your queue and workers",
     ],
     stopped_consumer: [
         "the consumer takes no messages: 1 message in the queue, the oldest for 14 min"
     ],
     time_out_too_short: ["1 request came after its time-out", "the time-out is too short"],
     idle_time_out: ["no step ended for 10 min, its idle time-out"],
-    producer_died_before_its_create: ["steps of it came, but its create has not come"],
+    producer_died_before_its_create: ["steps of it arrived, but its create has not arrived"],
     worker_of_the_first_step_is_gone: ["its first step did not end"],
     job_that_did_not_finish: ["none of its 400 units was finished: the job that finishes them"],
     rows_that_a_job_lost: ["a sender noted: all 400 rows have sku = NULL; 400 units missing"],

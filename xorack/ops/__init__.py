@@ -1,1 +1,1 @@
-"""Tools for operators: reading and changing chains, dead letters."""
+"""Tools for operators: they read and change chains and dead letters."""

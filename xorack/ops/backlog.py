@@ -1,4 +1,4 @@
-"""What is in the queues of an acker: messages that are not applied yet, and dead-lettered ones."""
+"""Counts the messages in an acker's queues: those not applied yet, and dead letters."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _VISIBLE = "ApproximateNumberOfMessages"
 _IN_FLIGHT = "ApproximateNumberOfMessagesNotVisible"
 _DELAYED = "ApproximateNumberOfMessagesDelayed"
 STUCK_MS = 60_000
-"""Messages that nobody took for this time: Lambda waits 20 s at most on a quiet queue."""
+"""After this time, no consumer takes the messages. On a quiet queue, Lambda waits at most 20 s."""
 _METRIC_MINUTES = 15
 _METRIC_SECONDS = 60
-"""The metric has a value a minute."""
+"""The metric has one value a minute."""
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """Numbers of messages in the acker's queue and of dead letters, as SQS approximates them.
+    """The numbers of messages in the acker's queue and of dead letters, as SQS estimates them.
 
-    `in_flight` of the waiting messages are with the consumer. `oldest_ms` is how long the oldest
-    one waits at least; None if that is not known.
+    `in_flight` counts the waiting messages that the consumer has received. `oldest_ms` is the age
+    of the oldest message, or a lower bound of it; None if it is unknown.
     """
 
     waiting: int
@@ -39,13 +39,13 @@ class Backlog:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether messages wait, and no consumer takes them."""
+        """Return whether messages wait and no consumer takes them."""
         waits = self.waiting > self.in_flight == 0
         return waits and self.oldest_ms is not None and self.oldest_ms >= STUCK_MS
 
     @property
     def stuck_text(self) -> str:
-        """What to say of a consumer that takes no messages; empty if it takes them."""
+        """A text on a consumer that takes no messages; empty if it takes them."""
         if not self.is_stuck:
             return ""
         return (
@@ -54,7 +54,7 @@ class Backlog:
         )
 
     def __str__(self) -> str:
-        """Say what is in the queues; empty if nothing is."""
+        """Describe the messages in the queues; empty if there are none."""
         dead = plural(self.dead_letters, "dead letter")
         parts = [f"{plural(self.waiting, 'message')} not applied yet"] if self.waiting else []
         parts += [self.stuck_text] if self.is_stuck else []
@@ -63,7 +63,7 @@ class Backlog:
 
 
 def _counts(client: Any, queue_url: str) -> tuple[int, int]:
-    """Ask SQS how many messages a queue holds, and how many of them are in flight."""
+    """Return how many messages a queue has, and how many of them are in flight."""
     names = [_VISIBLE, _IN_FLIGHT, _DELAYED]
     response = client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)
     counts = {name: int(response.get("Attributes", {}).get(name, 0)) for name in names}
@@ -71,15 +71,15 @@ def _counts(client: Any, queue_url: str) -> tuple[int, int]:
 
 
 def depth(client: Any, queue_url: str) -> int:
-    """Ask SQS how many messages a queue holds: visible, in flight, delayed."""
+    """Return how many messages a queue has: visible, in flight and delayed ones."""
     return _counts(client, queue_url)[0]
 
 
 @dataclass
 class QueueAge:
-    """The age of a queue's oldest message by CloudWatch, asked once a minute at most.
+    """The age of a queue's oldest message in CloudWatch, which is asked once a minute at most.
 
-    The client is made when it is needed: most queues are empty.
+    The client is made at the first use, because most queues are empty.
     """
 
     make_client: Callable[[], Any]
@@ -89,7 +89,7 @@ class QueueAge:
     _oldest_ms: int | None = field(default=None, init=False)
 
     def oldest_ms(self, queue_url: str) -> int | None:
-        """Return the age by the queue's metric; None if it has no value, or may not be read."""
+        """Return the age from the queue's metric; None if it has no value or must not be read."""
         if self.clock() >= self._until:
             self._until = self.clock() + _METRIC_SECONDS
             self._oldest_ms = self._read(queue_url)
@@ -117,10 +117,10 @@ class QueueAge:
 def read_backlog(
     client: Any, queue_url: str, dead_letters_url: str, age: QueueAge | None = None
 ) -> Backlog | None:
-    """Ask SQS for the depth of both queues; None if it does not say.
+    """Read the number of messages in both queues; None if SQS does not return it.
 
-    Readers of chains go on without it: they may not have the permission sqs:GetQueueAttributes.
-    `age` tells how long the oldest message has waited.
+    Readers of chains can work without it, for example without the permission
+    sqs:GetQueueAttributes. `age` returns the age of the oldest message.
     """
     try:
         waiting, in_flight = _counts(client, queue_url)
@@ -133,10 +133,10 @@ def read_backlog(
 
 @dataclass
 class Watch:
-    """Reads the backlog again and again, and sees by itself that nobody takes the messages.
+    """Reads the backlog repeatedly, and notices if no consumer takes the messages.
 
-    CloudWatch's metric comes some minutes late. Between two reads of a queue that a consumer
-    serves, messages are in flight, or the queue is empty.
+    CloudWatch's metric is some minutes late. If a consumer serves the queue, there are messages in
+    flight, or the queue is empty, between two reads.
     """
 
     read: Callable[[], Backlog | None]
@@ -144,7 +144,7 @@ class Watch:
     _since: float | None = field(default=None, init=False)
 
     def __call__(self) -> Backlog | None:
-        """Read the backlog; say how long messages have waited at least, as far as it was seen."""
+        """Read the backlog. It includes how long messages have waited, as far as was observed."""
         backlog = self.read()
         if backlog is None or backlog.in_flight or not backlog.waiting:
             self._since = None

@@ -1,4 +1,4 @@
-"""Bodies of messages for people: JSON with long values shortened, or text. Pure."""
+"""Shows bodies of messages to people: JSON with long values shortened, or text. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from xorack.core.errors import names_token, without_tokens
 from xorack.core.text import printable
 
 _STAMP_CHARACTERS = 24
-"""No person reads stamps."""
+"""Stamps are cut to this length, because people do not read them."""
 _CHARACTERS = 1024
-"""A tag of this length is not cut."""
+"""Tags up to this length are not cut."""
 _VALUE_CHARACTERS = 200
 _LINES = 60
 _TEXT = 2000
 _MAX_DIGITS = 4000
-"""Python rejects integers of more than 4,300 digits: longer ones become text."""
+"""Python rejects integers of more than 4,300 digits, so longer integers become text."""
 
 
 def read_json(text: str) -> Any:
-    """Decode JSON as far as possible; None if it is invalid or nested too deep."""
+    """Decode JSON; return None if it is invalid or nested too deeply."""
     try:
         return json.loads(text, parse_int=_integer)
     except (ValueError, RecursionError):
@@ -28,7 +28,7 @@ def read_json(text: str) -> Any:
 
 
 def body_lines(text: str, most: int = _LINES) -> list[str]:
-    """Format a body as printable lines: an object as indented JSON, anything else as it is.
+    """Format a body as printable lines: an object as indented JSON, any other body as it is.
 
     Stamps, tokens and long texts are shortened. The last of `most` lines says how much is left out.
     """
@@ -54,12 +54,12 @@ def _integer(digits: str) -> int | str:
 
 
 def _dump(value: Any, name: str = "") -> str:
-    """Dump a message with indents; with a name, the value of that field without them."""
+    """Return a message as indented JSON. With a name, return that field's value on one line."""
     try:
         short = _short(value, _most(name))
         return json.dumps(short, ensure_ascii=False, indent=None if name else 2)
     except RecursionError:
-        return "nested too deep"
+        return "nested too deeply"
 
 
 def _most(name: str) -> int:

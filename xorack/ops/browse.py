@@ -1,7 +1,7 @@
-"""Chains for a page: those with the nearest deadlines, and others of a bounded part of the table.
+"""Finds chains for a page: those with the nearest deadlines, and others in a part of the table.
 
-The table's key is the tag, and nothing but a scan finds chains that have ended. A part of the table
-is read for each page, and a position leads to the next part.
+The table's key is the tag, so only a scan finds ended chains. Each page reads a limited part of the
+table, and a position leads to the next part.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from xorack.ops.snapshot import read_snapshot
 from xorack.ops.status import ChainStatus
 
 GROUPS = {"unfinished": ("open", "pending"), "failed": ("failed",), "acked": ("acked",)}
-"""The statuses that a page can be limited to."""
+"""The statuses to which a page can be limited."""
 OVERDUE = "overdue"
 """The group of unfinished chains whose deadline has passed."""
 MAX_SHOWN = 50
 SEARCHED = 5_000
-"""Most items that are read for a page; chains of 2 KB make 10 MB, or 1,250 read units."""
+"""The most items that are read for a page. Chains of 2 KB make 10 MB, or 1,250 read units."""
 _HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)
 class Query:
-    """The chains of a page, of one of `GROUPS`, `OVERDUE` or all, in one of `ORDERS`.
+    """The chains of a page, which belong to a group of `GROUPS`, `OVERDUE` or all, in an order.
 
-    `text` is a part of the tag, the detail, the reason or the note; `detail` a part of the JSON of
-    their detail, or ``name=value``; `cause` that of failed chains, see `cause_of`. The part of the
-    table begins after the key `after`; earlier pages have shown `skip` chains of it.
+    `text` is a part of the tag, the detail, the reason or the note. `detail` is a part of the
+    detail's JSON, or ``name=value``. `cause` is the cause of failed chains: see `cause_of`. The
+    part of the table begins after the key `after`. Earlier pages have shown `skip` of its chains.
     """
 
     group: str = ""
@@ -51,9 +51,9 @@ class Query:
 
 
 class Hour(NamedTuple):
-    """Chains of the last hour; those that ended, by minute, the oldest first.
+    """Chains of the last hour. Ended chains are counted by minute, the oldest minute first.
 
-    `took_ms` is the median of the time from the create to the ack; None without an ack.
+    `took_ms` is the median time from create to ack; None for a minute without an ack.
     """
 
     created: int
@@ -63,7 +63,7 @@ class Hour(NamedTuple):
 
     @property
     def most(self) -> int:
-        """The most chains that ended in one minute."""
+        """The largest number of chains that ended in one minute."""
         return max(map(sum, zip(self.acked, self.failed, strict=True)))
 
     @property
@@ -74,10 +74,10 @@ class Hour(NamedTuple):
 
 @dataclass(frozen=True)
 class ChainPage:
-    """Chains of a part of the table, of which `searched` items were read.
+    """Chains from a part of the table in which `searched` items were read.
 
-    The numbers, `causes` and `hour` are of all chains that were found; `chains` are those of this
-    page, and `more` leads to the next one.
+    The numbers, `causes` and `hour` cover all chains that match. `chains` are those of this page,
+    and `more` is the query for the next page.
     """
 
     query: Query
@@ -98,8 +98,9 @@ def read_chains(
 ) -> ChainPage:
     """Read a page of at most `shown` chains from at most `searched` items of the table.
 
-    If the table is larger, the index of deadlines brings the most urgent chains to the first page,
-    wherever they are. With a prefix only the searched part counts, as the index cannot search.
+    If the table is larger, the first page also has the most urgent chains of the entire table, from
+    the index of deadlines. With a prefix only the searched part counts, because the index cannot
+    search for it.
     """
     at = milliseconds()
     invalid: list[NotAChainError] = []
@@ -108,8 +109,8 @@ def read_chains(
     is_first = not query.prefix and not query.after
     if is_first and part.after and query.group in ("", "unfinished", OVERDUE):
         snapshot = read_snapshot(store, 2 * shown)
-        # Consistent reads: these may be newer than those of the scan.
-        found.update((one.chain.tag, ChainStatus(one.chain, at)) for one in snapshot.chains)
+        # These consistent reads may be newer than those of the scan.
+        found.update((each.chain.tag, ChainStatus(each.chain, at)) for each in snapshot.chains)
         invalid += snapshot.invalid
     found = {tag: status for tag, status in found.items() if _is_wanted(status, query)}
     names = {status: group for group, statuses in GROUPS.items() for status in statuses}
@@ -157,7 +158,7 @@ def _last_hour(chains: Iterable[ChainStatus], at: int) -> Hour | None:
 
 
 def _is_wanted(status: ChainStatus, query: Query) -> bool:
-    """Return whether a chain meets all conditions of a query but the group."""
+    """Return whether a chain meets all conditions of a query except the group."""
     chain = status.chain
     if query.detail and not _has(status.detail or {}, query.detail):
         return False
@@ -188,5 +189,4 @@ ORDERS: Mapping[str, Callable[[ChainStatus], Any]] = {
     "progress": lambda status: -1.0 if status.percent is None else status.percent,
     "age": lambda status: -(status.age_ms or 0),
 }
-"""The orders of a page: by status and then deadline or end, by tag, least finished, oldest first.
-"""
+"""The orders of a page: by status and then deadline or end, by tag, by progress, by age."""

@@ -1,4 +1,4 @@
-"""Changing chains by hand: failing them, and moving their deadlines."""
+"""Changes chains by hand: fails them, or moves their deadlines."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from xorack.ops.status import ChainStatus
 
 _WORKERS = Workers(8)
 _TOGETHER = 80
-"""Chains whose results appear together."""
+"""The number of chains whose results appear together."""
 
 
 @dataclass(frozen=True)
 class Changed:
-    """The request was applied; the status is that afterwards."""
+    """The request was applied. The status is the one after it."""
 
     tag: str
     status: ChainStatus
@@ -36,7 +36,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class AlreadyEnded:
-    """The chain had ended before, so the request changed nothing."""
+    """The chain had already ended, so the request changed nothing."""
 
     tag: str
     status: ChainStatus
@@ -54,9 +54,9 @@ ChangeResult = Changed | AlreadyEnded | NotChanged
 
 
 def unfinished_tags(store: DynamoDBStore, run: RunChains, on_invalid: OnInvalid) -> list[str]:
-    """Return the tags of a run's unfinished chains, by a scan of the table, in order.
+    """Return the sorted tags of a run's unfinished chains, found by a scan of the table.
 
-    Calls `on_invalid` for each item of the run that is not a chain.
+    `on_invalid` is called for each item of the run that is not a chain.
     """
     attributes = (schema.STATUS, schema.FORMAT_NAME)
     chains = store.scan(on_invalid, prefix=run.prefix, attributes=attributes)
@@ -68,11 +68,11 @@ def change_chain(
 ) -> Changed | AlreadyEnded:
     """Apply a request to a chain, and publish its event if it has ended.
 
-    Without a publisher, or if it cannot be reached, the event stays pending: the stack's sweeper
-    publishes it within some minutes.
+    Without a publisher, or if the bus cannot be reached, the event stays pending. The sweeper then
+    publishes it within a few minutes.
 
     Raises:
-        TagNotFound: There is no such chain.
+        TagNotFound: The chain does not exist.
         XorAckError: The request was rejected, or the chain cannot be read or written now.
     """
     store, tag = store.with_all_attributes(), request.tag
@@ -97,17 +97,17 @@ def change_chains(
     publisher: Publisher | None = None,
     describe: Callable[[Exception], str] = str,
 ) -> Iterator[ChangeResult]:
-    """Apply a request to each of some chains; see `change_chain`.
+    """Apply a request to each of several chains: see `change_chain`.
 
-    No tag may occur twice. `fields` are the other fields of the requests: `reason` or `timeout`. If
-    one is invalid, nothing is changed. After an error the other chains are still changed, and
-    `describe` returns the error's text, or raises it if it is a defect.
+    The tags must differ. `fields` are the other fields of the requests: `reason` or `timeout`. If a
+    field is invalid, nothing is changed. After an error the other chains are still changed.
+    `describe` returns the error's text, or raises the error if it is a defect.
     """
 
     def change(request: Request) -> ChangeResult:
         try:
             return change_chain(store, request, publisher)
-        except Exception as error:  # noqa: BLE001 - `describe` raises what is a defect
+        except Exception as error:  # noqa: BLE001 - `describe` raises defects again
             return NotChanged(request.tag, describe(error))
 
     requests = [Request(op, tag, f"{op}-{uuid.uuid4().hex}", **fields) for tag in tags]

@@ -1,4 +1,4 @@
-"""Clues: what the counts and times of a chain say of why it has not been acked. Pure."""
+"""Clues: why a chain was not acked, as far as its counts and times show it. Pure."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ ClueKind = Literal[
 ]
 _FIRST_SECOND_MS = 1000
 _SILENT_MS = 60_000
-"""A chain that is still open is silent after this time without a step."""
+"""An open chain counts as silent after this time without a step."""
 
 
 @dataclass(frozen=True)
 class Clue:
-    """One thing that a chain's counts or times say, in words."""
+    """A possible cause that follows from a chain's counts or times, in words."""
 
     kind: ClueKind
     text: str
 
 
 def clues_of(status: ChainStatus) -> list[Clue]:
-    """Return what points to the cause, the strongest first; nothing of an acked chain.
+    """Return the clues to the cause, the strongest first; an acked chain has none.
 
-    A chain that a worker failed, or about which a sender noted something, has its cause in words:
-    its counts would only lead away from it.
+    If a worker failed the chain, or a sender noted something, that text names the cause. Then the
+    clues from the counts would only mislead.
     """
     chain = status.chain
     if chain.status == "acked":
@@ -56,10 +56,10 @@ def clues_of(status: ChainStatus) -> list[Clue]:
 
 
 def unstarted_units(status: ChainStatus) -> int:
-    """Return how many units were finished, as far as it is known, though no step started them.
+    """Return how many units were finished that no step started, as far as it is known.
 
-    The stamp names units that are outstanding, and units that were finished without a start. The
-    counts say how many more there are of the one kind than of the other.
+    The stamp names outstanding units, and units that were finished without a start. The counts say
+    by how many the one kind exceeds the other.
     """
     surplus = status.chain.counts.finished - status.chain.counts.started
     if not status.chain.counts.started or not status.outstanding_complete:
@@ -71,16 +71,16 @@ def _not_created(status: ChainStatus) -> Clue | None:
     chain = status.chain
     if chain.status != "pending" and chain.reason != NEVER_CREATED:
         return None
-    when = "has not come" if chain.status == "pending" else "never came"
-    why = "its producer stopped before it sent it, it went to another queue, or it was rejected"
-    return Clue("not_created", f"steps of it came, but its create {when}: {why}")
+    when = "has not arrived" if chain.status == "pending" else "never arrived"
+    why = "its producer stopped before sending it, used another queue, or it was rejected"
+    return Clue("not_created", f"steps of it arrived, but its create {when}: {why}")
 
 
 def _not_started(status: ChainStatus) -> Clue | None:
     count = unstarted_units(status)
     if not count or status.chain.status == "pending":
         return None
-    why = "their step was killed after publishing, or ran again with other children"
+    why = "their step was killed after publishing, or was repeated with other children"
     if not status.chain.final:
         why += ", or its message is still in the queue"
     return Clue("not_started", f"{plural(count, 'unit')} finished that no step started: {why}")
@@ -114,7 +114,7 @@ def _idle(status: ChainStatus) -> Clue | None:
     if chain.deadlines.deadline is not None and chain.deadlines.deadline <= ended_by:
         return None
     quiet = f"no step ended for {span(chain.deadlines.idle_timeout)}, its idle time-out"
-    return Clue("idle", f"{quiet}: a step takes longer, or its worker is gone")
+    return Clue("idle", f"{quiet}: a step takes longer, or its worker stopped")
 
 
 def _first_step(status: ChainStatus) -> Clue | None:
@@ -132,7 +132,7 @@ def _no_child(status: ChainStatus) -> Clue | None:
     ):
         return None
     children = plural(chain.counts.started - 1, "child", "children")
-    why = "their workers did not run, refuse the token, or send to another queue"
+    why = "their workers did not run, refused the token, or sent to another queue"
     return Clue("no_child", f"its first step ended, but none of its {children}: {why}")
 
 
@@ -160,7 +160,7 @@ def _silent(status: ChainStatus) -> Clue | None:
     silent_ms = (chain.ended_at or status.now) - silent_since
     if silent_since - begin > _FIRST_SECOND_MS or silent_ms < _SILENT_MS:
         return None
-    return Clue("silent", "silent since its first second: look at your queue and workers")
+    return Clue("silent", "silent since its first second: check your queue and workers")
 
 
 def _started_again(status: ChainStatus) -> Clue | None:
@@ -178,6 +178,6 @@ _CERTAIN: tuple[_Find, ...] = (
     _idle,
     _started_again,
 )
-"""Clues that hold whatever else is known."""
+"""Clues that are true whatever else is known."""
 _LIKELY: tuple[_Find, ...] = (_first_step, _no_child, _nothing_finished, _silent)
-"""Clues of chains about which nothing else is known."""
+"""Clues for chains about which nothing else is known."""

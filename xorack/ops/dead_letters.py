@@ -1,11 +1,11 @@
-"""Dead-lettered messages: why the consumer gave up on them, and what to send back.
+"""Dead letters: why the consumer gave up on messages, and which of them can be sent back.
 
-A message is dead-lettered for one of three reasons. It *failed*: the consumer could not process it
-at any attempt; once the cause is fixed, it can. It was *rejected*: its chain was in the wrong state
-for the request, and mostly still is. Or it is *malformed*: this version cannot parse it.
+A message becomes a dead letter for one of three reasons. It *failed*: the consumer could not
+process it at any attempt, but can once the cause is fixed. It was *rejected*: its chain was in the
+wrong state for the request, and mostly still is. It is *malformed*: this version cannot parse it.
 
-It is *expired* if it was first sent longer ago than finished chains are kept. Then its requests may
-have been applied to a chain that is gone, and would start it again.
+It is *expired* if it was first sent longer ago than ended chains are kept. Then its requests may
+already have been applied to a chain that was deleted since, and would start that chain again.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from xorack.ops.similar_texts import cause_of, shared_text
 
 Kind = Literal["failed", "rejected", "malformed", "expired"]
 KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed", "expired")
-"""The kinds of dead-lettered messages, the one most worth another attempt first."""
+"""The kinds of dead letters. The kind that is most worth another attempt comes first."""
 
 _FAILED = "failed at every attempt: the consumer's log says why"
 _MAX_AGAIN = MAX_BODY_BYTES - 64
-"""Limit of a body that is sent again: the attribute ``sent_at`` counts, too."""
+"""The limit of a body that is sent again. It leaves room for the attribute ``sent_at``."""
 _MAX_UNPACKED = 8 * MAX_BODY_BYTES
 _FIELD = re.compile(r"(?:requests\[\d+\]\.)?(\w+): ")
 _LENGTHS = "Buffer lengths "
 _TOO_OLD = (
-    "older than what is taken, since its chain may have ended and be gone; if the tags are new, "
-    "remove sent_at"
+    "too old to accept, because its chain may have ended and expired; if the tags are new, remove "
+    "sent_at"
 )
 _MAX_TAGS = 5
 
@@ -50,10 +50,11 @@ _MAX_TAGS = 5
 class DeadMessage:
     """A message of the dead-letter queue. Times are milliseconds since the epoch.
 
-    `queued_at` is SQS's time of sending: that of the first send if SQS moved the message, which has
-    no `rejected_at` then. `error` is the reason of the consumer or the parser; `reason` is that
-    or what else is known. `bodies` are to be sent back: several if the unpacked `body` is too large
-    for a message. `message_id` and `sender` are of what the consumer got.
+    `queued_at` is the time at which SQS got it. If SQS itself moved the message, that is its first
+    sending, and there is no `rejected_at`. `error` is the text of the consumer or the parser.
+    `reason` is that text, or other information. `bodies` can be sent back: they are several if the
+    unpacked `body` is too large for one message. `message_id` and `sender` belong to the message
+    that the consumer received.
     """
 
     id: str
@@ -75,9 +76,9 @@ class DeadMessage:
 
     @classmethod
     def read(cls, message: Mapping[str, Any], oldest: int = 0) -> DeadMessage:
-        """Read a message of SQS's ReceiveMessage, received with all its attributes.
+        """Read a message of SQS's ReceiveMessage that was received with all its attributes.
 
-        A message that was first sent before the time `oldest` is expired.
+        A message that was first sent before `oldest` is expired.
         """
         envelope = _Envelope.of(message)
         return cls(
@@ -101,12 +102,12 @@ class DeadMessage:
 
     @cached_property
     def cause(self) -> str:
-        """The reason without the values that differ between messages of one cause."""
+        """The reason without values that differ between messages with the same cause."""
         return cause_of(self.reason)
 
     @cached_property
     def offending(self) -> tuple[str, Any] | None:
-        """The invalid field and its value, as far as the error names a field of the body."""
+        """The invalid field and its value, if the error names a field of the body."""
         error = self.error or ""
         match = _FIELD.match(error)
         field = "stamp" if error.startswith(_LENGTHS) else match[1] if match else ""
@@ -123,7 +124,7 @@ class DeadMessage:
         return None
 
     def facts(self, now: int) -> list[tuple[str, str]]:
-        """Return names and values for people, but not the body; a further value has no name."""
+        """Return names and values for people, without the body. Further values have no name."""
 
         def ago(time: int | None) -> str:
             return "" if time is None else f"{rfc3339(time)}, {span(max(0, now - time))} ago"
@@ -146,7 +147,7 @@ class DeadMessage:
         return [(name, value) for name, value in facts if value]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON shows of the message; ``body`` is its text, not parsed."""
+        """Return the message as JSON shows it. Its ``body`` is text and not parsed."""
         field, value = self.offending or (None, None)
         names = ("id", "kind", "reason", "error", "tags", "sender", "message_id", "receives")
         times = ("sent_at", "rejected_at", "first_received_at")
@@ -161,10 +162,10 @@ class DeadMessage:
 
 @dataclass(frozen=True)
 class Selector:
-    """A choice of dead-lettered messages: those that meet all conditions that are given.
+    """A selection of dead letters: those that meet all of these conditions.
 
-    `reason` is a part of the reason, or of the text that a group shows. `tag` and `run` are of a
-    request's chain.
+    `reason` is a part of the reason, or of the text of a group. `tag` and `run` belong to the chain
+    of a request.
     """
 
     ids: Collection[str] = ()
@@ -185,9 +186,9 @@ class Selector:
 
 @dataclass
 class Group:
-    """Dead-lettered messages with one cause; the example is the tag of one of them.
+    """Dead letters with the same cause. The example is the tag of one of them.
 
-    `cause` is that of `DeadMessage.cause`, `reason` the text that all of them share.
+    `cause` is that of `DeadMessage.cause`. `reason` is the text that all of them share.
     """
 
     kind: Kind
@@ -203,7 +204,7 @@ class Group:
 def add_to_groups(
     groups: dict[tuple[Kind, str], Group], messages: Iterable[DeadMessage]
 ) -> list[Group]:
-    """Count messages by kind and cause; return the groups, the most frequent first."""
+    """Count messages by kind and cause. Return the groups, the most frequent first."""
     for message in messages:
         key = (message.kind, message.cause)
         group = groups.setdefault(key, Group(*key, message.reason))
@@ -216,17 +217,17 @@ def add_to_groups(
 
 @dataclass(frozen=True)
 class Corrected:
-    """Corrected messages: their requests by the time of the first send, and what is wrong."""
+    """The requests of corrected messages by the time of their first sending, and the problems."""
 
     requests: dict[int | None, list[Request]]
     problems: list[str]
 
 
 def corrected(lines: Iterable[str], oldest: int) -> Corrected:
-    """Read the requests of messages, one JSON object a line, and what is wrong with each line.
+    """Read the requests of messages, one JSON object a line, and the problems of each line.
 
-    A line is a body, or an object with a ``body`` and maybe ``sent_at``, such as
-    `DeadMessage.to_dict` returns. The requests are grouped by the time when they were first sent.
+    A line is a body, or an object with a ``body`` and perhaps ``sent_at``, such as
+    `DeadMessage.to_dict` returns. The requests are grouped by the time of their first sending.
     """
     requests: dict[int | None, list[Request]] = {}
     problems: list[str] = []
@@ -252,7 +253,7 @@ def corrected(lines: Iterable[str], oldest: int) -> Corrected:
 
 @dataclass(frozen=True)
 class _Envelope:
-    """What SQS and the consumer tell of a message, as far as it is believed, and its text."""
+    """The trustworthy attributes of a message from SQS and the consumer, and its text."""
 
     system: Mapping[str, str]
     attributes: Mapping[str, str | None]
@@ -265,7 +266,7 @@ class _Envelope:
         given = message.get("MessageAttributes", {})
         attributes = {name: value.get("StringValue") for name, value in given.items()}
         if "DeadLetterQueueSourceArn" in system:
-            # SQS moved it, so the sender wrote the attributes: only the time is safe to use.
+            # SQS moved it, so the sender wrote its attributes. Only the time is safe to use.
             attributes = {"sent_at": attributes.get("sent_at")}
         packed = attributes.get("encoding") == "gzip+base64"
         body = _unpack(message["Body"]) if packed else message["Body"]
@@ -280,7 +281,7 @@ class _Envelope:
 
     @property
     def sent_at(self) -> int:
-        """When it was first sent. Senders may err, but that was not later than SQS says."""
+        """When it was first sent. A sender's time that is later than SQS's time is not trusted."""
         valid = re.fullmatch("[0-9]{1,15}", self.attributes.get("sent_at") or "")
         return min(int(valid[0]), self.queued_at) if valid else self.queued_at
 
@@ -290,17 +291,17 @@ class _Envelope:
 
     @property
     def sender(self) -> str | None:
-        """The sender: the consumer names it, and SQS keeps that of the messages it moves."""
+        """The sender, which the consumer names. For messages that SQS moved, SQS names it."""
         known = self.system.get("SenderId") if self.error is None else None
         return self.attributes.get("sender") or known
 
 
 def _classify(envelope: _Envelope, oldest: int) -> dict[str, Any]:
-    """Return the fields of a message that its requests and the consumer's error tell."""
+    """Return the fields of a message that follow from its requests and the consumer's error."""
     text, error = envelope.text, envelope.error
     requests, invalid = ([], []) if envelope.damaged else parse(text)
     kind: Kind = "failed" if error is None else "rejected"
-    if not requests:  # one valid request makes a message valid, for the consumer too
+    if not requests:  # for the consumer, too, one valid request makes a message valid
         kind = "malformed"
         error = error or (invalid[0].reason if invalid else _FAILED)
     reason = error or _FAILED
@@ -327,7 +328,7 @@ def _requests(content: Any) -> list[Any]:
 
 
 def _unpack(body: str) -> str | None:
-    """Decompress a body; None if it is invalid or far larger than any message."""
+    """Decompress a body; return None if it is invalid or far larger than any message."""
     try:
         unpacker = zlib.decompressobj(wbits=31)
         text = unpacker.decompress(base64.b64decode(body, validate=True), _MAX_UNPACKED)

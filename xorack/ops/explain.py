@@ -1,4 +1,4 @@
-"""Why chains failed or do not end: those of a run by their cause, and one chain among its likes."""
+"""Explains why the chains of a run failed or do not end, by their cause and common properties."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from xorack.ops.status import ChainStatus
 from xorack.ops.unit_names import NameReasons, explain_names, name_hint, name_text, names_of_chain
 
 _MAX_NAMED = 1_000
-"""Failed chains whose outstanding units are named."""
+"""The most failed chains whose outstanding units are named."""
 _MAX_COMPARED = 10_000
-"""Chains of each side that are compared; all are counted."""
+"""The most chains of each side that are compared. All of them are counted."""
 _TIMES = frozenset({"created"})
-"""Properties of which only a range is a reason: a single second is none."""
+"""Properties for which only a range is a reason, because a single second is none."""
 _SHOWN = 10
 _MAX_CAUSES = 5
 _MIN_GROUP = 5
-"""Failed chains that make a group of a page: fewer are seen at a glance."""
+"""The least failed chains for a group on a page, because fewer are easy to survey."""
 _NEARLY = 0.8
-"""The share of chains about which a note or dead letter says more than their counts."""
+"""The share of chains with a note or a dead letter above which their counts add nothing."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Chains of one cause: failed ones with one reason, or unfinished ones.
+    """Chains with one cause: failed chains with one reason, or unfinished chains.
 
     Attributes:
-        reason: The text that their reasons share; empty for unfinished chains.
-        reasons: What distinguishes them from all other chains of the run.
-        notes, dead_letters: Texts on these chains, with the number of chains.
+        reason: The text that their reasons share. Empty for unfinished chains.
+        reasons: The conditions that distinguish them from all other chains of the run.
+        notes, dead_letters: Texts about these chains, with the numbers of chains.
     """
 
     reason: str
@@ -55,7 +55,7 @@ class Group:
 
     @cached_property
     def clues(self) -> list[tuple[Clue, int]]:
-        """What the chains' counts and times say, with the number of chains."""
+        """The clues from the chains' counts and times, with the numbers of chains."""
         found: dict[str, list[Clue]] = defaultdict(list)
         for status in self.chains:
             for clue in clues_of(status):
@@ -64,10 +64,10 @@ class Group:
         return sorted(shared, key=lambda pair: -pair[1])
 
     def lines(self) -> list[str]:
-        """Return why these chains are as they are, what leads to the cause first.
+        """Return why these chains failed or do not end, the strongest statement first.
 
-        Words of those who did the work come first, then what the chains have in common. Counts and
-        times are the last, and of no use where most chains have words.
+        Texts by senders and the consumer come first, then the properties that the chains share.
+        Counts and times come last. They are left out if most chains have texts.
         """
         count = len(self.chains)
         words = [
@@ -122,7 +122,7 @@ class RunExplanation:
 
     @property
     def after_end(self) -> dict[str, int]:
-        """What came after the end of the run's chains, of all of them."""
+        """The numbers of requests after the end of the run's chains."""
         counts = {
             "repeated creates": sum(status.chain.tombstone.repeated for status in self.chains),
             "late requests": sum(status.chain.tombstone.late for status in self.chains),
@@ -131,19 +131,19 @@ class RunExplanation:
 
     @property
     def unnamed(self) -> int:
-        """Outstanding units without a name, of the chains whose units were looked up."""
+        """The number of outstanding units without a name in the chains that were looked up."""
         units = sum(len(status.outstanding) for status in self.bad[: len(self.named)])
         return units - sum(map(len, self.named))
 
     @cached_property
     def outstanding(self) -> Counter[str]:
-        """Names of outstanding units, with the number of chains."""
+        """Names of outstanding units with the numbers of chains."""
         counts = Counter(text for names in self.named for text in {*names.values()})
         return Counter(dict(counts.most_common()))
 
     @property
     def why(self) -> list[str]:
-        """What leads to the cause: of each reason, with the reason if there are several."""
+        """The possible causes, by the reason of the failure if there are several reasons."""
         lines = []
         for group in self.groups[:_MAX_CAUSES]:
             head = f"{len(group.chains):,} {group.reason}: " if len(self.groups) > 1 else ""
@@ -182,34 +182,35 @@ class RunExplanation:
 
     def facts(self) -> list[tuple[str, str]]:
         """Return names and values for people, a line each."""
-        chains, found = f"{plural(len(self.chains), 'chain')} of run {self.run}", self.to_dict()
+        chains, values = f"{plural(len(self.chains), 'chain')} of run {self.run}", self.to_dict()
         if not self.bad:
-            none = "none has failed or is unfinished" if self.chains else "is the name right?"
-            return [("run", f"{chains}: {none}"), *self._rest(found)]
+            none = "none has failed or is unfinished" if self.chains else "is the name correct?"
+            return [("run", f"{chains}: {none}"), *self._facts_after_end(values)]
         facts = listed("why", self.why)
         verb = "have failed" if self.state == "failed" else "have not ended yet"
         facts.append(("run", f"{len(self.bad):,} of {chains} {verb}"))
         compared = [*(group.reasons for group in self.groups), self.names.reasons]
         more = [each.describe(finding) for each in compared for finding in each.findings[1:]]
         facts += listed("also", cut(more, _SHOWN))
-        for name, what, rest in (
+        for name, label, suffix in (
             ("ages_ms", "age", ""),
             ("silent_ms", "last stamp", " before the end" if self.state == "failed" else " ago"),
         ):
-            if ends := found[name]:
-                facts.append((what, " to ".join(dict.fromkeys(map(span, ends))) + rest))
+            if ends := values[name]:
+                facts.append((label, " to ".join(dict.fromkeys(map(span, ends))) + suffix))
         if self.state == "failed":
             reasons = Counter({group.reason: len(group.chains) for group in self.groups})
             facts += _counted_lines("reasons", reasons)
         facts += _counted_lines("notes", count_causes(_notes_of(self.bad)))
         facts += self._outstanding_lines()
         tags = [status.chain.tag for status in self.bad]
-        return [*facts, *self._rest(found), *listed("tags", cut(tags, _SHOWN, len(tags)))]
+        remaining = listed("tags", cut(tags, _SHOWN, len(tags)))
+        return [*facts, *self._facts_after_end(values), *remaining]
 
-    def _rest(self, found: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return what matters although every chain is acked: dead letters, and late requests."""
+    def _facts_after_end(self, values: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return dead letters and late requests, which matter even if every chain is acked."""
         return [
-            *_counted_lines("dead letters", found["dead_letters"]),
+            *_counted_lines("dead letters", values["dead_letters"]),
             *_counted_lines("after end", self.after_end),
         ]
 
@@ -229,10 +230,10 @@ def explain_run(
     candidates: Sequence[Candidate] = (),
     letters: Sequence[DeadMessage] = (),
 ) -> RunExplanation:
-    """Read the entire table; explain the chains of a run.
+    """Read the entire table, and explain the chains of a run.
 
     The candidates are names that the steps may have given to units: see `xorack.names_of`. The
-    letters are dead-lettered messages of the run's chains.
+    letters are dead letters of the run's chains.
     """
     now = milliseconds()
     chains = [ChainStatus(chain, now) for chain in store.scan(lambda _: None, prefix=run.prefix)]
@@ -245,7 +246,7 @@ def explain_chains(
     candidates: Sequence[Candidate] = (),
     letters: Sequence[DeadMessage] = (),
 ) -> RunExplanation:
-    """Explain chains of a run that were read: the failed ones or, if there are none, the open."""
+    """Explain chains of a run: the failed ones or, if none has failed, the open ones."""
     bad = [status for status in chains if status.chain.status == "failed"]
     state = "failed" if bad else "unfinished"
     bad = bad or [status for status in chains if not status.chain.final]
@@ -275,7 +276,7 @@ def _group(
     begin: int,
     letters: Mapping[str, str],
 ) -> Group:
-    """Compare chains of one cause with all others of their run, counted over all of them."""
+    """Compare chains of one cause with all other chains of their run."""
 
     def row_of(status: ChainStatus) -> dict[str, Any]:
         properties = _properties(status.chain, begin)
@@ -283,12 +284,14 @@ def _group(
         return properties | ({"dead letter": letters.get(tag)} if letters else {})
 
     tags = {status.chain.tag for status in group}
-    rest = [status for status in chains if status.chain.tag not in tags]
-    some, others = ([row_of(status) for status in side[:_MAX_COMPARED]] for side in (group, rest))
+    remaining = [status for status in chains if status.chain.tag not in tags]
+    own, others = (
+        [row_of(status) for status in side[:_MAX_COMPARED]] for side in (group, remaining)
+    )
     word = f"{state} chain"
-    reasons = find_reasons(some, others, len(group), len(chains), word, ranges=_TIMES)
+    reasons = find_reasons(own, others, len(group), len(chains), word, ranges=_TIMES)
     if not reasons.is_exact:
-        reasons = reasons.counted_in(map(row_of, group), map(row_of, rest))
+        reasons = reasons.counted_in(map(row_of, group), map(row_of, remaining))
     return Group(
         reason=shared_text(status.reason or "" for status in group) if state == "failed" else "",
         chains=group,
@@ -308,12 +311,12 @@ def _notes_of(chains: Iterable[ChainStatus]) -> Iterable[str]:
 
 
 def _counted_lines(name: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return texts with their counts, a line each, the first ones."""
+    """Return the first texts with their counts, a line each."""
     return listed(name, cut([f"{n:>6,}  {text}" for text, n in counts.items()], _SHOWN))
 
 
 def findings_of(reasons: Reasons) -> list[dict[str, Any]]:
-    """Return the findings for JSON: a condition, and how many on both sides meet it."""
+    """Return the findings for JSON: each condition, and how many on each side meet it."""
     missing, others = reasons.compared
     return [
         {
@@ -328,17 +331,17 @@ def findings_of(reasons: Reasons) -> list[dict[str, Any]]:
 
 
 def _ends(values: Iterable[int | None]) -> list[int]:
-    """Return the least and the most of times that are known; nothing if none is."""
+    """Return the least and the greatest of the known values; an empty list without any."""
     known = [max(0, value) for value in values if value is not None]
     return [min(known), max(known)] if known else []
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Failed chains of one run with one cause, and what they have in common.
+    """Failed chains of one run with one cause, and the properties that they share.
 
-    The prefix is the run and a slash; empty for tags without one. `key` is that of `cause_of`. The
-    sentence is empty if nothing distinguishes them from the others.
+    The prefix is the run with a slash, or empty for tags without a run. `key` is that of
+    `cause_of`. The sentence is empty if nothing distinguishes these chains from the others.
     """
 
     prefix: str
@@ -349,7 +352,7 @@ class Cause:
 
 
 def causes(chains: Sequence[ChainStatus]) -> list[Cause]:
-    """Group failed chains by run and cause; return the largest groups, of five chains or more."""
+    """Group failed chains by run and cause. Return the largest groups, of at least five chains."""
     runs: dict[str, list[ChainStatus]] = defaultdict(list)
     failed: dict[tuple[str, str], list[ChainStatus]] = defaultdict(list)
     for status in chains:
@@ -357,24 +360,24 @@ def causes(chains: Sequence[ChainStatus]) -> list[Cause]:
         runs[prefix].append(status)
         if status.chain.status == "failed":
             failed[prefix, cause_of(status.reason or "")].append(status)
-    found = []
+    result = []
     largest = sorted(failed.items(), key=lambda item: -len(item[1]))[:_MAX_CAUSES]
     for (prefix, key), group in largest:
         if len(group) >= _MIN_GROUP:
             compared = _group("failed", group, runs[prefix], len(prefix), {})
             lines = compared.lines()
-            found.append(Cause(prefix, key, compared.reason, len(group), "; ".join(lines[:2])))
-    return found
+            result.append(Cause(prefix, key, compared.reason, len(group), "; ".join(lines[:2])))
+    return result
 
 
 def run_prefix(tag: str) -> str:
-    """Return the run of a tag with its slash; empty if the tag has none."""
+    """Return the run of a tag with its slash; empty for a tag without a run."""
     run, slash, _ = tag.partition("/")
     return run + slash if slash else ""
 
 
 def _properties(chain: Chain, begin: int) -> dict[str, Any]:
-    """Return what chains are compared by: parts of the tag, the detail, sizes and times."""
+    """Return the properties by which chains are compared: parts of the tag, detail, times."""
     parts = chain.tag[begin:].split("/")
     created = chain.created_at and datetime.fromtimestamp(chain.created_at // 1000, timezone.utc)
     detail = json.loads(chain.detail) if chain.detail else {}

@@ -1,4 +1,4 @@
-"""Why one chain failed or does not end: words, dead letters, counts, the queue and its likes."""
+"""Explains why one chain failed or does not end, by texts, dead letters, counts and the queue."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from xorack.ops.status import ChainStatus
 
 _MAX_LETTERS = 3
 _MAX_REASONS = 5
-"""Reasons of failed children that are shown, the commonest first."""
+"""The reasons of failed children that are shown, the most common first."""
 
 
 @dataclass(frozen=True)
 class Why:
-    """One thing that leads to the cause: its kind, for programs, and a text."""
+    """A statement about the cause, with its kind for programs."""
 
     kind: str
     text: str
@@ -37,10 +37,10 @@ def explain_chain(
     likes: Sequence[ChainStatus] = (),
     children: Sequence[ChainStatus] = (),
 ) -> list[Why]:
-    """Return what leads to the cause of a chain's state, the strongest first; never nothing.
+    """Return statements about the cause of a chain's state, the strongest first; at least one.
 
-    The letters are dead-lettered messages of the chain, the likes are chains of its run, and the
-    children are chains that failed and are units of it: see `failed_children`.
+    The letters are dead letters of the chain. The likes are chains of its run. The children are
+    failed chains that are units of it: see `failed_children`.
     """
     chain = status.chain
     why = []
@@ -67,9 +67,9 @@ def explain_chain(
 def explain_absence(
     tag: str, place: str, letters: Sequence[DeadMessage], backlog: Backlog | None
 ) -> list[Why]:
-    """Return why there may be no chain of a tag; `place` is where it was looked for."""
+    """Return why a tag may have no chain. `place` is where it was looked up."""
     why = [*_of_letters(letters), *of_backlog(backlog)]
-    where = "its requests were not sent, or to another queue, or it ended long ago and is deleted"
+    where = "its requests were not sent, went to another queue, or it ended long ago and expired"
     why.append(Why("absent", f"{place} has no chain {tag!r}: {where}"))
     if "/" not in tag:
         why.append(Why("run", f"if it is a run: xorack explain --run {shlex.quote(tag)}"))
@@ -84,7 +84,7 @@ def _of_family(status: ChainStatus, children: Sequence[ChainStatus]) -> list[Why
         first = ended["failed_tags"][:1]
         hint = f": xorack explain {shlex.quote(first[0])}" if first else ""
         why.append(Why("children", f"{many} failed{hint}"))
-    texts = (": ".join(filter(None, (one.reason, one.note_text))) for one in children)
+    texts = (": ".join(filter(None, (each.reason, each.note_text))) for each in children)
     for text, number in count_causes(texts).most_common(_MAX_REASONS):
         why.append(
             Why("children", f"{number:,} of {plural(len(children), 'chain')} failed: {text}")
@@ -104,7 +104,7 @@ def _of_letters(letters: Sequence[DeadMessage]) -> list[Why]:
 
 
 def of_backlog(backlog: Backlog | None) -> list[Why]:
-    """Return what the queue says: messages that wait change the chain once they are applied."""
+    """Return the state of the queue, because waiting messages change the chain once applied."""
     if backlog is None or not backlog.waiting:
         return []
     waits = "waits" if backlog.waiting == 1 else "wait"
@@ -113,7 +113,7 @@ def of_backlog(backlog: Backlog | None) -> list[Why]:
 
 
 def _likes_of(status: ChainStatus, likes: Sequence[ChainStatus]) -> Group | None:
-    """Return the chains of the run with the chain's cause, if there are others."""
+    """Return the chains of the run that have the same cause; None if there are no others."""
     prefix = run_prefix(status.chain.tag)
     if not prefix or status.chain.status == "acked":
         return None
@@ -121,7 +121,7 @@ def _likes_of(status: ChainStatus, likes: Sequence[ChainStatus]) -> Group | None
         run = RunChains(prefix[:-1])
     except ArgumentError:
         return None
-    # Of a run with failed chains, the failed ones are explained.
+    # If a run has failed chains, only the failed ones are explained.
     is_failed = status.chain.status == "failed"
     chains = [one for one in likes if is_failed or one.chain.status != "failed"]
     for group in explain_chains(run, chains).groups:

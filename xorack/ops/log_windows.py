@@ -1,4 +1,4 @@
-"""Windows over logs: how far each is, and a table of them by log. Pure."""
+"""Windows over logs: the progress of each, and a table of them by log. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class LogWindow:
 
     @property
     def place(self) -> tuple[str, str, str] | None:
-        """Its run, log and name, such as ``shop``, ``orders``, ``2026-09-14T14``; None: no window.
+        """Its run, log and name, such as ``shop``, ``orders``, ``2026-09-14T14``.
 
-        The detail may be of any sender: it counts if the tag has the same names.
+        It is None for other chains. Any sender may have written the detail, so the tag has to
+        contain the same names.
         """
         detail = self.status.detail or {}
         log, name = str(detail.get("log")), str(detail.get("window"))
@@ -34,7 +35,7 @@ class LogWindow:
 
     @property
     def state(self) -> WindowState:
-        """The state that the table of log by hour shows: docs/windows.md lists them."""
+        """The state in the table of logs by hours. docs/windows.md lists the states."""
         chain = self.status.chain
         if chain.status == "acked":
             return "whole"
@@ -46,24 +47,24 @@ class LogWindow:
 
     @property
     def missing_count(self) -> int:
-        """How many rows are missing from a batch, by the last note."""
+        """The number of rows that are missing from a batch, as the last note says."""
         return (self.status.note or {}).get("missing_count") or 0
 
     @cached_property
     def lagging(self) -> list[str]:
-        """The partitions that have not reached the window's end; ids if the names are unknown."""
+        """The partitions that have not reached the window's end, as names or else as ids."""
         names = self.status.partitions
         return sorted(names.get(unit, f"{unit:016x}") for unit in self.status.outstanding)
 
     def lag(self, most: int | None = None) -> str:
-        """Name the partitions that lag, perhaps only the first ones."""
+        """Name the partitions that lag, or only the first `most` of them."""
         rest = len(self.lagging) - (most or len(self.lagging))
         parts = [*self.lagging[:most], f"{rest} more" if rest > 0 else ""]
         return ", ".join(filter(None, (*parts, self.status.outstanding_note)))
 
     @property
     def why(self) -> str:
-        """Why it is not whole, such as ``3 rows, orders/1 lags``."""
+        """Why it is not complete, such as ``3 rows, orders/1 lags``."""
         if self.state in ("whole", "failed"):
             return self.status.reason or ""
         rows = plural(self.missing_count, "row") if self.missing_count else ""
@@ -84,9 +85,9 @@ class LogWindow:
 
 
 class WindowTable(NamedTuple):
-    """Windows by log: the logs, and rows.
+    """A table of windows: the logs, and the rows.
 
-    A row is the run, the window's name, and its state in each log; None where it is not open.
+    A row has the run, the window's name, and the window in each log, or None if it is not open.
     """
 
     logs: tuple[str, ...]
@@ -94,7 +95,7 @@ class WindowTable(NamedTuple):
 
     @property
     def heads(self) -> list[str]:
-        """The names of the rows: with their run, if there are several."""
+        """The names of the rows. If there are several runs, each name has its run."""
         several = len({run for run, _, _ in self.rows}) > 1
         return [f"{run}/{name}" if several else name for run, name, _ in self.rows]
 
@@ -102,9 +103,10 @@ class WindowTable(NamedTuple):
 def window_table(
     statuses: Iterable[ChainStatus], logs: Sequence[str] = (), limit: int | None = None
 ) -> WindowTable:
-    """Return the windows among chains, the last names first.
+    """Return the windows among these chains, the last names first.
 
-    `logs` are shown in their order; by default all, the one that was first opened first.
+    `logs` are the columns in their order. By default, all logs are shown, ordered by their first
+    window.
     """
     found: dict[tuple[str, str], dict[str, LogWindow]] = {}
     first: dict[str, int] = {}

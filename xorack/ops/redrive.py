@@ -1,8 +1,8 @@
-"""Reading the dead-letter queue, sending its messages back to the queue, and deleting them.
+"""Reads the dead-letter queue, sends its messages back to the queue, and deletes them.
 
-Each message is received, sent and then deleted. A crash in between leaves a message in both queues.
-This is harmless: a request takes effect once, as long as the acker keeps the chain. So messages
-older than that stay. SQS's own StartMessageMoveTask is not used: it loses the first send's time.
+Each message is received, sent and then deleted. A crash in between leaves it in both queues, which
+is harmless while the acker keeps the chain, because a request takes effect once. So older messages
+are not sent back. SQS's StartMessageMoveTask is not used, because it loses the original time.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _Item = TypeVar("_Item")
 _Forward = Callable[[Sequence[DeadMessage]], None]
 
 MAX_READ = 100_000
-"""Messages that one reader can hide at a time: SQS allows 120,000."""
+"""The most messages that one reader hides at a time. SQS permits 120,000."""
 _HOLD_SECONDS = 120
-"""A received message is hidden from others for this time."""
+"""How long a received message is hidden from other readers."""
 _WAIT_SECONDS = 1
-"""A long poll asks all of a queue's servers, so an empty response means an empty queue."""
+"""A long poll asks all servers of a queue, so that an empty response means an empty queue."""
 _CALLS = 8
-"""Concurrent calls, each for ten messages at most."""
+"""The number of concurrent calls, each for at most ten messages."""
 _WORKERS = Workers(_CALLS)
 _POLICY = RetryPolicy(attempts=8)
 
 
 @dataclass
 class Survey:
-    """The selected messages of a dead-letter queue, by reason, the most frequent first.
+    """The selected messages of a dead-letter queue by reason, the most frequent reason first.
 
-    `total` is the number in the queue, by SQS's approximate count if not all were read. `messages`
-    are the first selected ones, as many as the caller asked for.
+    `total` is the number of messages in the queue. If not all were read, it is SQS's estimate.
+    `messages` are the first selected ones, as many as the caller wants.
     """
 
     groups: list[Group] = field(default_factory=list)
@@ -65,14 +65,14 @@ class Survey:
 
     @property
     def selects_nothing(self) -> bool:
-        """True if a selection matches none of the messages."""
+        """Return whether there is a selection and no message matches it."""
         return not self.seen and self.selector != Selector()
 
 
 class MoveResult(NamedTuple):
-    """The numbers of messages that were moved or deleted, and that were received and left.
+    """The numbers of messages that were moved or deleted, and of those that were left.
 
-    `undeleted` counts those of the first that SQS did not delete: they appear again.
+    `undeleted` counts moved messages that SQS did not delete, so that they appear again.
     """
 
     moved: int
@@ -82,9 +82,9 @@ class MoveResult(NamedTuple):
 
 @dataclass
 class Redrive:
-    """A dead-letter queue and the queue that its messages go back to, through a client of SQS.
+    """A dead-letter queue, and the queue to which its messages go back, with a client of SQS.
 
-    The acker keeps finished chains for `retention_ms` milliseconds. Messages that were first sent
+    The acker keeps ended chains for `retention_ms` milliseconds. Messages that were first sent
     longer ago are never sent back.
     """
 
@@ -94,7 +94,7 @@ class Redrive:
     retention_ms: int = DEFAULT_RETENTION_MS
 
     def count(self) -> int:
-        """Return SQS's approximate number of dead-lettered messages, without a receive."""
+        """Return SQS's estimate of the number of dead letters, without receiving any."""
         name = "ApproximateNumberOfMessages"
         of = {"QueueUrl": self.dead_letters_url, "AttributeNames": [name]}
         return int(self.client.get_queue_attributes(**of)["Attributes"][name])
@@ -102,10 +102,11 @@ class Redrive:
     def survey(
         self, selector: Selector | None = None, *, limit: int | None = None, keep: int = 0
     ) -> Survey:
-        """Read the selected messages, by default all, and leave them in the queue.
+        """Read the selected messages, or all of them, and leave them in the queue.
 
-        Reads about `limit` messages, selected or not, by default 1,000, or `MAX_READ` for a
-        selection; returns at most `keep` of them. Other readers do not see the messages meanwhile.
+        It reads about `limit` messages, whether selected or not: by default 1,000, or `MAX_READ`
+        with a selection. It returns at most `keep` of them, which are hidden from other readers
+        until it returns.
         """
         survey = Survey(selector=selector or Selector())
         most = limit or (1000 if survey.selector == Selector() else MAX_READ)
@@ -120,7 +121,7 @@ class Redrive:
                 survey.groups = add_to_groups(groups, chosen)
                 survey.ids.update(message.id for message in chosen)
                 survey.messages += chosen[: max(0, keep - len(survey.messages))]
-                # Without new ones, those that were hidden first appear again.
+                # Without new messages, those that were hidden first are appearing again.
                 if not new or (chosen and survey.ids == {*survey.selector.ids}):
                     break
                 if len(handles) >= most:
@@ -134,24 +135,25 @@ class Redrive:
         return survey
 
     def move(self, kinds: Collection[Kind], survey: Survey) -> MoveResult:
-        """Send selected messages back to the queue, with the time of their first send.
+        """Send selected messages back to the queue with the time of their first sending.
 
-        Expired messages stay, whatever the kinds. So do messages that arrive meanwhile: what is
-        rejected again must not go round in circles. After a SendError, those not moved stay.
+        Expired messages are not sent, whatever their kind. Neither are messages that arrive after
+        the survey, because rejected messages would go round in circles. After a SendError, the
+        messages that were not moved stay in the queue.
         """
         kinds = set(kinds) - {"expired"}
         until = self._server_time()
 
         def chosen(message: DeadMessage) -> bool:
             in_time = message.kind in kinds and message.queued_at <= until
-            # A malformed body at SQS's limit cannot be split, and must not go without its time.
+            # A malformed body close to SQS's limit cannot be split, and its time would not fit.
             fits = max(size_of(entry) for entry in _again(message)) <= MAX_BODY_BYTES
             return in_time and fits and survey.selector.matches(message)
 
         return self._pass(chosen, self._send)
 
     def delete(self, survey: Survey) -> MoveResult:
-        """Delete the messages of a survey, and no others."""
+        """Delete the messages of a survey."""
         ids = survey.ids
         return self._pass(lambda one: one.id in ids, lambda _: None, len(ids))
 
@@ -161,8 +163,8 @@ class Redrive:
         forward: _Forward,
         most: int | None = None,
     ) -> MoveResult:
-        """Forward and delete the chosen messages of the queue, at most `most` of them."""
-        held: dict[str, str] = {}
+        """Forward and delete at most `most` of the chosen messages."""
+        hidden: dict[str, str] = {}
         done: set[str] = set()
         undeleted: set[str] = set()
 
@@ -170,27 +172,27 @@ class Redrive:
             forward([message for message in messages if message.id not in done])
             ids = [message.id for message in messages]
             done.update(ids)
-            handles = [held.pop(id) for id in ids]
+            handles = [hidden.pop(id) for id in ids]
             failed = self._call_for_ten(self.client.delete_message_batch, {}, handles)
             undeleted.difference_update(ids)
             undeleted.update(ids[position] for position in failed)
 
         try:
             for messages in self._receive():
-                # A message that comes again stays, or was forwarded but not deleted.
+                # A message that was received before is kept, or was forwarded but not deleted.
                 part = [message for message in messages if message.id in done or chosen(message)]
-                if not part and all(message.id in held for message in messages):
+                if not part and all(message.id in hidden for message in messages):
                     break
-                held.update((message.id, message.handle) for message in messages)
+                hidden.update((message.id, message.handle) for message in messages)
                 _by_tens(pass_ten, part)
                 if len(done) == most:
                     break
         finally:
-            self._release(list(held.values()))
-        return MoveResult(len(done), len(held), len(undeleted))
+            self._release(list(hidden.values()))
+        return MoveResult(len(done), len(hidden), len(undeleted))
 
     def _receive(self) -> Iterator[list[DeadMessage]]:
-        """Receive pages of messages until none is left; each is hidden for a time."""
+        """Receive pages of messages until the queue is empty. Each message is hidden for a time."""
         oldest = self._server_time() - self.retention_ms
 
         def receive(_: int) -> list[dict[str, Any]]:
@@ -205,7 +207,7 @@ class Redrive:
             return list(response.get("Messages", []))
 
         while any(pages := _WORKERS.map(receive, range(_CALLS))):
-            # Concurrent calls may get the same message twice.
+            # Concurrent calls may receive the same message twice.
             messages = {message["MessageId"]: message for page in pages for message in page}
             yield [DeadMessage.read(message, oldest) for message in messages.values()]
 
@@ -214,7 +216,7 @@ class Redrive:
         send_messages(self.queue_url, again, self.client, _POLICY)
 
     def _release(self, handles: Sequence[str]) -> None:
-        """Show messages to others at once; if that fails, they reappear by themselves."""
+        """Make messages visible to others at once. If that fails, they become visible later."""
         with suppress(ClientError, BotoCoreError):
             call = self.client.change_message_visibility_batch
             _by_tens(partial(self._call_for_ten, call, {"VisibilityTimeout": 0}), handles)
@@ -222,7 +224,7 @@ class Redrive:
     def _call_for_ten(
         self, call: Callable[..., Any], fields: dict[str, Any], handles: Sequence[str]
     ) -> list[int]:
-        """Call SQS for ten dead-lettered messages; return the positions that it rejects."""
+        """Call SQS for ten dead letters; return the positions that it rejects."""
         entries = [
             {"Id": str(number), "ReceiptHandle": handle, **fields}
             for number, handle in enumerate(handles)
@@ -231,7 +233,7 @@ class Redrive:
         return [int(entry["Id"]) for entry in (response or {}).get("Failed", [])]
 
     def _server_time(self) -> int:
-        """Return the time of SQS's clock, milliseconds since 1970, rounded up to a second."""
+        """Return the time of SQS's clock in milliseconds since 1970, rounded up to a second."""
         of = {"QueueUrl": self.dead_letters_url, "AttributeNames": ["QueueArn"]}
         response = self.client.get_queue_attributes(**of)
         try:
@@ -246,6 +248,6 @@ def _again(dead: DeadMessage) -> list[Entry]:
 
 
 def _by_tens(work: Callable[[Sequence[_Item]], object], items: Sequence[_Item]) -> None:
-    """Work on ten items at a time, in concurrent calls."""
+    """Work on ten items at a time in concurrent calls."""
     parts = [items[at : at + 10] for at in range(0, len(items), 10)]
     _WORKERS.map(work, parts)

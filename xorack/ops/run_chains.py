@@ -1,7 +1,7 @@
 """Runs: the chains whose tags begin with a run's name and a slash.
 
-The key of the table is the complete tag, so a run is counted by a scan of the table. The index of
-deadlines is cheaper, but it does not have the chains that have ended.
+The table's key is the complete tag, so counting a run needs a scan of the table. The index of
+deadlines is cheaper to read, but does not have ended chains.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from xorack.ops.status import STATUSES
 
 _MAX_FAILURES = 10
 _ATTRIBUTES = (schema.STATUS, schema.FORMAT_NAME, "reason")
-"""Attributes that a count reads. DynamoDB bills complete items, but sends less."""
+"""The attributes that a count reads. DynamoDB bills complete items, but sends only these."""
 
 
 @dataclass
 class ChainCounts:
-    """Numbers of chains by `STATUSES`, of other items (``invalid``), of tags without a chain.
+    """The numbers of chains by `STATUSES`, of other items (``invalid``), of tags without a chain.
 
-    `failures` are tags and reasons of the first failed chains and invalid items, at most ten.
+    `failures` are the tags and reasons of the first failed chains and invalid items, at most ten.
     """
 
     by_status: Counter[str] = field(default_factory=Counter)
@@ -48,7 +48,7 @@ class ChainCounts:
 
     @property
     def unfinished(self) -> int:
-        """The number of chains that have not ended, or do not exist yet."""
+        """The number of chains that have not ended or do not exist yet."""
         return sum(self.by_status[status] for status in ("open", "pending", "not_found"))
 
     @property
@@ -65,7 +65,7 @@ class ChainCounts:
 
 
 def count_named(store: ChainStore, tags: Iterable[str]) -> tuple[ChainCounts, list[str]]:
-    """Count the chains of these tags, by consistent reads; return also the tags without one."""
+    """Count the chains of these tags with consistent reads; return also the missing tags."""
     tags, counts = [*dict.fromkeys(validate_tag(tag) for tag in tags)], ChainCounts()
     invalid: list[NotAChainError] = []
     chains = store.read(tags, invalid.append)
@@ -88,7 +88,7 @@ class RunChains:
     chains: int | None = None
 
     def __post_init__(self) -> None:
-        """Reject a name that is no tag, or has a slash."""
+        """Reject a name that is not a tag, or that has a slash."""
         validate_tag(self.name, "run")
         if "/" in self.name:
             raise ArgumentError("run", self.name, "the run's name alone, without a slash")
@@ -107,8 +107,8 @@ class RunChains:
     def has_ended(self, counts: ChainCounts) -> bool:
         """Return whether all its chains have ended.
 
-        Without the number of chains, those count that exist: messages that are still in the queue
-        may create more. More chains than their number are an error.
+        If their number is unknown, only the existing chains count, although messages in the queue
+        may create more. If there are more chains than their number, StateError is raised.
         """
         if self.chains is None:
             return bool(counts.chains) and not counts.unfinished

@@ -1,4 +1,4 @@
-"""Texts of one cause: they differ in a time, a number, an id or a quoted value alone. Pure."""
+"""Texts with the same cause, which differ only in times, numbers, ids or quoted values. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["cause_of", "count_causes", "shared_text"]
 
 _HOLE = "…"
 _VALUE = re.compile(
-    # A long value in an error message is cut, and so has no quote at its end.
+    # A long value in an error message is cut off, so it has no quote at its end.
     r"""(?<=: )b?(?:'[^']{70,}|"[^"]{70,})\.\.\.(?=,)"""
-    # A quote after two letters is an apostrophe: "the chain's".
+    # A quote after two letters is an apostrophe, as in "the chain's".
     r"""|(?<![a-z][a-z])'(?:[^'\\]|\\.)*'(?:\.\.\.)?|"(?:[^"\\]|\\.)*"(?:\.\.\.)?"""
     r"""|\b[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b"""  # ids, UUIDs
     r"""|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?"""
@@ -22,12 +22,12 @@ _VALUE = re.compile(
 
 
 def cause_of(text: str) -> str:
-    """Return a text with `…` in place of each value: equal for texts of one cause."""
+    """Replace each value in a text by `…`. Texts with the same cause become equal."""
     return _VALUE.sub(_HOLE, text)
 
 
 def shared_text(texts: Iterable[str]) -> str:
-    """Return what texts of one cause share: a value that they all have stays."""
+    """Return the text that texts of one cause share, with the values that all of them have."""
     shared: list[str] = []
     values: list[str] = []
     for text in texts:
@@ -46,7 +46,7 @@ def _hole(value: str) -> str:
 
 
 def count_causes(texts: Iterable[str]) -> Counter[str]:
-    """Count texts by their cause, the commonest first; the key is the text that they share."""
+    """Count texts by cause, the most common first. The key is the text that they share."""
     groups: dict[str, Counter[str]] = {}
     for text in texts:
         groups.setdefault(cause_of(text), Counter())[text] += 1

@@ -1,7 +1,7 @@
 """Snapshots of the unfinished chains with the nearest deadlines.
 
-They are the head of the index of deadlines; with equal timeouts these are the oldest chains. Any
-other order needs another index, or a scan of the table.
+They are at the beginning of the index of deadlines. If time-outs are equal, they are the oldest
+chains. Another order would need another index, or a scan of the table.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from xorack.core.errors import NotAChainError
 from xorack.ops.status import ChainStatus
 
 _READS_PER_CHAIN = 4
-"""Index entries read per requested chain: some belong to chains with only an event pending."""
+"""Index entries read for each requested chain, because some chains only have pending events."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Unfinished chains, the nearest deadline first, and items that are no chains."""
+    """Unfinished chains, the nearest deadline first, and items that are not chains."""
 
     chains: tuple[ChainStatus, ...]
     invalid: tuple[NotAChainError, ...] = ()
 
 
 def read_snapshot(store: DynamoDBStore, limit: int = 20, prefix: str = "") -> Snapshot:
-    """Read the unfinished chains with the nearest deadlines, in bounded work.
+    """Read the unfinished chains with the nearest deadlines, with a limited number of reads.
 
-    With a prefix, only chains whose tags begin with it; then the entire index may be searched.
-    Chains without a deadline, which only the direct API creates, are not in the index.
+    With a prefix, only chains whose tags begin with it are returned, and the entire index may be
+    read. Chains without a deadline, which only the direct API creates, are not in the index.
     """
     at = milliseconds()
     tags, _ = store.first_due(limit * _READS_PER_CHAIN, prefix)
-    found: list[ChainStatus] = []
+    statuses: list[ChainStatus] = []
     invalid: list[NotAChainError] = []
-    while tags and len(found) < limit:
+    while tags and len(statuses) < limit:
         chains = store.read(tags[:limit], invalid.append).values()
         tags = tags[limit:]
-        found += [ChainStatus(chain, at) for chain in chains if not chain.final]
-    found.sort(key=lambda one: (one.deadline is None, one.deadline, one.chain.tag))
-    return Snapshot(tuple(found[:limit]), tuple(invalid))
+        statuses += [ChainStatus(chain, at) for chain in chains if not chain.final]
+    statuses.sort(key=lambda each: (each.deadline is None, each.deadline, each.chain.tag))
+    return Snapshot(tuple(statuses[:limit]), tuple(invalid))
