@@ -79,7 +79,7 @@ def test_show_names_units_among_candidates(stack, xorack, order, tmp_path):
     names.write_text("wick\n")
     _, (line,), (hint,) = xorack("show", "order/18", "--json", "--among", names)
     assert set(json.loads(line)["outstanding_names"].values()) == {None}
-    assert hint == "outstanding units without a name: none of --among is theirs"
+    assert hint == "outstanding units without a name: no --among candidate matches"
 
 
 @pytest.mark.parametrize("line", ["[", "[]", "[1.5]", '["a", null]', "[true]"])

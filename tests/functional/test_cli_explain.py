@@ -57,7 +57,10 @@ def test_failed_chains_of_a_run_have_something_in_common(run, stack, xorack, tmp
         "name = 'bill': 10 of 10 outstanding names, 0 of 10 others",
     ]
     assert shown["reasons"] == ["10  no VAT number"]
-    assert shown["outstanding"] == ["10  bill", "1  unit without a name: none of --among is theirs"]
+    assert shown["outstanding"] == [
+        "10  bill",
+        "1  unit without a name: no --among candidate matches",
+    ]
     assert len(shown["tags"]) == 10
     (found,) = map(json.loads, xorack("explain", "--run", run, "--json")[1])
     assert (found["state"], found["count"], found["unnamed"]) == ("failed", 10, 11)
@@ -111,12 +114,12 @@ def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack,
     shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
     assert shown["why"][-1] == "all 11 outstanding names are line … oil"
     shown = lines_of(xorack("explain", "--run", RUN))
-    assert shown["why"][-1] == "the outstanding units have no names: give --among"
+    assert shown["why"][-1] == "the outstanding units have no names: pass candidates with --among"
     assert shown["outstanding"] == ["11  units without a name"]
     names.write_text('["line", 2, "oil"]')
     shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
     assert shown["why"][-1].endswith(
-        'none of --among is theirs: child("line", 3) is [["line", 3]] there'
+        'no --among candidate matches: child("line", 3) is [["line", 3]] there'
     )
 
 
@@ -126,7 +129,7 @@ def test_unfinished_chains_and_runs_without_chains(stack, xorack):
     shown = lines_of(xorack("explain", "--run", RUN))
     assert shown["run"] == [f"2 of 2 chains of run {RUN} have not ended yet"]
     assert "1  the chain's own unit: its first step did not end" in shown["outstanding"]
-    assert shown["outstanding"][-1].endswith("units without a name: give --among")
+    assert shown["outstanding"][-1].endswith("units without a name: pass candidates with --among")
     for tag in ("a", "b"):
         put(
             stack,
@@ -196,7 +199,7 @@ def test_what_came_too_late_and_when_is_shown(stack, xorack):
     why, names = shown["why"]
     assert why.startswith("2 requests came after its time-out, the last ")
     assert why.endswith(": the time-out is too short")
-    assert names == "the outstanding units have no names: give --among"
+    assert names == "the outstanding units have no names: pass candidates with --among"
     assert shown["age"] == ["1 h 23 min"]
     assert shown["last stamp"] == ["1 min to 6 min before the end"]
     assert shown["after end"] == ["12  late requests"]

@@ -19,31 +19,31 @@ from xorack.core.text import cut, plural, span
 
 STATUSES = ("pending", "open", "acked", "failed")
 SOON_MS = 600_000
-"""A deadline within this time is soon."""
+"""A deadline counts as soon within this time."""
 _NAMED = {16: 32, 64: 80, 256: 384, 1024: 1792}
-"""Units that a traced stamp names, by its cells."""
+"""The number of units that a traced stamp names, by its number of cells."""
 _FIELDS = ("status", "started", "finished", "tolerated_units")
 _TAGS_SHOWN = 5
 _STATES = ("event_pending", "repeated", "late", "resume_pending", "resume_failed")
 _TIMES = ("created_at", "last_stamp_at", "ended_at", "last_late_at")
 _RESUME_TIMES = ("resume_sent_at", "resumed_at", "refused_at")
-"""Attributes of a chain that JSON has; the times as text."""
+"""The attributes of a chain in JSON. Times are written as text."""
 
 
 @dataclass(frozen=True)
 class ChainStatus:
-    """The status of a chain at the moment `now`. Times are milliseconds since 1970."""
+    """The status of a chain at the time `now`. Times are milliseconds since 1970."""
 
     chain: Chain
     now: int
 
     @property
     def percent(self) -> float | None:
-        """Finished of started units, 0 to 100; None if the counts do not tell it."""
+        """The share of units that are finished, 0 to 100; None if the counts do not show it."""
         chain = self.chain
         if chain.status == "acked" and not chain.tolerated:
             return 100.0
-        # A finish that overtakes its start is counted before it. Only an ack is 100 %.
+        # A finish that arrives before its start is already counted. Only an ack counts as 100 %.
         known = chain.counts.started > 0 and chain.counts.finished <= chain.counts.started
         return (
             min(chain.counts.finished * 1000 // chain.counts.started, 999) / 10 if known else None
@@ -60,19 +60,19 @@ class ChainStatus:
 
     @property
     def age_ms(self) -> int | None:
-        """Milliseconds from the chain's begin to its end, or to now if it has not ended."""
+        """Milliseconds from the chain's beginning to its end, or to now if it has not ended."""
         begin = self.begin
         return None if begin is None else max(0, (self.chain.ended_at or self.now) - begin)
 
     @property
     def begin(self) -> int | None:
-        """Time of the create, or else of the first request; None if unknown."""
+        """The time of the create, or else of the first request; None if it is unknown."""
         chain = self.chain
         return chain.first_seen_at if chain.created_at is None else chain.created_at
 
     @property
     def deadline(self) -> int | None:
-        """Time of failure by the timeout or the idle timeout; None: never, or it has ended."""
+        """The time at which the chain fails without a step. None: never, or it has ended."""
         return None if self.chain.final else self.chain.effective_deadline
 
     @property
@@ -94,18 +94,18 @@ class ChainStatus:
 
     @property
     def urgency(self) -> Literal["ok", "soon", "late"]:
-        """The distance of the deadline; ``soon`` is within `SOON_MS`."""
+        """How near the deadline is. ``soon`` is within `SOON_MS`."""
         left = SOON_MS + 1 if self.deadline is None else self.deadline - self.now
         return "ok" if left > SOON_MS else "soon" if left > 0 else "late"
 
     @property
     def reason(self) -> str | None:
-        """Why the chain failed, or will fail once it is created."""
+        """Why the chain failed, or will fail when it is created."""
         return self.chain.reason or self.chain.failing
 
     @property
     def children_text(self) -> str:
-        """A text on the chains that are units of this one; empty if none has ended yet."""
+        """A text on the ended chains that are units of this chain; empty if there are none."""
         if not self.chain.children:
             return ""
         ended = self.chain.ended_children
@@ -117,23 +117,23 @@ class ChainStatus:
 
     @property
     def open_units(self) -> int | None:
-        """How many units are neither finished nor failed chains; None if the counts do not tell."""
+        """The number of units that are neither finished nor failed chains; None if unknown."""
         left = outstanding_units(self.chain)
         return None if left is None else max(0, left - self.chain.ended_children["failed"])
 
     @property
     def after_end(self) -> str:
-        """A text on what came after the chain's end; empty if nothing did."""
+        """A text on requests that came after the chain's end; empty if there were none."""
         chain = self.chain
         counts = (
             (chain.tombstone.repeated, "repeated create"),
             (chain.tombstone.late, "late request"),
         )
-        return ", ".join(plural(count, what) for count, what in counts if count)
+        return ", ".join(plural(count, name) for count, name in counts if count)
 
     @property
     def tolerance(self) -> str:
-        """A text on the outstanding units that do not fail the chain; empty if all would."""
+        """A text on outstanding units that do not fail the chain; empty if none are tolerated."""
         chain = self.chain
         units = plural(chain.counts.tolerated_units, "unit")
         if chain.tolerated:
@@ -161,17 +161,17 @@ class ChainStatus:
 
     @property
     def detail(self) -> dict[str, Any] | None:
-        """The object that the create gave for the events; None if it gave none."""
+        """The object that the create has added for the events, or None."""
         return json.loads(self.chain.detail) if self.chain.detail else None
 
     @property
     def partitions(self) -> dict[int, str]:
-        """The partitions of a window over a log, by their units; none of another chain."""
+        """The partitions of a window over a log by their units; empty for other chains."""
         return partition_names(self.chain.tag, self.detail or {})
 
     @property
     def note(self) -> dict[str, Any] | None:
-        """What a sender found out: ``text``, ``missing``, ``missing_count``; None if nothing."""
+        """A sender's note with ``text``, ``missing``, ``missing_count``; None without a note."""
         return json.loads(self.chain.note) if self.chain.note else None
 
     @property
@@ -183,7 +183,7 @@ class ChainStatus:
 
     @property
     def outstanding(self) -> list[int]:
-        """The ids of the outstanding units that the stamp reveals, or else a note, in order."""
+        """The sorted ids of the outstanding units that the stamp, or else a note, names."""
         return self._outstanding[0]
 
     @property
@@ -192,7 +192,7 @@ class ChainStatus:
 
     @property
     def outstanding_note(self) -> str:
-        """A text on the outstanding units that are not named; empty if all are."""
+        """A text on the outstanding units without a name; empty if all have one."""
         if self.outstanding_complete:
             return ""
         left, cells = outstanding_units(self.chain) or 0, TRACED_LENGTHS.get(len(self.chain.stamp))
@@ -203,10 +203,10 @@ class ChainStatus:
             return f"and more: {count} in all{hint}" if left else "and more"
         if cells and left > 1:
             return f"{count}, too many to name{hint}"
-        return f"{count if left else 'some units'}, this stamp names none"
+        return f"{count if left else 'an unknown number of units'}, this stamp names none"
 
     def facts(self) -> list[tuple[str, str, str]]:
-        """Return facts for people: a name, a value, and its detail, perhaps empty."""
+        """Return facts for people: a name, a value, and a detail that may be empty."""
         chain, final = self.chain, self.chain.final
 
         def moment(time: int | None) -> tuple[str, str]:
@@ -219,7 +219,10 @@ class ChainStatus:
         deadline, at = moment(self.deadline or missed)
         if self.urgency == "late":
             deadline = f"passed {deadline}: the sweeper will end it"
-        created = ("not yet: its producer died, or its message waits or is dead-lettered", "")
+        created = (
+            "not created: the producer failed, or its message is queued or dead-lettered",
+            "",
+        )
         late, _ = moment(chain.tombstone.last_late_at)
         idle = (
             span(chain.deadlines.idle_timeout) if chain.deadlines.idle_timeout and not final else ""
@@ -273,7 +276,7 @@ class ChainStatus:
 
 
 def read_status(store: ChainStore, tag: str) -> ChainStatus:
-    """Read the status of one chain, consistently; raise TagNotFound if there is none."""
+    """Read the status of one chain consistently; raise TagNotFound if it does not exist."""
     chain = store.read([validate_tag(tag)]).get(tag)
     if chain is None:
         raise TagNotFound(tag)
@@ -281,7 +284,7 @@ def read_status(store: ChainStore, tag: str) -> ChainStatus:
 
 
 def failed_children(store: ChainStore, status: ChainStatus) -> list[ChainStatus]:
-    """Read the chains that failed and are units of a chain, as far as its item names them."""
+    """Read the failed chains that are units of a chain, as far as its item names them."""
     tags = status.chain.ended_children["failed_tags"]
-    found = store.read(tags, lambda _: None) if tags else {}
-    return [ChainStatus(found[tag], status.now) for tag in tags if tag in found]
+    chains = store.read(tags, lambda _: None) if tags else {}
+    return [ChainStatus(chains[tag], status.now) for tag in tags if tag in chains]

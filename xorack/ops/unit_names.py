@@ -1,4 +1,4 @@
-"""Names of outstanding units: found among candidates, and compared with those of other units."""
+"""Finds the names of outstanding units among candidates, and compares them with other names."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from xorack.ops.status import ChainStatus
 
 ROOT = "the chain's own unit: its first step did not end"
 _MAX_COMPARED = 10_000
-"""Names of each kind that are compared; all are counted."""
+"""The most names of each kind that are compared. All of them are counted."""
 
 
 def name_hint(candidates: Sequence[Candidate]) -> str:
-    """Say what to do about outstanding units without a name among the candidates."""
+    """Return what to do about outstanding units that have no name among the candidates."""
     if not candidates:
-        return "give --among"
-    flat = any(isinstance(one, list) and len(one) > 1 for one in candidates)
-    return "none of --among is theirs" + (
+        return "pass candidates with --among"
+    flat = any(isinstance(each, list) and len(each) > 1 for each in candidates)
+    return "no --among candidate matches" + (
         ': child("line", 3) is [["line", 3]] there' if flat else ""
     )
 
 
 def names_of_chain(status: ChainStatus, candidates: Sequence[Candidate]) -> dict[int, str]:
-    """Return the names of a chain's outstanding units that are found or, of a window, known."""
+    """Return the known names of a chain's outstanding units: candidates, or partitions of a log."""
     units = status.outstanding
     known = {unit: name for unit, name in status.partitions.items() if unit in units}
     return known | names_in(units, candidates, status.chain.tag)
@@ -42,7 +42,7 @@ def _text_of(name: Candidate) -> str:
 
 
 def names_in(units: Sequence[int], candidates: Iterable[Candidate], tag: str) -> dict[int, str]:
-    """Return the names of a chain's outstanding units, as far as they are found."""
+    """Return the names of those outstanding units of a chain that a candidate matches."""
     names = {
         int(unit, 16): _text_of(name)
         for unit, name in names_of(units, candidates, tag).items()
@@ -53,7 +53,7 @@ def names_in(units: Sequence[int], candidates: Iterable[Candidate], tag: str) ->
 
 
 def name_text(name: str) -> str:
-    """Return a name of `names_in` for people: ``line 3``, or ``page 2 / line 3`` of a path."""
+    """Return a name of `names_in` for people: ``line 3``, or for a path ``page 2 / line 3``."""
     if not name.startswith("["):
         return name
     steps = (step if isinstance(step, list) else [step] for step in json.loads(name))
@@ -61,10 +61,10 @@ def name_text(name: str) -> str:
 
 
 def candidates_in(lines: Iterable[str]) -> Iterator[Candidate]:
-    """Yield the candidates of a file's lines, for `xorack.names_of`.
+    """Yield the candidates in a file's lines, for `xorack.names_of`.
 
-    A line is a name; one that is an integer is also tried as an int. A JSON list is a path: the
-    name at each level below the root, where a list within it is a name of several parts.
+    A line is a name. If it is an integer, it is also tried as an int. A JSON list is a path: the
+    names on each level below the root, where an inner list is a name of several parts.
     """
     for number, line in enumerate(lines, 1):
         name = line.rstrip("\r\n")
@@ -90,7 +90,7 @@ _NO_REASONS = Reasons(0, 0, (0, 0))
 
 @dataclass(frozen=True)
 class NameReasons:
-    """What distinguishes the names of outstanding units, in words and as values."""
+    """The conditions that distinguish the names of outstanding units, in words and as values."""
 
     sentence: str = ""
     reasons: Reasons = _NO_REASONS
@@ -99,29 +99,29 @@ class NameReasons:
 def explain_names(
     named: Sequence[Mapping[int, str]], candidates: Sequence[Candidate]
 ) -> NameReasons:
-    """Find what distinguishes the names of outstanding units from other candidates."""
+    """Find the conditions that distinguish the names of outstanding units from other candidates."""
     missing = [text for names in named for text in names.values() if text != ROOT]
     if len(missing) < 2:
         return NameReasons()
-    every = sorted({_text_of(one) for one in candidates})
+    every = sorted({_text_of(candidate) for candidate in candidates})
     chosen, others = random.Random(0), list[str]()
     most = max(1, _MAX_COMPARED // len(named))
     for names in named:
-        some = every if len(every) <= most else chosen.sample(every, most)
-        others += {*some}.difference(names.values())
+        drawn = every if len(every) <= most else chosen.sample(every, most)
+        others += {*drawn}.difference(names.values())
     count, total = len(missing), max(len(missing) + len(others), len(named) * len(every))
     sample = chosen.sample(missing, min(count, _MAX_COMPARED))
     if others:
-        own, rest = ([_name_parts(text) for text in some] for some in (sample, others))
+        own, rest = ([_name_parts(text) for text in side] for side in (sample, others))
         why = find_reasons(own, rest, count, total, "outstanding name")
         if why.findings:
             why = why if why.is_exact else _count_names(why, missing, named, every)
             return NameReasons(why.sentence, why)
     parts = [[str(part) for part in _parts(text)] for text in missing]
     columns = [*zip(*parts, strict=True)] if len({*map(len, parts)}) == 1 else []
-    same = [some[0] if len({*some}) == 1 else "…" for some in columns]
+    same = [column[0] if len({*column}) == 1 else "…" for column in columns]
     text = f"all {count:,} outstanding names are {' '.join(same)}"
-    # The first part alone is the kind of unit: "part … …" says nothing.
+    # If only the first part, which is the kind of unit, is equal, the sentence would say nothing.
     return NameReasons("" if {*(same[1:] or same)} <= {"…"} else text)
 
 
@@ -131,25 +131,25 @@ def _count_names(
     named: Sequence[Mapping[int, str]],
     every: Sequence[str],
 ) -> Reasons:
-    """Count the conditions over all names: those that are missing, and the others of each chain."""
+    """Count the conditions over all names: the missing ones, and the others of each chain."""
     rows = {text: _name_parts(text) for text in {*every, *missing}}
-    counts, given = [], {*every}
+    counts, known = [], {*every}
     for finding in reasons.findings:
         holds = {text for text, row in rows.items() if finding.condition.holds(row)}
-        in_each = len(holds & given)
-        own = sum(text in holds and text in given for names in named for text in {*names.values()})
-        counts.append((sum(text in holds for text in missing), in_each * len(named) - own))
+        matches = len(holds & known)
+        own = sum(text in holds and text in known for names in named for text in {*names.values()})
+        counts.append((sum(text in holds for text in missing), matches * len(named) - own))
     return reasons.with_counts(counts)
 
 
 def _parts(name: str) -> list[Any]:
-    """Return the parts of a name of `names_in`, of all levels of a path."""
+    """Return the parts of a name of `names_in`, on all levels of a path."""
     path = json.loads(name) if name.startswith("[") else [name]
     return [part for step in path for part in (step if isinstance(step, list) else [step])]
 
 
 def _name_parts(name: str) -> dict[str, Any]:
-    """Return what names are compared by: their parts, and that of the parent."""
+    """Return the properties by which names are compared: their parts, and those of the parent."""
     parts = _parts(name)
     if len(parts) == 1:
         return {"name": parts[0]}

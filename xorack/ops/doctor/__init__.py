@@ -1,4 +1,4 @@
-"""`xorack doctor`: what is wrong with a deployed acker, and what to do about it.
+"""`xorack doctor` finds faults of a deployed acker, and says what to do about them.
 
-`reading` asks AWS, `checks` judges the answers, `trial` sends chains and verifies their events.
+`reading` asks AWS, `checks` examines the answers, `trial` sends chains and verifies their events.
 """

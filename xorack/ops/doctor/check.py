@@ -1,4 +1,4 @@
-"""A check of a deployed acker is a value: its name, its verdict, the finding, and what to do."""
+"""A check of a deployed acker, as a value: its name, its verdict, the finding, and advice."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any, Literal, NamedTuple
 
 Verdict = Literal["ok", "failed", "not checked"]
 Facts = Mapping[str, Any]
-"""AWS's answers by name. What could not be read is an `Unread`."""
+"""AWS's answers by name. A value that could not be read is an `Unread`."""
 
 
 class Unread(NamedTuple):
-    """Something that AWS did not answer, and why."""
+    """A value that AWS did not return, and the reason."""
 
     kind: Literal["absent", "denied", "unsupported", "unknown"]
     reason: str
 
 
 class Check(NamedTuple):
-    """The result of a check; ``advice`` says what to do if it failed."""
+    """The result of a check. If it failed, ``advice`` says what to do."""
 
     name: str
     verdict: Verdict
@@ -27,10 +27,10 @@ class Check(NamedTuple):
 
 
 class Examination(NamedTuple):
-    """How a check follows from facts.
+    """A check that follows from facts.
 
-    ``judge`` is a pure function. It returns what to say if all is well, and the possible problems,
-    each with whether it exists.
+    ``judge`` is a pure function. It returns a summary for the case that all is well, and the
+    possible problems, each with whether it exists.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Examination(NamedTuple):
 
 
 def conclude(name: str, summary: str, problems: Mapping[str, object], advice: str) -> Check:
-    """Return a check that failed if one of the problems exists; else the summary is its finding."""
+    """Return a failed check if one of the problems exists, and else one with the summary."""
     findings = [problem for problem, exists in problems.items() if exists]
     if findings:
         return Check(name, "failed", "; ".join(findings), advice)
@@ -48,7 +48,7 @@ def conclude(name: str, summary: str, problems: Mapping[str, object], advice: st
 
 
 def examine(facts: Facts, examinations: Iterable[Examination]) -> list[Check]:
-    """Make all checks. What does not exist fails the first check that reads it, and no other."""
+    """Make all checks. A missing resource fails only the first check that reads it."""
     checks: list[Check] = []
     reported: set[str] = set()
     for name, reads, advice, judge in examinations:

@@ -1,4 +1,4 @@
-"""The checks of what was read: pure functions of facts. docs/doctor.md lists them."""
+"""The checks of a deployed acker: pure functions of facts. docs/doctor.md lists them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _OUTPUTS: Final = (
 )
 _FUNCTIONS: Final = ("consumer", "sweeper")
 _FEW_RECEIVES: Final = 10
-"""A queue with a lower maximum gives messages up during an outage of some minutes."""
+"""With fewer receives, a queue gives messages up during an outage of a few minutes."""
 _SENDER_BYTES: Final = 250_000
 """The size up to which clients fill messages by default."""
 _EXPECTED_ALARM: Final = "ChainsFailed"
-"""The doctor itself fails a chain, which sets this alarm off."""
+"""The doctor itself makes a chain fail, which sets off this alarm."""
 _TRANSIENT: Final = ("Enabled", "Enabling", "Updating", "Creating")
 EXAMINATIONS: Final[list[Examination]] = []
 
 
 def _examination(name: str, *reads: str, advice: str) -> Callable[[_Judge], _Judge]:
-    """Add a function to the examinations; the order of the functions is that of the checks."""
+    """Add a function to the examinations. The functions' order is that of the checks."""
 
     def add(judge: _Judge) -> _Judge:
         EXAMINATIONS.append(Examination(name, reads, advice, judge))
@@ -67,7 +67,9 @@ def _permissions(facts: Facts) -> Any:
     return f"{facts['caller']} may read all of this", {text: denied}
 
 
-@_examination("queue", "queue", advice="correct the queue's attributes; a deleted one: deploy anew")
+@_examination(
+    "queue", "queue", advice="correct the queue's attributes; if it was deleted, deploy again"
+)
 def _queue(facts: Facts) -> Any:
     queue = facts["queue"]
     redrive = json.loads(queue.get("RedrivePolicy", "{}"))
@@ -76,12 +78,12 @@ def _queue(facts: Facts) -> Any:
     receives, size = int(redrive.get("maxReceiveCount", 0)), int(queue["MaximumMessageSize"])
     waiting = plural(_depth(queue), "message")
     return f"{waiting} waiting, given up after {receives} receives", {
-        f"no redrive policy, expected one to {expected}: bad messages are lost": not redrive,
+        f"no redrive policy, expected one to {expected}, as bad messages are lost": not redrive,
         f"its dead letters go to {target}, expected {expected}": redrive and target != expected,
         f"maxReceiveCount {receives}, expected 100, at least {_FEW_RECEIVES}": redrive
         and receives < _FEW_RECEIVES,
         f"MaximumMessageSize {size}, expected {MAX_BODY_BYTES}": size < _SENDER_BYTES,
-        "messages are not encrypted: expected SqsManagedSseEnabled true": _is_plain(queue),
+        "messages are not encrypted, expected SqsManagedSseEnabled true": _is_plain(queue),
     }
 
 
@@ -93,11 +95,11 @@ def _dead_letters(facts: Facts) -> Any:
         f"{plural(_depth(queue), 'message')} rejected or given up": _depth(queue),
         f"the queue's MaximumMessageSize is {size}, expected {MAX_BODY_BYTES}": size
         < MAX_BODY_BYTES,
-        "messages are not encrypted: expected SqsManagedSseEnabled true": _is_plain(queue),
+        "messages are not encrypted, expected SqsManagedSseEnabled true": _is_plain(queue),
     }
 
 
-@_examination("keys", "keys", advice="enable the key: without it nothing can be read or written")
+@_examination("keys", "keys", advice="enable the key, because no read or write works without it")
 def _keys(facts: Facts) -> Any:
     keys = facts["keys"].values()
     unusable = [f"{key['KeyId']} is {key['KeyState']}" for key in keys if not key["Enabled"]]
@@ -113,19 +115,21 @@ def _table(facts: Facts) -> Any:
     problem = ""
     try:
         check_definition(name, table, key)
-        # The time to live has a check of its own.
+        # Another check examines the time to live.
         check_state(name, table, {"TimeToLiveStatus": "ENABLED", "AttributeName": EXPIRES_AT})
     except ArgumentError as error:
         problem = str(error)
     protection = "protected from" if protected else "open to"
-    # DynamoDB bills each write by the whole item, for each 1,024 bytes begun.
+    # DynamoDB bills each write by the size of the item, for each 1,024 bytes begun.
     size = table.get("TableSizeBytes", 0) // max(1, table.get("ItemCount", 0))
     units = plural(-(-size // 1024), "write unit")
     bill = f", {size:,} bytes an item: {units} a write" if size else ""
     return f"{name}, {protection} deletion{bill}", {problem: problem}
 
 
-@_examination("time to live", "time to live", "table", advice="enable it: the table only grows")
+@_examination(
+    "time to live", "time to live", "table", advice="enable it, or the table grows for ever"
+)
 def _time_to_live(facts: Facts) -> Any:
     is_on = facts["time to live"]["TimeToLiveStatus"] in ("ENABLED", "ENABLING")
     attribute = facts["time to live"].get("AttributeName") if is_on else "off"
@@ -136,11 +140,11 @@ def _time_to_live(facts: Facts) -> Any:
 def _recovery(facts: Facts) -> Any:
     described = facts["recovery"].get("PointInTimeRecoveryDescription", {})
     is_on = described.get("PointInTimeRecoveryStatus") == "ENABLED"
-    return "to any point in time", {"off: a deleted or damaged table is lost": not is_on}
+    return "to any point in time", {"off, so a deleted or corrupt table is lost": not is_on}
 
 
 def _function(name: str) -> _Judge:
-    """Return the check of a function: it is active, may run, and knows the stack's resources."""
+    """Return the check of a function: it is active, may run, and has the stack's resources."""
 
     def judge(facts: Facts) -> Any:
         function, outputs = facts[name], facts["stack"].outputs
@@ -200,10 +204,10 @@ def _mapping(facts: Facts) -> Any:
     first = ours[0] if ours else {"State": "Enabled", "FunctionResponseTypes": [_REPORT]}
     last = str(first.get("LastProcessingResult", ""))
     return f"{first['State']}: up to {first.get('BatchSize')} messages a batch", {
-        "nothing polls the queue for the consumer": not ours,
+        "no mapping polls the queue for the consumer": not ours,
         "another function takes messages from the queue": len(mappings) > len(ours),
-        f"it is {first['State']}: nothing polls the queue": first["State"] not in _TRANSIENT,
-        f"without {_REPORT}, one bad message repeats its whole batch": _REPORT
+        f"it is {first['State']}, so it does not poll the queue": first["State"] not in _TRANSIENT,
+        f"without {_REPORT}, one bad message repeats its entire batch": _REPORT
         not in first.get("FunctionResponseTypes", ()),
         last: last.startswith("PROBLEM"),
     }
@@ -235,16 +239,16 @@ def _retention(facts: Facts) -> Any:
     pending = int(variables.get("PENDING_TIMEOUT_SECONDS") or 14 * 86_400)
     lives = f"messages {_days(kept)}, dead letters {_days(dead)}, chains {_days(chains)}"
     return lives, {
-        f"{lives}: expected dead letters to live longer than messages": dead <= kept,
-        f"{lives}: a message may start a chain again that is gone": kept + dead > chains
+        f"{lives}, expected dead letters to be kept longer than messages": dead <= kept,
+        f"{lives}, so a late message may start an expired chain again": kept + dead > chains
         and dead > kept,
-        f"{lives}: a chain waits only {_days(pending)} for its create": pending < kept,
+        f"{lives}, but a chain waits only {_days(pending)} for its create": pending < kept,
     }
 
 
 @_examination(
     *("schedule", "schedule", "permission", "sweeper"),
-    advice="correct the rule, or deploy again: without it no chain times out",
+    advice="correct the rule, or deploy again, because no chain times out without it",
 )
 def _schedule(facts: Facts) -> Any:
     rules = facts["schedule"]
@@ -257,7 +261,7 @@ def _schedule(facts: Facts) -> Any:
     }
 
 
-@_examination("bus", "bus", advice="create a bus of this name: until then events are lost")
+@_examination("bus", "bus", advice="create a bus of this name, because events are lost until then")
 def _bus(facts: Facts) -> Any:
     return facts["bus"], {}
 
@@ -269,13 +273,15 @@ def _rules(facts: Facts) -> Any:
     idle = [name for name, (state, targets) in rules.items() if state == "ENABLED" and not targets]
     targets = sum(len(targets) for _, targets in rules.values())
     summary = f"{plural(len(rules), 'rule')} for events, {plural(targets, 'target')}"
-    return summary if rules else "none yet: nobody receives the events", {
-        f"{', '.join(disabled)}: disabled, its targets receive nothing": disabled,
+    return summary if rules else "none yet, so no one receives the events", {
+        f"{', '.join(disabled)}: disabled, so its targets receive no events": disabled,
         f"{', '.join(idle)}: without a target": idle,
     }
 
 
-@_examination("alarms", "alarms", advice="follow the alarm's runbook; deleted ones: deploy again")
+@_examination(
+    "alarms", "alarms", advice="follow the alarm's runbook; deploy again if it was deleted"
+)
 def _alarms(facts: Facts) -> Any:
     alarms, gone = facts["alarms"]["present"], facts["alarms"]["gone"]
     on = [one["AlarmName"] for one in alarms if one.get("StateValue") == "ALARM"]
@@ -296,7 +302,7 @@ def _alarms(facts: Facts) -> Any:
 def _recipients(facts: Facts) -> Any:
     alarms, topics = facts["alarms"]["present"], facts["subscriptions"]
     loud = [alarm for alarm in alarms if alarm["AlarmActions"]]
-    # An alarm that is part of a composite alarm needs no action of its own.
+    # An alarm that belongs to a composite alarm needs no action of its own.
     heard = " ".join(alarm["AlarmName"] + alarm.get("AlarmRule", "") for alarm in loud)
     mute = [alarm["AlarmName"] for alarm in alarms if alarm["AlarmName"] not in heard]
     confirmed = {
@@ -305,8 +311,8 @@ def _recipients(facts: Facts) -> Any:
     }
     empty = [topic for topic, hearers in confirmed.items() if not hearers]
     return f"{plural(sum(map(len, confirmed.values())), 'subscription')} to the alarms' topics", {
-        f"nobody is notified of {', '.join(mute)}": mute,
-        f"nobody has confirmed a subscription to {', '.join(empty)}": empty,
+        f"no one is notified of {', '.join(mute)}": mute,
+        f"no one has confirmed a subscription to {', '.join(empty)}": empty,
     }
 
 
@@ -314,7 +320,7 @@ NAMES: Final = tuple(examination.name for examination in EXAMINATIONS)
 VITAL: Final = frozenset(
     ("outputs", "queue", "keys", "table", "event source mapping", *_FUNCTIONS, "bus")
 )
-"""Checks without which no chain can end: after one of them failed, none is sent."""
+"""Checks without which no chain can end. If one of them failed, no chain is sent."""
 
 
 def check_all(facts: Facts) -> list[Check]:

@@ -1,4 +1,4 @@
-"""A load: the plan of each chain, its requests, and the sender of all."""
+"""A load of chains: the plan of each chain, its requests, and the sender."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from xorack.core.request import Request
 from xorack.core.stamp import traced, xor
 
 _TIMEOUT_SECONDS = 86_400.0
-"""Outlasts a run. The deadline of chains that lose units is moved to the end of the sending."""
+"""Longer than a run. The deadline of chains that lose units is moved when all is sent."""
 _OPEN_CHAINS = 20
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a chain sends. Its expected end follows from it."""
+    """The requests of a chain. Its expected end follows from them."""
 
     tag: str
     number: int
     units: int
-    """The units of the chain, the root included."""
+    """The number of the chain's units, including the root."""
     lost: int = 0
-    """Units that never finish: the last ones."""
+    """The number of units that never finish, which are the last ones."""
     creates_last: bool = False
 
     @property
@@ -38,14 +38,14 @@ class Plan:
         return self.units - self.lost
 
     def unit(self, position: int) -> int:
-        """Return a unit's id; the root's position is 0."""
+        """Return the id of a unit. The root has position 0."""
         return unit_id("doctor", self.number, position)
 
     def outstanding(self) -> list[int]:
         return [self.unit(position) for position in range(self.finished, self.units)]
 
     def requests(self) -> list[Request]:
-        """Return the chain's requests, in the order in which it sends them."""
+        """Return the chain's requests in the order in which it sends them."""
 
         def stamp(first: int, end: int) -> bytes:
             return reduce(xor, (bytes(traced(self.unit(n))) for n in range(first, end)))
@@ -66,21 +66,21 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """A load and its faults, which are shares. Equal loads make equal chains and messages."""
+    """A load with its faults, which are shares. Equal loads have equal chains and messages."""
 
     chains: int
     seed: int = 1
     sizes: tuple[int, ...] = (10,)
     rate: float = 1e6
-    """Most requests a second."""
+    """The most requests a second."""
     tick_seconds: float = 0.2
-    """What is sent in this time shares a call."""
+    """Requests within this time share a call."""
     losing: float = 0.02
-    """Chains of which one or two units never finish."""
+    """The share of chains of which one or two units never finish."""
     reordered: float = 0.25
-    """Chains that send their create last."""
+    """The share of chains that send their create last."""
     repeated: float = 0.1
-    """Parts that are sent a second time. The first always is."""
+    """The share of calls that are sent a second time. The first one always is."""
 
     def plans(self, run: str) -> list[Plan]:
         draw = random.Random(self.seed)
@@ -97,7 +97,7 @@ class Load:
 
 
 def interleave(plans: Iterator[Plan]) -> Iterator[Request]:
-    """Yield the requests of chains in turn; a number of chains is open at a time."""
+    """Yield the requests of several chains alternately, so that many chains are open at a time."""
     streams = [iter(plan.requests()) for plan in islice(plans, _OPEN_CHAINS)]
     while streams:
         for stream in list(streams):
@@ -111,22 +111,22 @@ def interleave(plans: Iterator[Plan]) -> Iterator[Request]:
 
 @dataclass
 class Sent:
-    """What was sent. Times are seconds since the epoch by this machine's clock."""
+    """Figures of the sending. Times are seconds since the epoch by this machine's clock."""
 
     requests: int = 0
-    """Requests without copies."""
+    """The number of requests without copies."""
     messages: int = 0
     copies: int = 0
-    """Messages that were sent again."""
+    """The number of messages that were sent a second time."""
     begun_at: float = 0.0
     ended_at: float = 0.0
     times: dict[str, float] = field(default_factory=dict)
-    """When the last request of each chain was handed to SQS, by tag."""
+    """The time at which the last request of each chain was sent to SQS, by tag."""
 
 
 @dataclass
 class Sender:
-    """Sends the chains of a load, within its rate."""
+    """Sends the chains of a load at its rate."""
 
     load: Load
     run: str
@@ -134,7 +134,7 @@ class Sender:
     client: Any
 
     def send(self) -> Sent:
-        """Send all; raise SendError if the queue does not accept a message."""
+        """Send all requests; raise SendError if the queue does not accept a message."""
         load, sent = self.load, Sent(begun_at=time.time())
         draw = random.Random(f"{load.seed}/parts")
         requests = interleave(iter(load.plans(self.run)))
@@ -153,5 +153,5 @@ class Sender:
 
     def deliver(self, bodies: list[str]) -> int:
         """Send requests as texts; return the number of messages."""
-        # A group of a fair queue: the load does not delay the messages of other senders.
+        # In a fair queue, the load's group does not delay the messages of other senders.
         return send(self.queue_url, bodies, self.client, group=self.run).messages

@@ -1,4 +1,4 @@
-"""Reads what AWS knows of a deployed acker. Nothing here changes anything."""
+"""Reads facts about a deployed acker from AWS, without changing anything."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from xorack.core.event import SOURCE
 from xorack.ops.doctor.check import Facts, Unread
 
 RECENT = timedelta(minutes=15)
-"""Errors of the functions within this time are a finding: older ones may have been repaired."""
+"""The checks count the functions' errors of this time. Causes of older ones may be repaired."""
 _RUNBOOK = "docs/operations.md#"
-"""The description of each alarm of an acker names its runbook. Other alarms lack this text."""
+"""The description of each of the acker's alarms has this text. Other alarms do not have it."""
 _DENIED = re.compile("AccessDenied|AuthorizationError|NotAuthorized|UnauthorizedOperation")
 _ABSENT = re.compile("NotFound|NonExist|DoesNotExist|NoSuch")
 _UNSUPPORTED = re.compile("InvalidAction|NotImplemented|Unsupported|UnknownOperation")
@@ -52,8 +52,8 @@ _READS = (
     ("mappings", "lambda", _MAPPINGS, "EventSourceMappings", "EventSourceArn", "QueueArn"),
     ("bus", "events", "describe_event_bus", "Arn", *_BUS),
 )
-"""What is read by one argument: the fact's name, the service, the operation, the part of the answer
-that counts, the argument, and the stack's output that it has."""
+"""Facts that need one argument: the fact's name, the service, the operation, the part of the
+answer, the argument, and the stack's output with its value."""
 _CONSTANTS: Mapping[str, Mapping[str, Any]] = {
     "get_queue_attributes": {"AttributeNames": ["All"]},
     "get_function_configuration": {"Qualifier": ALIAS},
@@ -72,7 +72,7 @@ class Reader:
         self._facts: dict[str, Any] = {"stack": stack}
 
     def facts(self) -> Facts:
-        """Read all facts. One that follows from another one is read after it."""
+        """Read all facts. A fact that depends on another one is read after it."""
         for name, read in self._readers():
             try:
                 self._facts[name] = read()
@@ -98,7 +98,7 @@ class Reader:
         yield "keys", self._keys
 
     def _call(self, service: str, operation: str, part: str = "", /, **arguments: Any) -> Any:
-        """Return AWS's answer, with all of its pages, or a part of it."""
+        """Return AWS's answer with all its pages, or a part of it."""
         self._service, client = service, self._client(service)
         if client.can_paginate(operation):
             answer = client.get_paginator(operation).paginate(**arguments).build_full_result()
@@ -112,11 +112,11 @@ class Reader:
             self._denied.add(action := f"{self._service}:{error.operation_name}")
             return Unread("denied", f"you may not call {action}")
         if _UNSUPPORTED.search(code):
-            return Unread("unsupported", f"this AWS cannot tell: {text}")
+            return Unread("unsupported", f"this AWS does not support it: {text}")
         return Unread("absent" if _ABSENT.search(code) else "unknown", text)
 
     def _known(self, name: str) -> dict[str, Any]:
-        """Return a fact that was read before; empty if it could not be."""
+        """Return a fact that was read before; an empty mapping if it could not be read."""
         fact = self._facts[name]
         return fact if isinstance(fact, dict) else {}
 
@@ -133,7 +133,7 @@ class Reader:
         return {metric: count(metric) for metric in ("Errors", "Throttles", "Invocations")}
 
     def _last_error(self, name: str) -> str:
-        """Return the text of a function's last error in its log of JSON lines; "" without one."""
+        """Return the text of a function's latest error in its log; empty without one."""
         group = self._known(name).get("LoggingConfig", {}).get("LogGroup")
         if not group or not self._known(f"{name} counts").get("Errors"):
             return ""
@@ -156,7 +156,7 @@ class Reader:
         return {name: self._call("events", "describe_rule", Name=name) for name in names}
 
     def _rules(self, bus: str | None) -> dict[str, Any]:
-        """Read the state and the targets of the bus's rules for events of chains."""
+        """Read the state and the targets of the bus's rules for chains' events."""
         where = {"EventBusName": bus}
         return {
             rule["Name"]: (
@@ -184,11 +184,11 @@ class Reader:
         return {"present": present, "gone": gone}
 
     def _subscriptions(self) -> Any:
-        """Read who subscribes to the topics of the alarms."""
+        """Read the subscriptions of the alarms' topics."""
         alarms = self._known("alarms").get("present", ())
         topics = {one for alarm in alarms for one in alarm["AlarmActions"] if ":sns:" in one}
         if not topics and ".amazonaws." not in self._client("sns").meta.endpoint_url:
-            return Unread("unsupported", "an emulator notifies nobody of alarms")
+            return Unread("unsupported", "an emulator does not notify anyone of alarms")
         call, operation = self._call, ("sns", "list_subscriptions_by_topic")
         return {topic: call(*operation, TopicArn=topic)["Subscriptions"] for topic in topics}
 

@@ -1,4 +1,4 @@
-"""What a trial found: checks, figures and a chart of latencies."""
+"""The results of a trial: checks, figures and a chart of latencies."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from xorack.ops.doctor.verify import TrialResult
 
 CHAINS, LOAD = ("acked chain", "failed chain"), "load"
 DOLLARS = 10e-6
-"""An upper bound of what a request or a chain costs in us-east-1 (2026): it is a message and a
-write of its own, with a conflict. A test computes it from the prices of docs/capacity.md."""
+"""An upper bound of the price of a request or a chain in us-east-1 (2026). It assumes a message of
+its own and a write with a conflict. A test computes it from the prices in docs/capacity.md."""
 _PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
 _EDGES = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, math.inf)
-"""Ends of the chart's classes in seconds."""
+"""The upper ends of the chart's classes in seconds."""
 _SHOWN = 5
 
 
 def upper_estimate(load: Load) -> float:
-    """Compute more dollars than a load can cost, unless the stack has a fault."""
+    """Return an upper bound of a load's price in dollars, for a stack that works."""
     plans = load.plans("")
     requests = sum(plan.finished + 1 + (plan.lost > 0) for plan in plans)
     return DOLLARS * (len(plans) + requests * (1 + 2 * load.repeated) + 1000)
 
 
 def check_chains(trial: Trial, outcome: TrialResult) -> list[Check]:
-    """Return the checks of `TwoChains`."""
+    """Return the checks of the two chains of `TwoChains`."""
     seconds = list(_latencies(outcome))
     acked, failed = outcome.plans
     summaries = (
@@ -73,7 +73,7 @@ def _latencies(outcome: TrialResult) -> Iterator[float]:
 
 
 def figures(load: Load, sent: Sent, outcome: TrialResult) -> dict[str, Any]:
-    """Return the figures of a load as a JSON object, with null for unknown ones."""
+    """Return the figures of a load as a JSON object. Unknown figures are null."""
     latencies = sorted(_latencies(outcome))
     events = [event.at for many in outcome.events.values() for event in many[:1]]
     seconds = max(max(events, default=sent.ended_at) - sent.begun_at, 1e-3)
@@ -100,7 +100,7 @@ def figures(load: Load, sent: Sent, outcome: TrialResult) -> dict[str, Any]:
 
 
 def chart(report: Mapping[str, Any], width: int) -> Iterator[str]:
-    """Yield the lines of the figures: throughput, latencies as bars, and the cost."""
+    """Yield the lines of the figures: throughput, latencies as bars, and the price."""
     yield (
         f"{report['requests']:,} requests in {report['seconds_of_sending']:.1f} s: "
         f"{report['requests_per_second']:,.0f}/s, {report['chains_per_second']:,.1f} chains/s "

@@ -1,4 +1,4 @@
-"""The events of a deployed acker, received through a temporary rule and a temporary queue."""
+"""Receives the events of a deployed acker through a temporary rule and a temporary queue."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Event: TypeAlias = dict[str, Any]
 _WAIT_SECONDS = 1
 _PROBE_SECONDS = 90
 _TOGETHER = 10
-"""Most messages of one call of SQS."""
+"""The most messages of one call of SQS."""
 
 
 @dataclass
 class Subscription:
-    """A rule and a queue of one name.
+    """A rule and a queue with the same name.
 
     Attributes:
         name: The name of the rule and the queue.
-        prefix: Only events of chains whose tags begin with it are received.
-        left_behind: What could not be removed, a line each.
+        prefix: Only events of chains whose tags begin with this prefix are received.
+        left_behind: The resources that could not be removed, a line each.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Subscription:
     def open(self) -> Iterator[Subscription]:
         """Make the rule and the queue, and remove both at the end."""
         with ExitStack() as stack:
-            # Each removal is registered before its creation, which may be interrupted.
+            # The creation may be interrupted, so the removal is registered before it.
             stack.callback(self._remove, "rule", self._remove_rule)
             rule_arn = self._make_rule()
             stack.callback(self._remove, "queue", self._remove_queue)
@@ -54,7 +54,7 @@ class Subscription:
             yield self
 
     def receive(self) -> list[Event]:
-        """Return the next events, at most ten, or none after about a second."""
+        """Return the next events, at most ten; after about a second without any, return none."""
         try:
             received = self._poll()
             entries = [
@@ -64,7 +64,7 @@ class Subscription:
             if entries:
                 self.client("sqs").delete_message_batch(QueueUrl=self._url, Entries=entries)
         except (ClientError, BotoCoreError):
-            time.sleep(_WAIT_SECONDS)  # the events stay in the queue
+            time.sleep(_WAIT_SECONDS)  # the events stay in the queue until the next call
             return []
         events = (json.loads(message["Body"]) for message in received)
         return [event for event in events if event["source"] == SOURCE]
@@ -90,7 +90,7 @@ class Subscription:
             "Resource": queue_arn,
             "Condition": {"ArnEquals": {"aws:SourceArn": rule_arn}},
         }
-        # A policy that is set later may take a minute to become effective.
+        # The policy is set at the creation, because a later change may take effect after a minute.
         policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
         attributes = {"Policy": policy, "MessageRetentionPeriod": "86400"}
         made = self.client("sqs").create_queue(QueueName=self.name, Attributes=attributes)
@@ -102,23 +102,23 @@ class Subscription:
             raise StateError(f"the rule {self.name} rejects its queue as a target: {reason}")
 
     def _probe(self) -> None:
-        """Publish events of another source until ten arrive: a new rule may take a minute."""
+        """Publish events of another source until ten arrive, as a new rule may take a minute."""
         entry = {"EventBusName": self.bus_name, "Source": self.name, "DetailType": "probe"}
         entry["Detail"] = json.dumps({"tag": f"{self.prefix}probe"})
         deadline = time.monotonic() + _PROBE_SECONDS
         while time.monotonic() < deadline:
             self.client("events").put_events(Entries=[entry] * _TOGETHER)
             arrived = 0
-            # A new queue may not be known everywhere either.
+            # A new queue, too, may be unknown to some servers at first.
             with suppress(self.client("sqs").exceptions.QueueDoesNotExist):
                 while messages := self._poll():
                     arrived += len(messages)
                     if arrived >= _TOGETHER:
                         return  # `receive` deletes those that are delivered again
         raise StateError(
-            f"no event reached the queue {self.name} within {_PROBE_SECONDS} s: may "
-            f"events.amazonaws.com send to queues of this account, and is the bus {self.bus_name} "
-            "in this account?"
+            f"no event reached the queue {self.name} within {_PROBE_SECONDS} s: check that "
+            f"events.amazonaws.com may send to queues of this account, and that the bus "
+            f"{self.bus_name} is in this account"
         )
 
     def _poll(self) -> list[Any]:
@@ -127,7 +127,7 @@ class Subscription:
         return list(received.get("Messages", []))
 
     def _remove(self, kind: str, remove: Callable[[], object]) -> None:
-        """Remove a thing unless it does not exist; remember its name if that fails."""
+        """Remove a resource if it exists. If that fails, remember its name."""
         try:
             remove()
         except (ClientError, BotoCoreError) as error:

@@ -1,4 +1,4 @@
-"""A trial: chains are sent to a deployed acker, their events are awaited and verified."""
+"""A trial sends chains to a deployed acker, waits for their events and verifies them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SAY_SECONDS = 10.0
 
 
 class TwoChains(Load):
-    """Two chains: all units of the first finish, the last unit of the second does not."""
+    """Two chains. The first finishes all its units. The second does not finish its last unit."""
 
     def plans(self, run: str) -> list[Plan]:
         return [Plan(f"{run}/acked", 0, 3), Plan(f"{run}/failed", 1, 3, lost=1)]
@@ -41,10 +41,10 @@ class Trial:
     """A run of a load against an acker.
 
     Attributes:
-        run: Its name, the beginning of all of its tags.
+        run: The name of the run, with which all its tags begin.
         say: Shows a line of progress.
-        sweeper: The name of the sweeper's function, which the trial invokes at deadlines if the
-            caller is allowed to. Otherwise the schedule does, within a minute.
+        sweeper: The name of the sweeper's function. The trial invokes it at deadlines if the caller
+            may do so. Otherwise the schedule invokes it within a minute.
         patience_seconds: The trial gives up after this time without progress.
     """
 
@@ -73,9 +73,9 @@ class Trial:
         return self._subscription.left_behind
 
     def conduct(self) -> tuple[Sent, TrialResult]:
-        """Send the load, wait for all ends, and return what is known of them.
+        """Send the load, wait for all ends, and return the results.
 
-        The rule and the queue are removed in every case. The chains stay until their time to live.
+        The rule and the queue are always removed. The chains stay until they expire.
         """
         with ExitStack() as stack:
             stack.enter_context(self._subscription.open())
@@ -92,11 +92,11 @@ class Trial:
         return sent, TrialResult(self.plans, sent.times, self.events, chains, deadline_at)
 
     def send_load(self, sender: Sender) -> Sent:
-        """Send all messages; the tests of other engines add faults here."""
+        """Send all messages. The tests with other engines override this to add faults."""
         return sender.send()
 
     def settle(self) -> dict[str, Chain]:
-        """Wait for events that must not come, and until none is pending; return all chains."""
+        """Wait for unexpected events and until no event is pending; return all chains."""
         time.sleep(_SETTLE_SECONDS)
         chains: dict[str, Chain] = {}
 
@@ -108,11 +108,11 @@ class Trial:
         return chains
 
     def read(self, plans: Sequence[Plan]) -> dict[str, Chain]:
-        """Read chains by their tags, consistently; a scan would read all others, too."""
+        """Read chains consistently by their tags. A scan would also read all other chains."""
         return self._store.read([plan.tag for plan in plans]) if plans else {}
 
-    def wait(self, what: str, is_reached: Callable[[], bool]) -> None:
-        """Wait until a condition holds, as long as events arrive or the queue gets shorter."""
+    def wait(self, goal: str, is_reached: Callable[[], bool]) -> None:
+        """Wait until a condition is true, while events arrive or the queue gets shorter."""
         most, least = -1, 0
         deadline, said = 0.0, time.monotonic()
         while not is_reached():
@@ -120,12 +120,12 @@ class Trial:
             if events > most or messages < least:
                 most, least, deadline = events, messages, now + self.patience_seconds
             elif now >= deadline:
-                self.say(f"gave up waiting for {what}")
+                self.say(f"gave up waiting for {goal}")
                 return
             if now >= said + _SAY_SECONDS:
                 said = now
                 seen = f"{plural(events, 'event')}, {plural(messages, 'message')} queued"
-                self.say(f"waiting for {what}: {seen}")
+                self.say(f"waiting for {goal}: {seen}")
             time.sleep(_POLL_SECONDS)
 
     def _receive(self, stop: threading.Event) -> None:
@@ -148,7 +148,7 @@ class Trial:
         self.wait(f"the events of {plural(len(tags), 'chain')}", arrived)
 
     def _end(self, plans: Sequence[Plan]) -> float:
-        """Move the deadlines of chains that lost units to now; return the time in seconds."""
+        """Move the deadlines of chains that lost units to now; return that time in seconds."""
 
         def applied() -> bool:
             chains = self.read(plans)
@@ -161,20 +161,20 @@ class Trial:
         return deadline_at
 
     def _sweep(self) -> None:
-        """Invoke the sweeper once, if this is allowed."""
+        """Invoke the sweeper once, if the caller may do so."""
         if self.sweeper is None:
             return
         try:
             answer = self.client("lambda").invoke(FunctionName=self.sweeper, Qualifier=ALIAS)
         except ClientError:
-            self.sweeper = None  # the schedule invokes it each minute
+            self.sweeper = None  # without the permission, wait for the schedule
             return
         if "FunctionError" in answer:
             self.sweeper_error = answer["Payload"].read().decode(errors="replace")[:500]
 
 
 def _is_applied(plan: Plan, chain: Chain | None) -> bool:
-    """Return whether all requests of a chain that lost units were applied, or cannot be."""
+    """Return whether all requests of a chain that lost units were applied or cannot be applied."""
     if chain is None or chain.status == "pending":
         return False
     return chain.final or (chain.counts.started, chain.counts.finished) == (

@@ -1,6 +1,6 @@
-"""The verifier: what each chain must have become. Pure functions.
+"""Verifies the end of each chain of a trial. Pure functions.
 
-`check_event` also judges the events of tests/simulation.
+The simulation in tests/simulation also checks its events with `check_event`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xorack.ops.doctor.load import Plan
 
 
 class Received(NamedTuple):
-    """An event as the subscriber's queue delivered it first, in seconds since the epoch."""
+    """An event as the subscriber's queue first delivered it; `at` is in seconds since the epoch."""
 
     kind: str
     detail: Mapping[str, Any]
@@ -23,29 +23,29 @@ class Received(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What the event of a chain must say: values of its detail, and the outstanding units."""
+    """The expected content of a chain's event: values of its detail, and the outstanding units."""
 
     values: Mapping[str, object]
     outstanding: Collection[int]
     traced: bool
-    """True if stamps name the outstanding units."""
+    """Whether stamps name the outstanding units."""
 
 
 @dataclass
 class TrialResult:
-    """What is known of a run at its end; mappings are by tag."""
+    """The results of a run at its end. Mappings are by tag."""
 
     plans: Sequence[Plan]
     times: Mapping[str, float]
-    """When each chain's last request was handed to SQS."""
+    """The time at which each chain's last request was sent to SQS."""
     events: Mapping[str, Sequence[Received]]
-    """The events that differ: copies of one event count once."""
+    """The different events. Copies of one event count once."""
     chains: Mapping[str, Chain]
     deadline_at: float = 0.0
     """The deadline of chains that lost units, in seconds since the epoch."""
 
     def violations(self, plan: Plan) -> list[str]:
-        """Return what is wrong with a chain of the run."""
+        """Return the faults of a chain of the run."""
         return list(_violations(plan, self))
 
     def all_violations(self) -> list[str]:
@@ -56,7 +56,7 @@ class TrialResult:
 
 
 def check_event(kind: str, detail: Mapping[str, Any], expected: Expected) -> Iterator[str]:
-    """Check that an event has the values of its chain, and names all units if it claims to."""
+    """Check that an event has the values of its chain, and all names that it claims to have."""
     if kind != detail.get("status"):
         yield f"detail-type {kind} of an event with status {detail.get('status')}"
     for name, value in expected.values.items():
