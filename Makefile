@@ -116,9 +116,12 @@ docs: venv ## Build the site of the docs, with the API reference, into site/
 # It runs on the node of .venv, or else on the machine's.
 BIOME = $(PY) -m tests.support.npm tools/javascript && $(NODE) tools/javascript/node_modules/.bin/biome
 
-lint: venv ## ruff and Biome: lint and format of Python and JavaScript
+lint: venv biome ## ruff and Biome: lint and format of Python and JavaScript
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
+
+.PHONY: biome
+biome: venv # lint and format of JavaScript
 	@$(BIOME) ci --error-on-warnings --log-level=warn
 
 types: venv ## mypy, strict

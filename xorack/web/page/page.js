@@ -1,5 +1,4 @@
 // Keeps the page up to date, without losing what is open, focused or typed, and sends its forms.
-"use strict";
 
 const LEAST_PAUSE = 2000; // milliseconds
 const PATIENCE = 60_000;
@@ -16,14 +15,19 @@ function same(one, other) {
   return one.nodeName === other.nodeName && one.dataset?.key === other.dataset?.key;
 }
 
-/** Makes an element like another one, in place: what stays keeps its focus and its state. */
-function update(element, wanted) {
+/** Gives an element the attributes of another one; whether it is open is the reader's choice. */
+function updateAttributes(element, wanted) {
   for (const { name } of [...element.attributes]) {
     if (name !== "open" && !wanted.hasAttribute(name)) element.removeAttribute(name);
   }
   for (const { name, value } of wanted.attributes) {
     if (element.getAttribute(name) !== value) element.setAttribute(name, value);
   }
+}
+
+/** Makes an element like another one, in place: what stays keeps its focus and its state. */
+function update(element, wanted) {
+  updateAttributes(element, wanted);
   let next = element.firstChild;
   for (const child of wanted.childNodes) {
     let old = next;
@@ -70,13 +74,17 @@ async function show(address, options) {
     if (mine !== latest) return;
     const page = new DOMParser().parseFromString(text, "text/html");
     if (!response.ok) {
-      lost(page.getElementById("problem")?.textContent || "xorack web was started again: open its new address");
+      lost(
+        page.getElementById("problem")?.textContent ||
+          "xorack web was started again: open its new address",
+      );
       return;
     }
     if (response.status !== 204) {
       const focused = document.activeElement;
       update(main, page.getElementById("main"));
-      for (const part of ["header nav", "#queue"]) update(document.querySelector(part), page.querySelector(part));
+      for (const part of ["header nav", "#queue"])
+        update(document.querySelector(part), page.querySelector(part));
       // A disabled button has lost its focus to the body.
       const gone = !focused.isConnected || (options.method && focused === document.body);
       (gone ? main : focused).focus({ preventScroll: true });
@@ -125,7 +133,8 @@ document.addEventListener("submit", async (event) => {
   const button = event.submitter;
   if (form.getAttribute("method") !== "post") return;
   event.preventDefault();
-  if (button.dataset.question && !(await confirmed(button.dataset.question, button.textContent))) return;
+  if (button.dataset.question && !(await confirmed(button.dataset.question, button.textContent)))
+    return;
   clearTimeout(timer);
   const body = new URLSearchParams(new FormData(form, button));
   for (const each of form.querySelectorAll("button")) each.disabled = true;
@@ -139,7 +148,9 @@ document.addEventListener("submit", async (event) => {
 
 /** Opens the message that the address names. */
 function reveal() {
-  const named = location.hash && document.querySelector(`details[data-key="${CSS.escape(location.hash.slice(1))}"]`);
+  const named =
+    location.hash &&
+    document.querySelector(`details[data-key="${CSS.escape(location.hash.slice(1))}"]`);
   if (named) {
     named.open = true;
     named.scrollIntoView();
@@ -150,7 +161,8 @@ function reveal() {
 addEventListener("keydown", (event) => {
   const search = document.querySelector("input[type=search]");
   const typing = document.activeElement.matches("input, textarea, select");
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || typing || !search) return;
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || typing || !search)
+    return;
   event.preventDefault();
   search.focus();
   search.select();
