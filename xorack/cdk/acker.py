@@ -123,30 +123,42 @@ class Acker(AckerParts):
     ) -> None:
         super().__init__(scope, construct_id)
         self.settings = settings = settings or Settings()
-        resources: dict[str, Any] = {
-            "table": table,
-            "queue": queue,
-            "dead_letters": dead_letters,
-            "bus": bus,
-        }
-        resources |= {"encryption_key": encryption_key, "alarm_topic": alarm_topic}
-        check_arguments(self, {"settings": settings, **resources, "network": network, "role": role})
+        resources = {"table": table, "queue": queue, "dead_letters": dead_letters, "bus": bus}
+        others = {"encryption_key": encryption_key, "alarm_topic": alarm_topic, "network": network}
+        check_arguments(self, {"settings": settings, **resources, **others, "role": role})
         self.encryption_key = key = encryption_key
         self.network = network
         self.name = name = service or name_of(self)
         self.service = None if settings.monitoring == "minimal" else name
         self._partition_key = settings.partition_key
         self._policies_ready = settings.policies_ready
-        chains, queues = Construct(self, "Chains"), Construct(self, "Stamps")
-        adopted = adopt_table(chains, settings, table, key)
-        self.table = adopted or create_table(chains, settings, key)
-        self.table_key = key_of(self.table, key)
-        self.queue, self.dead_letters = create_queues(queues, settings, key, queue, dead_letters)
+        self._keep_state(table, queue, dead_letters)
         account = cdk.Stack.of(self).account
         self.events = AckEvents(self, "Events", self.table, bus or name, account)
         self.events.check_at_deployment()
         if key is not None:
             key.add_to_resource_policy(logs_statement(self))
+        self._create_functions(role)
+        if bus is None and settings.deny_forged_events:
+            self.events.deny_forged_events(self._roles)
+        self._monitor(alarm_topic)
+
+    def _keep_state(
+        self,
+        table: cdk.aws_dynamodb.ITable | None,
+        queue: cdk.aws_sqs.IQueue | None,
+        dead_letters: cdk.aws_sqs.IQueue | None,
+    ) -> None:
+        """Create the table and the queues, or use those that are supplied."""
+        settings, key = self.settings, self.encryption_key
+        chains, queues = Construct(self, "Chains"), Construct(self, "Stamps")
+        adopted = adopt_table(chains, settings, table, key)
+        self.table = adopted or create_table(chains, settings, key)
+        self.table_key = key_of(self.table, key)
+        self.queue, self.dead_letters = create_queues(queues, settings, key, queue, dead_letters)
+
+    def _create_functions(self, role: cdk.aws_iam.IRole | None) -> None:
+        """Create consumer and sweeper, with roles of their own or with the one that is supplied."""
         self.own_role = own_role(self, role)
         if role is not None:
             warn_if_nothing_is_attached(self, role, "dynamodb:UpdateItem", self.table.table_arn)
@@ -158,18 +170,19 @@ class Acker(AckerParts):
         self.role_names = [role.role_name for role in self._roles]
         self._callbacks: set[str] = set()
         for kind in KINDS:
-            if settings.resume in (kind, "all", "granted"):
+            if self.settings.resume in (kind, "all", "granted"):
                 self._accept_callbacks(kind)
-            if settings.resume in (kind, "all"):
+            if self.settings.resume in (kind, "all"):
                 grant_to(self._roles, statement_of_all(self, kind))
-        if bus is None and settings.deny_forged_events:
-            self.events.deny_forged_events(self._roles)
+
+    def _monitor(self, alarm_topic: _Topic) -> None:
+        """Create the alarms and, with full monitoring, the dashboard."""
         monitoring = Construct(self, "Monitoring")
         topic = self._topic(monitoring, alarm_topic)
-        if not settings.policies_ready:
-            self._check_imported(key, topic)
+        if not self.settings.policies_ready:
+            self._check_imported(self.encryption_key, topic)
         self.alarms = create_alarms(monitoring, self, topic)
-        is_full = settings.monitoring == "full"
+        is_full = self.settings.monitoring == "full"
         self.dashboard = create_dashboard(monitoring, self) if is_full else None
 
     def _topic(self, scope: Construct, topic: _Topic) -> _Topic:

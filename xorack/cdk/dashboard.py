@@ -13,28 +13,38 @@ from xorack.cdk.grants import AckerParts
 
 _WIDTH: Final = 24
 _Color = aws_cloudwatch.Color
+_LARGEST: Final[Any] = {"statistic": "Maximum", "period": Duration.minutes(1)}
 
 
 def create_dashboard(scope: Construct, acker: AckerParts) -> aws_cloudwatch.Dashboard:
-    metric, minute = acker.metric, Duration.minutes(1)
-    largest: Any = {"statistic": "Maximum", "period": minute}
-    created = metric(Metric.CHAINS_CREATED)
-    acked = metric(Metric.CHAINS_ACKED, color=_Color.GREEN)
-    failed = metric(Metric.CHAINS_FAILED, color=_Color.RED)
-    pending = metric(Metric.EVENTS_PENDING_AFTER_SWEEP, **largest)
-    dead_letters = acker.dead_letters.metric_approximate_number_of_messages_visible(
-        period=minute, label="Dead letters"
+    widgets = [*_overview(acker), *_work(acker), *_resources(acker)]
+    return aws_cloudwatch.Dashboard(
+        scope,
+        "Dashboard",
+        # The name has the region, because the dashboards of all regions share one list.
+        dashboard_name=Fn.join("-", [acker.name, Aws.REGION]),
+        default_interval=Duration.hours(3),
+        widgets=[widgets],  # CloudWatch wraps the row
     )
-    oldest = acker.queue.metric_approximate_age_of_oldest_message(
-        period=minute, label="Oldest message"
-    )
-    row = [
+
+
+def _overview(acker: AckerParts) -> list[aws_cloudwatch.IWidget]:
+    """Return what to look at first: health, numbers of chains, and what waits."""
+    metric = acker.metric
+    chains = [
+        metric(Metric.CHAINS_CREATED),
+        metric(Metric.CHAINS_ACKED, color=_Color.GREEN),
+        metric(Metric.CHAINS_FAILED, color=_Color.RED),
+    ]
+    pending = metric(Metric.EVENTS_PENDING_AFTER_SWEEP, **_LARGEST)
+    oldest, dead_letters = _oldest_message(acker), _dead_letters(acker)
+    return [
         aws_cloudwatch.AlarmStatusWidget(
             title="Is it healthy?", alarms=list(acker.alarms.values()), width=10, height=5
         ),
         aws_cloudwatch.SingleValueWidget(
             title="Chains in this time",
-            metrics=[created, acked, failed],
+            metrics=chains,
             width=7,
             height=5,
             set_period_to_time_range=True,
@@ -53,10 +63,17 @@ def create_dashboard(scope: Construct, acker: AckerParts) -> aws_cloudwatch.Dash
             unit="seconds",
             limit=("alarm", queue_age_threshold_seconds(acker)),
         ),
+    ]
+
+
+def _work(acker: AckerParts) -> list[aws_cloudwatch.IWidget]:
+    """Return graphs of requests, chains and writes."""
+    metric = acker.metric
+    return [
         _graph(
             "Unfinished: dead letters, failed messages, pending events",
-            dead_letters,
-            pending,
+            _dead_letters(acker),
+            metric(Metric.EVENTS_PENDING_AFTER_SWEEP, **_LARGEST),
             metric(Metric.MESSAGES_FAILED),
             metric(Metric.SWEEP_PROBLEMS, statistic="Maximum"),
             metric(Metric.SWEEPS_INCOMPLETE),
@@ -71,13 +88,19 @@ def create_dashboard(scope: Construct, acker: AckerParts) -> aws_cloudwatch.Dash
         ),
         _graph(
             "Chains",
-            created,
-            acked,
+            metric(Metric.CHAINS_CREATED),
+            metric(Metric.CHAINS_ACKED, color=_Color.GREEN),
             metric(Metric.CHAINS_TIMED_OUT),
             metric(Metric.CHAINS_NEVER_CREATED),
             metric(Metric.CHAINS_FAILED_ON_REQUEST),
         ),
         _graph("Writes, and conflicts among them", metric(Metric.WRITES), metric(Metric.CONFLICTS)),
+    ]
+
+
+def _resources(acker: AckerParts) -> list[aws_cloudwatch.IWidget]:
+    """Return graphs of the functions and the table."""
+    return [
         _graph(
             "Functions: errors and throttles",
             *_of_functions(acker, "Errors", statistic="Sum"),
@@ -93,7 +116,7 @@ def create_dashboard(scope: Construct, acker: AckerParts) -> aws_cloudwatch.Dash
         ),
         _graph(
             "Functions: concurrent invocations",
-            *_of_functions(acker, "ConcurrentExecutions", **largest),
+            *_of_functions(acker, "ConcurrentExecutions", **_LARGEST),
             limit=("the consumer's maximum", acker.settings.max_concurrency),
         ),
         _graph(
@@ -101,13 +124,17 @@ def create_dashboard(scope: Construct, acker: AckerParts) -> aws_cloudwatch.Dash
         ),
         _graph("Table: throttled", *_of_table(acker, "{}ThrottleEvents"), width=12),
     ]
-    return aws_cloudwatch.Dashboard(
-        scope,
-        "Dashboard",
-        # The name has the region, because the dashboards of all regions share one list.
-        dashboard_name=Fn.join("-", [acker.name, Aws.REGION]),
-        default_interval=Duration.hours(3),
-        widgets=[row],  # CloudWatch wraps the row
+
+
+def _dead_letters(acker: AckerParts) -> aws_cloudwatch.Metric:
+    return acker.dead_letters.metric_approximate_number_of_messages_visible(
+        period=_LARGEST["period"], label="Dead letters"
+    )
+
+
+def _oldest_message(acker: AckerParts) -> aws_cloudwatch.Metric:
+    return acker.queue.metric_approximate_age_of_oldest_message(
+        period=_LARGEST["period"], label="Oldest message"
     )
 
 

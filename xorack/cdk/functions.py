@@ -32,6 +32,59 @@ _READ: Final = ("dynamodb:BatchGetItem", "dynamodb:GetItem")
 _RECEIVE: Final = ("sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
 
 
+def _environment(scope: Construct, acker: AckerParts) -> dict[str, str]:
+    """Return the variables that both functions read."""
+    settings = acker.settings
+    return {
+        "TABLE_NAME": acker.table.table_name,
+        "TABLE_ARN": acker.table.table_arn,
+        "EVENT_BUS_NAME": name_for(acker.events.bus, scope),
+        "PARTITION_KEY": settings.partition_key,
+        "DEAD_LETTER_QUEUE_URL": acker.dead_letters.queue_url,
+        "DEFAULT_TIMEOUT_SECONDS": as_text(settings.default_timeout_seconds),
+        **({"MASK": settings.mask} if settings.mask else {}),
+        "PENDING_TIMEOUT_SECONDS": str(pending_timeout_seconds(acker.queue)),
+        "RESUME": "",
+        "RETENTION_SECONDS": as_text(settings.retention_seconds),
+        "POWERTOOLS_SERVICE_NAME": acker.name,
+        "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
+        **({"CHECK_TABLE": "true"} if is_imported(acker.table) else {}),
+        **({"POWERTOOLS_METRICS_DISABLED": "true"} if settings.monitoring == "minimal" else {}),
+    }
+
+
+def _create_logs(scope: Construct, acker: AckerParts) -> cdk.aws_logs.LogGroup:
+    """Create the log group of a function."""
+    policy, key = removal_policy(acker.settings), acker.encryption_key
+    logs = cdk.aws_logs.LogGroup(scope, "Logs", encryption_key=key, removal_policy=policy)
+    resource: Any = logs.node.default_child
+    resource.retention_in_days = acker.settings.log_retention_days
+    return logs
+
+
+def _role_with(
+    access: Sequence[cdk.aws_iam.PolicyStatement], scope: Construct, acker: AckerParts, handler: str
+) -> cdk.aws_iam.IRole:
+    """Return the role that is supplied, or a new one, with these permissions."""
+    if acker.own_role is None:
+        return ClosedRole(scope, handler, access)
+    for statement in access:
+        acker.own_role.add_to_principal_policy(statement)
+    return acker.own_role
+
+
+def _acknowledge_findings(scope: Construct, acker: AckerParts) -> None:
+    """Answer what cdk-nag finds in a function."""
+    acknowledge(
+        scope,
+        "AwsSolutions-L1",
+        "Python 3.13 is supported until 2029; a newer runtime needs a run of the tests",
+    )
+    if acker.settings.tracing or acker.network:
+        reason = "The actions of X-Ray and those that join a network accept no resource"
+        acknowledge(acker.own_role or scope, "AwsSolutions-IAM5[Resource::*]", reason)
+
+
 def _create_function(
     parent: Construct,
     acker: AckerParts,
@@ -42,25 +95,12 @@ def _create_function(
     """Create a function for the module `name` of `lambda_src`, with its own role and log group."""
     scope, handler = Construct(parent, "Python"), f"lambda_src.{name}.handler"
     settings, network, key = acker.settings, acker.network, acker.encryption_key
-    policy = removal_policy(settings)
-    logs = cdk.aws_logs.LogGroup(scope, "Logs", encryption_key=key, removal_policy=policy)
-    resource: Any = logs.node.default_child
-    resource.retention_in_days = settings.log_retention_days
+    logs = _create_logs(scope, acker)
     log = allow(logs.log_group_arn, "logs:CreateLogStream", "logs:PutLogEvents")
     joining = join_network() if network else []
     access = [log, *statements, *joining]
-    role = acker.own_role or ClosedRole(scope, handler, access)
-    if acker.own_role is not None:
-        for statement in access:
-            role.add_to_principal_policy(statement)
-    acknowledge(
-        scope,
-        "AwsSolutions-L1",
-        "Python 3.13 is supported until 2029; a newer runtime needs a run of the tests",
-    )
-    if settings.tracing or network:
-        reason = "The actions of X-Ray and those that join a network accept no resource"
-        acknowledge(acker.own_role or scope, "AwsSolutions-IAM5[Resource::*]", reason)
+    role = _role_with(access, scope, acker, handler)
+    _acknowledge_findings(scope, acker)
     function = cdk.aws_lambda.Function(
         scope,
         "Function",
@@ -79,22 +119,7 @@ def _create_function(
         system_log_level_v2=cdk.aws_lambda.SystemLogLevel.INFO,
         tracing=getattr(cdk.aws_lambda.Tracing, "ACTIVE" if settings.tracing else "DISABLED"),
         environment_encryption=key,
-        environment={
-            "TABLE_NAME": acker.table.table_name,
-            "TABLE_ARN": acker.table.table_arn,
-            "EVENT_BUS_NAME": name_for(acker.events.bus, scope),
-            "PARTITION_KEY": settings.partition_key,
-            "DEAD_LETTER_QUEUE_URL": acker.dead_letters.queue_url,
-            "DEFAULT_TIMEOUT_SECONDS": as_text(settings.default_timeout_seconds),
-            **({"MASK": settings.mask} if settings.mask else {}),
-            "PENDING_TIMEOUT_SECONDS": str(pending_timeout_seconds(acker.queue)),
-            "RESUME": "",
-            "RETENTION_SECONDS": as_text(settings.retention_seconds),
-            "POWERTOOLS_SERVICE_NAME": acker.name,
-            "POWERTOOLS_METRICS_NAMESPACE": METRIC_NAMESPACE,
-            **({"CHECK_TABLE": "true"} if is_imported(acker.table) else {}),
-            **({"POWERTOOLS_METRICS_DISABLED": "true"} if settings.monitoring == "minimal" else {}),
-        },
+        environment=_environment(scope, acker),
         **(network.options(scope) if network else {}),
     )
     if isinstance(role, ClosedRole):
