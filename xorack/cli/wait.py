@@ -117,8 +117,8 @@ def _poll_named(
     absent: set[str] = set()
 
     def poll(_: bool) -> ChainCounts:
-        counts, not_found = count_named(store, tags)
-        if new := [tag for tag in not_found if tag not in absent]:
+        counts = count_named(store, tags)
+        if new := [tag for tag in counts.absent if tag not in absent]:
             for tag in new:
                 screen.say(f"{tag} does not exist yet: waiting for it", error=True)
             screen.say_backlog(queues())

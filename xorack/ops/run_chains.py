@@ -28,10 +28,12 @@ class ChainCounts:
     """The numbers of chains by `STATUSES`, of other items (``invalid``), of tags without a chain.
 
     `failures` are the tags and reasons of the first failed chains and invalid items, at most ten.
+    `absent` are the tags without a chain.
     """
 
     by_status: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[str, str]] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
 
     def add(self, status: str, tag: str, reason: str | None = None) -> None:
         self.by_status[status] += 1
@@ -64,8 +66,8 @@ class ChainCounts:
         }
 
 
-def count_named(store: ChainStore, tags: Iterable[str]) -> tuple[ChainCounts, list[str]]:
-    """Count the chains of these tags with consistent reads; return also the missing tags."""
+def count_named(store: ChainStore, tags: Iterable[str]) -> ChainCounts:
+    """Count the chains of these tags with consistent reads."""
     tags, counts = [*dict.fromkeys(validate_tag(tag) for tag in tags)], ChainCounts()
     invalid: list[NotAChainError] = []
     chains = store.read(tags, invalid.append)
@@ -74,10 +76,9 @@ def count_named(store: ChainStore, tags: Iterable[str]) -> tuple[ChainCounts, li
     for error in invalid:
         counts.add_invalid(error)
     found = chains.keys() | {str(error.tag) for error in invalid}
-    not_found = [tag for tag in tags if tag not in found]
-    for tag in not_found:
-        counts.add("not_found", tag)
-    return counts, not_found
+    counts.absent = [tag for tag in tags if tag not in found]
+    counts.by_status["not_found"] = len(counts.absent)
+    return counts
 
 
 @dataclass(frozen=True)
