@@ -16,6 +16,7 @@ from tests.support.functions import chain
 from tests.support.services import World
 from xorack.aws import schema
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.chain import EVENT
 from xorack.core.message import pack
 
 FORMATS = sorted((Path(__file__).parents[1] / "data").glob("format-*.json"))
@@ -127,3 +128,35 @@ def test_a_chain_of_a_newer_format_holds_up_no_other(aws):
     assert new.consume(shared).failed == {}
     assert [event["tag"] for event in bus.events][2:] == ["new"]
     assert old.dead_letters.letters == []
+
+
+@pytest.mark.parametrize("more", [7, 40])
+def test_more_partitions_of_the_index_hide_no_chain(aws, monkeypatch, more):
+    """Chains of before are open, pending, or ended with reports that nobody has taken yet."""
+    monkeypatch.setattr(schema, "DUE_SHARDS", 3)
+    bus, callbacks = FakeBus(), FakeBus()
+    store = DynamoDBStore(aws.table_name, client=aws.client("dynamodb"))
+    code = World(store, {EVENT: bus, "lambda": callbacks}, 1_800_000_000_000)
+    tags = [
+        f"{state}/{number}"
+        for state in ("open", "pending", "ended", "called back")
+        for number in range(12)
+    ]
+    bus.rejects, callbacks.rejects = {*tags}, {*tags}
+    for tag in tags:
+        callback = {"resume": {"lambda": "id"}} if tag.startswith("called") else {}
+        create, split, done = chain(tag, 1, timeout=60, **callback)
+        requests = {"open": [create, split], "pending": [split]}
+        body = next(pack(requests.get(tag.partition("/")[0], [create, split, done])))
+        assert code.consume(body).failed == {}
+    monkeypatch.setattr(schema, "DUE_SHARDS", more)
+    bus.rejects, callbacks.rejects = set(), set()
+    code.now += 60 * 24 * HOUR
+    for _ in range(3):
+        assert code.sweep().problems == 0
+    ends = {event["tag"]: event["status"] for event in bus.events}
+    early = ("open", "pending")
+    assert ends == {tag: "failed" if tag.startswith(early) else "acked" for tag in tags}
+    assert len(bus.events) == len(tags)
+    assert {event["tag"] for event in callbacks.events} == {*tags[-12:]}
+    assert all("due_at" not in aws.item(tag) for tag in tags)

@@ -31,7 +31,10 @@ DUE_SHARDS: Final = 40
 they take DynamoDB's default quota. Ended chains with pending reports have other partitions, so that
 no deadline waits for them.
 
-Every reader of the index reads all partitions. A lower number would hide the chains of the rest."""
+Every reader of the index reads all partitions. A lower number would hide the chains of the rest. A
+higher number hides none, because each place begins at a number of its own."""
+_ROOM: Final = 1_000
+"""The most partitions of a place: the numbers between the beginnings of two."""
 _FEWER: Final = 8
 """Chains with callbacks are rare, so they have fewer partitions by this factor."""
 
@@ -55,13 +58,11 @@ class Place(NamedTuple):
 def places(due_shards: int) -> Mapping[frozenset[str], Place]:
     """Return the partitions for ended chains by their pending reports; they follow deadlines."""
     result: dict[frozenset[str], Place] = {}
-    first = due_shards
     for callback in ("", *checks.RESUME_KINDS):
         shards = max(1, due_shards // _FEWER) if callback else due_shards
         for further in ((EVENT,), (PARENTS,), (EVENT, PARENTS), ()):
             if reports := frozenset(filter(None, (callback, *further))):
-                result[reports] = Place(reports, first, shards)
-                first += shards
+                result[reports] = Place(reports, _ROOM * (len(result) + 1), shards)
     return result
 
 
