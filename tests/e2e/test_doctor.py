@@ -9,6 +9,7 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from tests.e2e.conftest import python
+from tests.support.cli import check_schema
 from xorack.aws.schema import ALIAS, DUE_INDEX
 from xorack.aws.stack import describe_stack
 from xorack.cli import doctor as cli
@@ -77,6 +78,7 @@ def doctor(examined, monkeypatch, capsys):
     def run(*arguments):
         status = main(["doctor", "--json", *arguments])
         report = json.loads(capsys.readouterr().out)
+        check_schema("doctor", report)
         return status, {check["name"]: check for check in report["checks"]}
 
     return run

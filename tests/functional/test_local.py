@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cli import check_schema
 from xorack.cli.commands import cli
 from xorack.errors import LocalError
-from xorack.local import assembly, environment, java
+from xorack.local import assembly, background, environment, java
 from xorack.local.background import Background
 
 QUEUES = "http://127.0.0.1:1/123456789012"
@@ -67,6 +68,7 @@ def test_one_that_does_not_run_is_one_line(xorack, command):
     assert xorack(*command) == (1, [], [line])
     status, (line,), err = xorack("local", "status", "--json")
     assert (status, err, json.loads(line)["running"]) == (1, [], False)
+    check_schema("local status", json.loads(line))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -93,12 +95,21 @@ def test_one_that_does_not_respond(xorack, running):
     assert (status, err) == (1, [])
     assert (shown["running"], shown["responds"], shown["pid"]) == (True, False, STATE.pid)
     assert shown["started_at"] == "1970-01-01T00:00:00Z"
+    check_schema("local status", shown)
     status, _, (line,) = xorack("local", "start")
     assert status == 1
     assert f"runs as process {STATE.pid} and does not respond (log: " in line
     assert line.endswith(": run `xorack local stop` first")
     status, _, (line,) = xorack("local", "events")
     assert line.startswith("error: xorack local does not respond: ")
+
+
+@pytest.mark.parametrize("instance", ["", "orders"])
+def test_a_start_prints_its_addresses_as_json(xorack, monkeypatch, instance):
+    running = dataclasses.replace(STATE, instance=instance)
+    monkeypatch.setattr(background, "start", lambda notify, name: (running, True))
+    _, (line,), _ = xorack("local", "start", "--json")
+    check_schema("local start", json.loads(line))
 
 
 @pytest.mark.parametrize("state", ["", "{}", "[1]", '{"pid": 1}'])

@@ -1,9 +1,12 @@
 """Chains in the table of a test, as operators find them."""
 
+import json
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 from botocore.exceptions import ClientError
+from jsonschema import Draft202012Validator
 
 from tests.support.services import Message, consume
 from xorack import traced, unit_id
@@ -16,6 +19,8 @@ from xorack.core.request import Request
 from xorack.core.stamp import xor
 from xorack.local.isolation import REGION
 
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs/commands.schema.json").read_text("utf-8"))
+"""What each command prints with --json: every field, no other."""
 TAG = "books/moby.txt"
 FILE, *WORDS = (unit_id(TAG, n) for n in range(6))
 
@@ -111,3 +116,9 @@ def assert_error(result, status, start):
     ended, out, (line,) = result
     assert (ended, out) == (status, [])
     assert f"{line}\n".startswith(f"error: {start}")
+
+
+def check_schema(name, value):
+    """Check a value that a command has printed with --json."""
+    validator = Draft202012Validator({**SCHEMA, "$ref": f"#/$defs/{name}"})
+    assert [error.message for error in validator.iter_errors(value)] == [], name

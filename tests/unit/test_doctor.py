@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.chains import changed
+from tests.support.cli import check_schema
 from tests.support.events import eventually
 from xorack.cli import main, options
 from xorack.core.errors import StateError
@@ -49,6 +50,7 @@ def test_what_the_protocol_makes_of_a_load_has_no_violation(honest):
     assert {plan.creates_last for plan in honest.plans} == {True, False}
     assert honest.all_violations() == []
     figures = report.figures(LOAD, Sent(requests=9, begun_at=999.0, ended_at=1000.0), honest)
+    check_schema("load", json.loads(json.dumps(figures)))
     assert figures["latency_seconds"] == dict.fromkeys(("p50", "p90", "p99", "max"), 1.0)
     lines = list(report.chart(figures, 60))
     acked = sum(not plan.lost for plan in honest.plans)
