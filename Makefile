@@ -1,6 +1,6 @@
-# Each target sets up what it needs first; it takes Python 3.10 or later and make.
+# Each target first installs the packages that it needs. It requires Python 3.10 or later and make.
 
-# The default is python3; if that is too old, the newest Python on the PATH.
+# The default is python3. If that is too old, use the newest Python on the PATH.
 FITS := -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null
 ifeq ($(origin PYTHON),undefined)
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
@@ -10,17 +10,17 @@ ARGS ?=
 PY := .venv/bin/python
 VENV = "$(PYTHON)" tools/venv.py
 
-# Without bytecode each worker compiles some thousand modules: a quarter of the quick tests' time.
+# Without bytecode each worker compiles about a thousand modules, a quarter of the quick tests' time.
 unexport PYTHONDONTWRITEBYTECODE
 
 # npm trusts the certificates that the machine trusts, as pip and uv do.
 export NODE_USE_SYSTEM_CA := 1
 
-# A PYTHON given by the caller replaces the Python of an existing .venv.
+# If the caller sets PYTHON, it replaces the Python of an existing .venv.
 SAME_PYTHON := $(if $(filter command line environment,$(origin PYTHON)),--same-python)
 
-# These reach a program through the environment: they may hold any character. Only make's
-# command line sets them; a DIR exported by the shell is ignored.
+# Programs get these through the environment, because they may contain any character. Only make's
+# command line sets them: a DIR that the shell exports is ignored.
 export DIR
 export LOSE
 export STACK
@@ -43,35 +43,35 @@ python:
 	  version=`"$(PYTHON)" --version 2>&1`; \
 	  echo "error: $(PYTHON) is not Python 3.10 or later ($${version:-it does not run}): name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 
-venv: python ## Set up .venv (the other targets do this first)
+venv: python ## Set up .venv, which the other targets do first
 	@$(VENV) dev $(SAME_PYTHON)
 
 .PHONY: venv-demo
 venv-demo: python
 	@$(VENV) demo $(SAME_PYTHON)
 
-demo: venv-demo ## Run the demo on this machine: DIR=folder of your own files, LOSE=what to lose
+demo: venv-demo ## Run the demo on this machine: DIR=folder of your own files, LOSE=number of rows to lose
 	@$(PY) -m demo $(if $(call GIVEN,DIR),--dir "$$DIR") $(if $(call GIVEN,LOSE),--lose "$$LOSE") $(ARGS)
 
-deployed: venv ## Deploy a stack of its own, examine it, delete it: STACK=name, ARGS of xorack doctor
+deployed: venv ## Deploy a stack, examine it, delete it: STACK=name, ARGS=options of xorack doctor
 	@$(PY) -m tools.deployed $(if $(call GIVEN,STACK),--stack "$$STACK") $(ARGS)
 
-# One worker runs the tests of a file, and one all those of Spark. Four workers, because they often
-# wait. xdist 3.8 sees the groups with a pytest before 9.2 only.
+# One worker runs the tests of a file, and one worker all tests of Spark. There are four workers,
+# because they often wait. xdist 3.8 supports groups only with a pytest before 9.2.
 PYTEST := $(PY) -m pytest -n 4 --dist loadgroup --max-worker-restart=3
 
-# Folders without Spark, the embedded AWS, the CDK and a browser; each worker imports every file that it collects.
+# Folders without Spark, embedded AWS, CDK and browser. Each worker imports every file that it collects.
 QUICK := unit property functional
 
-check: lint types subjects ## Lint, types and quick tests: no Spark, no embedded AWS, no CDK, no browser
+check: lint types subjects ## Run linters, types and quick tests, without Spark, embedded AWS, CDK and browser
 	@$(PYTEST) -n 2 -m "not slow" $(QUICK:%=tests/%) $(ARGS)
 
-test: lint types tests ## Lint, types and all tests except the slow ones
+test: lint types tests ## Run linters, types and all tests that are not slow
 
-coverage: venv ## The tests of `make test`, and the lines of code that they run
+coverage: venv ## Run the tests of `make test`, and print the share of lines that they cover
 	@$(PYTEST) -m "not slow" --cov --cov-report=term $(ARGS)
 
-test-slow: types-cdk slow-tests ## The slow tests, and the types of the CDK
+test-slow: types-cdk slow-tests ## Run the slow tests, and check the types of the CDK code
 
 .PHONY: tests slow-tests
 tests: venv
@@ -80,28 +80,28 @@ tests: venv
 slow-tests: venv
 	@$(PYTEST) -n 3 --dist loadfile -m slow $(ARGS)
 
-test-spark35: python ## The tests of xorack.spark on PySpark 3.5, in .venv-spark35
+test-spark35: python ## Run the tests of xorack.spark on PySpark 3.5, in .venv-spark35
 	@$(VENV) spark35
 	@JAVA_HOME="$$(PATH=.venv-spark35/bin JAVA_HOME= .venv-spark35/bin/python -c \
 	  'from xorack.local.java import java_home; print(java_home())')" \
 	  .venv-spark35/bin/python -m pytest -m "not slow" tests/spark $(ARGS)
 
-test-all: ## All tests, after a failure too: test, test-slow and test-spark35
+test-all: ## Run test, test-slow and test-spark35, each also after a failure
 	@$(MAKE) --keep-going --no-print-directory test test-slow test-spark35
 
-policy-lint: venv ## Let cdk-nag, cfn-lint and checkov judge the templates (docs/security.md)
+policy-lint: venv ## Check the templates with cdk-nag, cfn-lint and checkov (docs/security.md)
 	@$(PY) -m tools.policy_lint cdk.out/policy-lint
 	@.venv/bin/cfn-lint
 	@$(MAKE) --silent checkov ARGS="--directory cdk.out/policy-lint"
 
-# Its packages contradict those of .venv. It runs behind a proxy that is not there: offline.
+# Its packages contradict those of .venv. The proxy does not exist, so checkov runs offline.
 OFFLINE := env HTTPS_PROXY=http://127.0.0.1:9 HTTP_PROXY=http://127.0.0.1:9
 .PHONY: checkov
 checkov: venv
 	@$(VENV) policy-lint >&2
 	@$(OFFLINE) .venv-policy-lint/bin/checkov --config-file .checkov.yaml $(ARGS)
 
-simulate: venv ## Simulate the acker: SEEDS=how many schedules (1000), FIRST=the first seed
+simulate: venv ## Simulate the acker: SEEDS=number of schedules (1000), FIRST=first seed (0)
 	@$(PY) -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(ARGS)
 
 bench: venv ## Run the benchmarks: ARGS="--quick", ARGS="memory dynamodb ..."
@@ -113,7 +113,7 @@ docs: venv ## Build the site of the docs, with the API reference, into site/
 	@$(VENV) docs
 	@NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/.venv-docs/bin:$$PATH" mkdocs build
 
-# It runs on the node of .venv, or else on the machine's.
+# Biome runs on the Node of .venv, or else on the machine's.
 BIOME = $(PY) -m tests.support.npm tools/javascript && $(NODE) tools/javascript/node_modules/.bin/biome
 
 lint: venv biome ## ruff and Biome: lint and format of Python and JavaScript
@@ -124,15 +124,15 @@ lint: venv biome ## ruff and Biome: lint and format of Python and JavaScript
 biome: venv # lint and format of JavaScript
 	@$(BIOME) ci --error-on-warnings --log-level=warn
 
-types: venv ## mypy, strict
+types: venv ## Check types with mypy, strict
 	@$(PY) -m mypy
 
-types-cdk: venv ## mypy, strict, with the types of the CDK: some minutes
+types-cdk: venv ## Check types with mypy, strict, and the types of the CDK, which takes minutes
 	@$(PY) -m mypy --config-file= --python-version 3.10 --strict --follow-imports=silent \
 	  --cache-dir .mypy_cache/infra-slow -p infra -p xorack.cdk
 
 .PHONY: subjects
-subjects: venv # the subjects of new commits
+subjects: venv # Check the subjects of new commits
 	@$(PY) -m tools.subjects
 
 format: venv ## Format the code and apply the fixes of ruff and Biome
@@ -143,14 +143,14 @@ format: venv ## Format the code and apply the fixes of ruff and Biome
 synth: venv ## Write the CloudFormation template to cdk.out
 	@$(PY) -m infra.synth --out cdk.out $(ARGS)
 
-template: venv ## Write a template for CloudFormation alone, and the zip of its code, to cdk.out/template
+template: venv ## Write a template that needs no CDK, and the zip of its code, to cdk.out/template
 	@$(PY) -m infra.template --out cdk.out/template $(ARGS)
 
-# npm and node are those of .venv, or else the machine's.
+# npm and Node are those of .venv, or else the machine's.
 NODE = PATH="$(CURDIR)/.venv/bin:$$PATH"
 INSTALL_CDK = $(NODE) npm ci --no-audit --no-fund --loglevel=error
 
-bootstrap: venv ## Prepare your AWS account and region for the CDK, once: docs/deploy.md
+bootstrap: venv ## Prepare your AWS account and region for the CDK (docs/deploy.md)
 	@$(INSTALL_CDK)
 	@$(NODE) npx --no-install cdk bootstrap $(ARGS)
 
@@ -159,18 +159,18 @@ deploy: venv ## Deploy to your AWS account: ARGS="-c batch_size=500 ...", in CI 
 	@$(INSTALL_CDK)
 	@$(NODE) npx --no-install cdk deploy $(ARGS)
 
-destroy: venv ## Delete the stack, and leave what holds state: docs/deploy.md has what stays
+destroy: venv ## Delete the stack except the resources that hold state (docs/deploy.md)
 	@$(NODE) $(PY) -m tools.preflight $(ARGS)
 	@$(INSTALL_CDK)
 	@$(NODE) npx --no-install cdk destroy $(ARGS)
 
-wheel: venv ## Build dist/xorack-*.whl: pure Python, one for all platforms
+wheel: venv ## Build dist/xorack-*.whl, which is pure Python
 	@rm -rf build # it may hold modules that no longer exist
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --wheel-dir dist .
 	@ls dist/*.whl
 
-# Without extra indexes: one that has some files of a version would hide the hashes of all others.
+# Extra indexes are off, because an index with a few files of a version would hide the other hashes.
 COMPILE = UV_INDEX= UV_FIND_LINKS= $(VENV) uv pip compile --quiet --universal --generate-hashes \
   --python-version 3.10 --no-header --no-emit-index-url --no-emit-find-links
 
@@ -180,7 +180,7 @@ lock: python ## Update the lock files: ARGS="--upgrade", ARGS="--upgrade-package
 	@$(COMPILE) --group spark35 -o tools/spark35.lock $(ARGS)
 	@$(COMPILE) --group embedded -o xorack/local/requirements.lock $(ARGS)
 
-audit: python ## Look up known vulnerabilities of the locked packages: ARGS="-s osv" asks OSV
+audit: python ## Find known vulnerabilities of the locked packages: ARGS="-s osv" asks OSV
 	@$(VENV) uv tool run --quiet pip-audit==2.10.1 --requirement requirements.lock \
 	  --require-hashes --disable-pip --strict --progress-spinner off $(ARGS)
 
@@ -189,5 +189,5 @@ clean: ## Remove all built files except .venv
 	  .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 
-distclean: clean ## Remove .venv as well
+distclean: clean ## Remove all built files and .venv
 	@rm -rf .venv .venv-*
