@@ -50,7 +50,7 @@ HOURS = ("2026-09-14T14", "2026-09-14T15")
 
 
 def open_windows(stack, run="shop"):
-    """Two hours of three logs: whole, open, missing rows, late, failed, and one not open."""
+    """Two hours of three logs: complete, open, missing rows, late, failed, and one not open."""
     keys, timeouts = ["t/0", "t/1", "t/2"], {("clean", HOURS[1]): 1e-3}
     for log in ("raw", "clean", "mart"):
         for hour in HOURS[: 1 if log == "mart" else 2]:
@@ -71,7 +71,7 @@ def test_logs_are_a_table(stack, xorack):
     assert (status, heads.split(), errors) == (0, ["WINDOW", "raw", "clean", "mart"], [])
     assert [" ".join(row.split()) for row in rows] == [
         f"{HOURS[1]} open 66.6 %, t/2 lags late 66.6 %, t/2 lags not open",
-        f"{HOURS[0]} whole missing 66.6 %, 4 rows, t/2 lags failed 66.6 %, closed, by hand",
+        f"{HOURS[0]} complete missing 66.6 %, 4 rows, t/2 lags failed 66.6 %, closed, by hand",
     ]
     status, lines, _ = xorack("windows", "mart", "none", "--limit", "1", "--json")
     assert [json.loads(line) for line in lines] == [

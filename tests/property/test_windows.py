@@ -181,7 +181,7 @@ def play(chance: random.Random) -> None:
     assert {*world.acked()} == complete
     for name, window in world.store.opened.items():
         proved = ledger.proved_of(world.store.proofs())
-        assert ledger.WindowStatus.of(window, proved).whole == (name in complete)
+        assert ledger.WindowStatus.of(window, proved).complete == (name in complete)
 
 
 @pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
@@ -235,7 +235,7 @@ def test_a_stream_keeps_two_proofs_while_they_are_listed():
             del store.slots[place]
 
     store.step = step
-    assert ledger.open_window(store, window).whole
+    assert ledger.open_window(store, window).complete
 
 
 def rewind(chance: random.Random) -> None:
@@ -256,7 +256,7 @@ def rewind(chance: random.Random) -> None:
     proved = ledger.proved_of(store.proofs())
     for start, end in combinations(range(13), 2):
         status = ledger.WindowStatus.of(ledger.Window("w", {"t/0": start}, {"t/0": end}), proved)
-        assert not status.whole or rows & {*range(start, end)} <= written
+        assert not status.complete or rows & {*range(start, end)} <= written
 
 
 @pytest.mark.parametrize("seeds", [300, pytest.param(6_000, marks=pytest.mark.slow)])
@@ -277,8 +277,8 @@ def test_a_topic_made_anew_is_refused_where_a_later_hour_ends_earlier():
     problem = "'2026-09-14T15' ends before window '2026-09-14T14' in p, but its name is later: "
     with pytest.raises(ArgumentError, match=problem):
         opened(store, "2026-09-14T15", p=3)
-    assert opened(store, "2026-09-14T13", p=3).whole  # opened later, and earlier in the log
-    assert opened(store, "closed by hand", p=4).whole  # a name that is no time
+    assert opened(store, "2026-09-14T13", p=3).complete  # opened later, and earlier in the log
+    assert opened(store, "closed by hand", p=4).complete  # a name that is no time
 
 
 def test_a_batch_without_rows_is_believed_where_its_offsets_follow_on():
@@ -293,7 +293,7 @@ def test_a_batch_without_rows_is_believed_where_its_offsets_follow_on():
         prove(1, 5, 7, gaps="error")
     prove(1, 5, 7)
     prove(2, 7, 8)
-    assert (opened(store, "w", p=8).whole, opened(store, "w", p=8).gaps) == (True, {"p": 3})
+    assert (opened(store, "w", p=8).complete, opened(store, "w", p=8).gaps) == (True, {"p": 3})
     for number, since in ((3, 9), (4, 8)):  # of others; after a batch that nobody proved
         with pytest.raises(StateError, match="no row at any of the 2 positions that it covers"):
             prove(number, since, since + 2)

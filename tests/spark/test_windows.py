@@ -83,7 +83,7 @@ def test_a_day(log):
     assert (report.proof, report.chains, report.units) == ("written", 1, 7)
     assert log.statuses == {"r/orders/h14": "open"}
     status = log.windows().status("h14")
-    assert (status.whole, status.lagging) == (False, {"t/0": (4, 5)})
+    assert (status.complete, status.lagging) == (False, {"t/0": (4, 5)})
     chain = log.acker.chains["r/orders/h14"]
     names = partition_names(chain.tag, {"ranges": status.window.digest, "partitions": ["t/0-2"]})
     assert {names[id] for id in log.acker.outstanding()[chain.tag]} == {"t/0"}
@@ -146,7 +146,7 @@ def test_a_batch_job_and_two_streams(log):
     log.batch(0, (0, 4, 6), (1, 0, 1))
     again = log.frame((0, 6, 8))
     orders.batch(0, stream="b").finish(log.bill(orders, again, "b"), source=again)
-    assert log.open("2026-09-14T15", {"t": {"0": 8, "1": 1}}).whole
+    assert log.open("2026-09-14T15", {"t": {"0": 8, "1": 1}}).complete
     assert orders.status("2026-09-14T14").others == ("t/1",)
 
 

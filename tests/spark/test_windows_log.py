@@ -158,5 +158,5 @@ def test_windows_of_a_broker_whose_readers_are_killed(spark, queue, tmp_path):
         assert world.check() == ["h14", "h15"]
         assert world.orders.status("h15").gaps.keys() <= {"orders/1", "orders/2"}
         ends = {"orders": dict(enumerate(sizes(world.client, "orders")))}
-        assert world.orders.open("h16", ends).whole
+        assert world.orders.open("h16", ends).complete
         assert world.check() == ["h14", "h15", "h16"]

@@ -40,5 +40,5 @@ def test_the_snippets(spark, queue, tmp_path, capsys):
         "5 positions without a row: 5 of orders/1" in acker.chains["shop/orders/2026-09-14T14"].note
     )
     later = {"orders": {"0": 45, "1": 35, "2": 2}}
-    assert names["orders"].open("2026-09-14T15", later).whole
+    assert names["orders"].open("2026-09-14T15", later).complete
     assert Acker(queue.bodies).statuses() == {"acked": 2}

@@ -75,7 +75,7 @@ def windows(
     """List windows by log, the last ones first.
 
     Shows the LOGs in this order, by default all, the one that was first opened first. A window is
-    whole; open, with the share of its partitions that have passed its end, and those that lag;
+    complete; open, with the share of its partitions that have passed its end, and those that lag;
     late, after its deadline; missing rows; failed; or not open.
 
     Reads the entire table. With --json, prints one JSON object a window. The exit status is 0:

@@ -85,7 +85,7 @@ def wait(
     error. Without --chains: until the run has a chain and none is unfinished. This is not exact,
     since messages that are still in the queue may create more chains.
 
-    With --window: until the window is whole. Names the partitions that lag.
+    With --window: until the window is complete. Names the partitions that lag.
 
     Exit status: 0 if all are acked; 1 if one failed, for missing rows, or for an error; 3 after the
     time-out.
@@ -175,7 +175,7 @@ def _print_window(store: DynamoDBStore, tag: str, *, as_json: bool) -> bool:
     else:
         failed, lag = status.reason if status.chain.status == "failed" else "", window.lag(_NAMED)
         text = ", ".join(filter(None, (failed, lag and f"{lag} lag")))
-        screen.say(f"{status.chain.tag}: {'whole' if window.state == 'whole' else text}")
+        screen.say(f"{status.chain.tag}: {'complete' if window.state == 'complete' else text}")
         if status.note_text:
             screen.say(status.note_text, error=True)
     return not status.chain.final and window.missing_count > 0

@@ -11,7 +11,7 @@ from xorack.core.chain import TIMED_OUT
 from xorack.core.text import plural
 from xorack.ops.status import ChainStatus
 
-WindowState = Literal["whole", "open", "late", "missing", "failed"]
+WindowState = Literal["complete", "open", "late", "missing", "failed"]
 _NAMED = 3
 
 
@@ -38,7 +38,7 @@ class LogWindow:
         """The state in the table of logs by hours. docs/windows.md lists the states."""
         chain = self.status.chain
         if chain.status == "acked":
-            return "whole"
+            return "complete"
         if self.missing_count:
             return "missing"
         if self.status.urgency == "late" or self.status.reason == TIMED_OUT:
@@ -65,7 +65,7 @@ class LogWindow:
     @property
     def why(self) -> str:
         """Why it is not complete, such as ``3 rows, orders/1 lags``."""
-        if self.state in ("whole", "failed"):
+        if self.state in ("complete", "failed"):
             return self.status.reason or ""
         rows = plural(self.missing_count, "row") if self.missing_count else ""
         lag = self.lag(_NAMED)
@@ -75,7 +75,7 @@ class LogWindow:
     @property
     def text(self) -> str:
         """Its state in a few words, such as ``open 66.6 %, orders/1 lags``."""
-        known = self.state != "whole" and self.status.percent is not None
+        known = self.state != "complete" and self.status.percent is not None
         share = f" {self.status.percent:g} %" if known else ""
         return ", ".join(filter(None, (f"{self.state}{share}", self.why)))
 

@@ -141,7 +141,7 @@ class WindowStatus:
         return {key: (far[key], end) for key, end in ends.items() if far[key] < end}
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether all partitions are covered."""
         return not self.lagging
 
