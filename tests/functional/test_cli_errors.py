@@ -112,7 +112,7 @@ INVALID = [
     ),
     (
         "show -tag",
-        "No such option '-t'; an argument that begins with a dash follows --: xorack show -- -t…",
+        "No such option '-t'; put -- before an argument that begins with a dash: xorack show -- -t…",
     ),
     ("list -tag", "No such option '-t' (see: xorack list --help)"),
     ("wait a --interval 0", "Invalid value for '--interval': 0.0 is not in the"),
@@ -155,7 +155,7 @@ def configure(monkeypatch):
     ("environ", "line"),
     [
         (PLACE, "no AWS credentials: log in"),
-        (KEYS, "no AWS region: give --region, or set AWS_REGION"),
+        (KEYS, "no AWS region: pass --region, or set AWS_REGION"),
         ({**PLACE, "AWS_PROFILE": "gone"}, "The config profile (gone) could not be found"),
         ({**BOTH, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "Could not connect to the endpoint"),
         ({**BOTH, "AWS_ENDPOINT_URL": "nonsense"}, "Invalid endpoint: nonsense"),

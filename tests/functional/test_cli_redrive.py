@@ -43,7 +43,7 @@ def test_failed_messages_go_back_and_the_others_stay(stack, xorack, sqs):
     assert out[1].split()[:4] == ["3", "failed", "goes", "back"]
     assert re.match(r" +2  rejected +stays +tag: '…' already exists +books/", out[2])
     assert out[4].startswith(
-        "2 messages are rejected: their chain, as long as it exists, rejects them"
+        "2 messages are rejected, and will be rejected again while the chain exists"
     )
     assert ("--all" in out[4], "dead-letters send" in out[5]) == (True, True)
     assert out[-1] == "3 messages sent back; 3 stay"
@@ -94,7 +94,7 @@ def test_it_asks(stack, xorack, sqs, answer, text, status, last, moved):
     assert len(take(stack)) == moved
     put_messages(stack, failed=(2,))
     answer("")
-    line = "error: stdin has no answer, so nothing was changed: --yes skips the question"
+    line = "error: stdin has no answer, so nothing was changed; use --yes to skip the question"
     status, _, err = xorack("redrive")
     assert (status, err, take(stack)) == (1, [line], [])
 

@@ -194,7 +194,7 @@ def test_events_are_printed_as_they_arrive(aws, monkeypatch, capsys):
     names = {"EventBusName": aws.bus_name, "NamePrefix": "events-"}
     assert aws.client("events").list_rules(**names)["Rules"] == []
     assert main(["events"]) == 2
-    assert "a bus keeps no events: --follow prints" in capsys.readouterr().err
+    assert "a bus stores no events: use --follow" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from importlib.util import find_spec
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line with these arguments, by default the process's.
+    """Run the command line with these arguments, or with those of the process.
 
     Returns:
-        The exit status: 0; 1 for a failure; 2 for invalid arguments; 3 for a time-out of ``wait``;
-        130 when interrupted.
+        The exit status: 0; 1 after a failure; 2 for invalid arguments; 3 after a time-out of
+        ``wait``; 130 when interrupted.
     """
     missing = [name for name in ("click", "jinja2", "rich") if find_spec(name) is None]
     if missing:
@@ -22,6 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     try:
         from xorack.cli.commands import run
-    except KeyboardInterrupt:  # the imports take a second
+    except KeyboardInterrupt:  # importing the commands takes a second
         return 130
     return run(arguments)

@@ -1,4 +1,4 @@
-"""``python -m xorack.cli``."""
+"""``python -m xorack.cli`` runs the command line."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The commands that change chains by hand: `xorack fail` and `xorack extend`."""
+"""The commands that change chains by hand, `xorack fail` and `xorack extend`."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _with_chains = with_chains("All unfinished chains whose tags begin with RUN/, in
 def fail(reason: str, **options: Any) -> int:
     """End chains as failed, now, and publish their events.
 
-    With --run, reads the entire table, and asks. With --table, the stack's sweeper publishes the
-    events.
+    With --run, it reads the entire table and asks for a confirmation. With --table, the stack's
+    sweeper publishes the events.
 
-    Exit status: 0; 1 if a chain does not exist, or has ended before.
+    Exit status: 0; 1 if a chain does not exist or has already ended.
     """
     return _change("fail", {"reason": reason}, **options)
 
@@ -61,10 +61,11 @@ def fail(reason: str, **options: Any) -> int:
 def extend(timeout_seconds: float, **options: Any) -> int:
     """Set the deadline of chains to a time from now.
 
-    The new deadline may be earlier than the old one. An idle timeout counts from now. A pending
-    chain gets the deadline once it is created. With --run, reads the entire table, and asks.
+    The new deadline may be earlier than the old one. An idle timeout starts again. A pending chain
+    gets the deadline when it is created. With --run, it reads the entire table and asks for a
+    confirmation.
 
-    Exit status: 0; 1 if a chain does not exist, or has ended before.
+    Exit status: 0; 1 if a chain does not exist or has already ended.
     """
     return _change("extend", {"timeout": timeout_seconds}, **options)
 
@@ -72,7 +73,7 @@ def extend(timeout_seconds: float, **options: Any) -> int:
 def _change(
     op: Change, fields: dict[str, Any], *, chains: Chains, target: Target, yes: bool, as_json: bool
 ) -> int:
-    """Change the chains, and print a line for each; of a run, the numbers and the problems."""
+    """Change the chains and print a line for each, or for a run the number and the problems."""
     tags, run = chains
     if not tags and run is None:
         raise click.UsageError("Missing TAG or --run")
@@ -105,7 +106,7 @@ def _change(
 
 
 def _described(error: Exception) -> str:
-    """Return the text of an expected error; raise any other."""
+    """Return the text of an expected error; raise any other error again."""
     if isinstance(error, EXPECTED):
         return error_text(error)
     raise error
@@ -117,7 +118,7 @@ def _to_dict(result: ChangeResult) -> dict[str, Any]:
 
 
 def _problem(result: ChangeResult, run: RunChains | None) -> str:
-    """Return why a chain did not change; empty if it did, or if one of a run ended before that."""
+    """Return why a chain did not change. It is empty for a change, or an earlier end in a run."""
     if isinstance(result, NotChanged):
         return result.reason
     chain = result.status.chain

@@ -1,4 +1,4 @@
-"""The commands: each reads its arguments, calls the library and prints the result."""
+"""The command line. Each command reads its arguments, calls the library and prints the result."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ _CANNOT_WRITE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO
 
 
 def run(arguments: Sequence[str] | None = None, command: click.Command | None = None) -> int:
-    """Run a command, by default `cli` with the process's arguments, and return the exit status.
+    """Run a command and return the exit status. By default, run `cli` with the process's arguments.
 
-    An error becomes a line on stderr.
+    An error is printed as a line on stderr.
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the shell's >&-
+        if getattr(sys, name) is None:  # the shell's >&- has closed it
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open until the process ends
-        # A tag may hold characters that the terminal's encoding does not have.
+        # A tag may contain characters that the terminal's encoding does not have.
         if hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     streams = sys.stdout, sys.stderr
     try:
         status = _run(arguments, command or cli)
-        # click hides a broken pipe behind another stream: its rest would fail when Python ends.
+        # After a broken pipe, click replaces the streams. Python would fail when it closes them.
         sys.stdout, sys.stderr = streams
         sys.stdout.flush()
         return status
     except OSError as error:
         if error.errno not in _CANNOT_WRITE or error.filename is not None:
             raise
-        # Python would fail again to write the rest when it closes stdout.
+        # Python would fail again when it writes the rest before closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if error.errno != errno.EPIPE:  # the reader of a closed pipe has read enough
+        if error.errno != errno.EPIPE:  # the program that reads the pipe has stopped reading
             _print_error(f"cannot write: {error.strerror}")
         return 1
 
 
 def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
-    """Run a command; errors of writing its output are for the caller."""
+    """Run a command. The caller handles errors in writing its output."""
     try:
         status = command.main(
             args=None if arguments is None else list(arguments),
@@ -65,7 +65,7 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as end:
         return end.exit_code
-    except SystemExit as end:  # click ends so after a shell's completion
+    except SystemExit as end:  # click raises it after a shell's completion
         return end.code if isinstance(end.code, int) else int(bool(end.code))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
@@ -86,13 +86,13 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
 
 
 def _dash_hint(error: click.UsageError, path: str) -> str:
-    """Say how to give a tag that begins with a dash, which click takes for an option."""
+    """Return advice on a tag that begins with a dash, because click takes it for an option."""
     context = error.ctx
     if not isinstance(error, click.NoSuchOption) or context is None:
         return ""
     if not any(isinstance(parameter, click.Argument) for parameter in context.command.params):
         return ""
-    return f"; an argument that begins with a dash follows --: {path} -- {error.option_name}…"
+    return f"; put -- before an argument that begins with a dash: {path} -- {error.option_name}…"
 
 
 def _print_error(message: str) -> None:
@@ -119,8 +119,8 @@ def _print_error(message: str) -> None:
 
 Exit status: 0; 1 for a failure; 2 for invalid arguments; 3 for a time-out of wait; 130 when
 interrupted.
-The environment variables XORACK_STACK, or else XORACK_QUEUE_URL, and XORACK_TABLE are the defaults
-of --stack and --table; XORACK_LOCAL=1 does as --local.""",
+The defaults of --stack and --table come from the environment variables XORACK_STACK, or else
+XORACK_QUEUE_URL, and XORACK_TABLE. XORACK_LOCAL=1 has the effect of --local.""",
 )
 @click.version_option(__version__, prog_name="xorack")
 @local_option

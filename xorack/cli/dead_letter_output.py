@@ -1,4 +1,4 @@
-"""The output of the commands of dead-lettered messages: tables, questions, results."""
+"""The output of the commands for dead letters: tables, questions, results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from xorack.ops.redrive import Redrive, Survey
 
 _DAY_MS = 86_400_000
 _MAX_REASONS = 20
-"""Reasons shown: a faulty sender may cause any number."""
+"""The most reasons that are shown. A faulty sender may cause any number of them."""
 _STAY = {
-    "rejected": "rejected: their chain, as long as it exists, rejects them again. --all sends them",
-    "malformed": "malformed: the consumer rejects them again. Correct them with "
+    "rejected": "rejected, and will be rejected again while the chain exists. --all sends them",
+    "malformed": "malformed, and would be rejected again. Correct them with "
     "xorack dead-letters send",
-    "expired": "older than the {days:g} days for which finished chains are kept. A redrive could "
-    "start a chain again that is gone",
+    "expired": "older than the {days:g} days for which ended chains are kept. A redrive could "
+    "start an expired chain again",
 }
 
 
@@ -41,7 +41,7 @@ def _print_none(survey: Survey) -> None:
 
 
 def print_groups(survey: Survey, kinds: Sequence[Kind] = ()) -> None:
-    """Print the counts by reason; for a redrive, say which kinds go back."""
+    """Print the counts by reason. For a redrive, also print which kinds are sent back."""
     if not survey.seen:
         _print_none(survey)
         return
@@ -83,7 +83,7 @@ def print_messages(survey: Survey, *, as_json: bool) -> None:
 def run_redrive(
     redrive: Redrive, survey: Survey, kinds: Sequence[Kind], *, yes: bool, as_json: bool
 ) -> int:
-    """Show the dead-lettered messages, ask, send messages back; return the exit status."""
+    """Show the dead letters, ask, and send messages back; return the exit status."""
     count = survey.count(*kinds)
     nothing_to_move = survey.complete and not count
     if as_json:
@@ -114,7 +114,7 @@ def run_redrive(
 
 
 def run_delete(redrive: Redrive, survey: Survey, *, yes: bool, as_json: bool) -> int:
-    """Show the messages, ask, delete them; return the exit status."""
+    """Show the messages, ask, and delete them; return the exit status."""
     count, deleted = len(survey.ids), 0
     if not as_json:
         print_groups(survey)
@@ -130,5 +130,5 @@ def run_delete(redrive: Redrive, survey: Survey, *, yes: bool, as_json: bool) ->
         of = f"{deleted:,} of " if deleted < count else ""
         screen.say(f"{of}{plural(count, 'message')} deleted")
         if deleted < count:
-            screen.say("the others are gone, or another reader has them: try again", error=True)
+            screen.say("the others were deleted or are with another reader; try again", error=True)
     return int(deleted < wanted or survey.selects_nothing)

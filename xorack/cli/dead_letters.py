@@ -1,4 +1,4 @@
-"""The commands of dead-lettered messages: `xorack dead-letters` and `xorack redrive`."""
+"""The commands for dead letters, `xorack dead-letters` and `xorack redrive`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHOWN = 20
 
 
 def _with_selector(*kinds: Kind) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options that select messages to a command, as its argument ``selector``."""
+    """Add the options that select messages to a command. It gets them as ``selector``."""
     return gathered(
         "selector",
         Selector,
@@ -61,10 +61,10 @@ def dead_letters() -> None:
 
     Its messages are of four kinds. failed: the consumer could not process the message at any
     attempt. rejected: a chain rejects the request. malformed: the consumer cannot parse the
-    request. expired: first sent longer ago than finished chains are kept.
+    request. expired: the message was first sent longer ago than ended chains are kept.
 
-    Every command reads the queue. That hides the messages from other readers for a short time,
-    and SQS counts it as a receive.
+    Each command reads the queue. This hides the messages from other readers for a short time, and
+    SQS counts it as a receive.
     """
 
 
@@ -75,7 +75,7 @@ def dead_letters() -> None:
 def list_(selector: Selector, as_json: bool, target: Target) -> int:
     """Count the messages by reason.
 
-    Without ID and options, reads about 1,000 messages; with them, up to 100,000. The exit status
+    Without ID and options, it reads about 1,000 messages; with them, up to 100,000. The exit status
     is 1 if no message matches.
     """
     queues = target.open_dead_letters()
@@ -98,12 +98,12 @@ def list_(selector: Selector, as_json: bool, target: Target) -> int:
 @json_option
 @with_target(letters_option)
 def show(selector: Selector, limit: int, as_json: bool, target: Target) -> int:
-    """Show messages with body, invalid value, reason, sender and times.
+    """Show messages with their body, invalid value, reason, sender and times.
 
-    Cuts long values. With --json, prints one object a line, with the complete body. The exit
-    status is 1 if no message matches.
+    Long values are cut off. With --json, it prints one object a line with the complete body. The
+    exit status is 1 if no message matches.
     """
-    # A selected message may be among the last: all are read then.
+    # A selected message may be one of the last, so read all messages.
     most = limit if selector == Selector() else None
     survey = target.open_dead_letters().survey(selector, limit=most, keep=limit)
     output.print_messages(survey, as_json=as_json)
@@ -119,8 +119,8 @@ def show(selector: Selector, limit: int, as_json: bool, target: Target) -> int:
 def delete(selector: Selector, target: Target, **flags: Any) -> int:
     """Delete messages: these IDs, or those that meet all conditions.
 
-    Shows the messages first, and asks. Deletes only what it showed: messages that arrive later
-    stay. With --json and without --yes, deletes nothing.
+    It shows the messages first, and asks for a confirmation. It deletes only the messages that it
+    has shown. With --json and without --yes, it deletes nothing.
 
     Exit status: 0 if all are deleted; 1 if not, or if you answer no.
     """
@@ -142,15 +142,15 @@ def delete(selector: Selector, target: Target, **flags: Any) -> int:
 @json_option
 @with_target(queue_option, letters_option)
 def redrive(selector: Selector, target: Target, **flags: Any) -> int:
-    """Send dead-lettered messages back to the queue.
+    """Send dead letters back to the queue.
 
-    Run it once the cause is fixed. It shows the reasons first, and asks. Messages that failed at
-    every attempt go back. Rejected ones stay, since their chains would reject them again: use
-    --all once you have fixed the chains. With ID or --kind, the selected messages go back, even
-    malformed ones.
+    Use it after the cause is fixed. It shows the reasons first, and asks for a confirmation. It
+    sends messages that failed at every attempt. Rejected messages stay, because their chains would
+    reject them again. If you have fixed the chains, use --all. With ID or --kind, it sends the
+    selected messages, even malformed ones.
 
-    A request takes effect once, so it is harmless to send too many messages back. Messages older
-    than the retention of finished chains always stay, since this does not hold for them.
+    Sending too many messages is harmless, because a request takes effect once. This does not hold
+    for messages that are older than the retention of ended chains, so they always stay.
 
     Exit status: 0 if all selected messages are back; 1 if not, or if you answer no.
     """
@@ -170,11 +170,11 @@ def redrive(selector: Selector, target: Target, **flags: Any) -> int:
 @click.argument("file", type=text_file)
 @with_target(queue_option)
 def send_corrected(file: TextIO, target: Target) -> None:
-    """Send corrected messages, or say what is wrong with them.
+    """Send corrected messages, or print what is wrong with them.
 
-    FILE has one JSON object a line; - is stdin. It is what `show --json` prints, with its ``body``
-    corrected, or a body. The messages keep their time, ``sent_at``. If a request is invalid, or a
-    message older than messages are taken, nothing is sent. Then delete the dead letters.
+    FILE has one JSON object a line; - is stdin. A line is the output of `show --json` with a
+    corrected ``body``, or a body alone. The messages keep their time, ``sent_at``. If a request is
+    invalid, or a message is too old, nothing is sent. Delete the dead letters afterwards.
     """
     url, retention_ms = target.queue, DEFAULT_RETENTION_MS
     if not url:

@@ -28,7 +28,7 @@ from xorack.ops.doctor.reading import Reader
 from xorack.ops.doctor.trial import Trial, TwoChains
 
 _UNITS = 10
-"""Units of each chain of a load; a chain sends one request more."""
+"""The units of each chain of a load. A chain sends one more request than units."""
 _MARKS = {"ok": ("✓", "green"), "failed": ("✗", "red"), "not checked": ("–", "yellow")}
 _INDENT = 23
 
@@ -79,16 +79,16 @@ def doctor(
     as_json: bool,
     target: Target,
 ) -> int:
-    """Say what is wrong with a deployed stack, and what to do about it.
+    """Find what is wrong with a deployed stack, and say what to do about it.
 
-    Reads queues, table, functions, bus and alarms. Then sends two chains, one that is acked and one
-    that fails, and receives their events by a rule and a queue, which it removes again. The failed
-    chain sets off the alarm ChainsFailed.
+    It reads queues, table, functions, bus and alarms. Then it sends two chains, of which one is
+    acked and one fails. It receives their events through a rule and a queue, which it removes
+    again. The failed chain sets off the alarm ChainsFailed.
 
-    With --load, sends chains with faults at this rate, verifies each of them, and shows throughput,
-    latencies and an upper bound of the cost.
+    With --load, it sends chains with faults at this rate, verifies each of them, and shows
+    throughput, latencies and an upper bound of the cost.
 
-    Exit status: 0 if all is well; 1 if a check failed, or for an error.
+    Exit status: 0 if all is well; 1 if a check failed, or after an error.
     """
     _check_options(rate, seconds, no_chains, yes, as_json)
     client, reports = cache(target.client), None
@@ -99,7 +99,7 @@ def doctor(
     checks = check_all(Reader(stack, client).facts())
     _show(checks, as_json)
     vital = [check.name for check in checks if check.verdict == "failed" and check.name in VITAL]
-    # A SIGTERM ends the command as Ctrl-C does: the rule and the queue are removed.
+    # A SIGTERM ends the command like Ctrl-C, so that the rule and the queue are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not no_chains and vital:
         chains = _not_sent(f"no chain can end: first repair {', '.join(vital)}")
@@ -138,7 +138,7 @@ def _trial(load: Load, target: Target, client: Any) -> Trial:
 
 
 def _try(trial: Trial, names: Iterable[str], conduct: Callable[[], list[Check]]) -> list[Check]:
-    """Conduct a trial; an error of AWS is a failed check. Say what could not be removed."""
+    """Conduct a trial. An error of AWS is a failed check. Print what could not be removed."""
     try:
         return conduct()
     except EXPECTED as error:
@@ -173,7 +173,7 @@ def _load(
 
 
 def _show(checks: Iterable[Check], as_json: bool) -> None:
-    """Print a line for each check, and what to do in a second line."""
+    """Print a line for each check, and the advice in a second line."""
     if as_json:
         return
     out = screen.console()

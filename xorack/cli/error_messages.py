@@ -1,4 +1,4 @@
-"""Error messages of one line, with advice where it is known."""
+"""Error messages of one line, with advice if it is known."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from xorack.aws.client import error_code
 from xorack.core.errors import UnavailableError, XorAckError
 
 EXPECTED = (XorAckError, aws.ClientError, aws.BotoCoreError, ResponseParserError)
-"""The errors that `error_text` describes; any other is a defect."""
+"""The errors that `error_text` describes. Any other error is a defect."""
 
 _ADVICE: dict[type[Exception], str] = {
     aws.NoCredentialsError: "no AWS credentials: log in (aws sso login), or set AWS_PROFILE",
-    aws.NoRegionError: "no AWS region: give --region, or set AWS_REGION",
-    ResponseParserError: "the response is not from AWS: is there a proxy, or a login page?",
+    aws.NoRegionError: "no AWS region: pass --region, or set AWS_REGION",
+    ResponseParserError: "the response is not from AWS: check for a proxy or a login page",
 }
 
 

@@ -1,4 +1,4 @@
-"""The command `xorack events`: the events of a deployed stack, from now on."""
+"""The command `xorack events`, which prints the events of a deployed stack from now on."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from xorack.ops.doctor.subscription import Subscription
 def events(follow: bool, prefix: str | None, target: Target) -> None:
     """Print the events of a stack's chains, from now on.
 
-    Each is a line of JSON, as EventBridge delivers it. A temporary rule and a temporary queue
-    receive them, and are removed at the end. EventBridge delivers an event at least once.
+    Each event is a line of JSON, as EventBridge delivers it. A temporary rule and a temporary queue
+    receive the events, and are removed at the end. EventBridge delivers an event at least once.
     """
     if not follow:
-        raise click.UsageError("a bus keeps no events: --follow prints those that arrive from now")
+        raise click.UsageError("a bus stores no events: use --follow to print future ones")
     name, client = f"events-{secrets.token_hex(4)}", cache(target.client)
     subscription = Subscription(name, target.find_stack().bus_name, client, prefix or "")
-    # A SIGTERM ends the command as Ctrl-C does: the rule and the queue are removed.
+    # A SIGTERM ends the command like Ctrl-C, so that the rule and the queue are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with suppress(KeyboardInterrupt), subscription.open():

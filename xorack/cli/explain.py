@@ -31,7 +31,7 @@ from xorack.ops.unit_names import candidates_in, name_text, names_of_chain
 
 
 @click.command(
-    short_help="Say why a chain failed, or the chains of a run.",
+    short_help="Explain why a chain failed, or the chains of a run.",
     epilog="Example: xorack explain --run 2026-01-31 --among steps.txt",
 )
 @click.argument("tag", required=False)
@@ -42,14 +42,15 @@ from xorack.ops.unit_names import candidates_in, name_text, names_of_chain
 def explain(
     tag: str | None, run: RunChains | None, among: TextIO | None, as_json: bool, target: Target
 ) -> int:
-    """Say why a chain failed or does not end, or what the failed chains of a run have in common.
+    """Explain why a chain failed or does not end, or what the failed chains of a run share.
 
-    Of a chain: what its reason, notes, dead letters, counts and times point to, whether the
-    consumer takes its messages, and how many chains of its run are like it. Of a run: each reason,
-    with what distinguishes its chains from the others (parts of the tag, detail, size, time),
-    notes, dead letters, and names of outstanding units. If none has failed, the unfinished ones.
+    For a chain, it uses the reason, notes, dead letters, counts and times, and checks whether the
+    consumer takes the messages and how many chains of the run are like it. For a run, it shows each
+    reason with the properties that distinguish its chains (parts of the tag, detail, size, time),
+    notes, dead letters, and names of outstanding units. If no chain has failed, it explains the
+    unfinished chains.
 
-    Exit status: 1 if there is no such chain, or the run has no chain.
+    Exit status: 1 if the chain does not exist, or the run has no chains.
     """
     if (tag is None) == (run is None):
         raise click.UsageError("Missing TAG or --run" if run is None else "TAG excludes --run")
@@ -68,7 +69,7 @@ def explain(
 
 
 def _explain_chain(target: Target, tag: str, candidates: Sequence[Candidate], as_json: bool) -> int:
-    """Print why a chain is as it is, or why there is none; return the exit status."""
+    """Print why a chain failed, does not end or does not exist; return the exit status."""
     store, status = target.open(), None
     letters, backlog = read_letters(target, Selector(tag=tag)), target.queues()()
     try:

@@ -38,11 +38,11 @@ def list_(
 ) -> int:
     """List chains: all, or those that meet both conditions.
 
-    Reads the table, in no order, until the limit is reached. Lines on stderr say whether there are
-    more chains, and count the messages in the queue and the dead letters.
+    It reads the table, in no order, until the limit is reached. Lines on stderr say whether there
+    are more chains, and count the messages in the queue and the dead letters.
 
-    With --json, prints one JSON object a line. Reports items that are not chains on stderr; the
-    exit status is then 1.
+    With --json, it prints one JSON object a line. Items that are not chains are reported on stderr.
+    The exit status is then 1.
     """
     invalid: list[NotAChainError] = []
     now = milliseconds()
@@ -72,14 +72,14 @@ def list_(
 def windows(
     logs: tuple[str, ...], run: RunChains | None, limit: int, as_json: bool, target: Target
 ) -> int:
-    """List windows by log, the last ones first.
+    """List windows by log, the latest ones first.
 
-    Shows the LOGs in this order, by default all, the one that was first opened first. A window is
-    complete; open, with the share of its partitions that have passed its end, and those that lag;
-    late, after its deadline; missing rows; failed; or not open.
+    It shows the LOGs in this order. By default, it shows all logs, ordered by their first window. A
+    window is complete; open, with the share of its partitions that have passed its end, and those
+    that lag; late, after its deadline; missing rows; failed; or not open.
 
-    Reads the entire table. With --json, prints one JSON object a window. The exit status is 0:
-    `xorack wait --window` is for schedulers.
+    It reads the entire table. With --json, it prints one JSON object a window. The exit status is
+    always 0. For schedulers, use `xorack wait --window`.
     """
     invalid: list[NotAChainError] = []
     chains = target.open().scan(invalid.append, prefix=run.prefix if run else "")

@@ -73,8 +73,8 @@ local_option = click.option(
 def local() -> None:
     """Run AWS on this machine, in the background, with the stack in it.
 
-    It listens on the loopback interface only, needs no account, docker or node, and keeps nothing
-    after it stops.
+    It listens only on the loopback interface. It needs no account, docker or node, and keeps no
+    data after it stops.
     """
 
 
@@ -84,8 +84,8 @@ def local() -> None:
 def start(instance: str, as_json: bool) -> None:
     """Start it, deploy the stack, and wait until it is ready.
 
-    Does nothing if it runs already. The first start installs some 20 packages, whose hashes are
-    checked, into an environment of its own.
+    If it already runs, nothing happens. The first start installs about 20 packages into a separate
+    environment, and checks their hashes.
     """
     begun = time.monotonic()
     running, started = background.start(_notify, instance)
@@ -133,16 +133,16 @@ def status(instance: str, as_json: bool) -> int:
 @local.command(epilog="Example: xorack local stop")
 @_name_option
 def stop(instance: str) -> None:
-    """Stop it, and remove all that it holds."""
+    """Stop it, and remove all its data."""
     stopped = background.stop(_notify, instance)
     screen.say("stopped" if stopped else "not running")
 
 
 @local.command(epilog="Example: xorack local purge")
 def purge() -> None:
-    """Remove what starts have installed and synthesised.
+    """Remove the files that starts have installed and synthesised.
 
-    The next start installs them again. Refuses while one runs.
+    The next start installs them again. It fails while an embedded AWS runs.
     """
     for path in background.purge():
         screen.say(f"removed {path}")
@@ -151,11 +151,11 @@ def purge() -> None:
 @local.command(epilog="Example: xorack local env > local.sh")
 @_name_option
 def env(instance: str) -> None:
-    """Print shell commands that make a shell's programs use it.
+    """Print shell commands with which the programs of a shell use it.
 
-    A shell runs them by `eval "$(xorack local env)"`. They export AWS_ENDPOINT_URL,
-    XORACK_QUEUE_URL and others, and hide the AWS account of the shell. Where pyspark is installed,
-    they name its Python and a Java that runs it.
+    Run them with `eval "$(xorack local env)"`. They export AWS_ENDPOINT_URL, XORACK_QUEUE_URL and
+    others, and hide the AWS account of the shell. If pyspark is installed, they also name its
+    Python and a suitable Java.
     """
     variables: dict[str, str | None] = background.find(instance).environ()
     try:
@@ -173,8 +173,8 @@ def env(instance: str) -> None:
 def events(follow: bool, instance: str) -> None:
     """Print the events of all chains since the start.
 
-    Each is a line of JSON, as EventBridge delivers it. Several readers may follow: each gets all
-    events.
+    Each event is a line of JSON, as EventBridge delivers it. Several readers can follow: each gets
+    all events.
     """
     running, seen = background.find(instance), 0
     try:

@@ -1,4 +1,4 @@
-"""Options that several commands share: the stack or table, and JSON."""
+"""Options that several commands share: the stack or the table, and JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Number(click.FloatRange):
-    """A number of a range: click finds NaN in every range."""
+    """A number within a range. click would accept NaN in every range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -42,7 +42,7 @@ class Number(click.FloatRange):
 
 
 class Duration(Number):
-    """Seconds, or numbers with their units: ``90``, ``30m``, ``1h30m``."""
+    """A duration in seconds, or with units: ``90``, ``30m``, ``1h30m``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         text = str(value)
@@ -60,7 +60,7 @@ _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(min|[smhd])")
 
 @dataclass(frozen=True)
 class Target:
-    """The resources that the options name: the table or the queue, or else the stack's."""
+    """The resources that the options name: the table or the queue, or else those of the stack."""
 
     stack: str
     region: str | None
@@ -70,7 +70,7 @@ class Target:
 
     @property
     def title(self) -> str:
-        """What is read, for people: the table or the stack."""
+        """The name of the table or stack that is read, for people."""
         return f"table {self.table}" if self.table else f"stack {self.stack}"
 
     def client(self, service: str) -> Any:
@@ -84,7 +84,7 @@ class Target:
         return find_stack(self.stack, self.client)
 
     def queues(self) -> Callable[[], Backlog | None]:
-        """Return a function that asks what is in the queues: None if none is known."""
+        """Return a function that reads the backlog; it returns None if the queues are unknown."""
         if self.table is not None:
             return lambda: None
         outputs = self.find_stack()
@@ -93,7 +93,7 @@ class Target:
         return functools.partial(read_backlog, self.client("sqs"), *urls, age)
 
     def find_stack(self, alternative: str = "") -> StackOutputs:
-        """Find the stack; an error names --stack, and the alternative to it."""
+        """Find the stack. An error suggests --stack and the alternative to it."""
         try:
             return self._outputs
         except StateError as error:
@@ -106,14 +106,14 @@ class Target:
         return open_table(outputs.table_name, self.client("dynamodb"), outputs.retention_ms)
 
     def open_bus(self, store: DynamoDBStore) -> EventBus | None:
-        """Open the stack's event bus; None if --table names the table."""
+        """Open the stack's event bus; return None if --table names the table."""
         if self.table is not None:
             return None
         bus, events = self.find_stack().bus_name, self.client("events")
         return EventBus(bus, events, find_table=store.table.find_arn)
 
     def open_dead_letters(self) -> Redrive:
-        """Open the dead-letter queue, and the queue that its messages go back to."""
+        """Open the dead-letter queue, and the queue to which its messages go back."""
         if self.dead_letters:
             return Redrive(self.dead_letters, self.queue or "", self.client("sqs"))
         outputs = self.find_stack()
@@ -122,7 +122,7 @@ class Target:
 
 
 class Chains(NamedTuple):
-    """The chains that a command names: by their tags, or those of a run."""
+    """The chains that a command names by their tags or their run."""
 
     tags: tuple[str, ...]
     run: RunChains | None
@@ -139,7 +139,7 @@ def _chains(tags: tuple[str, ...], run: RunChains | None, chains: int | None = N
 
 
 def read_letters(target: Target, selector: Selector) -> list[DeadMessage]:
-    """Return the selected dead letters; none if only the table is known, or SQS does not say."""
+    """Return the selected dead letters; none if the queue is unknown or cannot be read."""
     backlog = target.queues()()
     if backlog is None or not backlog.dead_letters:
         return []
@@ -156,7 +156,7 @@ def read_letters(target: Target, selector: Selector) -> list[DeadMessage]:
 
 
 def lines_of(file: TextIO | None) -> Iterator[str]:
-    """Yield the lines of a file that an option or argument names."""
+    """Yield the lines of a file that is an option or an argument."""
     try:
         yield from file or ()
     except UnicodeDecodeError as error:
@@ -164,7 +164,7 @@ def lines_of(file: TextIO | None) -> Iterator[str]:
 
 
 def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Reject an empty value: a shell makes it of an unset variable."""
+    """Reject an empty value, because a shell passes it for an unset variable."""
     if value == "":
         raise click.BadParameter("the value is empty")
     return value
@@ -180,7 +180,7 @@ def _run(_: click.Context, __: click.Parameter, value: str | None) -> RunChains 
 
 
 def gathered(name: str, make: Callable[..., Any], *options: _Decorator) -> _Decorator:
-    """Add options to a command, which gets what `make` makes of their values as one argument."""
+    """Add options to a command. It gets the result of `make` for their values as one argument."""
     parameters = inspect.signature(make).parameters
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -199,7 +199,7 @@ def gathered(name: str, make: Callable[..., Any], *options: _Decorator) -> _Deco
 
 text_option = functools.partial(click.option, callback=_not_empty)
 run_option = functools.partial(click.option, "--run", metavar="RUN", callback=_run)
-# A byte order mark, as of a file from Windows, is no part of the first name.
+# A file from Windows may begin with a byte order mark, which is not part of the first name.
 text_file = click.File(encoding="utf-8-sig")
 among_option = functools.partial(click.option, "--among", type=text_file)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -216,7 +216,7 @@ letters_option = text_option(
 
 
 def with_target(*options: _Decorator) -> _Decorator:
-    """Add --stack, --region and others to a command, as its argument ``target``."""
+    """Add --stack, --region and others to a command. It gets them as ``target``."""
     stack = text_option(
         "--stack",
         envvar=["XORACK_STACK", "XORACK_QUEUE_URL"],
@@ -234,7 +234,7 @@ def _target(
     dead_letters: str | None = None,
     queue: str | None = None,
 ) -> Target:
-    """Return what the options name. A table of the environment does not replace a named stack."""
+    """Return the target of the options. XORACK_TABLE does not replace a stack that is named."""
     source = click.get_current_context().get_parameter_source
     environment = ParameterSource.ENVIRONMENT
     if source("table") is environment and source("stack") is not ParameterSource.DEFAULT:
@@ -243,7 +243,7 @@ def _target(
 
 
 def with_chains(run_help: str, *options: _Decorator) -> _Decorator:
-    """Add TAGs, --run and others to a command, as its argument ``chains``."""
+    """Add TAGs, --run and others to a command. It gets them as ``chains``."""
     tags = click.argument("tags", nargs=-1, metavar="[TAG]...")
     return gathered("chains", _chains, tags, run_option(help=run_help), *options)
 

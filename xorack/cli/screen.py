@@ -21,31 +21,31 @@ from xorack.ops.status import ChainStatus
 
 STATUS_COLOURS = {"acked": "green", "failed": "red", "open": "cyan", "pending": "yellow"}
 _GAP = 2
-"""Blanks between columns, as rich has them."""
+"""The blanks between columns, as many as rich uses."""
 _MIN_FOLDED = 12
-"""Least width of a column whose cells may continue in further lines."""
+"""The least width of a column whose cells may continue in further lines."""
 _MAX_PADDED = 80
-"""A tag of 1,024 bytes must not push the columns of all other lines out of sight."""
+"""A longer cell does not widen its column, or a tag of 1,024 bytes would hide other columns."""
 
 
 def console() -> Console:
-    """Create a console for stdout; a pipe gets no colour, no padding and no line breaks."""
+    """Create a console for stdout. A pipe gets no colours, padding or line breaks."""
     return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def say(text: str = "", *, error: bool = False) -> None:
-    """Print a line; what would steer a terminal or end the line is escaped."""
+    """Print a line. Characters that control a terminal or end the line are escaped."""
     print(printable(text), file=sys.stderr if error else sys.stdout)
 
 
 def say_backlog(backlog: Backlog | None) -> None:
-    """Say what the queues hold: messages that are not applied yet change the chains."""
+    """Print the backlog, because messages that are not applied yet change the chains."""
     if text := str(backlog or ""):
         say(f"in the queues: {text}", error=True)
 
 
 def ask(question: str) -> bool:
-    """Ask a question; without a terminal, say what to do instead."""
+    """Ask a question. Without a terminal, raise an error that suggests --yes."""
     try:
         return click.confirm(printable(question))
     except click.Abort:
@@ -53,7 +53,7 @@ def ask(question: str) -> bool:
             raise
         say("")
         raise click.ClickException(
-            "stdin has no answer, so nothing was changed: --yes skips the question"
+            "stdin has no answer, so nothing was changed; use --yes to skip the question"
         ) from None
 
 
@@ -64,7 +64,7 @@ def print_invalid(errors: Collection[NotAChainError]) -> int:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one line of JSON, on a terminal with escapes for what it would obey."""
+    """Print a value as one line of JSON. On a terminal, control characters are escaped."""
     text = json.dumps(value, ensure_ascii=not sys.stdout.encoding.lower().startswith("utf"))
     if sys.stdout.isatty() and not text.isprintable():
         text = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
@@ -90,7 +90,7 @@ def cells(status: ChainStatus) -> dict[str, str]:
 
 
 def print_properties(properties: Iterable[tuple[str, str]]) -> None:
-    """Print names and values, a line each; further lines of a value have no name."""
+    """Print names and values, a line each. Further lines of a value have no name."""
     out = console()
     for name, value in properties:
         line = Text(f"{name:<12} ")
@@ -103,7 +103,7 @@ def print_properties(properties: Iterable[tuple[str, str]]) -> None:
 def properties_of(
     status: ChainStatus, names: Mapping[int, str], letters: Iterable[str] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Yield what to print of a chain, with names of units and texts on its dead letters."""
+    """Yield the properties of a chain, with names of its units and texts on its dead letters."""
     chain = status.chain
     yield "tag", chain.tag
     yield "status", chain.status
@@ -127,15 +127,15 @@ def properties_of(
 
 
 def print_rows(rows: Sequence[Mapping[str, str]], *, right: set[str], fold: set[str]) -> None:
-    """Print rows of cells by the heads of their columns, without cutting any cell.
+    """Print rows of cells with the heads of their columns, without cutting cells off.
 
-    On a terminal with enough room, long cells of the columns `fold` continue in further lines, and
-    a column without content is left out. Elsewhere a row is one line. The columns `right` are
-    aligned to the right.
+    If a terminal is wide enough, long cells of the columns `fold` continue in further lines, and
+    empty columns are left out. Otherwise a row is one line. The columns `right` are aligned to the
+    right.
     """
     out = console()
     rows = [{printable(head): printable(cell) for head, cell in row.items()} for row in rows]
-    # A column that is empty takes the room of those that have something.
+    # An empty column would take room from columns with content.
     heads = [head for head in rows[0] if not out.is_terminal or any(row[head] for row in rows)]
     lines = [{head: head for head in heads}, *rows]
     widths = {head: max(cell_len(line[head]) for line in lines) for head in heads}

@@ -27,11 +27,11 @@ def show(tag: str, among: TextIO | None, as_json: bool, target: Target) -> None:
     """Show a chain, its outstanding units and dead letters.
 
     A unit's id is a hash, so its name is found only among candidates: the names that the steps gave
-    to their children. In the file, a line is a name. A JSON list is a path, the name at each level
-    below the root: ["page 2", "line 7"].
+    to their children. In the file, a line is a name. A JSON list is a path of the names on each
+    level below the root: ["page 2", "line 7"].
 
-    If the stack is known and has dead letters, reads these. That hides them from other readers for
-    a short time, and SQS counts it as a receive. `xorack explain TAG` says what these facts mean.
+    If the stack is known and has dead letters, they are read. This hides them from other readers
+    for a short time, and SQS counts it as a receive. `xorack explain TAG` interprets these facts.
     """
     candidates = list(candidates_in(lines_of(among)))
     try:
@@ -60,7 +60,7 @@ def show(tag: str, among: TextIO | None, as_json: bool, target: Target) -> None:
     else:
         texts = partitions | {unit: name_text(name) for unit, name in found.items()}
         lines = cut([f"{one.kind}: {one.error or one.reason}" for one in letters], _SHOWN)
-        if letters:  # a tag with hidden characters is shown as no shell takes it
+        if letters:  # no shell accepts a tag with hidden characters as it is shown
             which = f"--tag {shlex.quote(tag)}" if tag.isprintable() else letters[0].id
             lines.append(f"xorack dead-letters show {which}")
         screen.print_properties(screen.properties_of(status, texts, lines))

@@ -1,4 +1,4 @@
-"""The command `xorack status`: the first screen of `xorack web`, in a terminal."""
+"""The command `xorack status`, which is the first screen of `xorack web` in a terminal."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _BARS = " ▁▂▃▄▅▆▇█"
 @json_option
 @with_table
 def status(as_json: bool, target: Target) -> int:
-    """Show what needs attention: failed and overdue chains, the queue, dead letters.
+    """Show the problems that need attention: failed and overdue chains, queue, dead letters.
 
-    The first screen of `xorack web`, once: these four numbers, a consumer that takes no messages,
-    causes of failed chains, the last hour, and the chains with the nearest deadlines. Reads at most
-    5,000 items of the table, and the nearest deadlines; a plus says that there may be more.
+    It is the first screen of `xorack web`: these four numbers, a consumer that takes no messages,
+    causes of failed chains, the last hour, and the chains with the nearest deadlines. It reads at
+    most 5,000 items of the table, and the nearest deadlines. A plus means that there may be more.
 
     Exit status: 0, or 1 if a chain is overdue or the consumer takes no messages.
     """
@@ -50,7 +50,7 @@ def status(as_json: bool, target: Target) -> int:
 
 
 def _facts(title: str, page: ChainPage, backlog: Backlog | None) -> Iterator[tuple[str, str]]:
-    """Yield names and values, a line each: the four numbers, and what is behind them."""
+    """Yield names and values, a line each: the four numbers, and their details."""
     plus = "" if page.complete else "+"
     yield "as of", f"{rfc3339(milliseconds())}, {title}"
     yield "failed", _number(page.counts["failed"], plus, "xorack list --status failed")
@@ -78,7 +78,7 @@ def _number(count: int, plus: str, hint: str) -> str:
 
 
 def _hour_lines(hour: Hour) -> Iterator[str]:
-    """Yield the last hour's numbers, and a line of bars each for acks, failures and latency."""
+    """Yield the last hour's numbers, and bars for acks, failures and latency."""
     acked, failed = sum(hour.acked), sum(hour.failed)
     yield f"{hour.created:,} created, {acked:,} acked, {failed:,} failed"
     for name, values, most in (

@@ -30,11 +30,11 @@ from xorack.ops.status import read_status
 
 _TIMED_OUT = 3
 _NAMED = 10
-"""Names in a line: --json has all."""
+"""The most names in a line. JSON has all names."""
 _PAUSE = 9
-"""Least length of a pause, in lengths of the poll before: reads take a tenth of the time."""
+"""The least length of a pause, as a multiple of the last poll, so that polls use little time."""
 _Poll = Callable[[bool], ChainCounts | None]
-"""Counts the chains, or returns None if some are unfinished for sure; True: counts in any case."""
+"""Counts the chains. Unless it gets True, it may return None if chains are known as unfinished."""
 
 
 @click.command(epilog="Example: xorack wait --run 2026-01-31 --chains 5000 --timeout 3600")
@@ -76,18 +76,19 @@ def wait(
 ) -> int:
     """Wait until chains have ended, then print their counts.
 
-    For schedulers: prints one line, or with --json one JSON object. Names the first failed chains
-    with their reasons, on stderr or in the object.
+    For schedulers, it prints one line, or with --json one JSON object. It names the first failed
+    chains with their reasons, on stderr or in the object.
 
-    With TAGs: until these chains have ended. Waits for a chain that does not exist yet.
+    With TAGs, it waits until these chains have ended. A chain need not exist yet.
 
-    With --run and --chains: until that many chains of the run have ended; more chains are an
-    error. Without --chains: until the run has a chain and none is unfinished. This is not exact,
-    since messages that are still in the queue may create more chains.
+    With --run and --chains, it waits until so many chains of the run have ended. More chains are an
+    error. Without --chains, it waits until the run has chains and all of them have ended. This is
+    not exact, because messages in the queue may create more chains.
 
-    With --window: until the window is complete. Names the partitions that lag.
+    With --window, it waits until the window is complete. It names the partitions that lag.
 
-    Exit status: 0 if all are acked; 1 if one failed, for missing rows, or for an error; 3 after the
+    Exit status: 0 if all are acked; 1 if a chain failed, for missing rows, or after an error; 3
+    after the time-out.
     time-out.
     """
     tags, run = chains
@@ -129,9 +130,9 @@ def _poll_named(
 
 
 def _poll_run(store: DynamoDBStore, run: RunChains) -> _Poll:
-    def poll(in_any_case: bool) -> ChainCounts | None:
-        # The index lags, and has no chains without a deadline: it says only who has not ended.
-        unfinished = not in_any_case and read_snapshot(store, 1, run.prefix).chains
+    def poll(must_count: bool) -> ChainCounts | None:
+        # The index is delayed and lacks chains without a deadline. It only shows unfinished chains.
+        unfinished = not must_count and read_snapshot(store, 1, run.prefix).chains
         return None if unfinished else run.count(store)
 
     return poll
@@ -142,7 +143,7 @@ def _poll_to_end(
 ) -> tuple[ChainCounts, bool]:
     """Poll until the end or the time-out; return the last counts, and whether all have ended.
 
-    Goes on after a failed poll, but the first or the last one.
+    It continues after a failed poll, unless that is the first or the last one.
     """
     polled, give_up = False, time.monotonic() + timeout_seconds
     while True:
@@ -184,7 +185,7 @@ def _print_window(store: DynamoDBStore, tag: str, *, as_json: bool) -> bool:
 def _print_counts(
     counts: ChainCounts, run: RunChains | None, ended: bool, *, as_json: bool
 ) -> None:
-    """Print the counts in one line, and the first failed chains on stderr, or all as JSON."""
+    """Print the counts in a line and the first failed chains on stderr, or all as JSON."""
     if as_json:
         screen.print_json({"run": run and run.name, "ended": ended, **counts.to_dict()})
         return
@@ -196,7 +197,7 @@ def _print_counts(
 
 
 def _summary(counts: ChainCounts, run: RunChains | None) -> str:
-    """Format the counts as one line, for example ``2026-01-31: 2 of 3 chains: 2 acked``."""
+    """Format the counts as a line, for example ``2026-01-31: 2 of 3 chains: 2 acked``."""
     text = plural(counts.chains, "chain")
     if run and run.chains not in (None, counts.chains):
         text = f"{counts.chains:,} of {plural(run.chains, 'chain')}"

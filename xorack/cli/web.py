@@ -1,4 +1,4 @@
-"""The command `xorack web`: a page in the browser."""
+"""The command `xorack web`, which serves a page for the browser."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from xorack.web.page.site import DeadLetters, Site
 def web(port: int, among: TextIO | None, target: Target) -> None:
     """Show chains and dead letters in a browser, live.
 
-    Runs until Ctrl-C. Prints the page's address. It is a secret: whoever on this machine has it can
-    read and delete dead-lettered messages with your permissions. The page listens on 127.0.0.1
-    only.
+    It runs until Ctrl-C, and prints the page's address. The address is a secret, because anyone on
+    this machine who has it can read and delete dead letters with your permissions. The page listens
+    only on 127.0.0.1.
     """
     store, letters = target.open(), None
     if target.table is None:

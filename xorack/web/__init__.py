@@ -1,1 +1,1 @@
-"""HTML: the page of `xorack web` on this machine."""
+"""The page of `xorack web` on this machine. All HTML is here."""

@@ -1,1 +1,1 @@
-"""The page of `xorack web`: chains and dead-lettered messages in a browser, on this machine."""
+"""The page of `xorack web`, which shows chains and dead letters in a browser on this machine."""

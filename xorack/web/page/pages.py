@@ -1,7 +1,7 @@
-"""The pages of `xorack web`: what their templates, beside this file, get.
+"""The pages of `xorack web`: the values that the templates beside this file get.
 
-The templates escape all that they show, and hold no script or style. All addresses are relative:
-the first part of a page's path is a secret of the server.
+The templates escape all values, and contain no scripts or styles. All addresses are relative,
+because the first part of a page's path is a secret of the server.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ _HEADS = (
     ("", "Deadline, or end"),
     (None, "Outstanding units"),
 )
-"""Columns of chains, and the order that each sorts by; the last one has none."""
+"""The columns of chains, and the order by which each sorts. The last column has none."""
 _WHY_NOT = {
     "failed": "",
-    "rejected": "rejected again as long as the chain exists",
-    "malformed": "rejected again: correct it with xorack dead-letters send",
-    "expired": "too old: it could start a chain again that is gone",
+    "rejected": "will be rejected again while the chain exists",
+    "malformed": "will be rejected again; correct it with xorack dead-letters send",
+    "expired": "too old, because it could start an expired chain again",
 }
 
 
 @functools.cache
 def templates() -> Environment:
-    """Return the templates. They escape all they show; characters that hide become visible."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # 60 ms
+    """Return the templates. They escape all values and make invisible characters visible."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # the import takes 60 ms
 
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
@@ -74,7 +74,7 @@ def templates() -> Environment:
 
 
 def local_time(time: int, zone: tzinfo | None = None) -> str:
-    """Return a time as the clock of this machine shows it; empty if that is UTC."""
+    """Return a time by this machine's clock; empty if its time zone is UTC."""
     moment = datetime.fromtimestamp(time / 1000, timezone.utc).astimezone(zone)
     return f"{moment:%a %H:%M:%S %Z}" if moment.utcoffset() else ""
 
@@ -84,7 +84,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _address(query: Query, **changes: Any) -> str:
-    """Return the address of a query's page; a change leads to the first page."""
+    """Return the address of a query's page. With a change, it is the first page."""
     changed = replace(query, **{"after": "", "skip": 0, **changes}) if changes else query
     given = urlencode({name: value for name, value in vars(changed).items() if value})
     return f"./?{given}" if given else "./"
@@ -92,10 +92,10 @@ def _address(query: Query, **changes: Any) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """What all pages have around their content, and the names of a chain's outstanding units.
+    """The parts that all pages have around their content, and the names of outstanding units.
 
-    The server expects `token` from a form; `notice` says what a form has done. The number of dead
-    letters and what is in the queue are None if unknown.
+    The server expects `token` from a form. `notice` is the result of a form. The number of dead
+    letters and the backlog are None if they are unknown.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Frame:
     backlog: Backlog | None = None
 
     def page(self, template: str, *, current: str = "", news: str = "", **values: Any) -> bytes:
-        """Render a page; `current` is its address, `news` what a screen reader tells of it."""
+        """Render a page. `current` is its address, and `news` is for screen readers."""
         alarm = self.backlog.stuck_text if self.backlog else ""
         given = {
             **vars(self),
@@ -124,7 +124,7 @@ class Frame:
         return None if self.backlog is None else self.backlog.waiting
 
     def _named(self, status: ChainStatus) -> list[tuple[str, str]]:
-        """Return ids and names of a chain's outstanding units, those with names first."""
+        """Return the ids and names of a chain's outstanding units, those with names first."""
         names = self.names(status)
         units = sorted(status.outstanding, key=lambda id: (id not in names, names.get(id, ""), id))
         return [(f"{unit:016x}", names.get(unit, "")) for unit in units]
@@ -147,7 +147,7 @@ def chain_page(
     dead_letters: Sequence[DeadMessage],
     children: Sequence[ChainStatus],
 ) -> bytes:
-    """Render one chain: why it is as it is, its dead letters, and forms to change it."""
+    """Render one chain: an explanation, its dead letters, and forms that change it."""
     chain = status.chain
     failed = chain.status == "failed"
     likes = Query(
@@ -177,16 +177,16 @@ def _json_lines(value: Any) -> list[str]:
 
 
 class Moment(NamedTuple):
-    """A step in the life of a chain; its time in milliseconds since 1970 if it is known."""
+    """A step in the life of a chain. Its time is in milliseconds since 1970, if it is known."""
 
     at: int | None
-    what: str
+    label: str
     detail: str = ""
     kind: str = ""
 
 
 def timeline(status: ChainStatus) -> list[Moment]:
-    """Return what is known of a chain's life, in its order."""
+    """Return the known steps of a chain's life in their order."""
     chain, deadline = status.chain, status.chain.effective_deadline
     moments = []
     if status.begin is not None:
@@ -215,13 +215,13 @@ def timeline(status: ChainStatus) -> list[Moment]:
         if status.after_end:
             moments.append(Moment(chain.tombstone.last_late_at, "After the end", status.after_end))
     placed: list[tuple[int, Moment]] = []
-    for moment in moments:  # one without a time keeps its place
+    for moment in moments:  # a step without a time keeps its place
         placed.append((moment.at or (placed[-1][0] if placed else 0), moment))
     return [moment for _, moment in sorted(placed, key=lambda one: one[0])]
 
 
 def windows_page(frame: Frame, table: WindowTable, prefix: str, searched: int | None) -> bytes:
-    """Render windows by log; `searched` items were read, if there are more."""
+    """Render windows by log. `searched` is the number of items read, if there are more."""
     states = Counter[str](one.state for _, _, cells in table.rows for one in cells if one)
     news = ", ".join(f"{states[state]} {state}" for state in get_args(WindowState) if states[state])
     values = {"table": table, "prefix": prefix, "searched": searched}
@@ -229,7 +229,7 @@ def windows_page(frame: Frame, table: WindowTable, prefix: str, searched: int | 
 
 
 def letters_page(frame: Frame, survey: Survey, retryable: Collection[str]) -> bytes:
-    """Render dead-lettered messages, with buttons; `retryable` are the ids of those to retry."""
+    """Render dead letters with buttons. `retryable` has the ids of those that can be retried."""
     return frame.page(
         "dead_letters.html",
         title="Dead letters",

@@ -1,8 +1,8 @@
 """The HTTP server of `xorack web`, for one user's browser on this machine.
 
 It listens on 127.0.0.1. A page's path begins with a secret, so other users and programs of the
-machine see nothing. A foreign Host is rejected (DNS rebinding), and so is a change that does not
-come from a form of the pages.
+machine cannot see anything. A foreign Host is rejected because of DNS rebinding. Changes that do
+not come from a form of these pages are rejected, too.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # No policy at all would hide the origin of our own forms.
+    # Without any referrer, browsers would hide the origin of the page's own forms.
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
 
 class WebServer(ThreadingHTTPServer):
-    """A server of a site; it serves until `shutdown` is called."""
+    """A server of a site. It serves until `shutdown` is called."""
 
     daemon_threads = True
 
     def __init__(self, site: Site, port: int = 0) -> None:
-        """Listen on a port of the loopback interface; 0 for a free one."""
+        """Listen on a port of the loopback interface. For 0, choose a free port."""
         super().__init__((_HOST, port), _Handler)
         self.site = site
         self.secret = secrets.token_urlsafe(24)
 
     def server_bind(self) -> None:
-        """Bind without the lookup of a host's name, which may take seconds."""
+        """Bind without looking up a host's name, which may take seconds."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = _HOST, self.server_address[1]
 
@@ -68,7 +68,7 @@ class WebServer(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The values of Host that a browser of this machine sends."""
+        """The values of Host that a browser on this machine sends."""
         return f"{_HOST}:{self.server_port}", f"localhost:{self.server_port}"
 
 
@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self._post)
 
     def _answer(self, respond: Callable[[str, str], Response]) -> None:
-        """Check where the request comes from, and answer it."""
+        """Check the origin of a request, and answer it."""
         address, _, query = self.path.partition("?")
         secret, slash, path = address.removeprefix("/").partition("/")
         if self.headers.get("Host") not in self.server.hosts:
@@ -103,15 +103,15 @@ class _Handler(BaseHTTPRequestHandler):
             return respond()
         except (XorAckError, ClientError, BotoCoreError) as error:
             return site.failure(error)
-        except Exception:  # noqa: BLE001 - the next request is served
+        except Exception:  # noqa: BLE001 - the server keeps serving other requests
             _LOG.exception("xorack web cannot answer %s", self.command)
-            return site.problem(500, "Error", "xorack web has a defect: its terminal says more.")
+            return site.problem(500, "Error", "xorack web has a defect; see its terminal.")
 
     def _post(self, path: str, query: str) -> Response:
         site = self.server.site
         length = self.headers.get("Content-Length", "")
         if not (re.fullmatch("[0-9]{1,9}", length) and int(length) <= _MAX_BODY):
-            return site.problem(400, "Not understood", "The form has no length, or is too long.")
+            return site.problem(400, "Bad request", "The form has no length, or is too long.")
         body = self.rfile.read(int(length)).decode("utf-8", "replace")
         tag = {name: values for name, values in _fields(query).items() if name == "tag"}
         fields = tag | _fields(body)
@@ -119,11 +119,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not (
             self._is_same_origin() and hmac.compare_digest(token.encode(), site.token.encode())
         ):
-            return site.problem(403, "Not allowed", "The form is not one of these pages: reload.")
+            return site.problem(403, "Not allowed", "This form is not from these pages; reload.")
         return site.post(path, fields)
 
     def _is_same_origin(self) -> bool:
-        """Return True if a page of this server sent the request: browsers say so."""
+        """Return whether a page of this server sent the request, as browsers report it."""
         same_site = self.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin"
         return same_site and self.headers.get("Origin") == f"http://{self.headers['Host']}"
 
@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Log no requests: their paths hold the secret."""
+        """Do not log requests, because their paths contain the secret."""
 
 
 def _fields(text: str) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""What `xorack web` answers: pages of chains and dead-lettered messages, and what buttons do."""
+"""The answers of `xorack web`: pages of chains and dead letters, and the actions of buttons."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from xorack.ops.unit_names import candidates_in, name_text, names_in
 from xorack.web.page import pages
 
 _KINDS: tuple[Kind, ...] = ("failed", "rejected", "malformed")
-"""The kinds that can be sent back, if an operator names the messages."""
+"""The kinds that can be sent back if an operator selects the messages."""
 _FEW = 10_000
-"""Most candidates that are tried for each chain of a list: 50 chains take 2 s once."""
+"""The most candidates that are tried for each chain of a list. 50 chains take 2 s once."""
 _CHAINS_KEPT = 1000
 MESSAGES = 100
 _TAGS = 100
-"""Most chains that are read to find out which rejected messages may be sent back."""
+"""The most chains that are read to see which rejected messages may be sent back."""
 WINDOWS = 100
 _FOLDER = Path(__file__).parent
 _TYPES = {
@@ -45,7 +45,7 @@ _TYPES = {
 
 
 class Response(NamedTuple):
-    """A response: its status, its body and the type of it."""
+    """A response with its status, its body and the body's type."""
 
     status: int
     body: bytes
@@ -53,7 +53,7 @@ class Response(NamedTuple):
 
 
 class DeadLetters:
-    """A dead-letter queue, read and changed by one caller at a time: a reader hides messages."""
+    """A dead-letter queue. One caller at a time uses it, because reading hides messages."""
 
     def __init__(self, redrive: Redrive, backlog: Callable[[], Backlog | None]) -> None:
         self._redrive, self._backlog = redrive, Watch(backlog)
@@ -62,7 +62,7 @@ class DeadLetters:
         self._seen: tuple[int, list[DeadMessage]] = 0, []
 
     def count(self) -> int:
-        """Return SQS's approximate number of messages; while a caller hides some, the last one."""
+        """Return SQS's estimate of the messages, or the last one while a caller hides messages."""
         if self._lock.acquire(blocking=False):
             try:
                 self._count = self._redrive.count()
@@ -71,11 +71,11 @@ class DeadLetters:
         return self._count
 
     def backlog(self) -> Backlog | None:
-        """Return what is in the acker's queue; None if it is unknown."""
+        """Return the acker's backlog; None if it is unknown."""
         return self._backlog()
 
     def read(self) -> tuple[Survey, int]:
-        """Read the first messages, which SQS counts as a receive; return also `count` before."""
+        """Read the first messages, and return them with the `count` before the read."""
         with self._lock:
             count = self._count = self._redrive.count()
             survey = self._redrive.survey(limit=MESSAGES, keep=MESSAGES)
@@ -84,13 +84,13 @@ class DeadLetters:
         return survey, count
 
     def of(self, tag: str) -> list[DeadMessage]:
-        """Return a chain's messages among the first; these are read once for each `count`."""
+        """Return a chain's messages among the first ones, which are read once for each `count`."""
         if (count := self.count()) != self._seen[0]:
             self.read()
         return [message for message in self._seen[1] if tag in message.tags] if count else []
 
     def change(self, ids: Sequence[str], *, delete: bool) -> str:
-        """Send messages back to the queue, or delete them; return what was done."""
+        """Send messages back to the queue, or delete them; return a text about the result."""
         with self._lock:
             survey = self._redrive.survey(Selector(ids))
             if delete:
@@ -101,12 +101,12 @@ class DeadLetters:
         done = result.moved - (result.undeleted if delete else 0)
         if done >= len(ids):
             return f"{plural(done, 'message')} {verb}."
-        rest = "The others are gone, expired, or another reader has them."
-        return f"{done:,} of {plural(len(ids), 'message')} {verb}. {rest}"
+        others = "The others were deleted, expired, or are with another reader."
+        return f"{done:,} of {plural(len(ids), 'message')} {verb}. {others}"
 
 
 class UnitNames:
-    """Names of outstanding units among candidates: those of a file, and those typed in."""
+    """Names of outstanding units among the candidates of a file and those typed in."""
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
         self._candidates = list(candidates)
@@ -119,22 +119,22 @@ class UnitNames:
         self._find.cache_clear()
 
     def names(self, status: ChainStatus) -> Mapping[int, str]:
-        """Return the names of a chain's units, as far as they are found."""
+        """Return the known names of a chain's units."""
         if not self._candidates or status.chain.status == "acked":
             return status.partitions
-        found = self._find(status.chain.tag, tuple(status.outstanding))
-        return {unit: name_text(name) for unit, name in found.items()} | status.partitions
+        names = self._find(status.chain.tag, tuple(status.outstanding))
+        return {unit: name_text(name) for unit, name in names.items()} | status.partitions
 
     def names_in_list(self, status: ChainStatus) -> Mapping[int, str]:
-        """Return them for a chain of many: none if that takes long."""
+        """Return the names for a chain of a list. With many candidates, return none."""
         return self.names(status) if len(self._candidates) <= _FEW else status.partitions
 
 
 @dataclass
 class Site:
-    """The pages of a table, under a name, and perhaps of a dead-letter queue.
+    """The pages of a table under a name, and perhaps of a dead-letter queue.
 
-    `publisher` sends the event of a chain that is failed; a form of the pages sends the `token`.
+    `publisher` publishes the event of a chain that a form fails. A form must send the `token`.
     """
 
     name: str
@@ -146,11 +146,11 @@ class Site:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
     def __post_init__(self, candidates: Iterable[Candidate]) -> None:
-        """Collect the names that units may have."""
+        """Collect the candidates for names of units."""
         self._naming = UnitNames(candidates)
 
     def get(self, path: str, fields: Mapping[str, str], known: str | None = None) -> Response:
-        """Return a page or a file of it. Nothing changes.
+        """Return a page or one of its files, without changing anything.
 
         `known` is the number of messages that the browser's page of dead letters shows.
         """
@@ -165,14 +165,14 @@ class Site:
                 return self._dead_letters(known)
         if path in _TYPES:
             return Response(200, (_FOLDER / path).read_bytes(), _TYPES[path])
-        return self.problem(404, "Not found", "There is no such page.")
+        return self.problem(404, "Not found", "This page does not exist.")
 
     def post(self, path: str, fields: Mapping[str, Sequence[str]]) -> Response:
         action, ids = ", ".join(fields.get("action", ())), fields.get("id", ())
         if path == "chain":
             return self._change(action, {name: texts[0] for name, texts in fields.items()})
         if path != "dead-letters" or self.letters is None or not 0 < len(ids) <= MESSAGES:
-            return self.problem(400, "Not understood", "The form is not one of these pages.")
+            return self.problem(400, "Bad request", "The form is not from these pages.")
         if action not in ("retry", "delete"):
             return self.failure(ArgumentError("action", action, "retry or delete"))
         return self._dead_letters(notice=self.letters.change(ids, delete=action == "delete"))
@@ -181,12 +181,12 @@ class Site:
         return Response(status, pages.error_page(pages.Frame(self.name), title, reason))
 
     def failure(self, error: Exception) -> Response:
-        if isinstance(error, TagNotFound):  # its messages may wait, or be among the dead letters
-            return Response(404, pages.error_page(self._frame(), "No such chain", str(error)))
+        if isinstance(error, TagNotFound):  # its messages may be queued or dead-lettered
+            return Response(404, pages.error_page(self._frame(), "Chain not found", str(error)))
         if isinstance(error, NotAChainError):
             return self.problem(404, "Not a chain", str(error))
         if isinstance(error, ArgumentError):
-            return self.problem(400, "Not understood", str(error))
+            return self.problem(400, "Bad request", str(error))
         return self.problem(503, "AWS does not respond as expected", self.explain(error))
 
     def _frame(self, names: pages.NamesOf = lambda _: {}, notice: str = "") -> pages.Frame:
@@ -203,8 +203,8 @@ class Site:
         if not (skip.isascii() and skip.isdecimal() and len(skip) < 10):
             raise ArgumentError("skip", skip, "a number of chains")
         names = ("prefix", "text", "detail", "cause", "after")
-        given = {name: fields.get(name, "") for name in names}
-        page = read_chains(self.store, Query(group=group, order=order, skip=int(skip), **given))
+        texts = {name: fields.get(name, "") for name in names}
+        page = read_chains(self.store, Query(group=group, order=order, skip=int(skip), **texts))
         frame = self._frame(self._naming.names_in_list)
         return Response(200, pages.chains_page(frame, page))
 
@@ -227,20 +227,20 @@ class Site:
         """Fail a chain, move its deadline, or try names for its outstanding units."""
         tag = fields.get("tag", "")
         if action == "names":
-            given = list(candidates_in(fields.get("among", "").splitlines()))
-            self._naming.add(given)
-            return self._chain(tag, f"{plural(len(given), 'name')} tried, and kept until the end.")
+            candidates = list(candidates_in(fields.get("among", "").splitlines()))
+            self._naming.add(candidates)
+            return self._chain(tag, f"{plural(len(candidates), 'name')} checked and saved.")
         id = f"{action}-{secrets.token_hex(16)}"
         if action == "fail":
             if not fields.get("reason"):
-                raise ArgumentError("reason", "", "a text: the chain's event repeats it")
+                raise ArgumentError("reason", "", "a text, which the chain's event repeats")
             request, done = Request("fail", tag, id, reason=fields["reason"]), "Failed."
         elif action == "extend":
             minutes = fields.get("minutes", "")
             if not (minutes.isascii() and minutes.isdecimal() and len(minutes) < 9):
-                raise ArgumentError("minutes", minutes, "an integer")
+                raise ArgumentError("minutes", minutes, "a whole number")
             request = Request("extend", tag, id, timeout=60 * int(minutes))
-            done = "The deadline is changed."
+            done = "Deadline changed."
         else:
             raise ArgumentError("action", action, "extend or fail")
         changed = change_chain(self.store, request, self.publisher)
@@ -249,9 +249,9 @@ class Site:
 
     def _dead_letters(self, known: str | None = None, notice: str = "") -> Response:
         if self.letters is None:
-            reason = "No dead-letter queue is known: give --stack."
+            reason = "The dead-letter queue is unknown; pass --stack."
             return self.problem(404, "Dead letters", reason)
-        # A read counts as a receive, so what is up to date is not read again.
+        # A read counts as a receive, so messages that are up to date are not read again.
         if known is not None and known == str(self.letters.count()):
             return Response(204, b"")
         survey, count = self.letters.read()
@@ -259,10 +259,10 @@ class Site:
         return Response(200, pages.letters_page(frame, survey, self._retryable(survey.messages)))
 
     def _retryable(self, messages: Sequence[DeadMessage]) -> set[str]:
-        """Return the ids of messages that may be accepted now: those of a chain that is gone."""
-        rejected = [one for one in messages if one.kind == "rejected"]
-        tags = [*dict.fromkeys(tag for one in rejected for tag in one.tags)]
+        """Return the ids of messages that may be accepted now, because their chain expired."""
+        rejected = [each for each in messages if each.kind == "rejected"]
+        tags = [*dict.fromkeys(tag for each in rejected for tag in each.tags)]
         exist = self.store.read(tags[:_TAGS], lambda _: None) if tags else {}
         known = {*exist, *tags[_TAGS:]}
-        again = [one for one in rejected if known.isdisjoint(one.tags)]
-        return {one.id for one in messages if one.kind == "failed"} | {one.id for one in again}
+        again = [each for each in rejected if known.isdisjoint(each.tags)]
+        return {each.id for each in messages if each.kind == "failed"} | {each.id for each in again}
