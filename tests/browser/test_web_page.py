@@ -186,7 +186,7 @@ def test_a_lost_connection_is_shown_and_ends(aws, browser):
         expect(connection).to_contain_text("Z")
     page.evaluate("refresh()")
     expect(connection).to_have_class("lost")
-    expect(news).to_have_text("No connection: is xorack web still running?")
+    expect(news).to_have_text("No connection. Is xorack web still running?")
     expect(page.locator("#main")).to_contain_text(TAG)
     expect(connection).to_have_text(re.compile(r" · as of [0-9:]{8}Z$"))
     with running(site, port) as server:

@@ -112,7 +112,7 @@ INVALID = [
     ),
     (
         "show -tag",
-        "No such option '-t'; put -- before an argument that begins with a dash: xorack show -- -t…",
+        "No such option '-t'; put -- before an argument with a dash: xorack show -- -t…",
     ),
     ("list -tag", "No such option '-t' (see: xorack list --help)"),
     ("wait a --interval 0", "Invalid value for '--interval': 0.0 is not in the"),

@@ -49,4 +49,4 @@ def test_the_first_screen_in_a_terminal(stack, xorack, monkeypatch):
 
 def test_the_table_alone_has_no_queues(stack, xorack):
     shown = named_lines(xorack("status", "--table", stack.table_name)[1])
-    assert shown["queue"] == ["not known: give --stack"]
+    assert shown["queue"] == ["unknown; pass --stack"]

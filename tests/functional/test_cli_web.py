@@ -47,7 +47,7 @@ def test_a_table_has_no_dead_letters(stack, sqs, xorack, visit):
     pages = visit("", "dead-letters")
     assert xorack("web", "--table", stack.table_name)[0] == 0
     assert "order/17" in pages[0]
-    assert "give --stack" in pages[1]
+    assert "pass --stack" in pages[1]
 
 
 def test_a_port_that_is_taken(stack, xorack):

@@ -92,7 +92,7 @@ def _dash_hint(error: click.UsageError, path: str) -> str:
         return ""
     if not any(isinstance(parameter, click.Argument) for parameter in context.command.params):
         return ""
-    return f"; put -- before an argument that begins with a dash: {path} -- {error.option_name}…"
+    return f"; put -- before an argument with a dash: {path} -- {error.option_name}…"
 
 
 def _print_error(message: str) -> None:

@@ -56,7 +56,7 @@ def _facts(title: str, page: ChainPage, backlog: Backlog | None) -> Iterator[tup
     yield "failed", _number(page.counts["failed"], plus, "xorack list --status failed")
     yield "overdue", _number(page.overdue, plus, "the sweeper ends them within a minute")
     if backlog is None:
-        yield "queue", "not known: give --stack"
+        yield "queue", "unknown; pass --stack"
     else:
         oldest = f", the oldest for {span(backlog.oldest_ms)}" if backlog.oldest_ms else ""
         yield "queue", f"{plural(backlog.waiting, 'message')} not applied yet{oldest}"

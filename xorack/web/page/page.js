@@ -1,4 +1,4 @@
-// Keeps the page up to date, without losing what is open, focused or typed, and sends its forms.
+// Refreshes the page, keeps open parts, the focus and typed text, and sends the forms.
 
 const LEAST_PAUSE = 2000; // milliseconds
 const PATIENCE = 60_000;
@@ -9,13 +9,13 @@ const question = document.getElementById("question");
 let timer;
 let latest = 0; // the number of the request whose response counts
 let lastAnnouncement = main.dataset.news;
-let asOf = ""; // when the last answer came
+let asOf = ""; // the time of the last answer
 
 function same(one, other) {
   return one.nodeName === other.nodeName && one.dataset?.key === other.dataset?.key;
 }
 
-/** Gives an element the attributes of another one; whether it is open is the reader's choice. */
+/** Copies the attributes of another element. Only the reader opens and closes an element. */
 function updateAttributes(element, wanted) {
   for (const { name } of [...element.attributes]) {
     if (name !== "open" && !wanted.hasAttribute(name)) element.removeAttribute(name);
@@ -25,7 +25,7 @@ function updateAttributes(element, wanted) {
   }
 }
 
-/** Makes an element like another one, in place: what stays keeps its focus and its state. */
+/** Changes an element into another one in place. Parts that stay keep their focus and state. */
 function update(element, wanted) {
   updateAttributes(element, wanted);
   let next = element.firstChild;
@@ -52,20 +52,20 @@ function say(text) {
   if (news.textContent !== text) news.textContent = text;
 }
 
-/** Says that the page is not up to date: what it shows is as of the last answer. */
+/** Says that the page is not up to date, and gives the time of the last answer. */
 function lost(reason) {
   connection.className = "lost";
   connection.textContent = asOf ? `${reason} · as of ${asOf}` : reason;
   say(reason);
 }
 
-/** Says that the page is up to date, and what is wrong with what it shows. */
+/** Says that the page is up to date, and shows the problems that it reports. */
 function live() {
   connection.className = main.dataset.alarm ? "lost" : "";
   connection.textContent = [main.dataset.alarm || "Live", asOf].filter(Boolean).join(" · ");
 }
 
-/** Asks for a page and shows it; the page that is shown stays if there is no other. */
+/** Requests a page and shows it. If there is no new page, the current one stays. */
 async function show(address, options) {
   const mine = ++latest;
   try {
@@ -85,7 +85,7 @@ async function show(address, options) {
       update(main, page.getElementById("main"));
       for (const part of ["header nav", "#queue"])
         update(document.querySelector(part), page.querySelector(part));
-      // A disabled button has lost its focus to the body.
+      // When a button is disabled, the body gets its focus.
       const gone = !focused.isConnected || (options.method && focused === document.body);
       (gone ? main : focused).focus({ preventScroll: true });
     }
@@ -95,11 +95,11 @@ async function show(address, options) {
     asOf = `${new Date().toISOString().slice(11, 19)}Z`;
     live();
   } catch {
-    if (mine === latest) lost("No connection: is xorack web still running?");
+    if (mine === latest) lost("No connection. Is xorack web still running?");
   }
 }
 
-/** Refreshes the page, and again later: reads take a tenth of the time at most. */
+/** Refreshes the page repeatedly. The pauses are long, so that reads take a tenth of the time. */
 async function refresh() {
   clearTimeout(timer);
   if (document.hidden) return;
@@ -122,7 +122,7 @@ function confirmed(text, verb) {
   question.showModal();
   return new Promise((resolve) => {
     question.onclose = () => {
-      // The event of an earlier question may come late.
+      // The event of an earlier question may arrive late.
       if (!question.open) resolve(question.returnValue === "yes");
     };
   });
@@ -139,7 +139,7 @@ document.addEventListener("submit", async (event) => {
   const body = new URLSearchParams(new FormData(form, button));
   for (const each of form.querySelectorAll("button")) each.disabled = true;
   button.setAttribute("aria-busy", "true");
-  // A button named action hides the form's property.
+  // A button with the name action would hide the form's property.
   await show(form.getAttribute("action"), { method: "POST", body });
   for (const each of form.querySelectorAll("button")) each.disabled = false;
   button.removeAttribute("aria-busy");
@@ -157,7 +157,7 @@ function reveal() {
   }
 }
 
-/** A slash begins a search, unless it is typed into a field. */
+/** Makes a slash begin a search, unless it is typed into a field. */
 addEventListener("keydown", (event) => {
   const search = document.querySelector("input[type=search]");
   const typing = document.activeElement.matches("input, textarea, select");
