@@ -1,4 +1,4 @@
-"""Packs the stack's assembly, which has the functions' code, into the wheel."""
+"""Adds the stack's assembly, which contains the functions' code, to the wheel."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 SETTINGS = ("resume=all", "removal_policy=destroy", "deletion_protection=false")
-"""Those of xorack/local/assembly.py."""
+"""The settings of xorack/local/assembly.py."""
 
 
 class BuildWithHandlers(build_py):
-    """The usual build, plus the assembly."""
+    """The usual build, which also adds the assembly."""
 
     def run(self) -> None:
-        """Build the package, and synthesise."""
+        """Build the package, and synthesise the stack."""
         if getattr(self, "editable_mode", False):
             super().run()
-            return  # all of it is beside the package
+            return  # an editable installation uses the checkout
         if importlib.util.find_spec("aws_cdk") is None:
             raise SystemExit(
-                "error: the wheel needs the CDK: build it with isolation, or install what "
-                "build-system.requires in pyproject.toml lists"
+                "error: the wheel needs the CDK: build it with isolation, or install the packages "
+                "of build-system.requires in pyproject.toml"
             )
         super().run()
         assembly = Path(self.build_lib, "xorack", "local", "app", "assembly").absolute()
@@ -35,7 +35,7 @@ class BuildWithHandlers(build_py):
             [sys.executable, "-m", "infra.synth", "--out", str(assembly)]
             + [word for setting in SETTINGS for word in ("-c", setting)],
             cwd=ROOT,
-            # The path names what an isolated build has installed.
+            # The path leads to packages that an isolated build has installed.
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join([str(ROOT.absolute()), *sys.path]),
@@ -43,7 +43,7 @@ class BuildWithHandlers(build_py):
             },
             check=True,
         )
-        for path in assembly.iterdir():  # the rest is for the CDK's CLI
+        for path in assembly.iterdir():  # other files are for the CDK's command line
             if path.is_file() and not path.name.endswith((".template.json", ".assets.json")):
                 path.unlink()
 

@@ -1,4 +1,4 @@
-"""``python -m demo``: the command and its options."""
+"""``python -m demo`` runs the demo with its options."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from xorack.cli.commands import run
 @click.option("--page", is_flag=True, help="Keep the page of the chains open until Ctrl-C.")
 @click.option("--work", hidden=True, default=str(ROOT / ".demo"), help="The folder for all output.")
 def demo(folder: str | None, encoding: str, lose: int, page: bool, work: str) -> int:
-    """See it all work on this machine, without an AWS account.
+    """See xorack work on this machine, without an AWS account.
 
-    Starts an AWS on the loopback interface, deploys the stack into it, and runs two Spark jobs
-    over a database of text files: one splits the files into words, one counts the words. Each
-    file is a chain, acked when the last of its words is counted.
+    It starts an AWS on the loopback interface, deploys the stack into it, and runs two Spark jobs
+    over a database of text files. One job splits the files into words, and one counts the words.
+    Each file is a chain, which is acked when the last of its words is counted.
     """
     if folder == "":
         raise click.BadParameter("it is empty", param_hint="--dir")

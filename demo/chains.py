@@ -1,4 +1,4 @@
-"""The chains while the jobs run: their events as they end."""
+"""Follows the chains while the jobs run, by their events."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _SWEEPS = 30
 
 @dataclass
 class ChainMonitor:
-    """Count chains that have ended, in a thread; `show` is called with `ended` and `expected`."""
+    """Counts ended chains in a thread, and calls `show` with `ended` and `expected`."""
 
     stack: Stack
     store: DynamoDBStore
     expected: int  # the number of chains, as far as it is known
     show: Callable[[Counter[str], int], object]  # called in the thread when the numbers change
     ended: Counter[str] = field(default_factory=Counter, init=False)
-    """How many chains have an event, by status."""
+    """The number of chains that have an event, by status."""
     events: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
-    """The events that arrived so far, by tag, in the form in which EventBridge delivers them."""
+    """The events so far by tag, in the form in which EventBridge delivers them."""
 
     def __enter__(self) -> ChainMonitor:
         self._stop = threading.Event()
@@ -48,10 +48,10 @@ class ChainMonitor:
         self._pool.shutdown()
 
     def wait(self, patience_seconds: float, outstanding: int = 0) -> bool:
-        """Wait until all chains have ended and no event is pending; return whether they have.
+        """Wait until all chains have ended and no event is pending; return whether that happened.
 
-        Return False after `patience_seconds` without a change. At most `outstanding` units may be
-        left: their chains cannot end by themselves.
+        It returns False after `patience_seconds` without a change. Chains with at most
+        `outstanding` units in all count as ended, because they cannot end without help.
         """
         before, deadline = self.ended, time.monotonic() + patience_seconds
         while not self._has_ended(outstanding):
@@ -66,7 +66,7 @@ class ChainMonitor:
 
     def _has_ended(self, outstanding: int) -> bool:
         chains = list(self.store.scan())
-        # The consumer publishes an event before it marks it as published.
+        # The consumer publishes an event before it marks the event as published.
         if any(chain.reports.event_pending or chain.status == "pending" for chain in chains):
             return False
         left = [_left(chain) for chain in chains if chain.status == "open"]
@@ -82,7 +82,7 @@ class ChainMonitor:
             events, position = self.stack.events(position)
             self.events |= {event["detail"]["tag"]: event for event in events}
             self._update()
-            # A large table is scanned less often, or the scan would become the load.
+            # A large table is scanned less often, so that the scan does not become the load.
             self._stop.wait(max(_PAUSE_SECONDS, 4 * (time.monotonic() - begun)))
 
     def _update(self) -> None:
@@ -108,7 +108,7 @@ def why_unacked(chain: Chain, has_event: bool) -> str | None:
 
 
 def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None:
-    """Set the deadlines of chains to now, and invoke the sweeper until all chains have ended."""
+    """Set the deadlines of chains to now, and invoke the sweeper until all of them have ended."""
     requests = [Request.extend(tag, "end of the demo", 0.001) for tag in tags]
     send(stack.queue_url, requests, client=stack.client("sqs"))
     for _ in range(_SWEEPS):

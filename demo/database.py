@@ -1,4 +1,4 @@
-"""The demo's database: the user's folder, or the sources of the running Python's library."""
+"""The demo's database: the user's folder, or the sources of Python's standard library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SKIPPED = frozenset(
 
 
 class DemoFailed(XorAckError):
-    """The demo cannot continue; the message names the cause."""
+    """The demo cannot continue. The message says why."""
 
 
 class InvalidDatabase(DemoFailed):
@@ -26,7 +26,7 @@ class InvalidDatabase(DemoFailed):
 
 
 class Database(NamedTuple):
-    """A folder tree, the number and the size of its files, and its description for the user."""
+    """A folder tree with the number and size of its files, and a description for the user."""
 
     folder: Path
     files: int
@@ -35,7 +35,7 @@ class Database(NamedTuple):
 
 
 def open_database(folder: Path) -> Database:
-    """Count the files of the user's folder that the jobs will read."""
+    """Count the files in the user's folder that the jobs will read."""
     folder = Path(os.path.abspath(folder))
     try:
         sizes = [file.size for file in list_files(str(folder)).files]
@@ -47,8 +47,8 @@ def open_database(folder: Path) -> Database:
 def copy_standard_library(work: Path, library: Path | None = None) -> Database:
     """Copy the library's sources, about ten megabytes, and replace an earlier copy.
 
-    The library's folder may also hold installed packages, and tests whose texts are invalid. The
-    copy leaves these out, and has all other ``*.py`` files that are valid UTF-8.
+    The library's folder may also contain installed packages, and tests with invalid texts. The copy
+    leaves these out, and has all other ``*.py`` files that are valid UTF-8.
     """
     library = library or Path(sysconfig.get_path("stdlib"))
     target = work / f"python{sys.version_info.major}.{sys.version_info.minor}"

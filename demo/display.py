@@ -1,4 +1,4 @@
-"""The demo's output: one sentence of what happens, a bar while it happens, and the results."""
+"""The demo's output: a sentence for each step, a bar while it runs, and the results."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from xorack.core.text import plural, printable
 
 _SHOWN_LINES = 20
 _SILENCE_SECONDS = 10.0
-"""Without a terminal, a line says after this time what the demo is doing."""
+"""Without a terminal, a line after this time says which step is running."""
 _FINE_PERCENT = 99.9
-"""A check of row counts that tolerates nothing would fail at each late or repeated row."""
+"""The share of rows that a check of row counts accepts. Any check has to tolerate late rows."""
 _NEXT = """\
 Now your own code: start the same AWS to stay, and let a shell's programs find it.
   .venv/bin/xorack local start
@@ -31,7 +31,7 @@ README.md has the five lines of a producer and a worker; docs/spark.md has those
 
 
 class Display:
-    """The progress: a line for each step that has ended, and a bar for the one that runs."""
+    """The progress: a line for each completed step, and a bar for the running one."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
@@ -48,7 +48,7 @@ class Display:
         self._bar.stop()
 
     def introduce(self, text: str) -> None:
-        """Print a paragraph, in lines of the terminal's width."""
+        """Print a paragraph in lines of the terminal's width."""
         self._out.print(Text(printable(text)), soft_wrap=not self._out.is_terminal)
         self._out.print()
 
@@ -58,7 +58,7 @@ class Display:
 
     @contextmanager
     def doing(self, step: str, text: str) -> Iterator[None]:
-        """Show what runs until the block ends."""
+        """Show the running step until the block ends."""
         self._bar.update(self._task, doing=text, total=None, completed=0)
         ended = threading.Event()
         thread = threading.Thread(target=self._break_silence, args=(step, text, ended), daemon=True)
@@ -70,7 +70,7 @@ class Display:
             thread.join()
 
     def chains(self, ended: Counter[str], total: int) -> None:
-        """Let the bar show how many files are acked."""
+        """Show in the bar how many files are acked."""
         doing = f"{ended['acked']:,} of {total:,} files acked"
         self._bar.update(self._task, doing=doing, total=total, completed=ended.total())
 
@@ -85,22 +85,22 @@ class Result:
     """The results of the demo."""
 
     split: Mapping[str, Any]
-    """The summary of the first job; `count` is that of the second."""
+    """The summary of the first job; `count` is the summary of the second."""
     count: Mapping[str, Any]
     acked: int
-    """Files whose chain is acked with an event."""
+    """The number of files whose chain is acked and has an event."""
     unacked: Sequence[tuple[str, str]]
-    """Tag and reason of each other chain, if it is not one with lost words."""
+    """The tags and reasons of the other chains, without those that have lost words."""
     named: Sequence[LostWord]
     """The lost words that the failed events name."""
     rows: int
-    """The rows that were on disk between the jobs."""
+    """The number of rows that were on disk between the jobs."""
     event: Mapping[str, Any]
     counts: str
 
     @property
     def uncounted(self) -> int:
-        """How many words of readable files were neither counted nor deleted; 0 if all went well."""
+        """The number of words of readable files that are neither counted nor deleted."""
         return int(self.split["words"] - self.count["words"] - self.count["missing"])
 
     @property
@@ -109,7 +109,7 @@ class Result:
 
 
 def print_result(out: Console, result: Result) -> None:
-    """Print what the counts are worth, what was lost, an event, and what to do next."""
+    """Print the result of the counts, the losses, an event, and the next steps."""
     files, count = result.split["files"], result.count
     failed = files - result.acked
     out.print()
@@ -133,7 +133,7 @@ def print_result(out: Console, result: Result) -> None:
 
 
 def _print_losses(out: Console, result: Result) -> None:
-    """Print what other checks say of the loss, and what xorack says."""
+    """Print how other checks and xorack report the loss."""
     share = 100 * result.rows / result.split["words"]
     judged = "looks fine" if share > _FINE_PERCENT else "is too low, and names no row"
     rows = f"{result.rows:,} of {result.split['words']:,} rows, {share:.4f} %"

@@ -1,4 +1,4 @@
-"""Rows that get lost between the two jobs, by three mistakes that people make."""
+"""Loses rows between the two jobs by three mistakes that people make."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class LostWord(NamedTuple):
 
 
 def lose_words(folder: Path, number: int) -> list[LostWord]:
-    """Lose a word of as many readable files, chosen by chance, by each mistake in turn.
+    """Lose a word of each of `number` readable files, which are chosen by chance.
 
-    ``split`` wrote the folder; see `pipeline.data`. Returns the lost words, sorted by file; fewer
-    than ``number`` if there are no more files.
+    The mistakes alternate. ``split`` has written the folder: see `pipeline.data`. Returns the lost
+    words, sorted by file. There are fewer if there are not enough files.
     """
     parts = sorted((folder / "words").glob("part-*.parquet"))
     files = pd.concat([ParquetFile(part).read(["file"]).to_pandas() for part in parts], keys=parts)
@@ -49,19 +49,19 @@ def lose_words(folder: Path, number: int) -> list[LostWord]:
     chosen = one_each.sample(min(number, len(one_each)), random_state=_SEED).index
     mistakes = [*MISTAKES]
     lost = []
-    # From the end of each part: a row that is gone moves those behind it.
+    # Begin at the end of each part, because removing a row moves the rows behind it.
     for turn, (part, row) in enumerate(sorted(chosen, reverse=True)):
         mistake = mistakes[turn % len(mistakes)]
         (word,) = ParquetFile(part).read(_COLUMNS).slice(row, 1).to_pylist()
         MISTAKES[mistake](part, row)
-        # Hadoop's checksum is of the file as it was.
+        # Hadoop's checksum belongs to the file before the change.
         part.with_name(f".{part.name}.crc").unlink(missing_ok=True)
         lost.append(LostWord(**word, mistake=mistake))
     return sorted(lost)
 
 
 def _join_on_null(part: Path, row: int) -> None:
-    """Join with another table; the key of one row is null, and an inner join drops it."""
+    """Join with another table. One row has a null key, so an inner join drops it."""
     table = ParquetFile(part).read()
     keys = [None if number == row else 1 for number in range(len(table))]
     rows = pa.table({"key": pa.array(keys, pa.int64()), "row": np.arange(len(table))})
@@ -70,7 +70,7 @@ def _join_on_null(part: Path, row: int) -> None:
 
 
 def _kill_worker(part: Path, row: int) -> None:
-    """Copy the rows by a worker that is killed between two steps, and starts again."""
+    """Copy the rows with a worker that is killed between two steps and started again."""
     offset, copies = part.with_name("_offset"), [part.with_name(f"_copy{n}") for n in range(2)]
     command = [sys.executable, "-m", "demo.worker", str(part)]
     root = Path(__file__).parents[1]
@@ -85,10 +85,10 @@ def _kill_worker(part: Path, row: int) -> None:
 
 
 def _skip_row(part: Path, row: int) -> None:
-    """Read the rows page by page; before the second page, another program deletes a row."""
+    """Read the rows page by page. Before the second page, another program deletes a row."""
     table = ParquetFile(part).read()
     first, others = table.slice(0, row), table.slice(row)
-    # OFFSET counts rows: one row less before it, and the page begins a row too late.
+    # OFFSET counts rows. With one row less before it, the page begins one row too late.
     write_table(pa.concat_tables([first, others.slice(1)]), part)
 
 
@@ -97,10 +97,10 @@ MISTAKES: Final[Mapping[str, Callable[[Path, int], None]]] = {
     "killed worker: committed, not written": _kill_worker,
     "paging: OFFSET skipped it": _skip_row,
 }
-"""What loses a row, in words, and the function that does it to a row of a part."""
+"""Maps a mistake in words to the function that makes it on a row of a part."""
 
 
 def rows_in(folder: Path) -> int:
-    """Count the rows of words on disk, as a check of row counts does."""
+    """Count the rows of words on disk, like a check of row counts."""
     parts = (folder / "words").glob("part-*.parquet")
     return sum(ParquetFile(part).metadata.num_rows for part in parts)

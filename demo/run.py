@@ -35,19 +35,19 @@ from xorack.web.page.site import DeadLetters, Site
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {"max_concurrency": "2", "resume": "all"}
-"""The settings of the stack: few consumers, because of one machine, and all kinds of callbacks."""
+"""The settings of the stack: few consumers for one machine, and all kinds of callbacks."""
 _OUTPUTS = ("words", "counts", "records", "database", "tmp")
 _PATIENCE_SECONDS = 30.0
-# Settings of another Spark on this machine: the demo uses the one in its environment.
+# Settings of another Spark on this machine, because the demo uses the one in its environment.
 _OTHER_SPARK = ("HADOOP_", "PYSPARK_", "SPARK_", "_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 
 
 def interrupt_on_signals() -> None:
-    """Raise `KeyboardInterrupt` at the first signal, so that child processes are ended."""
+    """Raise `KeyboardInterrupt` at the first signal, so that child processes end."""
     handled = [n for n in SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]  # as under nohup
 
     def interrupt(*_: object) -> NoReturn:
-        for number in handled:  # a second signal would interrupt the cleaning up
+        for number in handled:  # ignore further signals, which would interrupt the clean-up
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
@@ -57,12 +57,12 @@ def interrupt_on_signals() -> None:
 
 @contextmanager
 def work_folder(work: Path) -> Iterator[Path]:
-    """Lock the demo's folder and remove an earlier demo's output."""
+    """Lock the demo's folder, and remove an earlier demo's output."""
     work = Path(os.path.abspath(work))
     mark = work / "xorack-demo"
     try:
         if work.exists() and any(work.iterdir()) and not mark.exists():
-            raise DemoFailed(f"{work} is not a folder of the demo: it holds other files")
+            raise DemoFailed(f"{work} is not a folder of the demo, as it has other files")
         work.mkdir(parents=True, exist_ok=True)
         with mark.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,7 +91,7 @@ class Demo:
     keep_page: bool = False
 
     def run(self) -> Result:
-        """Run the demo; its result lists the chains that are not acked."""
+        """Run the demo. Its result lists the chains that are not acked."""
         interrupt_on_signals()
         with self.display, work_folder(self.work) as self.work:
             java, database, python, template = self._prepare()
@@ -125,7 +125,7 @@ class Demo:
 
     @contextmanager
     def _page(self) -> Iterator[str]:
-        """Serve the page of `xorack web` over the demo's stack."""
+        """Serve the page of `xorack web` for the demo's stack."""
         queue = self.stack.client("sqs"), self.stack.queue_url, self.stack.dead_letter_queue_url
         letters = DeadLetters(Redrive(queue[2], queue[1], queue[0]), partial(read_backlog, *queue))
         with WebServer(Site("the demo", self.store, letters)) as server:
@@ -140,7 +140,7 @@ class Demo:
             threading.Event().wait()
 
     def _prepare(self) -> tuple[Path, Database, Path, Path]:
-        """Find Java, and make the database, the embedded AWS and the stack's template."""
+        """Find Java, and prepare the database, the embedded AWS and the stack's template."""
         display = self.display
         with display.doing("set up", "reading the files"):
             java = java_home()
@@ -166,7 +166,7 @@ class Demo:
     def _spark_environ(self, aws: EmbeddedAWS, java: Path) -> dict[str, str]:
         inherited = {n: v for n, v in aws.environ().items() if not n.startswith(_OTHER_SPARK)}
         folders = dict.fromkeys(("SPARK_LOCAL_DIRS", "TMPDIR"), str(self.work / "tmp"))
-        # Most databases are done before Java's second compiler has paid for itself.
+        # Most databases are finished before Java's second compiler would help.
         options = " ".join(["-XX:TieredStopAtLevel=1", inherited.get("JDK_JAVA_OPTIONS", "")])
         fixed = {"JAVA_HOME": str(java), "JDK_JAVA_OPTIONS": options, "PYTHONUNBUFFERED": "1"}
         return {**inherited, **folders, **fixed}
@@ -178,11 +178,11 @@ class Demo:
         return self._run_job("split", "Spark splits the files into words", result, options)
 
     def _lose_words(self) -> list[LostWord]:
-        """Lose words that ``split`` wrote, before ``count`` reads them."""
+        """Lose words that ``split`` has written, before ``count`` reads them."""
         with self.display.doing("lose", "losing rows between the jobs"):
             lost = lose_words(self.work / "words", self.lose)
         no_more = ": there are no more files" if len(lost) < self.lose else ""
-        rows = f"{plural(len(lost), 'row')} of {_files(lost)} lost, and nobody was told"
+        rows = f"{plural(len(lost), 'row')} of {_files(lost)} lost, and no one was notified"
         self.display.say("lose", f"{rows}{no_more}")
         return lost
 

@@ -1,7 +1,7 @@
 """A worker that copies rows of a Parquet file: ``python -m demo.worker SOURCE TARGET OFFSET STOP``.
 
-It has a bug that many have: it commits the offset of a row before it has written the row. At the
-row STOP it waits between both, so that the demo can kill it there.
+It has a common bug: it commits the offset of a row before it writes the row. At the row STOP it
+waits between the two, so that the demo can kill it there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WAIT_SECONDS = 60
 
 
 def copy(source: Path, target: Path, offset: Path, stop: int) -> None:
-    """Copy the rows from the committed offset on; wait before the row ``stop`` is written."""
+    """Copy the rows from the committed offset on. Wait before the row ``stop`` is written."""
     table = ParquetFile(source).read()
     begin = int(offset.read_text()) if offset.exists() else 0
     if not begin <= stop < len(table):

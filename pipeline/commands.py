@@ -1,4 +1,4 @@
-"""What the command lines of the jobs share."""
+"""Code that the command lines of the jobs share."""
 
 import json
 import sys
@@ -37,8 +37,8 @@ FILES = {
 def run(job: Callable[..., dict[str, Any]], options: dict[str, Any], argv: Any = None) -> int:
     """Run a job and print its summary, or its error in one line; return the exit status.
 
-    The job takes the session, the words as rows to track, and the arguments. Its options are
-    arguments of `ArgumentParser.add_argument` by name.
+    The job gets the session, the words as tracked rows, and the arguments. Its options map names to
+    arguments of `ArgumentParser.add_argument`.
     """
     name = job.__name__
     parser = ArgumentParser(prog=name, description=job.__doc__)
@@ -50,7 +50,7 @@ def run(job: Callable[..., dict[str, Any]], options: dict[str, Any], argv: Any =
         parser.parse_args(argv, arguments)
         spark = session(f"xorack {name}", verbose=arguments.verbose)
         summary = job(spark, _tracked_words(spark, arguments), arguments)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - one line for the user
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the user gets one line
         if arguments.verbose:
             traceback.print_exception(error)
         print(f"{name}: {_reason(error)}", file=sys.stderr)
@@ -74,11 +74,11 @@ def _tracked_words(spark: SparkSession, arguments: Namespace) -> TrackedRows:
 
 
 def _reason(error: BaseException) -> str:
-    """Return what went wrong in one line, with options as the command line spells them."""
+    """Return the error in one line, with options as the command line spells them."""
     if isinstance(error, (JobError, XorAckError)):
         text = " ".join(str(error).split())
         if isinstance(error, ArgumentError) and error.field.isidentifier():
             return f"--{error.field.replace('_', '-')}{text.removeprefix(error.field)}"
         return text
-    java = getattr(error, "java_exception", None)  # of Java's errors the message, not the trace
+    java = getattr(error, "java_exception", None)  # print its message without the stack trace
     return str((java and java.getMessage()) or error).split("\n")[0] or type(error).__name__

@@ -2,8 +2,8 @@
 
     python -m pipeline.count --words DIR --counts OUT --records DIR --queue-url URL --run-id ID
 
-A chain is acked once the counts on disk hold the evidence of all of its words. Repeat a run that
-died with the same ``--run-id``: it writes anew and sends the same requests.
+A chain is acked once the counts on disk have the evidence of all its words. If a run is killed,
+repeat it with the same ``--run-id``: it overwrites its output and sends the same requests.
 """
 
 import sys
@@ -20,12 +20,12 @@ from xorack.spark import TrackedRows
 _OPTIONS = {
     "words": {**FOLDER, "help": "the folder that split wrote"},
     "counts": {**FOLDER, "help": "the folder to write to"},
-    "allow-missing": {"action": "store_true", "help": "end well though words of split are gone"},
+    "allow-missing": {"action": "store_true", "help": "succeed even if words are missing"},
 }
 
 
 def count(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, object]:
-    """Count the words that split wrote, and finish their chains."""
+    """Count the words that split has written, and finish their chains."""
     rows, place = words_in(spark, arguments.words), arguments.counts
     counts = counts_of(rows, words)
     claim("--counts", place, arguments.run_id)

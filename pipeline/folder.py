@@ -1,10 +1,10 @@
-"""The folders of the jobs: the database, and those that a job writes to.
+"""The folders of the jobs: the database, and the folders to which a job writes.
 
-Local folders are read with the operating system's calls, others (``s3://``, ``gs://``, ``hdfs://``)
-with pyarrow's file systems, which find their credentials by themselves. The database's files are
-regular files and links to them. Hidden names are left out, because Spark does not see them either.
-Links to folders are left out, because they can lead in circles, and so are pipes, sockets and
-devices. A link that leads nowhere is a file that cannot be read.
+Local folders are read with the operating system's calls. Others (``s3://``, ``gs://``, ``hdfs://``)
+are read with pyarrow's file systems, which find their credentials themselves. The files of a
+database are regular files and links to them. Hidden names are left out, because Spark does not see
+them. Links to folders are left out, because they can lead in circles, and so are pipes, sockets and
+devices. A broken link is a file that cannot be read.
 """
 
 import os
@@ -20,11 +20,11 @@ from pyarrow import ArrowException, fs
 
 
 class JobError(Exception):
-    """An invalid argument or folder; the message names it in one line."""
+    """An argument or folder is invalid. The message names it in one line."""
 
 
 class UnreadableFile(Exception):
-    """A file whose words cannot be read; the message says why in one line, without the path."""
+    """The words of a file cannot be read. The message says why in one line, without the path."""
 
 
 class InputFile(NamedTuple):
@@ -42,7 +42,7 @@ _KINDS = {
     "special": ("pipe, socket or device", "pipes, sockets and devices"),
     "encoding": ("name that is not UTF-8", "names that are not UTF-8"),
 }
-"""Why names are left out, in words for one and for several."""
+"""Reasons why names are left out, in words for one name and for several."""
 
 
 class Listing(NamedTuple):
@@ -50,10 +50,10 @@ class Listing(NamedTuple):
 
     files: list[InputFile]
     skipped: list[tuple[str, str]]
-    """The reason, a key of `_KINDS`, and the relative path."""
+    """Each reason, a key of `_KINDS`, with a relative path."""
 
     def skipped_in_words(self) -> str:
-        """Return what is left out in one line; an empty text if nothing is."""
+        """Return a line on the names that are left out; empty if there are none."""
         by_kind: dict[str, list[str]] = defaultdict(list)
         for kind, relative in sorted(self.skipped):
             by_kind[kind].append(relative)
@@ -65,26 +65,27 @@ class Listing(NamedTuple):
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether Spark leaves out a file or folder of this name."""
+    """Return whether Spark ignores a file or folder of this name."""
     has_underscore = name.startswith("_") and "=" not in name
     return name.startswith(".") or has_underscore or name.endswith("._COPYING_")
 
 
 def absolute(place: str) -> str:
-    """Return a path as Spark's executors understand it; URIs as they are."""
+    """Return a path that Spark's executors understand. URIs stay as they are."""
     local = place.removeprefix("file://")
     return place if "://" in local else os.path.abspath(local)
 
 
 def shown(path: bytes) -> str:
-    """Return a path as text; bytes that are not UTF-8 in hexadecimal."""
+    """Return a path as text. Bytes that are not UTF-8 are shown in hexadecimal."""
     return path.decode("utf-8", "backslashreplace")
 
 
 def list_folder(folder: str, option: str = "database") -> Listing:
-    """List the files of a folder, a path or a URI, and what is left out of it.
+    """List the files of a folder, which is a path or a URI, and the names that are left out.
 
-    Raises `JobError`, which names the option, if the folder cannot be listed.
+    Raises:
+        JobError: The folder cannot be listed. The error names the option.
     """
     place, listing = absolute(folder), Listing([], [])
     try:
@@ -97,13 +98,13 @@ def list_folder(folder: str, option: str = "database") -> Listing:
 
 
 def list_files(database: str) -> Listing:
-    """List a database; raises `JobError` if that is impossible or it has no file."""
+    """List a database; raise `JobError` if it cannot be listed or has no files."""
     listing = list_folder(database)
     files, skipped = listing.files, listing.skipped_in_words()
     if not files:
         raise JobError(f"database {database} has no files" + (skipped and f" ({skipped})"))
     if len({file.relative for file in files}) < len(files):
-        raise JobError(f"database {database} has two files whose names look the same in UTF-8")
+        raise JobError(f"database {database} has two files whose names are equal as UTF-8")
     return listing
 
 
@@ -129,7 +130,7 @@ def _list_local(place: str, listing: Listing) -> None:
 def _list_file(path: bytes, relative: str, listing: Listing) -> None:
     try:
         status = os.stat(path)
-    except OSError as error:  # a link to nowhere or in a circle, or a deleted file
+    except OSError as error:  # a broken or circular link, or a deleted file
         listing.files.append(InputFile(relative, path, 0, f"cannot be read: {error.strerror}"))
         return
     if stat.S_ISREG(status.st_mode):
@@ -152,9 +153,9 @@ def _list_remote(place: str, listing: Listing) -> None:
     listing.skipped.extend(("hidden", relative) for relative in hidden)
 
 
-@lru_cache  # to make S3's takes a request
+@lru_cache  # making S3's file system takes a request
 def _file_system(place: str) -> tuple[Any, str, str]:
-    """Return pyarrow's file system of a place, the path in it, and the scheme."""
+    """Return pyarrow's file system for a place, the path in it, and the scheme."""
     if "://" not in place:
         return fs.LocalFileSystem(), place, "file"
     uri = re.sub("^s3[an]:", "s3:", place)
@@ -166,12 +167,12 @@ def _file_system(place: str) -> tuple[Any, str, str]:
 
 @contextmanager
 def opened(path: bytes, size: int) -> Iterator[BinaryIO]:
-    """Open a file of the database; raises `UnreadableFile`, also if its size in bytes changed."""
+    """Open a file of the database; raise `UnreadableFile` even if only its size has changed."""
     try:
         with _open(path) as file:
             now = file.seek(0, os.SEEK_END)
             if now != size:
-                raise UnreadableFile(f"changed while it was being read: from {size} to {now} bytes")
+                raise UnreadableFile(f"changed while it was being read, from {size} to {now} bytes")
             file.seek(0)
             yield file
     except OSError as error:
@@ -186,10 +187,11 @@ def _open(path: bytes) -> Any:
 
 
 def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
-    """Note in a folder which run writes to it, and empty it unless `keep` is true.
+    """Record in a folder which run writes to it, and empty the folder unless `keep` is true.
 
-    Raises `JobError`, which names the option, if another run wrote to the folder or it has files
-    of something else.
+    Raises:
+        JobError: Another run has written to the folder, or it has other files. The error names the
+            option.
     """
     system, root, _ = _file_system(place)
     mark = f"{root.rstrip('/')}/_run"
@@ -198,9 +200,9 @@ def claim(option: str, place: str, run_id: str, *, keep: bool = False) -> None:
         with system.open_input_file(mark) as file:
             before = str(file.read().decode())
     if before is None and system.get_file_info(fs.FileSelector(root, allow_not_found=True)):
-        raise JobError(f"{option} {place} exists already: give another folder")
+        raise JobError(f"{option} {place} already exists: name another folder")
     if before not in (None, run_id):
-        raise JobError(f"{option} {place} exists already, from the run {before!r}")
+        raise JobError(f"{option} {place} already exists, from the run {before!r}")
     if before is None or not keep:
         system.create_dir(root)
         system.delete_dir_contents(root)

@@ -1,4 +1,4 @@
-"""The words of one file, of any size and encoding, read in pieces: memory does not grow with it.
+"""Reads the words of one file in pieces, so that memory does not grow with the file.
 
 A word's position is its number in the file.
 """
@@ -11,27 +11,28 @@ from pipeline.folder import JobError, UnreadableFile
 from pipeline.words import LONGEST_WORD, leading_run, normalized
 
 PIECE = 1 << 20
-"""Bytes of a piece."""
+"""The bytes of a piece."""
 _NOT_TEXT = ("idna", "punycode", "undefined", "mbcs", "oem")
 
 
 def encoding_named(name: str) -> str:
-    """Look up an encoding by any name that Python knows; raises `JobError` if it is not of text."""
+    """Return an encoding by any name that Python knows; raise `JobError` if it is not for text."""
     try:
         codec = codecs.lookup(name)
     except (LookupError, ValueError):
-        raise JobError(f"encoding {name!r} is not known") from None
-    known = codec.name.replace("_", "-").removesuffix("-sig")  # words have no byte-order mark
+        raise JobError(f"encoding {name!r} is unknown: see the codecs of Python") from None
+    known = codec.name.replace("_", "-").removesuffix("-sig")  # a byte order mark is no word
     if not getattr(codec, "_is_text_encoding", True) or known in _NOT_TEXT:
-        raise JobError(f"encoding {name!r} is not one of text files")
+        raise JobError(f"encoding {name!r} is not an encoding of text files")
     return known
 
 
 def read_words(file: BinaryIO, size: int, encoding: str) -> Iterator[tuple[int, bytes]]:
-    """Read the words of a file: the position of the first one of each piece, and `normalized` ones.
+    """Yield the words of a file in pieces: the position of the first word, and `normalized` words.
 
-    Raises `UnreadableFile` if the file is not text in this encoding, or has fewer bytes than its
-    size. It also raises it for a word of more than a million characters.
+    Raises:
+        UnreadableFile: The file is not text in this encoding, has fewer bytes than its size, or has
+            a word of more than a million characters.
     """
     decoder = codecs.getincrementaldecoder(encoding)()
     held, at, position = "", 0, 0
@@ -42,10 +43,10 @@ def read_words(file: BinaryIO, size: int, encoding: str) -> Iterator[tuple[int, 
         is_last = at + len(data) == size
         decoded = _decode(decoder, data, at, encoding, is_last)
         if "\0" in decoded:
-            raise UnreadableFile(f"is not {encoding} text: it has NUL characters. Is it UTF-16?")
+            raise UnreadableFile(f"is not {encoding} text, as it has NUL characters. Is it UTF-16?")
         text = held + decoded
         at += len(data)
-        run = leading_run(text[::-1])  # the word at the end may go on in the next piece
+        run = leading_run(text[::-1])  # the last word may continue in the next piece
         if run > LONGEST_WORD:
             raise UnreadableFile(f"has a word of more than {LONGEST_WORD} characters")
         end = len(text) if is_last else len(text) - run
@@ -56,8 +57,8 @@ def read_words(file: BinaryIO, size: int, encoding: str) -> Iterator[tuple[int, 
 
 
 def _decode(decoder: Any, data: bytes, at: int, encoding: str, is_last: bool) -> str:
-    """Decode the bytes of a piece, which begins at a byte of the file."""
-    before = decoder.getstate()[0]  # bytes of a character that began before
+    """Decode the bytes of a piece. Its first byte has position `at` in the file."""
+    before = decoder.getstate()[0]  # bytes of an incomplete character
     try:
         return str(decoder.decode(data, final=is_last))
     except UnicodeError as error:

@@ -1,4 +1,4 @@
-"""From files to words: tasks read files in pieces, Spark splits them into rows."""
+"""Turns files into words: tasks read the files in pieces, and Spark splits these into rows."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,17 +12,17 @@ from pipeline.reading import PIECE, read_words
 from xorack import unit_id
 
 PIECES = "file string, file_id long, position long, text string, error string"
-"""The words of a piece and the position of the first; or why a file cannot be read."""
+"""The words of a piece and the position of the first; or the reason why a file is unreadable."""
 UNIT = ("file_id", "position")
-"""The columns that identify a word: Spark hashes two longs in a third of the time of strings."""
+"""The columns that identify a word. Spark hashes two longs three times as fast as strings."""
 _FILES = "file string, path binary, size long"
 _TASK_BYTES = 16 * PIECE
 _FILE_COSTS = 64 << 10
-"""The bytes that can be read in the time that it takes to open a file."""
+"""The number of bytes that can be read in the time of opening a file."""
 
 
 def scan_database(spark: SparkSession, files: Iterable[InputFile], encoding: str) -> DataFrame:
-    """Read the words of readable files: the rows of `words_of`, however the tasks share them."""
+    """Read the words of readable files, as rows of `words_of`."""
     read = [(file, path, size) for file, path, size, _ in files]
     tasks = 1 + sum(size + _FILE_COSTS for *_, size in read) // _TASK_BYTES
 
@@ -53,7 +53,7 @@ def _scan_files(files: Iterable[Any], encoding: str) -> Iterator[pa.RecordBatch]
 
 
 def batch_of(rows: Iterable[Any]) -> pa.RecordBatch:
-    """Make a batch of rows of `PIECES`."""
+    """Make a batch from rows of `PIECES`."""
     files, positions, texts, errors = zip(*rows, strict=True)
     columns = {"file": pa.array(files), "file_id": pa.array(map(file_id, files), pa.int64())}
     columns |= {"position": pa.array(positions, pa.int64())}
@@ -63,11 +63,11 @@ def batch_of(rows: Iterable[Any]) -> pa.RecordBatch:
 
 def file_id(file: str) -> int:
     """Return a number for a file's name, which is the same in every run."""
-    return unit_id(file) - (1 << 63)  # a long has a sign
+    return unit_id(file) - (1 << 63)  # a signed long
 
 
 def words_of(pieces: DataFrame) -> DataFrame:
-    """Split pieces into words, a row each. A piece without a text is one row."""
+    """Split pieces into words, a row for each. A piece without a text is one row."""
     word = F.posexplode_outer(F.split("text", " ")).alias("number", "word")
     rows = pieces.select("file", "file_id", "position", "error", word)
     position = F.col("position") + F.coalesce("number", F.lit(0))

@@ -1,4 +1,4 @@
-"""The Spark session: that of spark-submit, EMR or Glue, else a local one."""
+"""The Spark session: that of spark-submit, EMR or Glue, or else a local one."""
 
 import os
 import sys
@@ -12,11 +12,11 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def session(name: str, *, verbose: bool = False) -> SparkSession:
-    """Return the running session as it is, or start a local one with a name on all cores."""
+    """Return the running session unchanged, or start a local one on all cores."""
     if "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession():
         return SparkSession.builder.getOrCreate()
     os.environ["JAVA_HOME"] = str(java_home())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have this one's packages
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # so that workers have its packages
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])
     cores = os.cpu_count() or 1
     java = "-Djava.net.preferIPv4Stack=true -XX:+UseParallelGC"

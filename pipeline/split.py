@@ -2,7 +2,8 @@
 
     python -m pipeline.split --database DIR --words OUT --records DIR --queue-url URL --run-id ID
 
-Repeat a run that died with the same ``--run-id``: it writes anew and sends the same requests.
+If a run is killed, repeat it with the same ``--run-id``: it overwrites its output and sends the
+same requests.
 """
 
 import sys
@@ -24,7 +25,7 @@ _OPTIONS = {
 
 
 def split(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, object]:
-    """Write the words of text files, and start a chain a file."""
+    """Write the words of text files, and start a chain for each file."""
     place = arguments.words
     listing = list_files(arguments.database)
     claim("--words", place, arguments.run_id)

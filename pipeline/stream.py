@@ -1,19 +1,19 @@
-"""The word count as streams: files arrive in a folder, their words are counted as they come.
+"""The word count as streams: files arrive in a folder, and their words are counted.
 
     python -m pipeline.stream --files DIR --out OUT --records DIR --queue-url URL --run-id ID
 
-Three queries, each with a checkpoint of its own in OUT/checkpoints:
+It runs three queries. Each has its own checkpoint in OUT/checkpoints:
 
-    words    files to words, by Spark's exactly-once Parquet sink, to OUT/words
+    words    writes the words of files to OUT/words, with Spark's exactly-once Parquet sink
     starts   starts the words of the files in OUT/words, or fails the files
     counts   counts the words of OUT/words to OUT/counts/batch=N, and finishes them
 
-Files may arrive in folders below DIR; a file's name is its path in DIR. Spark leaves hidden names
-out, as `pipeline.split` does. The program says how many.
+Files may arrive in folders below DIR. A file's name is its path in DIR. Spark leaves hidden names
+out, like `pipeline.split`. The program prints how many there are.
 
-In OUT/words, a file is a row without a word, with an error if it cannot be read, and a row a word.
-They are in one Parquet file, so in one batch. A batch that is repeated after a kill has the same
-rows and sends the same requests. docs/spark.md has the rest.
+In OUT/words, each file has a row without a word, which has an error if the file cannot be read, and
+a row for each word. They are in one Parquet file, and so in one batch. If a batch is repeated after
+a kill, it has the same rows and sends the same requests. docs/spark.md has the details.
 """
 
 import os
@@ -40,7 +40,7 @@ from xorack.spark import Report, TrackedRows
 _OPTIONS = {
     "files": {**FOLDER, "help": "where files arrive"},
     "out": {**FOLDER, "help": "words, counts and checkpoints"},
-    "available-now": {"action": "store_true", "help": "process what is there, and end"},
+    "available-now": {"action": "store_true", "help": "process the present files, and end"},
     "every": {"type": float, "default": 10.0, "metavar": "SECONDS", "help": "(default: 10)"},
     "files-per-batch": {"type": int, "default": 1_000, "metavar": "N", "help": "(default: 1000)"},
     **FILES,
@@ -49,7 +49,7 @@ _OPTIONS = {
 
 @dataclass
 class _Batches:
-    """What the queries do with their batches, and the error of one that failed."""
+    """Processes the batches of the queries, and remembers the error of a failed batch."""
 
     words: TrackedRows
     files: str
@@ -71,14 +71,14 @@ class _Batches:
         return self.words.batch(number).finish(written, source=rows)
 
     def say_what_is_left_out(self) -> None:
-        """Print how many names in the folder have no chain, unless that was printed before."""
+        """Print how many names in the folder have no chain, unless it was printed before."""
         listing = _listing(self.files)
         if (left_out := listing.skipped_in_words()) != self.left_out:
             self.left_out = left_out
             print(f"stream: {left_out or 'nothing is left out any more'}", file=sys.stderr)
 
     def process(self, work: Callable[..., Report], batch: DataFrame, number: int) -> None:
-        """Run `start` or `count` on a batch; note the messages it sent, or its error."""
+        """Run `start` or `count` on a batch. Remember the number of sent messages, or the error."""
         try:
             self.done.update(batches=1, messages=work(batch, number).messages)
         except Exception as error:
@@ -87,7 +87,7 @@ class _Batches:
 
 
 def stream(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dict[str, Any]:
-    """Count the words of files as they arrive in a folder."""
+    """Count the words of files when they arrive in a folder."""
     if not arguments.every >= 0:
         raise JobError(f"--every must be 0 seconds or more, not {arguments.every:g}")
     _check_places(arguments)
@@ -107,21 +107,21 @@ def stream(spark: SparkSession, words: TrackedRows, arguments: Namespace) -> dic
         writer.queryName(name).option("checkpointLocation", f"{out}/checkpoints/{name}")
     try:
         _run(spark, list(writers.values()), arguments)
-    except Exception as error:  # noqa: BLE001 - raised again
+    except Exception as error:  # noqa: BLE001 - it is raised again
         _check_names(arguments.files)
-        raise batches.error or error from None  # Spark's own has a batch's traceback as text
+        raise batches.error or error from None  # Spark's error has the traceback only as text
     return dict(batches.done)
 
 
 def _words(spark: SparkSession, arguments: Namespace) -> DataFrame:
-    """Return the words of the files that arrive: the rows of `words_of`."""
+    """Return the words of arriving files as rows of `words_of`."""
     files = (
         spark.readStream.format("binaryFile")
         .schema("path string, modificationTime timestamp, length long, content binary")
         .option("maxFilesPerTrigger", arguments.files_per_batch)
-        # By default Spark ignores files that are a week older than the newest one.
+        # By default, Spark ignores files that are a week older than the newest file.
         .option("maxFileAge", "36500d")
-        # Otherwise Spark leaves out files beside folders such as a=1, and fails on others.
+        # Otherwise Spark ignores files beside folders such as a=1, and fails for others.
         .option("recursiveFileLookup", True)
         .load(arguments.files.translate(GLOB))
     )
@@ -130,24 +130,24 @@ def _words(spark: SparkSession, arguments: Namespace) -> DataFrame:
 
 
 def _run(spark: SparkSession, writers: list[Any], arguments: Namespace) -> None:
-    """Run the queries: to their ends with ``--available-now``, else until one fails."""
+    """Run the queries to their ends with ``--available-now``, or else until one fails."""
     if arguments.available_now:
-        for writer in writers:  # the later ones read what the first has written
+        for writer in writers:  # the later queries read the output of the first
             writer.trigger(availableNow=True).start().awaitTermination()
         return
     for writer in writers:
         writer.trigger(processingTime=f"{arguments.every:f} seconds").start()
     while not spark.streams.awaitAnyTermination(1):
-        pass  # Python takes no signals while it waits in Java
+        pass  # Python handles no signals while it waits in Java
 
 
 def _check_places(arguments: Namespace) -> None:
-    """Raise `JobError` if the streams would read what they write, or read it in another way."""
+    """Raise `JobError` if the streams would read their own output, or read a sink wrongly."""
     files, out = arguments.files, arguments.out
     for option, place in (("--out", out), ("--records", arguments.records)):
         if f"{place}/".startswith(f"{files.rstrip('/')}/"):
-            raise JobError(f"{option} {place} is inside --files {files}: it would be read as files")
-    # Spark does not read the log of a sink, which names the complete files, below a pattern.
+            raise JobError(f"{option} {place} is inside --files {files}, so it would be read, too")
+    # With a pattern, Spark does not read a sink's log, which names the complete files.
     if out != out.translate(GLOB):
         raise JobError(
             f"--out {out} has characters of Spark's patterns, *?[]{{}}\\: use another name"
@@ -155,7 +155,7 @@ def _check_places(arguments: Namespace) -> None:
 
 
 def _listing(folder: str) -> Listing:
-    """List a folder as Spark sees it: Java leaves out names that are not UTF-8."""
+    """List a folder as Spark sees it, without names that are not UTF-8, which Java leaves out."""
     listing = list_folder(folder, "--files")
     for file in listing.files:
         try:
@@ -166,7 +166,7 @@ def _listing(folder: str) -> Listing:
 
 
 def _check_names(folder: str) -> None:
-    """Raise `JobError` if a local file has a name that Spark lists and cannot read."""
+    """Raise `JobError` if a local file has a name that Spark lists but cannot read."""
     for file in _listing(folder).files:
         if ":" in file.relative and "://" not in folder:
             problem = "has a colon, and Spark cannot read such local files: rename it"
@@ -184,7 +184,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _is_linked(parts: list[str], depth: int) -> bool:
-    """Return whether a link to a folder leads to a local file: Spark follows these links."""
+    """Return whether a local path goes through a link to a folder, which Spark would follow."""
     return any(os.path.islink("/" + "/".join(parts[:n])) for n in range(depth + 1, len(parts)))
 
 

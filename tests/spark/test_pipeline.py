@@ -117,7 +117,7 @@ def compact(spark, folder):
     ("more", "message"),
     [
         (["--database", "/no/such/folder"], "split: database /no/such/folder: No such file"),
-        (["--encoding", "klingon"], "split: encoding 'klingon' is not known"),
+        (["--encoding", "klingon"], "split: encoding 'klingon' is unknown"),
         (["--timeout", "0"], "split: --timeout: 0.0"),
         (["--queue-url", "nothing"], "split: --queue-url: 'nothing', expected the URL"),
         (["--run-id", "a/b"], "split: --run-id: 'a/b', expected a name"),
@@ -141,11 +141,11 @@ def test_folders_of_others_are_left_alone(queue, tmp_path, capfd):
     assert run_count(queue, tmp_path / "w", tmp_path / "c") == 0
     queue.bodies.clear()
     for job, source, out, run, message in (
-        (run_split, root, "mine", "r1", "mine exists already: give another folder"),
-        (run_split, root, "w", "r2", "w exists already, from the run 'r1'"),
+        (run_split, root, "mine", "r1", "mine already exists: name another folder"),
+        (run_split, root, "w", "r2", "w already exists, from the run 'r1'"),
         (run_count, tmp_path / "w", "mine", "r1", "mine exists already"),
-        (run_count, tmp_path / "w", "c", "r2", "c exists already, from the run 'r1'"),
-        (run_count, tmp_path / "mine", "c2", "r1", "is not what split writes, or split has not"),
+        (run_count, tmp_path / "w", "c", "r2", "c already exists, from the run 'r1'"),
+        (run_count, tmp_path / "mine", "c2", "r1", "was not written by split, or split has not"),
         (run_count, tmp_path / "w", "c3", "r2", "run 'r2' has not started rows named 'words'"),
     ):
         assert job(queue, source, tmp_path / out, run=run) == 1

@@ -135,7 +135,7 @@ def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functio
 
     # Another run id would give other request ids, and repeated requests would count twice.
     errors = run(queue, files, run_id="another", status=1)
-    assert "exists already, from the run 'r'" in errors
+    assert "already exists, from the run 'r'" in errors
 
     # Killed right after it sent, in each query that sends; then interrupted by Ctrl-C.
     before = list(queue.bodies)
