@@ -1,1 +1,1 @@
-"""Measurements: run by `make bench`."""
+"""The benchmarks that `make bench` runs."""

@@ -1,6 +1,6 @@
-"""Run the benchmarks and print their tables: ``python -m bench [SECTION ...]``.
+"""Runs the benchmarks and prints their tables: ``python -m bench [SECTION ...]``.
 
-docs/benchmarks.md has the tables of a run, and says what they mean.
+docs/benchmarks.md has the tables of a run, and explains them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 SECTIONS = ("memory", "dynamodb", "consumer", "scale", "cold_start", "spark")
-"""Modules of this package, each with ``measure(quick)``, which returns tables."""
+"""The modules of this package. Each has a function ``measure(quick)``, which returns tables."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Imports of a cold start: each handler compared with `import boto3`, in processes of their own.
+"""Measures the imports of a cold start against `import boto3`, each in its own process.
 
 The functions' code is the asset of a deployment.
 """
@@ -23,14 +23,14 @@ _MAKE = (
     "lambda_src.consumer; from xorack.aws.client import make_client; "
     "[make_client(name) for name in ('dynamodb', 'events')]"
 )
-"""What the first invocation of a consumer does before its first call."""
+"""The work of a consumer's first invocation before its first call."""
 _TIMED = (
     "from time import process_time as now; before = now(); import {}; print((now() - before) * 1e3)"
 )
 
 
 def import_milliseconds(module: str, folder: Path, settings: dict[str, str]) -> float:
-    """Measure the processor time in which a new Python process in a folder imports a module."""
+    """Measure the processor time in which a new Python process imports a module in a folder."""
     ours = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     command = [sys.executable, "-c", _TIMED.format(module)]
@@ -39,7 +39,7 @@ def import_milliseconds(module: str, folder: Path, settings: dict[str, str]) -> 
 
 
 def measure(quick: bool) -> list[Table]:
-    """Import each module, in turn; all have their bytecode, as a release is deployed."""
+    """Import the modules in turns. All have their bytecode, as in a deployed release."""
     from xorack.cdk.code import assemble_code
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -51,7 +51,7 @@ def measure(quick: bool) -> list[Table]:
             name: partial(import_milliseconds, code, folder, settings)
             for name, code in modules.items()
         }
-        interleaved(jobs, 1)  # fills the disk's cache, and that of bytecode
+        interleaved(jobs, 1)  # fills the disk cache, and makes the bytecode
         runs = interleaved(jobs, 2 if quick else 11)
     table = Table(["import", "ms", f"times `import {BASE}`"])
     for name, found in runs.items():

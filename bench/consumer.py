@@ -1,6 +1,6 @@
-"""The consumer's processor time, of a request and of an ack.
+"""Measures the consumer's processor time for a request and for an ack.
 
-boto3 calls a server in another process, over HTTP without TLS.
+boto3 calls a server in another process over HTTP without TLS.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xorack.core.request import Request
 from xorack.core.stamp import traced
 
 VCPU = 1024 / 1769
-"""The share of a processor that Lambda gives a function of 1 GiB."""
+"""The share of a processor that Lambda gives to a function with 1 GiB."""
 SINGLE = "a request, each of its own chain"
 FOLDED = "a request, 100 of each chain"
 ACK = "an ack: a chain created and ended"
@@ -34,11 +34,11 @@ _ENVIRONMENT = {
     "POWERTOOLS_TRACE_DISABLED": "true",
 }
 Handle = Callable[[dict[str, Any]], float]
-"""Handles an event, of which all messages must succeed; returns seconds of processor time."""
+"""Handles an event whose messages must all succeed. Returns seconds of processor time."""
 
 
 def make_event(batch: int, chains: int, size: int, *, ended: bool = False) -> dict[str, Any]:
-    """Make an event of messages of new chains: a request each, or two that make and end one."""
+    """Make an event with messages for new chains: one request each, or two that also end them."""
     records = []
     for number in range(size):
         tag, unit = f"{batch}/chain-{number % chains}", (batch << 32) + number + 1
@@ -68,7 +68,7 @@ def _handler(endpoint: str) -> Iterator[Handle]:
 
 
 def measure(quick: bool) -> list[Table]:
-    """Measure parts of the work: of several rounds the least, as other work only adds."""
+    """Measure parts of the work. The least of several rounds counts, as other programs only add."""
     size, rounds = (100, 1) if quick else (300, 20)
     numbers = count()
     with accepting_server() as endpoint, _handler(endpoint) as handle:

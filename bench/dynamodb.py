@@ -1,4 +1,4 @@
-"""`DynamoDBAcker` and the consumer compared with xor-ack-dynamodb's method, on one endpoint."""
+"""Compares `DynamoDBAcker` and the consumer with xor-ack-dynamodb's method on one endpoint."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from xorack.core.stamp import traced
 from xorack.local.embedded import EmbeddedAWS
 
 LATENCY = 0.004
-"""Seconds added to each call, about DynamoDB's response time; the emulator responds at once."""
+"""The seconds added to each call, about DynamoDB's response time. The emulator has no delay."""
 TABLE = "bench"
 WRITERS = (1, 8, 64)
 BATCH = 1_000
-"""Messages of a consumer's batch."""
+"""The number of messages in a consumer's batch."""
 PEER = "xor-ack-dynamodb"
 _PATIENT = RetryPolicy(attempts=1_000_000)
-Write = Callable[[str, bytes], object]  # a stamp, or a batch of it, to the chain of a tag
+Write = Callable[[str, bytes], object]  # writes a stamp, or a batch of it, to a chain by its tag
 
 
 def consumer(acker: DynamoDBAcker) -> Write:
-    """Return a consumer of batches: no chain ends and no request is rejected."""
+    """Return a consumer of batches, in which no chain ends and no request is rejected."""
     chains = ChainWriter(acker.store)
     ours = Consumer(chains, Outbox(chains, {}, workers=Workers(8)), lambda rejected: [])
 
@@ -54,7 +54,7 @@ def consumer(acker: DynamoDBAcker) -> Write:
 
 
 def per_second(client: Any, writers: Sequence[Write], seconds: float, stamps: int = 1) -> float:
-    """Let each writer write one chain in a thread of its own, so many stamps a time."""
+    """Let each writer write one chain in its own thread; return the stamps a second."""
     tag = uuid4().hex
     DynamoDBAcker(TABLE, schema.TAG, client).create(tag, traced((1 << 64) - 1))
 
@@ -63,7 +63,7 @@ def per_second(client: Any, writers: Sequence[Write], seconds: float, stamps: in
         while (now := perf_counter() - begun) < seconds:
             ends.append(now)
             write(tag, traced(1 + getrandbits(63)))
-        return ends[1:]  # what ended in time
+        return ends[1:]  # those that ended in time
 
     with ThreadPoolExecutor(len(writers)) as pool:
         begun = perf_counter()

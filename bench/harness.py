@@ -1,4 +1,4 @@
-"""Shared by the benchmarks: variants that take turns, tables, a server that accepts all calls."""
+"""Code that the benchmarks share: alternating variants, tables, and a server that accepts calls."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ T = TypeVar("T")
 
 @dataclass
 class Table:
-    """A table of the report, in Markdown."""
+    """A table of the report in Markdown."""
 
     head: Sequence[str]
     rows: list[Sequence[str]] = field(default_factory=list)
 
     def add(self, *cells: str | float | None) -> None:
-        """Append a row: integers in full, floats with three significant digits, None empty."""
+        """Append a row. Floats have three significant digits, integers have all, None is empty."""
         self.rows.append([_cell(cell) for cell in cells])
 
     def markdown(self) -> str:
-        """Format the table: the first column left-aligned, the others right-aligned."""
+        """Format the table. The first column is left-aligned, and the others right-aligned."""
         rule = ["---", *["---:"] * (len(self.head) - 1)]
         lines = ["| " + " | ".join(row) + " |" for row in (self.head, rule, *self.rows)]
         return "\n".join(lines) + "\n"
@@ -47,7 +47,7 @@ def _cell(value: str | float | None) -> str:
 
 
 def interleaved(variants: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """Call each variant once a round, each round in another order; return the figures by name."""
+    """Call each variant once a round, in changing order; return the figures by name."""
     names, figures = list(variants), {name: list[T]() for name in variants}
     for number in range(rounds):
         shift = number % len(names)
@@ -57,7 +57,7 @@ def interleaved(variants: Mapping[str, Callable[[], T]], rounds: int) -> dict[st
 
 
 def figure(value: float) -> str:
-    """Format a number: three significant digits, two below 1, none after the point above 1,000."""
+    """Format a number with three significant digits, two below 1, and no decimals above 1,000."""
     if value == 0 or abs(value) >= 1000:
         return f"{value:,.0f}"
     exponent = floor(log10(abs(value)))
@@ -65,7 +65,7 @@ def figure(value: float) -> str:
 
 
 class _Acceptor(Handler):
-    """Accepts every write, event and message, and answers every read with nothing."""
+    """Accepts every write, event and message, and answers every read with an empty result."""
 
     def do_POST(self) -> None:
         entries = [{"EventId": "e"} for _ in json.loads(self.body()).get("Entries", [])]
@@ -82,8 +82,8 @@ def _serve(port: Any) -> None:
 
 @contextmanager
 def accepting_server() -> Iterator[str]:
-    """Serve AWS's responses in a process whose CPU does not count; yield the endpoint."""
-    spawn = get_context("spawn")  # shares nothing with this process
+    """Run a server of AWS's responses in another process, whose CPU does not count."""
+    spawn = get_context("spawn")  # it shares no state with this process
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_serve, args=[theirs], daemon=True)
     process.start()

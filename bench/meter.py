@@ -1,4 +1,4 @@
-"""Measures Spark jobs: the processor time of all their processes, and the memory of workers."""
+"""Measures Spark jobs: the processor time of all their processes, and the workers' memory."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from typing import Any
 from bench.harness import figure, interleaved
 
 Figures = dict[str, Any]
-"""The CPU of each step, and the most memory."""
+"""The CPU of each step, and the largest memory."""
 PARTS = 8
-"""Files of lineitem."""
+"""The number of lineitem's files."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
 _SAMPLE_SECONDS = 0.2
 
 
 def make_lines(folder: Path, scale: float) -> None:
-    """Write TPC-H's lineitem as Parquet files; a scale factor of 1 is 6 million lines."""
+    """Write TPC-H's lineitem as Parquet files. A scale factor of 1 is 6 million lines."""
     program = Path(sys.executable).with_name("tpchgen-cli")
     options = ["-s", str(scale), "--tables=lineitem", f"--parts={PARTS}", f"--output-dir={folder}"]
     subprocess.run([program, "parquet", *options], check=True, stdout=subprocess.DEVNULL)
 
 
 class ProcessTree:
-    """This process, and another with its descendants, those included that ended unwaited for.
+    """This process, and another process with its descendants, even after these have ended.
 
-    Some of Spark's Python workers are not waited for: each counts by what it last was seen with.
+    No process waits for some of Spark's Python workers, so the last observed CPU of each counts.
     """
 
     def __init__(self, root: int) -> None:
@@ -43,26 +43,30 @@ class ProcessTree:
         self.driver_mb = self.worker_mb = self._looking = 0.0
         self._root = root
         self._ticks: dict[tuple[int, str], int] = {}
-        """By process id and start time, because the system uses ids again."""
+        """By process id and start time, because the system reuses ids."""
 
     def cpu_seconds(self) -> float:
-        """Sum up the CPU of all processes ever seen, without that of looking at them."""
+        """Return the CPU of all processes so far, without the CPU of measuring them."""
         self.sample()
         return sum(self._ticks.values()) / _TICK + time.process_time() - self._looking
 
     def sample(self) -> None:
-        """Take the CPU of the processes, and the memory of the workers."""
-        begun, found = time.thread_time(), {}
+        """Read the CPU of the processes and the memory of the workers."""
+        begun, processes = time.thread_time(), {}
         for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
-            with suppress(OSError):  # the process ended
+            with suppress(OSError):  # the process has ended
                 stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-                found[process] = int(stat[1]), (process, stat[19]), int(stat[11]) + int(stat[12])
-        # An orphan is still one of ours.
-        tree = {self._root} | {p for p, (_, key, _) in found.items() if key in self._ticks}
-        while more := {p for p, (parent, *_) in found.items() if parent in tree} - tree:
+                processes[process] = (
+                    int(stat[1]),
+                    (process, stat[19]),
+                    int(stat[11]) + int(stat[12]),
+                )
+        # A process whose parent has ended still belongs to the tree.
+        tree = {self._root} | {p for p, (_, key, _) in processes.items() if key in self._ticks}
+        while more := {p for p, (parent, *_) in processes.items() if parent in tree} - tree:
             tree |= more
-        for process in tree & found.keys():
-            _, key, self._ticks[key] = found[process]
+        for process in tree & processes.keys():
+            _, key, self._ticks[key] = processes[process]
             with suppress(OSError):
                 if b"pyspark.daemon" in Path(f"/proc/{process}/cmdline").read_bytes():
                     self.worker_mb = max(self.worker_mb, _resident_mb(process))
@@ -78,14 +82,14 @@ class Meter:
     """Measures the steps of a run of jobs: this process, and Java with Spark's workers."""
 
     def __init__(self, spark: Any) -> None:
-        """Collect Java's garbage, so that no run pays for an earlier one."""
+        """Collect Java's garbage first, so that no run pays for an earlier one."""
         self._cpu: dict[str, float] = {}
         spark._jvm.System.gc()
         self._processes = ProcessTree(spark.sparkContext._gateway.proc.pid)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure the code in the block; sample the processes from time to time."""
+        """Measure the code in the block. The processes are sampled from time to time."""
         ended = Event()
 
         def sample() -> None:
@@ -103,7 +107,7 @@ class Meter:
         self._cpu[name] = round(self._processes.cpu_seconds() - cpu, 2)
 
     def figures(self) -> Figures:
-        """Return what was measured."""
+        """Return the measured figures."""
         tree = self._processes
         memory = {"driver_mb": round(tree.driver_mb), "worker_mb": round(tree.worker_mb)}
         return {"cpu": self._cpu, **memory}
@@ -112,23 +116,25 @@ class Meter:
 def run_variants(
     variants: Sequence[str], run: Callable[[str], tuple[Hashable, Figures]], turns: int
 ) -> dict[str, list[Figures]]:
-    """Run all variants of a case, turn after turn; each returns its figures, and one result."""
+    """Run all variants of a case in turns. All must return the same result, besides figures."""
     runs = interleaved({name: partial(run, name) for name in variants}, turns)
-    (_,) = {result for found in runs.values() for result, _ in found}
-    return {name: [figures for _, figures in found] for name, found in runs.items()}
+    (_,) = {result for results in runs.values() for result, _ in results}
+    return {name: [figures for _, figures in results] for name, results in runs.items()}
 
 
 def cpu(run: Figures, steps: Sequence[str] = ()) -> float:
-    """Sum up the CPU seconds of steps of a run, or of all."""
+    """Return the CPU seconds of some steps of a run, or of all."""
     return float(sum(run["cpu"].get(step, 0) for step in steps or run["cpu"]))
 
 
 def ratios(case: Figures, variant: str, base: str) -> list[float]:
-    """Divide a variant's CPU by that of another of the same turn; sort."""
-    return sorted(cpu(run) / cpu(one) for run, one in zip(case[variant], case[base], strict=True))
+    """Return the sorted ratios of a variant's CPU to that of another one in the same turn."""
+    return sorted(
+        cpu(run) / cpu(other) for run, other in zip(case[variant], case[base], strict=True)
+    )
 
 
-def spread(found: Sequence[float]) -> str:
-    """Format the median of sorted figures, with the least and the most."""
-    around = f" ({figure(found[0])} to {figure(found[-1])})" if len(found) > 1 else ""
-    return figure(median(found)) + around
+def spread(figures: Sequence[float]) -> str:
+    """Format the median of sorted figures, with the least and the greatest."""
+    around = f" ({figure(figures[0])} to {figure(figures[-1])})" if len(figures) > 1 else ""
+    return figure(median(figures)) + around

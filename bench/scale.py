@@ -1,6 +1,6 @@
-"""Many time-outs in a sweep, and many requests of one chain, over a table of 5 ms a call.
+"""Measures many time-outs in a sweep, and many requests of one chain, with 5 ms for each call.
 
-The table is a dictionary with DynamoDB's conditions, so boto3 takes no time here.
+The table is a dictionary with DynamoDB's conditions, so that boto3 takes no time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from xorack.core.stamp import sum_of
 CALL_SECONDS = 0.005
 CONSUMERS = 5
 WORKERS = 8
-"""Threads of a Lambda function."""
+"""The threads of a Lambda function."""
 MESSAGE_BYTES = 250_000
 _ONCE_A_SECOND = RetryPolicy(attempts=1000, cap_seconds=1.0)
 
@@ -48,7 +48,7 @@ class _Bus:
 
 
 def sweep(chains: int, units: int) -> dict[str, float]:
-    """Sweep chains whose deadline has passed, each with so many outstanding units."""
+    """Sweep chains whose deadline has passed, each with this number of outstanding units."""
     table = WeighedTable(CALL_SECONDS)
     for n in range(chains):
         stamp = sum_of(range(1 + n * units, 1 + (n + 1) * units), 16)
@@ -66,7 +66,7 @@ def sweep(chains: int, units: int) -> dict[str, float]:
 
 
 def one_chain(count: int) -> dict[str, float]:
-    """Let five consumers apply requests of one chain."""
+    """Let five consumers apply requests to one chain."""
     table, messages = WeighedTable(CALL_SECONDS), SimpleQueue[Message]()
     requests = (Request.stamp_("t", f"r{n}", starts=[n + 1]) for n in range(count))
     for n, body in enumerate(pack(requests, MESSAGE_BYTES)):
@@ -97,7 +97,7 @@ def one_chain(count: int) -> dict[str, float]:
 
 
 def measure(quick: bool) -> list[Table]:
-    """Measure sweeps of chains with one and many outstanding units, and growing chains."""
+    """Measure sweeps of chains with one and with many outstanding units, and growing chains."""
     chains, counts = (200, [1_000]) if quick else (5_000, [1_000, 10_000, 100_000])
     sweeps = Table(["time-outs", "units of each", "calls each", "ms of a processor", "s"])
     for units in (1, 30):

@@ -1,8 +1,8 @@
-"""The processor time of tracking on Spark: pairs of jobs, tracked and untracked in turns.
+"""Measures the processor time of tracking on Spark, with pairs of tracked and untracked jobs.
 
-One job cleans TPC-H's lineitem and writes it, another sums it up by part. The untracked jobs are
-the same code, with rows that track nothing. One process with one Java runs all of them. Cases of
-scale run once, tracked, with lines that are made up.
+One job cleans TPC-H's lineitem and writes it, and another sums it up by part. The untracked jobs
+have the same code, but their rows track nothing. All run in turns in one process with one Java. The
+cases of scale run once, tracked, with generated lines.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from xorack.spark import Report, Tracking
 UNTRACKED, TRACKED = "untracked", "tracked"
 STEPS = ("job 1", "start", "job 2", "finish")
 FILES = 200
-"""Files of the corpus."""
+"""The number of the corpus's files."""
 
 
 class Case(NamedTuple):
-    """A pair of jobs over lineitem, or over a corpus."""
+    """A pair of jobs over lineitem or over a corpus."""
 
     chain: str = "l_suppkey"  # in SQL, as `where`
     where: str = "l_quantity > 0"
     scale: float = 1  # of lineitem: 6 million lines
     variants: tuple[str, ...] = (UNTRACKED, TRACKED)
     turns: int = 3
-    rows: int = 0  # lines that are made up, with their number as l_orderkey
+    rows: int = 0  # generated lines, with their numbers as l_orderkey
     rows_a_file: int = 0
-    partitions: int = 0  # of a shuffle; Spark may not put them together
+    partitions: int = 0  # of a shuffle, which Spark must not combine
     words: int = 0  # of a corpus, which the pipeline counts instead
-    loses: bool = False  # job 2 loses one order of a hundred
+    loses: bool = False  # job 2 loses one order in a hundred
 
 
 _ORDER = "(l_orderkey div 32 * 8 + l_orderkey % 8)"
-"""TPC-H has eight orders of each 32 numbers."""
+"""TPC-H has eight orders in each 32 numbers."""
 _scale = partial(Case, variants=(TRACKED,), turns=1)
 CASES = {
     "words": Case(words=16_000_000),
@@ -76,7 +76,7 @@ CASES = {
 
 
 class Untracked:
-    """Rows that are not tracked; the methods do nothing."""
+    """Rows that are not tracked. The methods do nothing."""
 
     def with_unit(self, frame: Any) -> Any:
         return frame
@@ -91,7 +91,7 @@ class Untracked:
 
 
 def run_jobs(spark: Any, folder: Path, case: Case, tracking: Any, meter: Meter) -> Any:
-    """Clean lines, then bill them by part; track if there is a run. Return the bills."""
+    """Clean lines, and bill them by part. If there is a run, track them. Return the bills."""
     data, path, billed = (
         f"{folder}/{name}" for name in ("data/lineitem", "out/lines", "out/billed")
     )
@@ -119,7 +119,7 @@ def run_jobs(spark: Any, folder: Path, case: Case, tracking: Any, meter: Meter) 
 
 
 def make_corpus(folder: Path, words: int) -> None:
-    """Write files of different sizes with words of the frequencies of prose; the seed is fixed."""
+    """Write files of different sizes with the word frequencies of prose and a fixed seed."""
     rng = random.Random(words)
     vocabulary = [format(rng.randrange(1 << 4 * rng.randrange(1, 9)), "x") for _ in range(50_000)]
     weights = [1 / (rank + 3) for rank in range(len(vocabulary))]
@@ -132,7 +132,7 @@ def make_corpus(folder: Path, words: int) -> None:
 
 
 def count_corpus(spark: Any, folder: Path, _: Case, tracking: Any, meter: Meter) -> Any:
-    """Split a corpus into words and count them, as the pipeline does. Return the counts."""
+    """Split a corpus into words and count them, like the pipeline; return the counts."""
     words: Any = tracking.rows("words", chain="file", unit=UNIT) if tracking else Untracked()
     given = Namespace(database=f"{folder}/data", words=f"{folder}/out/words", run_id="bench")
     given.counts, given.allow_missing = f"{folder}/out/counts", False
@@ -165,12 +165,12 @@ def run_case(spark: Any, case: Case, folder: Path, queue_url: str) -> dict[str, 
         return summary, figures
 
     if not case.rows:
-        run(TRACKED)  # Java compiles
+        run(TRACKED)  # so that Java compiles the code
     return run_variants(case.variants, run, case.turns)
 
 
 def measure(quick: bool) -> list[Table]:
-    """Measure all cases; the tracked jobs of each run once before."""
+    """Measure all cases. The tracked jobs of each case run once before."""
     table = Table(["case", "variant", "CPU s", "ratio", *STEPS, "driver MB", "worker MB"])
     with accepting_server() as endpoint, TemporaryDirectory(prefix="xorack-bench-") as folder:
         spark = session("xorack bench")

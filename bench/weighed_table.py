@@ -1,4 +1,4 @@
-"""A DynamoDB client over a dictionary that weighs calls as DynamoDB bills them."""
+"""A DynamoDB client over a dictionary, which counts units of calls as DynamoDB bills them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.expressions import Item, holds, updated
 from xorack.aws import schema
 
 _PAGE = 10_000
-"""Index entries of a query without a limit: about 1 MB."""
+"""The index entries of a query without a limit, about 1 MB."""
 
 
 def failure(code: str, **more: Any) -> ClientError:
@@ -23,7 +23,7 @@ def failure(code: str, **more: Any) -> ClientError:
 
 
 def item_bytes(item: Item | None) -> int:
-    """Return an item's size: names and values; a number takes half its digits."""
+    """Return an item's size: names and values. A number takes half as many bytes as digits."""
     size = 0
     for name, value in (item or {}).items():
         ((kind, data),) = value.items()
@@ -36,13 +36,13 @@ def item_bytes(item: Item | None) -> int:
 
 
 class WeighedTable:
-    """A table whose calls take a time; threads may share it.
+    """A table whose calls take some time. Threads may share it.
 
     Attributes:
-        writes: Write units: the KB of an item, and the changes of the index.
-        reads: Read units: 4 KB of an item each.
-        calls: Calls by operation.
-        throttles: Returns True for a key that is throttled now.
+        writes: Write units, for the KB of an item and the changes of the index.
+        reads: Read units, each for 4 KB of an item.
+        calls: The number of calls by operation.
+        throttles: Returns whether a key is throttled now.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Examples, each run by a test."""
+"""Examples. A test runs each of them."""

@@ -1,4 +1,4 @@
-"""An Airflow DAG that runs when chains have ended. docs/schedulers.md.
+"""An Airflow DAG that runs when chains have ended: docs/schedulers.md.
 
 pip install 'apache-airflow>=3.1' apache-airflow-providers-{amazon,common-messaging,standard}
 """
@@ -16,7 +16,7 @@ ended = Asset("orders_ended", watchers=[AssetWatcher(name="xorack", trigger=trig
 
 
 def details(asset_events: list[Any]) -> list[dict[str, Any]]:
-    """Return the details of the chains' events; copies of one have the same id."""
+    """Return the details of the chains' events. Copies of an event have the same id."""
     messages = [one for event in asset_events for one in event.extra["payload"]["message_batch"]]
     found = (json.loads(message["Body"])["detail"] for message in messages)
     return list({detail["id"]: detail for detail in found}.values())
@@ -24,7 +24,7 @@ def details(asset_events: list[Any]) -> list[dict[str, Any]]:
 
 @dag(schedule=[ended], catchup=False)
 def bill_orders() -> None:
-    """Bill the orders whose chains are acked; fail for the others, with what is missing."""
+    """Bill the orders whose chains are acked. Fail for the others, and name what is missing."""
 
     @task
     def bill(triggering_asset_events: Any = None) -> list[str]:

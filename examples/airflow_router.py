@@ -1,4 +1,4 @@
-"""One queue and many DAGs of Airflow: one poller, routed by the prefix of tags. docs/schedulers.md.
+"""One queue, one poller and many Airflow DAGs, chosen by the prefix of tags: docs/schedulers.md.
 
 pip install 'apache-airflow>=3.1' apache-airflow-providers-{amazon,common-messaging,standard}
 """
@@ -22,7 +22,7 @@ ROUTES = {"order/": orders, "file/": files}
 
 @dag(schedule=[ended], catchup=False)
 def route_chains() -> None:
-    """Pass ended chains on: an event for each asset of which chains have ended."""
+    """Pass ended chains on, with an event for each asset whose chains have ended."""
 
     @task(outlets=[routed])
     def route(triggering_asset_events: Any = None, outlet_events: Any = None) -> None:
@@ -43,13 +43,13 @@ def bill() -> list[str]:
 
 @dag(schedule=[orders], catchup=False, max_active_runs=1)
 def bill_orders() -> None:
-    """Bill what is acked: events only wake it, so none that Airflow drops or joins is missed."""
+    """Bill all acked orders. Events only start it, so it does not matter if Airflow drops some."""
     bill()
 
 
 @dag(schedule="@hourly", catchup=False, max_active_runs=1)
 def bill_late_orders() -> None:
-    """Bill what no event has woken `bill_orders` for."""
+    """Bill orders for which no event has started `bill_orders`."""
     bill()
 
 

@@ -1,4 +1,4 @@
-"""What a scheduler's task looks up and does: acked orders, each billed once. docs/schedulers.md.
+"""The task of a scheduler: finds acked orders and bills each once: docs/schedulers.md.
 
 pip install boto3 'xorack[cli]'
 """
@@ -20,7 +20,7 @@ def charge(tag: str, idempotency_key: str) -> None:
 
 
 def acked(run: str) -> list[str]:
-    """Return the tags of a run's acked chains, as the acker's table has them."""
+    """Return the tags of a run's acked chains from the acker's table."""
     command = ["xorack", "list", "--run", run, "--status", "acked", "--limit", "0", "--json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return [json.loads(line)["tag"] for line in done.stdout.splitlines()]
@@ -29,8 +29,8 @@ def acked(run: str) -> list[str]:
 def bill_acked(run: str, table: Any = None) -> list[str]:
     """Bill the acked chains of a run that are not billed yet; return their tags.
 
-    What is billed is recorded after the charge. A task that is killed between the two charges under
-    the same key again, which charges nothing.
+    A bill is recorded after the charge. If the task is killed between the two, it charges again
+    with the same key, which has no effect.
     """
     table = table or boto3.resource("dynamodb").Table(BILLED)
     billed = []

@@ -1,4 +1,4 @@
-"""One queue and many jobs of Dagster: one sensor, routed by the prefix of tags. docs/schedulers.md.
+"""One queue, one sensor and many Dagster jobs, chosen by the prefix of tags: docs/schedulers.md.
 
 pip install dagster boto3 'xorack[cli]'
 """
@@ -23,7 +23,7 @@ def bill() -> None:
 
 @dg.job
 def bill_orders() -> None:
-    """Events only wake it: it bills whatever is acked."""
+    """Bill all acked orders. Events only start it."""
     bill()
 
 
@@ -35,12 +35,12 @@ def load(context: dg.OpExecutionContext) -> None:
 
 @dg.job
 def load_file() -> None:
-    """One file."""
+    """Load one file."""
     load()
 
 
 def request_of(detail: dict[str, str]) -> dg.RunRequest | None:
-    """Return the run that an ended chain asks for: by the prefix of its tag."""
+    """Return the run for an ended chain, which depends on the prefix of its tag."""
     key, tag = detail["id"], detail["tag"]
     if tag.startswith("order/"):
         return dg.RunRequest(run_key=key, job_name="bill_orders")
@@ -52,10 +52,10 @@ def request_of(detail: dict[str, str]) -> dg.RunRequest | None:
 
 @dg.sensor(jobs=[bill_orders, load_file], minimum_interval_seconds=30)
 def chains_ended(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest]:
-    """Request a run for each event, and delete those whose requests Dagster has had since.
+    """Request a run for each event, and delete events whose requests Dagster has recorded.
 
-    Messages are deleted at the next evaluation: one whose runs were not recorded comes again, under
-    the run key that Dagster has or has not seen.
+    Messages are deleted at the next evaluation. If the runs of a message were not recorded, it is
+    delivered again with the same run key, and Dagster ignores a key that it knows.
     """
     sqs = boto3.client("sqs")
     for receipt in json.loads(context.cursor or "[]"):

@@ -1,4 +1,4 @@
-"""A Dagster sensor that requests a run for each chain that has ended. docs/schedulers.md.
+"""A Dagster sensor that requests a run for each ended chain: docs/schedulers.md.
 
 pip install dagster boto3
 """
@@ -15,7 +15,7 @@ QUEUE = os.environ.get("ORDERS_ENDED", "https://sqs.eu-west-1.amazonaws.com/1234
 
 @dg.op(config_schema={"tag": str, "status": str, "receipt": str})
 def bill(context: dg.OpExecutionContext) -> None:
-    """Bill an order, then delete its message: a run that fails meets it again."""
+    """Bill an order, and then delete its message, so that a failed run gets it again."""
     chain = context.op_config
     if chain["status"] == "failed":
         context.log.error("chain %s failed", chain["tag"])
@@ -24,13 +24,13 @@ def bill(context: dg.OpExecutionContext) -> None:
 
 @dg.job
 def bill_order() -> None:
-    """One order."""
+    """Bill one order."""
     bill()
 
 
 @dg.sensor(job=bill_order, minimum_interval_seconds=30)
 def orders_ended(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest]:
-    """Request one run an event: Dagster skips a run key that it has seen."""
+    """Request one run for each event. Dagster skips a run key that it knows."""
     answer = boto3.client("sqs").receive_message(QueueUrl=QUEUE, MaxNumberOfMessages=10)
     for message in answer.get("Messages", []):
         detail = json.loads(message["Body"])["detail"]

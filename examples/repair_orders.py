@@ -1,9 +1,9 @@
-"""Repair failed orders from plain Python: a new chain for what is missing (docs/operations.md).
+"""Repairs failed orders from plain Python, with a new chain for missing units (docs/operations.md).
 
     xorack list --status failed --json | python -m examples.repair_orders
 
-A failed chain stays failed. So what is outstanding is done again under a new tag, which names the
-attempt: a repair that is repeated sends the same requests, and counts once.
+A failed chain stays failed. So the outstanding units are done again under a new tag, which contains
+the number of the attempt. A repeated repair sends the same requests, so it takes effect once.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from xorack import Tracker, names_of
 def repair(
     tracker: Tracker, failed: Mapping[str, Any], candidates: Iterable[str], attempt: int = 1
 ) -> list[str]:
-    """Start a chain for the outstanding units of a failed one; return events for the worker.
+    """Start a chain for the outstanding units of a failed chain; return events for the worker.
 
     Args:
         tracker: The tracker.
-        failed: The detail of a failed event, or what ``xorack show --json`` prints.
+        failed: The detail of a failed event, or the output of ``xorack show --json``.
         candidates: The names of all units that the chain may have had.
-        attempt: The number of the repair: a second one needs another tag.
+        attempt: The number of the repair. Each repair of a chain needs another tag.
     """
     tag, everything = failed["tag"], list(candidates)
     names = list(names_of(failed, everything).values())
-    # Without all names, and where the first step never ended, all of it is done again.
+    # If some names are unknown, or the first step never ended, do all of the order again.
     is_known = failed["outstanding_complete"] and None not in names and tag not in names
     again = names if is_known else everything
     detail = {**(failed["detail"] or {}), "repairs": tag}
@@ -42,11 +42,11 @@ def repair(
 
 
 def main() -> None:
-    """Repair the failed chains whose JSON objects stand on stdin; print the worker's events."""
+    """Repair the failed chains whose JSON objects are on stdin; print the worker's events."""
     tracker = Tracker(os.environ["XORACK_QUEUE_URL"])
     for text in sys.stdin:
         failed = json.loads(text)
-        _, _, order = failed["tag"].partition("/")  # the run is its first part
+        _, _, order = failed["tag"].partition("/")  # the first part is the run
         for event in repair(tracker, failed, ORDERS[order]):
             print(event)
 

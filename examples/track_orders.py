@@ -4,8 +4,8 @@
     eval "$(xorack local env)"
     python -m examples.track_orders
 
-A worker packs the lines of two orders; it gets tokens as JSON. It never packs one line of the
-second order: that order fails at its deadline, and its event names the line.
+A worker packs the lines of two orders, and gets tokens as JSON. It never packs one line of the
+second order. So that order fails at its deadline, and its event names the line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def take_orders(tracker: Tracker, run: str = "") -> list[str]:
 
 
 def pack(tracker: Tracker, event: str) -> None:
-    """Pack a line; a step that raises stays outstanding."""
+    """Pack a line. If the step raises, its unit stays outstanding."""
     work = json.loads(event)
     with tracker.step(work["token"]):
         if work["line"] == LOST:
@@ -45,9 +45,9 @@ def pack(tracker: Tracker, event: str) -> None:
 
 
 def main() -> None:
-    """Track the orders and print their events: the sweeper runs every minute."""
+    """Track the orders and print their events. The sweeper runs every minute."""
     tracker = Tracker(os.environ["XORACK_QUEUE_URL"])
-    run = time.strftime("%Y-%m-%dT%H%M%S/")  # a chain ends once: another run has other tags
+    run = time.strftime("%Y-%m-%dT%H%M%S/")  # an ended chain keeps its tag, so use new tags
     for event in take_orders(tracker, run):
         try:
             pack(tracker, event)

@@ -1,8 +1,8 @@
 """The definition of a word.
 
 A word is a run of characters of the case-folded text that are not separators. "Straße" and
-"STRASSE" are one word, and "don't" is two. The separators are listed here instead of taken from Unicode's
-classes. So a file has the same words, and the same unit ids, in every version of Python.
+"STRASSE" are one word, and "don't" is two. The separators are listed here instead of taken from
+Unicode's classes. So a file has the same words, and the same unit ids, in every version of Python.
 """
 
 import re

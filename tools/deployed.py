@@ -1,10 +1,10 @@
-"""Prove that the stack deploys and works: template, deployment, `xorack doctor`, deletion.
+"""Proves that the stack can be deployed and works: template, deployment, doctor, deletion.
 
     python -m tools.deployed --stack xorack-proof [ARGUMENTS OF `xorack doctor`]
 
-It takes the credentials, the region and the endpoint that boto3 finds. The stack and the bucket of
-its code are deleted at the end, also after a failure. The exit status is that of `xorack doctor`.
-The stack has no topic for its alarms, so its check `recipients` may fail.
+It uses the credentials, the region and the endpoint that boto3 finds. At the end it deletes the
+stack and the bucket with its code, even after a failure. The exit status is that of the doctor. The
+stack has no topic for its alarms, so the check `recipients` may fail.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETTINGS: Final = {"removal_policy": "destroy", "deletion_protection": "false"}
 
 
 def deploy(stack: str, bucket: str, folder: Path) -> None:
-    """Create the stack from the template for CloudFormation alone, and wait for it."""
+    """Create the stack from the template for CloudFormation, and wait until it is complete."""
     template, code = write(folder, SETTINGS)
     s3 = boto3.client("s3")
     place = {"CreateBucketConfiguration": {"LocationConstraint": s3.meta.region_name}}
@@ -44,7 +44,7 @@ def deploy(stack: str, bucket: str, folder: Path) -> None:
 
 
 def delete(stack: str, bucket: str) -> None:
-    """Delete the stack, which destroys what it holds, and the bucket."""
+    """Delete the stack with all its contents, and the bucket."""
     client, s3 = boto3.client("cloudformation"), boto3.client("s3")
     client.delete_stack(StackName=stack)
     client.get_waiter("stack_delete_complete").wait(StackName=stack)
@@ -59,7 +59,7 @@ def delete(stack: str, bucket: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--stack", required=True, help="its name; it must not exist")
+    parser.add_argument("--stack", required=True, help="its name, which no stack may have yet")
     options, others = parser.parse_known_args(arguments)
     account: dict[str, Any] = boto3.client("sts").get_caller_identity()
     bucket = f"{options.stack}-code-{account['Account']}"

@@ -1,4 +1,4 @@
-"""Example chains and messages, the pictures of them in docs/images, and that of the demo.
+"""Makes the pictures in docs/images: the page with example chains and messages, and the demo.
 
 .venv/bin/python -m tools.pictures [demo]
 """
@@ -81,7 +81,7 @@ _ENDED = (("failed", "18", 6), ("failed", "23", 41), *(("acked", str(n), n) for 
 
 @contextmanager
 def example() -> Iterator[Resources]:
-    """Start an AWS in this process with example chains and dead-lettered messages."""
+    """Start an AWS in this process, with example chains and dead letters."""
     with locked_aws() as started:
         aws = create_resources(started)
         now = milliseconds()
@@ -117,7 +117,7 @@ def _ended_chain(status: str, name: str, ended_at: int) -> Chain:
 def take(
     browser: Browser, name: str, url: str, height: int, scheme: Literal["light", "dark"] = "light"
 ) -> None:
-    """Take a picture of a page of `xorack web`, its last message open."""
+    """Take a picture of a page of `xorack web` with its last message open."""
     viewport = ViewportSize(width=1260, height=height)
     opened = browser.new_page(viewport=viewport, device_scale_factor=2, color_scheme=scheme)
     opened.goto(url)
@@ -148,7 +148,7 @@ _LEFT_OUT = re.compile(r" *[\d.]+ s  (set up|watch|.*\.\.\.$)|the counts of")
 
 
 def take_demo() -> None:
-    """Run the demo, and draw what its terminal shows at the end; GitHub loads no font for it."""
+    """Run the demo, and draw the end of its terminal output, without fonts, which GitHub blocks."""
     from rich._export_format import CONSOLE_SVG_FORMAT
     from rich.console import Console
     from rich.text import Text
@@ -166,9 +166,9 @@ def take_demo() -> None:
     shown = ran.export_text(styles=True).partition("an event, as EventBridge delivers it")[0]
     for line in shown.removesuffix("\x1b[1m").rstrip().splitlines():
         if not _LEFT_OUT.match(Text.from_ansi(line).plain):
-            # How long a step takes is about the machine.
+            # The duration of a step depends on the machine, so it is left out.
             drawn.print(Text.from_ansi(re.sub(r"^ *[\d.]+ s  ", "", line)), highlight=False)
-    drawn.print()  # otherwise the frame cuts the last line's descenders off
+    drawn.print()  # otherwise the frame cuts off the descenders of the last line
     no_fonts = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     own = no_fonts.replace("Fira Code", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono")
     drawn.save_svg(str(TARGET / "lost-words.svg"), title="", code_format=own, unique_id="terminal")

@@ -1,4 +1,4 @@
-"""Judge the templates of four stacks with cdk-nag, and write them for cfn-lint and checkov.
+"""Checks the templates of four stacks with cdk-nag, and writes them for cfn-lint and checkov.
 
 `make policy-lint` runs all three (docs/security.md). Each accepted finding has an `Answer`: cdk-nag
 reads it as an acknowledgement, cfn-lint and checkov read it from the metadata of the resource.
@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from infra.stack import XorackStack  # isort: skip - before aws_cdk: it finds node
+from infra.stack import XorackStack  # isort: skip - before aws_cdk, as it finds Node
 
 import cdk_nag
 import yaml
@@ -56,12 +56,12 @@ ARGUMENTS: Final = {
     "adopting": {"network"},
     "example": {"encryption_key", "network", "tracing"},
 }
-"""The judged stacks, and those of their arguments that an `Answer` names."""
+"""The checked stacks with those of their arguments that an `Answer` can name."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A reason why findings are accepted; see policy-lint.yml."""
+    """A reason why findings are accepted: see policy-lint.yml."""
 
     rules: Sequence[str]
     at: Sequence[str]
@@ -80,7 +80,7 @@ def answers() -> list[Answer]:
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource of a judged stack, with its place: its path without the acker's."""
+    """A resource of a checked stack. Its place is its path without that of the acker."""
 
     stack: str
     place: str
@@ -142,7 +142,7 @@ def adopting(app: App) -> None:
 
 
 def apps(folder: Path) -> list[App]:
-    """Build the judged stacks: this project's with two sets of settings, and those of users."""
+    """Build the checked stacks: this project's with two sets of settings, and those of users."""
     ours, example = (
         App(
             context={
@@ -171,7 +171,7 @@ def apps(folder: Path) -> list[App]:
 
 
 def main() -> int:
-    """Synthesise the stacks; return 1 if a finding of cdk-nag has no answer."""
+    """Synthesise the stacks. Return 1 if a finding of cdk-nag has no answer."""
     folder = Path(sys.argv[1]) if sys.argv[1:] else ROOT / "cdk.out" / "policy-lint"
     status = 0
     for app in apps(folder):

@@ -1,9 +1,9 @@
-"""Say in one line why a deployment cannot begin; node and the CDK would print many lines.
+"""Prints in one line why a deployment cannot begin, where Node and the CDK print many lines.
 
     python -m tools.preflight [ARGUMENTS OF `cdk deploy`]
 
-It reads two answers of AWS: who calls, and the version of the bootstrap. What it cannot read, the
-CDK's command line judges.
+It asks AWS only for the caller's identity and the version of the bootstrap. If these cannot be
+read, the CDK's command line reports the problem.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def missing(profile: str | None, qualifier: str) -> str | None:
     if shutil.which("npm") is None:
-        return "there is no node: run `make venv`, or install node 20 or later"
+        return "there is no Node: run `make venv`, or install Node 20 or later"
     try:
-        # The CDK reads this variable first, boto3 never.
+        # The CDK reads this variable first. boto3 never reads it.
         region = os.environ.get("AWS_REGION")
         session = boto3.Session(profile_name=profile, region_name=region)
         if session.region_name is None:
@@ -65,7 +65,7 @@ def _not_bootstrapped(session: Any, account: str, qualifier: str) -> str | None:
     try:
         session.client("ssm", config=_CONFIG).get_parameter(Name=name)
     except ClientError as error:
-        # Without the permission to read it, the user may still assume a role that has it.
+        # Even without the permission to read it, the user may assume a role that has it.
         if error.response["Error"]["Code"] == "ParameterNotFound":
             place = f"account {account}, region {session.region_name}"
             return f"{place} has no {name}: run `make bootstrap` once"

@@ -1,4 +1,4 @@
-"""Hooks for mkdocs (mkdocs.yml): links into the repository, scripts from npm, llms.txt."""
+"""Hooks for mkdocs (mkdocs.yml): links into the repository, scripts from npm, and llms.txt."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ SCRIPTS: Final = {
     "mermaid.js": "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js",
     "iframe-worker.js": "node_modules/iframe-worker/shim/index.js",
 }
-"""Name in the site -> file. Otherwise the theme loads both from elsewhere."""
+"""Maps a name in the site to a file. Otherwise the theme loads both from another server."""
 _LINK: Final = re.compile(r"(?<=\]\()[^)#\s:]+(?=[)#])")
 
 
 def with_repository(text: str, folder: str, url: str) -> str:
-    """Point the links of a page that lead out of docs/ to the repository.
-
-    The page is in a folder of docs/.
-    """
+    """Point links that lead out of docs/ to the repository. The page is in `folder` of docs/."""
 
     def rewritten(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join("docs", folder, link[0]))
@@ -40,7 +37,7 @@ def on_files(files: Any, config: Any, **_: Any) -> None:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """Rewrite the links of a page; load the script of diagrams where there is one."""
+    """Rewrite the links of a page. If it has diagrams, load their script."""
     folder = posixpath.dirname(page.file.src_uri)
     if "\n```mermaid\n" in markdown:
         script = posixpath.relpath("mermaid.js", folder or ".")
@@ -49,7 +46,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def on_post_build(config: Any, **_: Any) -> None:
-    """Write llms.txt: the index, whose links lead to the pages' sources."""
+    """Write llms.txt: the index with links to the sources of the pages."""
     url = config.extra["repository"]
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     text = re.sub(r"^!\[.*\n\n", "", with_repository(index, "", url), flags=re.MULTILINE)

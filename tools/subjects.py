@@ -17,9 +17,9 @@ NO_VERB = re.compile(
     "a|all|also|an|and|another|any|code|docs|each|for|from|in|is|it|its|more|new|no|not|now|of|on|one|"
     "only|our|some|that|the|this|to|we|what|when|where|with|.+ed|.+ing|.+s"
 )
-"""Words that begin a description and not a command."""
+"""Words that begin a description instead of a command."""
 VERB = re.compile(".+ss|bring|embed|exceed|feed|focus|heed|need|proceed|seed|shed|speed")
-"""Verbs that end in -ed, -ing or -s all the same."""
+"""Verbs that end in -ed, -ing or -s but are correct."""
 
 
 def problem_of(subject: str) -> str | None:
@@ -40,10 +40,9 @@ def problem_of(subject: str) -> str | None:
 
 
 def new_subjects(root: Path, base: str) -> list[tuple[str, str]]:
-    """Return the commits after `base`, each as its short id and its subject.
+    """Return the short ids and subjects of the commits after `base`.
 
-    There are none where git cannot tell: without a repository, and in a shallow clone that does not
-    reach back to `base`.
+    Without a repository, or in a shallow clone that does not reach back to `base`, there are none.
     """
     log = ("git", "log", "--no-merges", "--format=%h %s", f"{base}..HEAD")
     try:

@@ -1,7 +1,7 @@
-"""Make a virtual environment of this checkout, or bring it up to date: `python3 tools/venv.py dev`.
+"""Makes or updates a virtual environment of this checkout: `python3 tools/venv.py dev`.
 
-pip installs uv into `.venv-uv`, and uv the rest: only files whose hashes are in the lock file. The
-registries are those that pip is set to. `python3 tools/venv.py uv ARGUMENTS` runs that uv.
+pip installs uv into `.venv-uv`, and uv installs the rest, but only files whose hashes are in the
+lock file. The registries are those of pip's settings. `python3 tools/venv.py uv ARGUMENTS` runs uv.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCK = "requirements.lock"
 REQUIREMENTS = "requirements.txt"
 FOR_TESTS = "# For tests alone"
-"""Begins the part of requirements.txt that the demo does not install."""
+"""The beginning of the part of requirements.txt that the demo does not install."""
 ENVIRONMENTS = {
     "demo": (".venv", LOCK),
     "dev": (".venv", LOCK, "-r", REQUIREMENTS, "--group", "dev"),
@@ -29,9 +29,9 @@ ENVIRONMENTS = {
     "policy-lint": (".venv-policy-lint", "tools/policy-lint.lock", "--group", "policy-lint"),
     "spark35": (".venv-spark35", "tools/spark35.lock", "--group", "spark35"),
 }
-"""Name -> folder, lock file, what uv installs (`demo`: `demo_packages`); `dev` contains `demo`."""
+"""Maps a name to a folder, a lock file and uv's arguments. `dev` contains those of `demo`."""
 PYTHONS = {"spark35": ">=3.10,<3.12"}
-"""Environments that need another Python than the one that runs this."""
+"""Environments that need another version of Python than the running one."""
 PIP_TO_UV = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),
@@ -40,12 +40,12 @@ PIP_TO_UV = {
     "proxy": ("ALL_PROXY", " "),
     "cert": ("SSL_CERT_FILE", " "),
 }
-"""pip's setting -> uv's variable, and the separator of its values."""
+"""Maps a setting of pip to a variable of uv and the separator of its values."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock: only one run installs at a time."""
+    """Lock a folder, so that only one process at a time installs into it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -55,9 +55,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def uv_settings(pip_settings: str) -> dict[str, str]:
-    """Translate the output of ``pip config list`` to uv's environment variables."""
+    """Translate the output of ``pip config list`` into uv's environment variables."""
     settings = {}
-    for section in ("global", "install", ":env:"):  # a later one takes precedence
+    for section in ("global", "install", ":env:"):  # later sections take precedence
         for name, value in re.findall(rf"^{section}\.(.+?)=(.*)$", pip_settings, re.MULTILINE):
             if name in PIP_TO_UV:
                 variable, separator = PIP_TO_UV[name]
@@ -66,7 +66,7 @@ def uv_settings(pip_settings: str) -> dict[str, str]:
 
 
 def uv(*arguments: str | Path) -> None:
-    """Run the locked uv in the checkout, where its settings are; install it first."""
+    """Run the locked uv in the checkout, where its settings are. Install it if necessary."""
     folder = ROOT / ".venv-uv"
     python, pin, installed = folder / "bin/python", folder / "pin.txt", folder / "installed.txt"
     [wanted] = re.findall(r"^uv==.*\n(?:\s.*\n)*", (ROOT / LOCK).read_text(), re.MULTILINE)
@@ -83,7 +83,7 @@ def uv(*arguments: str | Path) -> None:
 
 
 def contents(path: Path, same_python: bool) -> str:
-    """Return the stamp of an environment, "" if it must be made from scratch."""
+    """Return the stamp of an environment, or an empty text if it has to be made again."""
     python, stamp = path / "bin/python", path / ".installed"
     if not (python.exists() and stamp.exists()):
         return ""
@@ -94,7 +94,7 @@ def contents(path: Path, same_python: bool) -> str:
 
 
 def demo_packages() -> list[str]:
-    """Return what the demo needs: the first part of requirements.txt."""
+    """Return the packages that the demo needs: the first part of requirements.txt."""
     part = (ROOT / REQUIREMENTS).read_text(encoding="utf-8").partition(FOR_TESTS)[0]
     return [line for line in part.splitlines() if line and not line.startswith("#")]
 
@@ -102,8 +102,8 @@ def demo_packages() -> list[str]:
 def environment(name: str, same_python: bool = False) -> Path:
     """Make or update one of `ENVIRONMENTS`; return the folder of its programs.
 
-    Its stamp, which is written last, holds its name and a hash of what says what to install. With
-    `same_python`, one whose Python is of another version than this is replaced.
+    Its stamp has its name and a hash of its requirements, and is written last. With `same_python`,
+    an environment with another version of Python is replaced.
     """
     folder, lock, *needs = ENVIRONMENTS[name]
     needs = needs or demo_packages()
@@ -114,14 +114,14 @@ def environment(name: str, same_python: bool = False) -> Path:
     if contents(path, same_python) in ready:
         return path / "bin"
     with locked(ROOT):
-        found = contents(path, same_python)
-        if found in ready:  # another run made it while this one waited for the lock
+        stamp = contents(path, same_python)
+        if stamp in ready:  # another process has made it while this one waited for the lock
             return path / "bin"
         print(f"Setting up {folder}: the first time, this downloads some hundred MB", flush=True)
-        if path.is_symlink():  # to another checkout's, which is left alone
+        if path.is_symlink():  # a link to another checkout's environment, which must not change
             path.unlink()
-            found = ""
-        if not found:
+            stamp = ""
+        if not stamp:
             uv("venv", "--quiet", "--clear", "--python", PYTHONS.get(name, sys.executable), path)
         (path / ".installed").unlink(missing_ok=True)
         install = ("pip", "install", "--quiet", "--python", path / "bin/python")

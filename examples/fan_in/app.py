@@ -1,4 +1,4 @@
-"""Files that fan out to workers, and a report on each file once all of its lines are handled.
+"""Files fan out to workers. When all lines of a file are handled, a report on it is written.
 
 ``pip install 'xorack[cdk,fan-in]'``, then ``cdk deploy``.
 """
@@ -11,7 +11,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from xorack.cdk import Acker  # isort: skip - before aws_cdk: it finds node
+from xorack.cdk import Acker  # isort: skip - before aws_cdk, as it finds Node
 
 from aws_cdk import (
     App,
@@ -29,11 +29,11 @@ from constructs import Construct
 
 FUNCTIONS = Path(__file__).with_name("functions")
 PACKAGES = ("xorack", "aws_lambda_powertools", "typing_extensions")
-"""All of them pure Python: the code is the same for all architectures. boto3 is in the runtime."""
+"""These are pure Python, so the code suits all architectures. Lambda's runtime has boto3."""
 
 
 class FanIn(Stack):
-    """A bucket, workers on a queue, and an acker that knows when they are done with a file."""
+    """A bucket, workers on a queue, and an acker that knows when they have finished a file."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
@@ -42,7 +42,7 @@ class FanIn(Stack):
         notification = {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
         resource = self.bucket.node.default_child
         resource.add_property_override("NotificationConfiguration", notification)
-        # A line that fails five times is dead-lettered; the file's event names it.
+        # A line that fails five times is dead-lettered, and the file's event names it.
         self.dead = aws_sqs.Queue(
             self, "Dead", enforce_ssl=True, retention_period=Duration.days(14)
         )
@@ -90,7 +90,7 @@ class FanIn(Stack):
     def _subscribe(
         self, split: aws_lambda.Function, work: aws_lambda.Function, report: aws_lambda.Function
     ) -> None:
-        """Invoke the functions: for a new file, for lines in the queue, for the end of a chain."""
+        """Invoke the functions for a new file, for lines in the queue, and for a chain's end."""
         files = aws_events.EventPattern(
             source=["aws.s3"],
             detail_type=["Object Created"],
@@ -125,7 +125,7 @@ class FanIn(Stack):
 
 
 def code_folder() -> str:
-    """Copy the functions and the packages that they import, from where these are installed."""
+    """Copy the functions with the installed packages that they import."""
     folder = Path(tempfile.mkdtemp(prefix="fan-in-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     ignore = shutil.ignore_patterns("__pycache__", "cdk", "cli", "local", "ops", "spark")
@@ -133,7 +133,7 @@ def code_folder() -> str:
     for package in PACKAGES:
         spec = find_spec(package)
         if spec is None or spec.origin is None:
-            raise ModuleNotFoundError("the functions import it: pip install 'xorack[fan-in]'")
+            raise ModuleNotFoundError("the functions need it: run pip install 'xorack[fan-in]'")
         source = Path(spec.origin)
         if source.name == "__init__.py":
             shutil.copytree(source.parent, folder / package, ignore=ignore)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from xorack.cdk import Acker, Network, Settings  # isort: skip - before aws_cdk: it finds node
+from xorack.cdk import Acker, Network, Settings  # isort: skip - before aws_cdk, as it finds Node
 
 from aws_cdk import (
     App,
@@ -25,13 +25,13 @@ from constructs import Construct
 
 
 class Warehouse(Stack):
-    """A warehouse whose files a Spark job loads, and which wants to know when each is loaded."""
+    """A warehouse. A Spark job loads its files, and it learns when each file is loaded."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
 
-        # Your resources: a key, a bus for all events, a topic that wakes somebody at night, and a
-        # network that leads to its endpoints only.
+        # Your resources: a key, a bus for all events, a topic for urgent alarms, and a network that
+        # leads only to its endpoints.
         key = aws_kms.Key(self, "Key", enable_key_rotation=True)
         bus = aws_events.EventBus(self, "Bus", event_bus_name="warehouse")
         on_call = aws_sns.Topic(self, "OnCall", enforce_ssl=True, master_key=key)
@@ -48,14 +48,14 @@ class Warehouse(Stack):
             network=private_network(self, key),
         )
 
-        # The job that loads the files sends stamps; the support reads chains.
+        # The job that loads the files sends stamps. The support team reads chains.
         glue = aws_iam.ServicePrincipal("glue.amazonaws.com")
         people = aws_iam.AccountRootPrincipal()
         acker.grant_send(aws_iam.Role(self, "Loader", assumed_by=glue))
         acker.grant_read(aws_iam.Role(self, "Support", assumed_by=people))
 
-        # One queue gets the loaded files, another one the others. Dead letters are messages that
-        # your subscriber fails three times, and events that EventBridge cannot deliver.
+        # One queue gets the loaded files, and another one the failed files. Dead letters are
+        # messages that your subscriber fails three times, and events that cannot be delivered.
         two_weeks = Duration.days(14)
         unheard = aws_sqs.Queue(self, "Unheard", enforce_ssl=True, retention_period=two_weeks)
         redrive = aws_sqs.DeadLetterQueue(queue=unheard, max_receive_count=3)

@@ -1,4 +1,4 @@
-"""The functions: a file becomes messages, workers handle them, a subscriber reports on the file.
+"""The functions: one splits a file into messages, one handles a message, one reports on the file.
 
 They need xorack, Powertools and the boto3 of Lambda's runtime.
 """
@@ -39,13 +39,13 @@ def split(event: dict[str, Any], context: Any) -> None:
 
 @fan_in(tracker, tags=f"{BUCKET}/")
 def work(record: SQSRecord, step: Step | None) -> None:
-    """Handle a line. Lines that say so are broken; others fail now and then."""
+    """Handle a line. A line that contains "broken" always fails; others fail sometimes."""
     if "broken" in record.body or random.random() < FAILURE_RATE:
         raise RuntimeError(f"cannot handle {record.body!r}")
 
 
 def report(event: dict[str, Any], context: Any) -> None:
-    """Put a report on a file beside it: all of its lines are handled, or these are not."""
+    """Write a report on a file beside it: all its lines are handled, or these are not."""
     detail = event["detail"]
     key = detail["detail"]["key"]
     lines = lines_of(key)
