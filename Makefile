@@ -116,7 +116,7 @@ docs: venv ## Build the site of the docs, with the API reference, into site/
 # Biome runs on the Node of .venv, or else on the machine's.
 BIOME = $(PY) -m tests.support.npm tools/javascript && $(NODE) tools/javascript/node_modules/.bin/biome
 
-lint: venv biome ## ruff and Biome: lint and format of Python and JavaScript
+lint: venv biome ## Check Python with ruff and JavaScript with Biome
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 

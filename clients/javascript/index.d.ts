@@ -16,7 +16,7 @@ export type Part = string | number | bigint | boolean | Uint8Array;
 export type Candidate = Part | (Part | Part[])[];
 export type Status = "pending" | "open" | "acked" | "failed";
 
-/** What was found out about a chain. `missing` has the ids of units. */
+/** A finding about a chain. `missing` has the ids of units. */
 export interface Note {
   text?: string;
   missing?: Iterable<string | bigint>;
@@ -89,7 +89,7 @@ export interface TrackerOptions {
   client?: unknown;
   /** Sends messages instead of the SDK. */
   send?: Send;
-  /** A key of at least 16 bytes, or two; by default those of XORACK_TOKEN_KEY. */
+  /** A key of at least 16 bytes, or a list of two; by default those of XORACK_TOKEN_KEY. */
   keys?: string | string[] | null;
   stamps?: "traced" | "plain";
   cells?: 16 | 64 | 256 | 1024;
@@ -112,7 +112,7 @@ export interface StartOptions {
   resume?: { step_functions: string } | { lambda: string };
   /** The unit of another chain that this chain is, or several: the tokens of `step.child`. */
   parent?: AnyToken | AnyToken[];
-  /** Whether the parent's chains fail as soon as this one does. */
+  /** Whether the parent's chains fail as soon as this chain does. */
   failParent?: boolean;
 }
 export class Tracker {
@@ -127,18 +127,18 @@ export class Tracker {
   ): Promise<Result>;
   /** Fail the chains of a token, for a reason that is cut off after 1,024 bytes. */
   fail(token: AnyToken, reason: string, note?: Note): Promise<void>;
-  /** Tell what was found out about the chains of a token. */
+  /** Add a finding to the chains of a token. */
   note(token: AnyToken, note: Note): Promise<void>;
-  /** Move the deadline of a token's chains to so many seconds from now. */
+  /** Move the deadline of a token's chains to this number of seconds from now. */
   extend(token: AnyToken, timeout: number): Promise<void>;
   /** Read the status of a chain; undefined if there is no such chain. */
   state(tag: string): Promise<Status | undefined>;
-  /** Collect what is sent within `work`, and send it at the end. */
+  /** Collect the requests within `work`, and send them at the end. */
   batch<Result>(work: () => Result | Promise<Result>): Promise<Result>;
 }
 
 export interface Reading {
-  /** Also look for the token in JSON bodies and in what they wrap. */
+  /** Also look for the token in JSON bodies, and in the events inside them. */
   bodies?: boolean;
   /** The prefix of the tags that a token may name. */
   tags?: string;
@@ -156,7 +156,7 @@ export function stepOf<Result>(
   work: (step: Step | undefined) => Result | Promise<Result>,
   options?: Reading,
 ): Promise<Result>;
-/** `skipEnded` takes a record as handled if all its chains have ended; it reads the table. */
+/** `skipEnded` skips a record if all its chains have ended. It reads the table. */
 // biome-ignore lint/suspicious/noExplicitAny: a record's shape is that of its source
 export function fanIn<Record = any>(
   tracker: Tracker,
@@ -169,9 +169,9 @@ export function fanOut(
   queueUrl: string,
   options?: { send?: Send; client?: unknown; group?: string },
 ): Promise<number>;
-/** The tag of the chain that an event starts; undefined for s3:TestEvent, which starts none. */
+/** The tag of the chain that an event starts, or undefined for s3:TestEvent. */
 export function eventTag(event: object): string | undefined;
-/** Each id of an outstanding unit with the candidate that has it, or null. */
+/** The ids of outstanding units, each with its candidate, or null. */
 export function namesOf(
   outstanding: object | Iterable<string | bigint>,
   candidates: Iterable<Candidate>,

@@ -1,4 +1,4 @@
-// xorack for Node: steps around the handlers of messages, and everything that the package exports.
+// xorack for Node: steps around the handlers of messages, and all exports of the package.
 // docs/fan-in.md describes what a handler may rely on.
 import { randomUUID } from "node:crypto";
 import {
@@ -37,9 +37,9 @@ export {
 } from "./protocol.js";
 export { Tracker } from "./tracker.js";
 
-const NAME = "xorack"; // of the attribute, the header or the field that holds the token
+const NAME = "xorack"; // the attribute, header or field that holds the token
 
-// Log lines, as docs/operations.md describes them: JSON, one a batch for each kind of message
+// Log lines, as docs/operations.md describes them: one line of JSON for each kind and batch
 
 function warn(message, fields) {
   console.warn(JSON.stringify({ level: "WARNING", message, ...fields }));
@@ -49,9 +49,9 @@ function warnOf(message, count, why) {
   if (count) warn(message, { failures: count, why });
 }
 
-// What an event wraps
+// Events inside events
 
-const MAX_LAYERS = 8; // S3's notification by SNS in an SQS message has six
+const MAX_LAYERS = 8; // S3's notification by SNS in an SQS message has six layers
 
 const isSqs = (layer) =>
   layer.eventSource === "aws:sqs" || "receiptHandle" in layer || "ReceiptHandle" in layer;
@@ -59,14 +59,14 @@ const isSns = (layer) =>
   layer.Type === "Notification" && "MessageId" in layer && "Message" in layer;
 const hasAll = (layer, ...names) => names.every((name) => name in layer);
 
-// The bytes of base64; undefined for anything else.
+// Return the bytes of base64 text, or undefined if the text is not base64.
 function decoded(data) {
   if (typeof data !== "string" || Buffer.from(data, "base64").toString("base64") !== data)
     return undefined;
   return Buffer.from(data, "base64");
 }
 
-// What the sender of an event wrote: text or an object.
+// Return the part of an event that its sender wrote: text or an object.
 function bodyOf(layer) {
   if (isSqs(layer)) return layer.body ?? layer.Body;
   if (isSns(layer)) return layer.Message;
@@ -81,7 +81,7 @@ function innerOf(layer, bodies) {
   return bodies ? bodyOf(layer) : undefined;
 }
 
-/** An event and what it wraps, outermost first; with `bodies`, also what its sender wrote. */
+/** Yield an event and the events in it, outermost first; with `bodies`, also the sender's part. */
 function* layersOf(event, bodies) {
   let layer = event;
   for (let n = 0; n < MAX_LAYERS; n += 1) {
@@ -129,8 +129,8 @@ function shortened(tag) {
 }
 
 /**
- * The tag of the chain that an event starts: every delivery of the event has the same one. It is
- * undefined for s3:TestEvent, which S3 sends when its notifications are set up.
+ * Return the tag of the chain that an event starts. Every delivery of the event has the same tag.
+ * For s3:TestEvent, which S3 sends when its notifications are set up, return undefined.
  */
 export function eventTag(event) {
   for (const layer of [...layersOf(event, true)].reverse()) {
@@ -143,7 +143,7 @@ export function eventTag(event) {
 
 // Tokens of messages
 
-// A token in a message attribute, an attribute of an item, or a header of Kafka, whose last counts.
+// A token is in a message attribute, an item's attribute, or the last header of its name in Kafka.
 function attributeOf(layer) {
   const places = [layer.messageAttributes, layer.MessageAttributes, layer.dynamodb?.NewImage];
   const attribute = places.map((place) => place?.[NAME]).find(isObject);
@@ -151,12 +151,12 @@ function attributeOf(layer) {
   if (attribute) return stringValue || StringValue || Value || S || attribute;
   const headers = "topic" in layer && Array.isArray(layer.headers) ? layer.headers : [];
   const header = headers.findLast((one) => isObject(one) && Object.hasOwn(one, NAME))?.[NAME];
-  return Array.isArray(header) ? Buffer.from(header) : header; // Java's bytes have a sign
+  return Array.isArray(header) ? Buffer.from(header) : header; // Java's bytes are signed
 }
 
 const READING = ["bodies", "tags", "required"];
 
-/** What reads tokens; `tags` is the prefix of the tags that a token may name. */
+/** Reads tokens. `tags` is the prefix of the tags that a token may name. */
 class Reader {
   constructor(tracker, { bodies = false, tags, required = false }) {
     check(tracker instanceof Tracker, "tracker", tracker, "a Tracker");
@@ -177,7 +177,7 @@ class Reader {
     return undefined;
   }
 
-  /** What to do about a message that ReceiveMessage gave without its attributes. */
+  /** Return advice for a message that ReceiveMessage returned without its attributes. */
   hint(message) {
     if (!message?.ReceiptHandle || "MessageAttributes" in message) return "";
     return `: ReceiveMessage gives it with MessageAttributeNames: ["${NAME}"]`;
@@ -197,13 +197,13 @@ class Reader {
   }
 }
 
-/** The verified token of a message; undefined without one. */
+/** Return the verified token of a message, or undefined if it has none. */
 export function tokenOf(tracker, message, options = {}) {
   checkOptions(options, READING);
   return new Reader(tracker, options).read(message);
 }
 
-/** Do the work of a message's unit, as `Tracker.step`; the step is undefined without a token. */
+/** Do the work of a message's unit, as `Tracker.step`. Without a token, the step is undefined. */
 export async function stepOf(tracker, message, work, options = {}) {
   checkOptions(options, READING);
   checkWork(work, "work");
@@ -216,15 +216,15 @@ export async function stepOf(tracker, message, work, options = {}) {
 
 // Batches of records
 
-/** What Lambda polls: the name by which a failed record is reported. */
+/** Return the name by which Lambda knows a failed record. */
 function idOf(record) {
   const { topic, partition, offset } = record;
   if (topic) return { partition: `${topic}-${partition}`, offset };
   return record.kinesis?.sequenceNumber ?? record.dynamodb?.SequenceNumber ?? record.messageId;
 }
 
-/** The lane whose order a record keeps; undefined if there is none, as in standard queues. */
-function laneOf(record) {
+/** Return the key whose records keep their order, or undefined, as in standard queues. */
+function orderingKey(record) {
   if (record.topic) return `${record.topic}-${record.partition}`;
   if (record.eventSource !== "aws:sqs")
     return record.kinesis ? String(record.eventID).split(":")[0] : "shard";
@@ -232,13 +232,13 @@ function laneOf(record) {
 }
 
 const BATCH_SOURCES = ["aws:sqs", "aws:kinesis", "aws:dynamodb"];
-const PIPE_SOURCES = ["aws:sqs", "aws:dynamodb"]; // those of Kinesis have another shape there
+const PIPE_SOURCES = ["aws:sqs", "aws:dynamodb"]; // pipes give records of Kinesis another shape
 const KAFKA_SOURCES = ["aws:kafka", "SelfManagedKafka"];
 
 function recordsOf(event) {
   const isKafka = isObject(event?.records);
   const given = isKafka ? Object.values(event.records).flat() : (event?.Records ?? event);
-  const records = Array.isArray(given) ? given : []; // EventBridge Pipes give a list alone
+  const records = Array.isArray(given) ? given : []; // EventBridge Pipes pass only a list
   const sources = isKafka ? [event.eventSource] : records.map((record) => record?.eventSource);
   const known = isKafka ? KAFKA_SOURCES : Array.isArray(event) ? PIPE_SOURCES : BATCH_SOURCES;
   const isOne = new Set(sources).size === 1 && known.includes(sources[0]);
@@ -249,7 +249,7 @@ function recordsOf(event) {
   return records;
 }
 
-/** Which chains have ended. What was read counts for ten seconds. */
+/** Knows which chains have ended. A status that was read counts for ten seconds. */
 class Ended {
   static #MS = 10_000;
   static #MOST = 10_000;
@@ -272,7 +272,7 @@ class Ended {
     return hasEnded;
   }
 
-  // A status that cannot be read holds no work up: the work is done.
+  // If a status cannot be read, the work is done.
   async #read(tracker, tag) {
     try {
       return await tracker.state(tag);
@@ -297,12 +297,12 @@ class Batch {
     Object.assign(this, { reader, work, context, ended });
   }
 
-  /** Call the function with a record and its step, unless a record before it in its lane failed. */
+  /** Call the function with a record and its step, unless an earlier record of its key failed. */
   async handle(record) {
     const { tracker } = this.reader;
     const before = tracker.collected;
     try {
-      if (this.#blocked.has(laneOf(record)))
+      if (this.#blocked.has(orderingKey(record)))
         throw new StateError("an earlier record of this order failed; both are delivered again");
       const token = this.reader.read(record);
       if (token && this.ended && (await this.ended.isEvery(tracker, token.tags))) {
@@ -318,26 +318,26 @@ class Batch {
     }
   }
 
-  /** Fail the records whose requests were not sent, and those behind them in their lanes. */
+  /** Fail the records whose requests were not sent, and later records whose order they keep. */
   failUnsent(error) {
     const lanes = new Set();
     for (const { record, requests } of this.#handled) {
-      if (!requests && !lanes.has(laneOf(record))) continue;
+      if (!requests && !lanes.has(orderingKey(record))) continue;
       this.#fail(record, error);
-      if (laneOf(record) !== undefined) lanes.add(laneOf(record));
+      if (orderingKey(record) !== undefined) lanes.add(orderingKey(record));
     }
   }
 
   #fail(record, error) {
     this.failed.set(record, error);
-    if (laneOf(record) !== undefined) this.#blocked.add(laneOf(record));
+    if (orderingKey(record) !== undefined) this.#blocked.add(orderingKey(record));
   }
 }
 
 /**
  * Turn a function of a record, its step and Lambda's context into a Lambda handler of batches. The
- * event source mapping must report batch item failures. A failed record blocks what is behind it in
- * its shard, partition or FIFO group.
+ * event source mapping must report batch item failures. A failed record blocks later records of its
+ * shard, partition or FIFO group.
  */
 export function fanIn(tracker, work, options = {}) {
   checkOptions(options, [...READING, "skipEnded"]);
@@ -364,7 +364,7 @@ export function fanIn(tracker, work, options = {}) {
     warnOf("messages not tracked", batch.untracked, `no token in ${reader.place}`);
     warnOf("messages skipped", batch.skipped, "chains that have ended");
     const failed = records.filter((record) => batch.failed.has(record));
-    // Lambda counts an error of a batch that fails as a whole.
+    // If a complete batch fails, throw, so that Lambda counts an error.
     if (failed.length === records.length)
       throw new BatchError(failed.map((record) => batch.failed.get(record)));
     return { batchItemFailures: failed.map((record) => ({ itemIdentifier: idOf(record) })) };
@@ -381,7 +381,7 @@ function messageOf(step, pair, queueUrl, group) {
   const body = typeof content === "string" ? content : toJson(content);
   check(typeof body === "string", "messages", content, "a body that is a string or JSON");
   const text = token && JSON.stringify(token);
-  // By default a FIFO queue compares bodies alone, and would drop the second of two equal ones.
+  // By default a FIFO queue compares only bodies, and would drop the second of two equal bodies.
   const id = token ? deduplicationId(token) : randomUUID().replaceAll("-", "");
   return {
     MessageBody: body,
@@ -392,8 +392,9 @@ function messageOf(step, pair, queueUrl, group) {
 }
 
 /**
- * Start a child of a step for each message, and send it with its token to a queue: pairs of the
- * child's name (a part, or a list of parts) and the body, or a Map. Returns the number of messages.
+ * Start a child of a step for each message, and send the message with the child's token. `messages`
+ * has pairs of the child's name (a part, or a list of parts) and the body, or is a Map. Return the
+ * number of messages.
  */
 export async function fanOut(step, messages, queueUrl, options = {}) {
   checkOptions(options, ["send", "client", "group"]);

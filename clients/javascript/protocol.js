@@ -1,4 +1,4 @@
-// The protocol's pure part: ids of units, stamps, tokens, and the checks of what a caller gives.
+// The protocol's pure part: ids of units, stamps, tokens, and the checks of arguments.
 // docs/protocol.md describes it, and docs/vectors.json has examples.
 import { createHash, createHmac } from "node:crypto";
 
@@ -51,7 +51,7 @@ export class BatchError extends XorAckError {
 
 const MAX_SHOWN = 80;
 
-// Objects may hold secrets or the data of customers, so a message has only their size.
+// Objects may contain secrets or customers' data, so a message has only their size.
 function shown(value) {
   if (Array.isArray(value)) return `a list of ${value.length}`;
   if (typeof value === "function") return `a function ${value.name}`.trim();
@@ -68,12 +68,12 @@ export function check(valid, field, value, expected, options) {
   if (!valid) throw new ArgumentError(field, value, expected, options);
 }
 
-/** Refuse names of options that do not exist: a misspelt one would be ignored. */
+/** Refuse unknown options, because a misspelt option would be ignored. */
 export function checkOptions(options, known) {
   check(isObject(options), "options", options, `an object of ${known.join(", ")}`);
   for (const name of Object.keys(options))
     check(known.includes(name), name, options[name], "", {
-      problem: `there is no such option: there are ${known.join(", ")}`,
+      problem: `unknown option: use ${known.join(", ")}`,
     });
 }
 
@@ -90,7 +90,7 @@ const SEED = 42n; // of Spark SQL's xxhash64
 const rotated = (x, bits) => ((x << bits) | (x >> (64n - bits))) & MASK;
 const round = (sum, lane) => (rotated((sum + lane * P2) & MASK, 31n) * P1) & MASK;
 
-/** XXH64 of bytes, with a seed. */
+/** Return XXH64 of bytes, with a seed. */
 export function xxh64(data, seed) {
   const bytes = Buffer.isBuffer(data) ? data : Buffer.from(data);
   let at = 0;
@@ -116,20 +116,20 @@ export function xxh64(data, seed) {
   return h ^ (h >> 32n);
 }
 
-/** The 8 little-endian bytes of an integer. */
+/** Return the 8 little-endian bytes of an integer. */
 export function long(x) {
   const bytes = Buffer.alloc(8);
   bytes.writeBigUInt64LE(BigInt.asUintN(64, x));
   return bytes;
 }
-/** An id as 16 hex digits, and the id of 16 hex digits. */
+/** Convert an id to 16 hex digits, and back. */
 export const hex = (id) => id.toString(16).padStart(16, "0");
 export const number = (text) => BigInt(`0x${text}`);
 
 const MIN_LONG = -(1n << 63n);
 const MAX_LONG = (1n << 63n) - 1n;
 
-// A number above 2^53 may be another one than its digits in the source say, so it is refused.
+// JavaScript rounds numbers above 2^53, so they are refused.
 function bytesOf(part) {
   if (typeof part === "string") {
     check(part.isWellFormed(), "part", part, "a string without lone surrogates");
@@ -145,18 +145,18 @@ function bytesOf(part) {
   return long(integer);
 }
 
-/** The id of the unit that these parts name. */
+/** Return the id of the unit that these parts name. */
 export function unitId(...parts) {
   check(parts.length, "parts", parts, "at least one part of a name");
   return parts.reduce((seed, part) => xxh64(bytesOf(part), seed), SEED) || 1n;
 }
 
-/** The id of a child: `unitId` of its parent's id, signed, and its name. */
+/** Return the id of a child: `unitId` of its parent's id, signed, and its name. */
 export const childId = (parent, ...parts) => unitId(BigInt.asIntN(64, parent), ...parts);
 
 // Stamps
 
-/** The sum of the stamps of units, of so many cells a table; of plain stamps for 0 cells. */
+/** Return the XOR of the stamps of units, with this number of cells; 0 cells mean plain stamps. */
 export function sumOf(ids, cells) {
   const words = new BigUint64Array(cells ? 1 + 5 * cells : 1);
   const bits = BigInt(cells ? Math.log2(cells) : 0);
@@ -227,7 +227,7 @@ export function checkCount(value, field, argument = field) {
   return value;
 }
 
-/** A stamp names at most as many units as it has cells, and plain ones none: others would hide. */
+/** Check that a stamp names all tolerated units: at most one for each cell, and none if plain. */
 export function checkTolerated(value, cells) {
   const [field, argument] = ["tolerated_units", "toleratedUnits"];
   checkCount(value, field, argument);
@@ -238,7 +238,7 @@ export function checkTolerated(value, cells) {
   return value;
 }
 
-// JSON.stringify prints numbers from 2^53 to 10^21 as integers that may be others than those meant.
+// JSON.stringify prints numbers from 2^53 to 10^21 as integers, which rounding may have changed.
 function isJson(value, depth) {
   if (typeof value === "string") return value.isWellFormed();
   if (typeof value === "boolean" || value === null) return true;
@@ -252,7 +252,7 @@ function isJson(value, depth) {
   );
 }
 
-/** JSON text, in which a bigint is an integer. */
+/** Return JSON text, in which a bigint is an integer. */
 export const toJson = (value) =>
   JSON.stringify(value, (_, one) => (typeof one === "bigint" ? JSON.rawJSON(String(one)) : one));
 
@@ -279,14 +279,14 @@ export function checkResume(resume) {
   return resume;
 }
 
-/** The text of the first bytes, without the part of a character at their end. */
+/** Return the text of the first bytes, without a partial character at their end. */
 export function truncated(bytes, most) {
   let end = Math.min(bytes.length, most);
   while (end < bytes.length && (bytes[end] & 0xc0) === 0x80) end -= 1;
   return bytes.toString("utf8", 0, end);
 }
 
-/** The units of other chains that a chain of this tag is, of their tokens. */
+/** Return the units of other chains that a chain with this tag is, from their tokens. */
 export function parentsOf(tokens, tag) {
   check(tokens.length, "parents", tokens, "a token, or several", { argument: "parent" });
   const own = tokens.some(({ tags }) => tags.includes(tag));
@@ -306,7 +306,7 @@ export function parentsOf(tokens, tag) {
   }));
 }
 
-/** A reason or a text as the protocol takes it: without NUL and lone surrogates, cut off. */
+/** Return a reason or a text without NUL and lone surrogates, cut off as the protocol requires. */
 export function cleanText(value, field) {
   check(typeof value === "string", field, value, "a string");
   const escaped = value
@@ -315,7 +315,7 @@ export function cleanText(value, field) {
   return truncated(Buffer.from(escaped), MAX_TEXT_BYTES);
 }
 
-/** Ids of units, as 16 hex digits or as bigints: at most 100, each once. They are a set. */
+/** Check a set of units' ids, 16 hex digits or bigints: at most 100, without repetition. */
 export function checkMissing(ids) {
   const isList = typeof ids?.[Symbol.iterator] === "function" && typeof ids !== "string";
   check(isList, "missing", ids, "a list of ids");
@@ -329,7 +329,7 @@ export function checkMissing(ids) {
   return texts.sort();
 }
 
-/** The id of a fail or a note about a unit, which follows from what the request says. */
+/** Return the id of a fail or a note about a unit, which follows from the request's content. */
 export function noteId(op, unit, { missing, ...content }) {
   const fields = { ...content, ...(missing && { missing: missing.join(" ") }) };
   const named = ["reason", "text", "missing", "missing_count"].filter((name) => name in fields);
@@ -342,7 +342,7 @@ export function noteId(op, unit, { missing, ...content }) {
 const MAX_TAGS = 16;
 const isUnit = (id) => typeof id === "string" && /^(?!0{16})[0-9a-f]{16}$/i.test(id);
 
-// A body may be nested as deep as this in each language, whatever its parser takes.
+// The limit is the same in each language, whatever its parser accepts.
 const MAX_JSON_DEPTH = 128;
 
 function isTooDeep(text) {
@@ -355,7 +355,7 @@ function isTooDeep(text) {
   return false;
 }
 
-/** The value of JSON text, also of its UTF-8 bytes; undefined for anything else. */
+/** Return the value of JSON text or of its UTF-8 bytes, or undefined if it is not JSON. */
 export function readJson(value) {
   try {
     const isText = typeof value === "string";
@@ -367,7 +367,7 @@ export function readJson(value) {
   }
 }
 
-/** A token from its JSON object, or from its text. The MAC is not verified. */
+/** Read a token from its JSON object or its text. The MAC is not verified. */
 export function parseToken(value) {
   let token = value;
   if (typeof value === "string" || value instanceof Uint8Array) {
@@ -397,7 +397,7 @@ export function parseToken(value) {
   return { v, unit: unit.toLowerCase(), tags: [...tags], kind, ...size, ...(mac && { mac }) };
 }
 
-/** The cells of a token's stamps; 0 for plain ones. */
+/** Return the cells of a token's stamps, 0 for plain stamps. */
 export const cellsOf = ({ kind, cells = 16 }) => (kind === "plain" ? 0 : cells);
 
 function canonicalOf(token) {
@@ -405,18 +405,18 @@ function canonicalOf(token) {
   return [...head, ...token.tags].join("\0");
 }
 
-/** The MAC of a token: HMAC-SHA256 over its canonical form, 16 bytes. */
+/** Return the MAC of a token: 16 bytes of HMAC-SHA256 over its canonical form. */
 export const macOf = (key, token) =>
   createHmac("sha256", key).update(canonicalOf(token)).digest("hex").slice(0, 32);
 
-/** The first hex digits of the SHA-256 of text or bytes. */
+/** Return the first hex digits of the SHA-256 of text or bytes. */
 export const digestOf = (data, digits) =>
   createHash("sha256").update(data).digest("hex").slice(0, digits);
 
-/** The id by which a FIFO queue recognises a message with this token that is sent again. */
+/** Return the id by which a FIFO queue recognises a repeated message with this token. */
 export const deduplicationId = (token) => digestOf(canonicalOf(token), 32);
 
-/** The id of a step's units: that of its only unit, or one of the set and its chains. */
+/** Return the id of a step: that of its only unit, or an id of all units and their chains. */
 export function groupOf(tokens) {
   if (tokens.length === 1) return number(tokens[0].unit);
   const names = tokens.flatMap(({ unit, tags }) =>
@@ -427,14 +427,14 @@ export function groupOf(tokens) {
 
 // Names of outstanding units
 
-// An entire event is the first thing that people pass.
+// Many callers pass an entire event instead of its detail.
 const detailOf = (event) =>
   isObject(event) && "detail-type" in event && isObject(event.detail) ? event.detail : event;
 
 /**
- * What outstanding units stand for: an object of ids, each with the candidate that has it, or null.
- * A candidate is a part of a name, or a path: the name at each level below the root, where a list
- * is a name of several parts.
+ * Return the names of outstanding units: an object of ids, each with its candidate, or null. A
+ * candidate is a part of a name, or a path: the name at each level below the root, where a list is
+ * a name of several parts.
  */
 export function namesOf(event, candidates, ...root) {
   const outstanding = detailOf(event);

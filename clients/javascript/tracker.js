@@ -1,4 +1,4 @@
-// Chains and steps: what a producer or a worker calls, and how its requests reach the queue.
+// Chains and steps: the calls of producers and workers, and how their requests reach the queue.
 import { AsyncLocalStorage } from "node:async_hooks";
 import { randomUUID, timingSafeEqual } from "node:crypto";
 import { createRequire } from "node:module";
@@ -37,7 +37,7 @@ import {
 
 // AWS's answers
 
-/** Codes of errors that a later call may not have, the same as in xorack/aws/client.py. */
+/** Codes of transient errors, the same as in xorack/aws/client.py. */
 const TRANSIENT = new Set([
   "BandwidthLimitExceeded",
   "InternalError",
@@ -66,7 +66,7 @@ const TRANSIENT = new Set([
   "TransactionConflictException",
   "TransactionInProgressException",
 ]);
-/** Errors of connections: Node's codes, and the names that the SDK has for time-outs. */
+/** Errors of connections: Node's codes, and the SDK's names for time-outs. */
 const CONNECTION = new Set([
   "EAI_AGAIN",
   "ECONNABORTED",
@@ -82,7 +82,7 @@ const CONNECTION = new Set([
   "UND_ERR_SOCKET",
 ]);
 
-/** Whether a code is transient, also behind the name of a service: KMS.ThrottlingException. */
+/** Return whether a code is transient, also after a service's name: KMS.ThrottlingException. */
 const isTransientCode = (code) => TRANSIENT.has(String(code).split(".").at(-1));
 
 const codesOf = (error) => [error?.name, error?.Code, error?.code, error?.cause?.code];
@@ -93,7 +93,7 @@ function isTransient(error) {
   return status >= 500 || codes.some((code) => isTransientCode(code) || CONNECTION.has(code));
 }
 
-/** Import a package of the SDK: beside this package, or else where the program itself is. */
+/** Import a package of the SDK from beside this package, or else from the program's folder. */
 async function sdkOf(name, instead) {
   try {
     return await import(name);
@@ -120,7 +120,7 @@ export function sdkSend(client) {
   };
 }
 
-// No work waits for an answer that it can do without: a second to connect, and one to read.
+// The work can do without this answer, so it waits only a second to connect, and one to read.
 const READ_CONFIG = {
   maxAttempts: 2,
   requestHandler: { connectionTimeout: 1000, requestTimeout: 1000 },
@@ -150,7 +150,7 @@ const sizeOf = ({ MessageBody, MessageAttributes = {} }) =>
     Buffer.byteLength(MessageBody),
   );
 
-/** Split a list into parts of at most so many elements and bytes; one element may have more. */
+/** Split a list into parts of a limited number of elements and bytes. One element may be larger. */
 function* partsOf(list, size, most, bytes) {
   let part = [];
   let left = bytes;
@@ -167,7 +167,7 @@ function* partsOf(list, size, most, bytes) {
   if (part.length) yield part;
 }
 
-/** Call SendMessageBatch once; return the entries that were not accepted, by their ids. */
+/** Call SendMessageBatch once. Return the entries that were not accepted, by their ids. */
 async function failuresOf(send, queueUrl, entries) {
   try {
     const answer = await send(queueUrl, entries);
@@ -177,7 +177,7 @@ async function failuresOf(send, queueUrl, entries) {
     });
     return new Map(failed);
   } catch (error) {
-    if (error instanceof StateError) throw error; // there is no SDK
+    if (error instanceof StateError) throw error; // the SDK is not installed
     const isTooLong = codesOf(error).some((code) => String(code).endsWith("BatchRequestTooLong"));
     if (isTooLong && entries.length > 1) {
       // Emulators, and AWS before August 2025, take 256 KiB a call.
@@ -209,7 +209,7 @@ async function sendBatch(send, queueUrl, batch) {
   throw new SendError(`queue ${queueUrl}: ${count}: ${reason}`, { queueUrl, unsent, cause });
 }
 
-/** Send messages. SendMessageBatch answers 200 with failed entries: these are sent again. */
+/** Send messages. SendMessageBatch answers 200 with failed entries, which are sent again. */
 export async function sendAll(send, queueUrl, messages) {
   for (const batch of partsOf(messages, sizeOf, MAX_CALL_ENTRIES, MAX_CALL_BYTES))
     await sendBatch(send, queueUrl, batch);
@@ -217,14 +217,14 @@ export async function sendAll(send, queueUrl, messages) {
 
 const MAX_GROUP = 128;
 
-/** The MessageGroupId of a name: itself, or what SQS accepts of it with a hash. */
+/** Return the MessageGroupId of a name: the name, or the part that SQS accepts and a hash. */
 export function groupId(name) {
   if (/^[!-~]{1,128}$/.test(name)) return name;
   const accepted = name.replace(/[^!-~]/gu, "_").slice(0, MAX_GROUP - 17);
   return `${accepted}-${digestOf(name, 16)}`;
 }
 
-/** The group of a request's message: its tag up to the first slash, if it has one. */
+/** Return the group of a request's message: its tag up to the first slash, if it has one. */
 const byRun = ({ tag }) => (tag.indexOf("/") > 0 ? tag.slice(0, tag.indexOf("/")) : null);
 
 function* messagesOf(requests, group) {
@@ -241,9 +241,9 @@ function* messagesOf(requests, group) {
 
 const MAX_STEP_UNITS = 10_000;
 const MAX_CHILD_TAGS = 16;
-const MAX_IDS = 40; // a few more take as many bytes as the smallest traced stamp
+const MAX_IDS = 40; // more ids would take as many bytes as the smallest traced stamp
 
-/** The fields of a request for units: their ids if these are shorter than a stamp. */
+/** Return the fields of a request for units: their ids if these are shorter than a stamp. */
 function carried(cells, starts, finishes = []) {
   if (cells && starts.length + finishes.length <= MAX_IDS) {
     const size = cells === 16 ? {} : { cells };
@@ -255,7 +255,7 @@ function carried(cells, starts, finishes = []) {
   return { stamp, ...Object.fromEntries(Object.entries(counts).filter(([, count]) => count)) };
 }
 
-/** A step of the work, which `Tracker.step` makes: it finishes units and starts their children. */
+/** A step of the work, made by `Tracker.step`. It finishes units and starts their children. */
 class Step {
   #tracker;
   #starts = new Set();
@@ -284,8 +284,7 @@ class Step {
   child(...names) {
     const most = MAX_CHILD_TAGS;
     check(this.tags.length <= most, "tokens", this.tags, `tokens of at most ${most} chains`);
-    if (this.#ended)
-      throw new StateError("the step has ended: its stamp is sent, no child can be started");
+    if (this.#ended) throw new StateError("the step has ended: start its children before its end");
     const id = childId(this.#group, ...(names.length ? names : [this.#starts.size]));
     const unit = hex(checkUnit(id, cellsOf(this.tokens[0])));
     const isKnown = this.#starts.has(unit) || this.tokens.some((token) => token.unit === unit);
@@ -295,12 +294,12 @@ class Step {
     return this.#tracker.sign({ ...this.tokens[0], unit, tags: this.tags });
   }
 
-  /** End the step: it takes no more children. */
+  /** End the step, which then takes no more children. */
   end() {
     this.#ended = true;
   }
 
-  /** The requests that end the step, one in each chain. */
+  /** Return the requests that end the step, one for each chain. */
   requests() {
     const cells = cellsOf(this.tokens[0]);
     const starts = [...this.#starts];
@@ -325,17 +324,17 @@ class Step {
 const isGenerator = (value) =>
   Object.prototype.toString.call(value).endsWith("Generator]") && typeof value.next === "function";
 
-/** Refuse a function whose call does not run it: nobody iterates over a generator. */
+/** Refuse a generator, because calling it does not run it. */
 export function checkWork(work, field, argument = field) {
-  const expected = "a function, async or not: nobody iterates over a generator";
+  const expected = "a function, async or not, but not a generator";
   const isFunction = typeof work === "function";
   const kind = Object.prototype.toString.call(work);
   check(isFunction && !kind.includes("Generator"), field, work, expected, { argument });
 }
 
-/** The result of a function that has run. */
+/** Return the result of a function that has run. */
 export function finished(result, field) {
-  const problem = "it returned a generator, whose code nobody runs: expected a function";
+  const problem = "it returned a generator, whose code does not run: pass a function";
   check(!isGenerator(result), field, null, "", { problem });
   return result;
 }
@@ -365,7 +364,7 @@ function keysOf(given) {
 const QUEUE_VARIABLE = "XORACK_QUEUE_URL";
 const TABLE_VARIABLE = "XORACK_TABLE";
 
-/** Refuse what is not a queue's URL; a client or a function of the caller may take other names. */
+/** Check a queue's URL. A client or a function of the caller may accept other names. */
 function checkQueueUrl(url, hasSender) {
   const expected = "the URL of an SQS queue, as the stack's output QueueUrl";
   const fail = (more) => {
@@ -418,7 +417,7 @@ export class Tracker {
     this.#keys = keysOf(keys);
   }
 
-  /** Return a token with its MAC; without one if there is no key. */
+  /** Return a token with its MAC, or without a MAC if there is no key. */
   sign({ mac, ...token }) {
     return this.#keys.length ? { ...token, mac: macOf(this.#keys[0], token) } : token;
   }
@@ -427,7 +426,7 @@ export class Tracker {
   verified(value) {
     const token = parseToken(value);
     const given = Buffer.from(token.mac ?? " ".repeat(32));
-    // No early end: the time must not tell which key is nearer.
+    // Compare with all keys: the time must not reveal which key is nearer.
     const isOf = (key) => timingSafeEqual(Buffer.from(macOf(key, token)), given);
     const matches = this.#keys.filter(isOf);
     const what = token.mac ? "of another key or a changed token" : "missing";
@@ -436,7 +435,7 @@ export class Tracker {
     return token;
   }
 
-  /** Start a chain; the token of its root unit travels with the work, as JSON. */
+  /** Start a chain, and return the token of its root unit, which travels with the work as JSON. */
   async start(tag, options = {}) {
     checkTag(tag);
     checkOptions(options, START_OPTIONS);
@@ -499,7 +498,7 @@ export class Tracker {
     });
   }
 
-  /** Tell what was found out: `text`, `missing` (ids) or both, and `missing_count`. */
+  /** Add a finding to the chains of a token: `text`, `missing` (ids), and `missing_count`. */
   async note(token, note) {
     const { unit, tags } = this.verified(token);
     const fields = noteOf(note);
@@ -508,7 +507,7 @@ export class Tracker {
     await this.#tell("note", unit, tags, fields);
   }
 
-  /** Move the deadline of a token's chains to so many seconds from now. */
+  /** Move the deadline of a token's chains to this number of seconds from now. */
   async extend(value, timeout) {
     const { tags } = this.verified(value);
     const id = `extend-${randomUUID().replaceAll("-", "")}`;
@@ -557,7 +556,7 @@ export class Tracker {
     }
   }
 
-  /** Collect what is sent within `work`, and send it at the end, also if `work` throws. */
+  /** Collect the requests within `work`, and send them at the end, also if `work` throws. */
   async batch(work) {
     checkWork(work, "work");
     const isNested = this.#batches.getStore()?.open;
@@ -571,7 +570,7 @@ export class Tracker {
     }
   }
 
-  /** How many requests the batch around this call has. */
+  /** Return the number of requests in the batch around this call. */
   get collected() {
     return this.#batches.getStore()?.requests.length ?? 0;
   }
