@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 _MAX_EXAMPLES = 5
 _UNREAD = """
-    format_string('%,d of %,d units of {} are not in what the job read', missing_count, started)"""
+    if(verdict = 'agree', '{1}', format_string(
+        '%,d of %,d units of {0} are not in what the job read', missing_count, started))"""
+_UNPUBLISHED = "all units of {} are in the output, which is not published: other chains lack some"
 _DIFFERS = """
     CASE WHEN missing IS NULL THEN 'no unit of this chain differs, but the output does'
     WHEN missing > 0 AND surplus > 0 THEN format_string(
@@ -55,6 +57,7 @@ class Differing(NamedTuple):
         source: What the job read, as the user gave it.
         frames: The frames of the job that may be computed, the last one first.
         keep: Caches a frame until the call ends.
+        publish: Whether the output would be published: then no chain finishes without the others.
     """
 
     rows: RowNames
@@ -64,6 +67,7 @@ class Differing(NamedTuple):
     source: Output | None
     frames: Sequence[DataFrame]
     keep: Keep
+    publish: bool = False
 
     def find(self, source: DataFrame) -> Difference:
         """Find out how the output differs from a source, if that is what was started."""
@@ -109,8 +113,10 @@ class Differing(NamedTuple):
             return None
         if count == self.started.number:
             return Agrees(self.started)
+        if self.publish:
+            agree, count, units = "false", 0, 0
         finished = self.started.chains.join(compared.where(agree), "tag", "left_semi")
-        text = F.expr(_UNREAD.format(self.rows.name))
+        text = F.expr(_UNREAD.format(self.rows.name, _UNPUBLISHED.format(self.rows.name)))
         ids = F.when(F.expr(IS_SINGLE), F.array(hex_of("xor")))
         noted = compared.where(f"NOT ({agree})").withColumns({"text": text, "ids": ids})
         left = self.started.number - count
@@ -121,7 +127,8 @@ class Differing(NamedTuple):
         assert found.sample is not None
         assert found.found is not None
         facts = found.found
-        chains, most = self.started.chains, self.rows.tracking.tolerated_units
+        chains = self.started.chains
+        most = 0 if self.publish else self.rows.tracking.tolerated_units
         sums = by_tag(self.rows, found.sample.differing)
         sums = self.keep(chains.selectExpr("tag", "count AS started").join(sums, "tag"))
         fits = f"(surplus = 0 AND missing <= {most})"
@@ -140,7 +147,7 @@ class Differing(NamedTuple):
                 "text", F.concat("text", F.lit(f"; up to {most:,} are tolerated"))
             )
             return Agrees(self.started, units_tolerated, notes(self.rows, noted, tolerated))
-        if not tells_chains(self.rows, self.evidence.outputs):
+        if not self._tells_chains:
             return self.all_open(found, sums)
         differing = sums.where(f"NOT {fits}")
         found_units = "started - missing + surplus"
@@ -153,7 +160,7 @@ class Differing(NamedTuple):
 
     def by_chain(self, found: Difference) -> Differs:
         """Finish the chains that have the units that were started, as far as the output tells."""
-        if not tells_chains(self.rows, self.evidence.outputs):
+        if not self._tells_chains:
             return self.all_open(found)
         held = per_chain(self.rows, self.evidence.outputs)
         compared = self.keep(compare_chains(self.started.chains, held))
@@ -177,6 +184,11 @@ class Differing(NamedTuple):
             noted = self._noted(chains.join(sums.drop("started"), "tag", "left"))
         count = self.started.number
         return Differs(self._error(found), notes(self.rows, noted, count, found.sentence))
+
+    @property
+    def _tells_chains(self) -> bool:
+        """Whether a chain may finish without the others."""
+        return not self.publish and tells_chains(self.rows, self.evidence.outputs)
 
     def _noted(self, sums: DataFrame) -> DataFrame:
         text = F.expr(_DIFFERS.format(self.rows.name))

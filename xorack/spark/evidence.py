@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,12 +17,13 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ArgumentError, StateError
 from xorack.core.masking import masked_path
 from xorack.errors import ColumnsError
-from xorack.spark import folding, storage, units
+from xorack.spark import folding, storage, tables, units
 from xorack.spark.folding import Totals
 from xorack.spark.messages import one_line, readable
 from xorack.spark.observing import Observed
 from xorack.spark.reading import READ_ALL, check_reading
 from xorack.spark.storage import MAX_NAMED, Stored
+from xorack.spark.tables import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -31,13 +33,19 @@ if TYPE_CHECKING:
 
 Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
+Place = Output | Snapshot
+"""An output, or the version of a table that was pinned before."""
 
 _SECOND = 1_000  # in milliseconds
 
 
-def open_output(spark: SparkSession, output: Output, option: str = "written") -> DataFrame:
-    """Read what was written, or raise `ArgumentError` if Spark cannot, or may leave rows out."""
-    if not isinstance(output, str):
+def open_output(spark: SparkSession, output: Place, option: str = "written") -> DataFrame:
+    """Read what was written, or raise `ArgumentError` if Spark cannot, or may leave rows out.
+
+    A table with versions is read at the one that it has now, or that a `Snapshot` gives.
+    """
+    output = tables.pinned(spark, output)
+    if not isinstance(output, str | Snapshot):
         frame = units.check_frame(option, output, "a frame, path or table's name")
         check_reading(frame, option)
         return frame
@@ -45,15 +53,18 @@ def open_output(spark: SparkSession, output: Output, option: str = "written") ->
         frame = _opened(spark, output)
     except Exception as error:  # noqa: BLE001 - whatever Java raises
         how = ""
-        if "/" in output:
-            how = f"; other formats as a frame: spark.read.format(…).load({output!r})"
-        problem = f"{output!r} cannot be read: {one_line(error).rstrip('.')}{how}"
+        name = output.words if isinstance(output, Snapshot) else repr(output)
+        if "/" in name:
+            how = f"; other formats as a frame: spark.read.format(…).load({name})"
+        problem = f"{name} cannot be read: {one_line(error).rstrip('.')}{how}"
         raise ArgumentError(option, problem=problem) from None
     check_reading(frame, option)
     return frame
 
 
-def _opened(spark: SparkSession, output: str) -> DataFrame:
+def _opened(spark: SparkSession, output: str | Snapshot) -> DataFrame:
+    if isinstance(output, Snapshot):
+        return tables.read(spark, output)
     if "/" not in output:
         spark.catalog.refreshTable(output)
         frame = spark.read.options(**READ_ALL).table(output)
@@ -151,7 +162,8 @@ class Evidence(NamedTuple):
     """What a call to finish rests on; see `Report` for its kind and what is stored.
 
     `outputs` are the frames that read the output; none if it was observed. `given` is as the user
-    gave it. `files` are those of the outputs when they were read. `since` is when the record of the
+    gave it. `files` are those of the outputs when they were read, and `snapshots` the versions of
+    the tables among them. `since` is when the record of the
     start was written, in ms by its storage, if nothing else tells runs apart. `is_output` is False
     for what the job read or observed.
     """
@@ -164,12 +176,13 @@ class Evidence(NamedTuple):
     stored: tuple[Stored, ...] = ()
     since: int | None = None
     is_output: bool = False
+    snapshots: tuple[Snapshot, ...] = ()
 
 
 def collect_evidence(
     rows: RowNames,
     header: Header,
-    written: Output | Sequence[Output] | None,
+    written: Place | Sequence[Place] | None,
     observed: Observed | None = None,
     read: DataFrame | None = None,
 ) -> Evidence:
@@ -185,7 +198,7 @@ def collect_evidence(
             raise ArgumentError("observed", observed, "what observe returned")
         return Evidence("observed", observed.totals())
     output = read if written is None else written
-    outputs = as_list(output, "written")
+    outputs = [tables.pinned(rows.tracking.spark, each) for each in as_list(output, "written")]
     frames = [open_output(rows.tracking.spark, each) for each in outputs]
     if written is None:
         return Evidence("read", total(rows, frames), frames, output)
@@ -199,6 +212,7 @@ def collect_evidence(
         tuple(stored for part in parts for stored in part.stored),
         max((part.since for part in parts if part.since is not None), default=None),
         is_output=True,
+        snapshots=tuple(output for output in outputs if isinstance(output, Snapshot)),
     )
 
 
@@ -215,13 +229,16 @@ def frames_in(given: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
     return [units.check_frame("rows", frame) for frame in as_list(given, "rows")]
 
 
-def source_of(rows: RowNames, given: Output, frame: DataFrame) -> Header:
+def source_of(rows: RowNames, given: Place, frame: DataFrame) -> Header:
     """Return where rows lie that were started, or that a micro-batch reads: see `_read`."""
     names = storage.files_read(frame)
+    name = given.given if isinstance(given, Snapshot) else given
+    snapshot = asdict(given) if isinstance(given, Snapshot) else None
     return {
-        "source": given if isinstance(given, str) else None,
-        "folders": storage.folders(names, given)[:MAX_NAMED],
-        "hidden": not names,
+        "source": name if isinstance(name, str) else None,
+        "folders": storage.folders(names, name)[:MAX_NAMED],
+        "snapshot": snapshot,
+        "hidden": not names and snapshot is None,
         "marked": _is_marked(rows, frame),
     }
 
@@ -230,10 +247,11 @@ def _is_marked(rows: RowNames, frame: DataFrame) -> bool:
     return any(units.has_columns(frame, [name]) for name in (rows.unit_name, *rows.evidence_names))
 
 
-def _read(rows: RowNames, header: Header, output: Output, frame: DataFrame) -> Evidence:
+def _read(rows: RowNames, header: Header, output: Output | Snapshot, frame: DataFrame) -> Evidence:
     """Return the evidence of one output."""
     spark, names = frame.sparkSession, storage.files_read(frame)
-    place = str((*storage.folders(names, output), output)[0])
+    name = output.given if isinstance(output, Snapshot) else output
+    place = str((*storage.folders(names, name), name)[0])
     # Evidence and units are of this run, unless what was started has them: else files tell it.
     is_marked = _is_marked(rows, frame) and not header["marked"]
     has_record = "attempt" in header and not is_marked
@@ -252,9 +270,12 @@ def _read(rows: RowNames, header: Header, output: Output, frame: DataFrame) -> E
     if is_table or (has_names and is_of_files):
         times = sorted(time // _SECOND for _, time in files.values())
         ends = [datetime.fromtimestamp(time, timezone.utc) for time in times[:1] + times[-1:]]
+        first, last = ends or (None, None)
         size = sum(size for size, _ in files.values())
         folder = masked_path(place, rows.tracking.mask)
-        stored = (Stored(folder, len(names), size, *ends),)
+        stored = (Stored(folder, len(names), size, first, last),)
+    if isinstance(output, Snapshot):
+        stored = (tables.stored(spark, output),)
     tells_times = bool(files) and since is not None and not header["hidden"]
     kind = "written" if stored and (is_marked or tells_times) else "read"
     return Evidence(kind, totals, (frame,), output, files, stored, since)
@@ -271,15 +292,16 @@ def names_files(frame: DataFrame) -> bool:
 def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
     """Check that evidence is of an output of this job, which has not changed since, or raise."""
     mask, files = rows.tracking.mask, evidence.files
+    for snapshot in evidence.snapshots:
+        source = tables.started(header)
+        if source and (source.identity, source.version) == (snapshot.identity, snapshot.version):
+            _refuse_source(snapshot.words)
+        tables.check_unchanged(rows.tracking.spark, snapshot)
     for frame in evidence.outputs if evidence.is_output else ():
         names = storage.files_read(frame)
         started = [f for f in header["folders"] if f in storage.folders(names, f)]
         if started:
-            problem = (
-                f"it reads what was started, {masked_path(started[0], mask)}: give what this job "
-                "wrote, or read= to prove the reading alone"
-            )
-            raise ArgumentError("written", problem=problem)
+            _refuse_source(masked_path(started[0], mask))
         is_csv = any(".csv" in name.rpartition("/")[2] for name in names)
         without = F.col(rows.evidence_names[1]).isNull()
         if is_csv and has_evidence(rows, frame) and frame.where(without).take(1):
@@ -309,6 +331,14 @@ def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
             f"files, such as {masked_path(changed[0], mask)}; repeat the call once nobody "
             "writes there"
         )
+
+
+def _refuse_source(place: str) -> None:
+    problem = (
+        f"it reads what was started, {place}: give what this job wrote, or read= to prove the "
+        "reading alone"
+    )
+    raise ArgumentError("written", problem=problem)
 
 
 def per_chain(rows: RowNames, outputs: Sequence[DataFrame]) -> list[DataFrame]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
+from xorack.spark import tables
 from xorack.spark.differing import Differing
 from xorack.spark.evidence import open_output, per_chain, source_of
 from xorack.spark.folding import SUMS, summarize
@@ -37,11 +38,16 @@ if TYPE_CHECKING:
 
 
 class Job(NamedTuple):
-    """What the user says of the job: its input, its frames, and whether they may be computed."""
+    """What the user says of the job.
+
+    Its input, its frames, whether they may be computed, and whether the output is published. Then
+    all chains finish, or none.
+    """
 
     source: Output | None = None
     frames: Sequence[DataFrame] | None = None
     recompute: bool = True
+    publish: bool = False
 
     def frames_of(self, rows: RowNames) -> Sequence[DataFrame]:
         """Return the frames to compute, the last one first."""
@@ -136,7 +142,7 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
     rows.record.check(header)
     given = header["source"] if job.source is None else job.source
     frames = job.frames_of(rows)
-    differing = Differing(rows, evidence, summary.totals, started, given, frames, keep)
+    differing = Differing(rows, evidence, summary.totals, started, given, frames, keep, job.publish)
     if given is None:
         return differing.by_chain(differing.unknown("no source= says what this job read"))
     try:
@@ -151,6 +157,8 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
     is_changed |= evidence.totals == summary.totals  # chains alone differ, as a job may do
     if is_changed and (lost := differing.input_lost(source)) is not None:
         return lost
+    if (at_start := tables.at_start(rows.tracking.spark, header, given)) is not None:
+        source = open_output(rows.tracking.spark, at_start, "source")
     found = differing.find(source)
     if found.tells_chains(rows, source):
         return differing.by_units(found)

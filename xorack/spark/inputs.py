@@ -23,10 +23,11 @@ from xorack.spark.storage import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from xorack.spark.evidence import Place
     from xorack.spark.outcome import Lost
     from xorack.spark.record import Header
     from xorack.spark.run import RowNames
-    from xorack.spark.storage import Files, Output
+    from xorack.spark.storage import Files
 
 _EXAMPLES = 3
 _BINARY = (".parquet", ".orc", ".avro")
@@ -41,7 +42,7 @@ def files_started(frame: DataFrame) -> Files:
     return files_of(frame.sparkSession, names if len(names) <= MAX_NAMED else [])
 
 
-def check_all_is_read(rows: RowNames, given: Output, frame: DataFrame) -> int:
+def check_all_is_read(rows: RowNames, given: Place, frame: DataFrame) -> int:
     """Return how many names Spark skips; raise `ArgumentError` if it leaves out rows in silence."""
     names = files_read(frame)
     if not names:

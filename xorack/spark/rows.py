@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.core.message import SendReport
 from xorack.errors import ColumnsError
-from xorack.spark import finishing
+from xorack.spark import finishing, tables
 from xorack.spark.evidence import check_output, collect_evidence, frames_in, has_evidence
 from xorack.spark.finishing import Job
 from xorack.spark.folding import together
@@ -51,7 +51,8 @@ class Report:
         messages: SQS messages that were sent.
         requests: The requests in them.
         bytes: The bytes of their bodies.
-        outputs: What was read of the outputs, if that is known: folder, files and bytes.
+        outputs: What was read of the outputs, if that is known: folder, files, bytes and times;
+            of a table that has versions, its name and its version.
         tolerated: The units that are missing, and that the run tolerates: the chains finished.
         skipped: The files and folders that Spark did not read because of their names.
     """
@@ -167,8 +168,10 @@ class TrackedRows(Rows):
         header = keep_start(self, written, chains)
         summary = summary_in(header)
         sent = send_frame(creates(self, header), self.tracking.queue, summary.chains)
-        skipped = header.get("skipped", 0)
-        return Report("written", summary.chains, summary.count, 0, *sent, skipped=skipped)
+        skipped, table = header.get("skipped", 0), tables.started(header)
+        outputs = () if table is None else (tables.stored(self.tracking.spark, table),)
+        counts = summary.chains, summary.count, 0
+        return Report("written", *counts, *sent, outputs, skipped=skipped)
 
     def finish(
         self,
@@ -180,6 +183,7 @@ class TrackedRows(Rows):
         rows: DataFrame | Sequence[DataFrame] | None = None,
         recompute: bool = True,
         allow_missing: bool = False,
+        publish: bool = False,
     ) -> Report:
         """Finish the units that the output of this job stands for.
 
@@ -201,25 +205,33 @@ class TrackedRows(Rows):
                 if the sums of all groups tell them.
             allow_missing: Return the report, too, if rows that were started are missing from the
                 input of this job: ``missing`` counts them.
+            publish: Make what was proved visible, then send the requests. ``written`` is a branch
+                of an Iceberg table, such as ``cat.db.bills.branch_audit``. Only if it has all
+                units, ``main`` is fast-forwarded to exactly the snapshot that was read. Else
+                nothing is published, and no chain finishes.
 
         Raises:
             ArgumentError: Not exactly one of written, observed and read is given, or the output
                 cannot be of this run.
             StateError: This run and name has no record of a start, or a damaged one, or another
-                name follows.
+                name follows; or ``main`` cannot be fast-forwarded.
             OutputDiffersError: The job lost more rows of a chain than the run tolerates, or has
                 too many: chains that differ are not finished, but noted on; without columns that
                 tell chains apart, none is finished. Or rows were missing in the job's input.
             ColumnsError: The output has neither evidence nor units.
             SendError: The queue did not accept all. Repeat the call.
         """
+        spark = self.tracking.spark
+        branch = tables.to_publish(spark, written, allow_missing) if publish else None
         header = finishing.header_of(self, source)
         finishing.check_last(self)
-        evidence = collect_evidence(self, header, written, observed, read)
-        job = Job(source, None if rows is None else frames_in(rows), recompute)
+        evidence = collect_evidence(self, header, branch or written, observed, read)
+        job = Job(source, None if rows is None else frames_in(rows), recompute, publish)
         with finishing.attempt(self, header) as keep:
             outcome = finishing.decide(self, header, evidence, job, keep)
             self._check(header, evidence, outcome)
+            if branch is not None and isinstance(outcome, Agrees):
+                tables.publish(spark, branch, evidence.kind)
             sent = self._send(outcome, partial(finishing.finish_requests, self))
         return self._end(header, evidence, outcome, sent, allow_missing)
 
@@ -297,6 +309,7 @@ class TrackedRows(Rows):
             raise ArgumentError(
                 "following", problem=f"label {following.label!r}, expected {self.label!r}"
             )
+        written = tables.pinned(self.tracking.spark, written)
         header = finishing.header_of(self, source)
         finishing.check_last(self, following.name)
         evidence = collect_evidence(self, header, written)

@@ -21,6 +21,7 @@ from xorack.spark.folding import SUMS, fold_units, of_units, summarize
 from xorack.spark.inputs import check_all_is_read, files_started
 from xorack.spark.messages import plain_errors, readable
 from xorack.spark.record import summary_in
+from xorack.spark.tables import pinned
 from xorack.spark.types import types_of
 from xorack.spark.units import (
     chain_columns,
@@ -34,7 +35,7 @@ from xorack.spark.units import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from xorack.spark.evidence import Output
+    from xorack.spark.evidence import Output, Place
     from xorack.spark.record import Header
     from xorack.spark.run import RowNames
 
@@ -70,10 +71,14 @@ def fold_input(rows: RowNames, frame: DataFrame) -> DataFrame:
 
 
 def keep_record(
-    rows: RowNames, written: Output, header: Header, complete: Callable[[DataFrame], DataFrame]
+    rows: RowNames,
+    written: Place,
+    header: Header,
+    complete: Callable[[DataFrame], DataFrame],
 ) -> Header:
     """Fold what was written, complete its chains, and keep or compare the record."""
     tracking = rows.tracking
+    written = pinned(tracking.spark, written)
     frame = open_output(tracking.spark, written)
     skipped = check_all_is_read(rows, written, frame)
     folded = complete(fold_input(rows, frame))

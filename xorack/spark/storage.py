@@ -40,13 +40,18 @@ _OF_WRITERS = re.compile(
 
 
 class Stored(NamedTuple):
-    """What was read of an output: its first folder; its files' number, bytes and times."""
+    """What was read of an output: its first folder; its files' number, bytes and times.
+
+    Of a table with versions, the folder is its name, and the version is a snapshot of Iceberg or a
+    version of Delta. The times are those of its commit.
+    """
 
     folder: str
     files: int
     bytes: int
     first: datetime | None = None
     last: datetime | None = None
+    version: int | None = None
 
 
 def files_read(frame: DataFrame) -> list[str]:
