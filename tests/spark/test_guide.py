@@ -63,8 +63,12 @@ def run(session, queue, tmp_path):
 FINISHES = ("report = ", "observed = ", "[billed, rejected]", "createOrReplaceTempView")
 
 
+PUBLISHES = "publish=True"
+"""In the snippet that tests/spark/test_publish.py runs: it needs Iceberg."""
+
+
 def test_every_snippet_has_a_test_here():
-    texts = ("lines.start(path)", *FINISHES, "advance", "chains=known", "foreachBatch")
+    texts = ("lines.start(path)", *FINISHES, PUBLISHES, "advance", "chains=known", "foreachBatch")
     texts = (*texts, "missing_rows", "outstanding")
     assert [block_with(SNIPPETS, text) for text in texts] == SNIPPETS
 

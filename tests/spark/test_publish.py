@@ -15,7 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from examples import publish_bills
+from examples.publish_bills import bills_of
 from tests.spark.acker import Acker
+from tests.spark.helpers import ROOT, block_with, code_blocks
 from tests.spark.orders import LINES, SIZES, lines_of
 from tests.support.iceberg import CATALOG
 from tests.support.queue_server import requests_in
@@ -23,6 +26,7 @@ from xorack import unit_id
 from xorack.errors import ArgumentError, OutputDiffersError, StateError
 from xorack.spark import rows as calls
 
+GUIDE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 ALL = len(LINES)
 ACKED = {"acked": len(SIZES)}
 
@@ -162,6 +166,31 @@ def test_nothing_is_published_or_acked_if_a_row_is_missing(run, warehouse, loss)
     acker = Acker([*started, *run.sent()])
     assert acker.statuses() == {"open": len(SIZES)}
     assert all(chain.note for chain in acker.chains.values())
+
+
+def test_the_snippet_of_the_guide(run, warehouse):
+    lines, table, _ = warehouse
+    run.rows.start(lines)
+    snippet = block_with(code_blocks(GUIDE, "python"), "publish=True")
+    names = {"spark": run.spark, "F": F, "lines": run.rows}
+    exec(snippet.replace("cat.db", table.rpartition(".")[0]), names)
+    assert Acker(run.sent()).statuses() == ACKED
+    assert run.spark.table(table).count() == 5
+
+
+def test_the_example_publishes_once_all_lines_are_there(run, warehouse, capsys):
+    lines, table, _ = warehouse
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            publish_bills, "bills_of", lambda rows, *more: bills_of(rows.where("line > 1"), *more)
+        )
+        with pytest.raises(OutputDiffersError):
+            publish_bills.main(run.tracking, lines, table)
+    assert run.spark.table(table).count() == 0
+    report = publish_bills.main(run.tracking, lines, table)
+    assert f"154 lines are published in {table}.branch_audit, snapshot" in capsys.readouterr().out
+    assert heads(run.spark, table)["main"] == report.outputs[0].version
+    assert Acker(run.sent()).statuses() == ACKED
 
 
 def test_main_that_has_moved_is_an_error(run, warehouse):

@@ -272,8 +272,8 @@ def publish(spark: SparkSession, snapshot: Snapshot, proof: str) -> None:
         if state is Publication.DIVERGED:
             raise StateError(
                 f"nothing was published or acked: main of {table} has moved to snapshot {main}, "
-                f"which {snapshot.words} does not follow; write the branch again from main, and "
-                "repeat the call"
+                f"which {snapshot.words} does not follow; make the branch again from main (ALTER "
+                f"TABLE {table} CREATE OR REPLACE BRANCH), write to it, and repeat the call"
             )
         version = f"AS OF VERSION {snapshot.version}"
         try:
