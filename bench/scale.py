@@ -34,10 +34,12 @@ CONSUMERS = 5
 WORKERS = 8
 """The threads of a Lambda function."""
 MESSAGE_BYTES = 250_000
-_ONCE_A_SECOND = RetryPolicy(attempts=1000, cap_seconds=1.0)
+ONCE_A_SECOND = RetryPolicy(attempts=1000, cap_seconds=1.0)
 
 
-class _Bus:
+class Bus:
+    """A bus whose calls take a time and accept everything."""
+
     def describe_event_bus(self, Name: str) -> dict[str, Any]:
         time.sleep(CALL_SECONDS)
         return {}
@@ -56,7 +58,7 @@ def sweep(chains: int, units: int) -> dict[str, float]:
         chain = make_chain(f"run/{n}", stamp, "open", units, version=1, nonce=n, **times)
         table.items[chain.tag] = encode(chain, schema.TAG, DEFAULT_RETENTION_MS)
     writer = ChainWriter(DynamoDBStore("chains", client=table))
-    outbox = Outbox(writer, {EVENT: EventBus("bus", _Bus())}, workers=Workers(WORKERS))
+    outbox = Outbox(writer, {EVENT: EventBus("bus", Bus())}, workers=Workers(WORKERS))
     began, processor = time.monotonic(), time.process_time()
     result = Sweeper(writer, outbox).sweep()
     seconds, processor = time.monotonic() - began, time.process_time() - processor
@@ -82,7 +84,7 @@ def one_chain(count: int) -> dict[str, float]:
                 return received
             received += 1
             store = DynamoDBStore("chains", client=table)
-            writer = ChainWriter(store, policy=_ONCE_A_SECOND)
+            writer = ChainWriter(store, policy=ONCE_A_SECOND)
             consumer = Consumer(writer, Outbox(writer, {}, workers=Workers(WORKERS)), lambda _: [])
             if consumer.consume([message]).failed:
                 messages.put(message._replace(receives=message.receives + 1))

@@ -94,6 +94,7 @@ def _emit_metrics(result: BatchResult) -> dict[str, int]:
         Metric.CHAINS_ACKED: result.ended["acked"],
         Metric.CHAINS_FAILED: failed,
         Metric.CHAINS_FAILED_ON_REQUEST: failed,
+        Metric.ENDS_DROPPED: result.dropped,
         Metric.EVENTS_PUBLISHED: result.events,
         Metric.EVENTS_PENDING: result.events_pending,
         Metric.DELIVERIES_REFUSED: result.refused,

@@ -46,6 +46,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         Metric.CHAINS_FAILED: sum(result.ended.values()) - result.ended["acked"],
         Metric.CHAINS_TIMED_OUT: result.ended[TIMED_OUT],
         Metric.CHAINS_NEVER_CREATED: result.ended[NEVER_CREATED],
+        Metric.ENDS_DROPPED: result.dropped,
         Metric.EVENTS_PUBLISHED: result.events,
         Metric.EVENTS_PENDING: result.events_pending,
         Metric.DELIVERIES_REFUSED: result.refused,

@@ -13,7 +13,7 @@ from xorack.aws.item import due_shard
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import TimeOuts
 from xorack.core.errors import NotAChainError
-from xorack.core.marks import all_buckets, mark_key
+from xorack.core.marks import all_buckets, mark_key, spill_of
 from xorack.core.transitions import mark_reported
 from xorack.errors import UnavailableError
 
@@ -85,9 +85,9 @@ def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
         return {int(i["expires_at"]["N"]) for i in items if "spilled_marks" in i}
 
     chain = make_chain("t", first_seen_at=1, spilled=600)
-    store.put_spilled_marks(chain, marks(0, 104), 10_000)
+    store.put_spilled_marks(chain, spill_of(marks(0, 104)), 10_000)
     assert ends() == {11}
-    store.put_spilled_marks(chain, marks(100, 104), 5_000)
+    store.put_spilled_marks(chain, spill_of(marks(100, 104)), 5_000)
     assert ends() == {11}
     chain = replace(chain, spilled=704)
     assert len(store.get_spilled_marks(chain, [mark_key(f"{n}") for n in range(204)])) == 204
@@ -158,7 +158,7 @@ def test_a_read_without_marks_writes_the_chain_with_them(aws, store):
 
 
 def test_a_scan_and_a_read_report_items_that_are_not_chains(store, aws):
-    store.put_spilled_marks(make_chain("t0"), bytes(128), 0)
+    store.put_spilled_marks(make_chain("t0"), spill_of(bytes(128)), 0)
     store.delete("t1")
     evil = {"tag": {"S": "evil"}, "stamp": {"S": "text"}}
     store.table.client.put_item(TableName=aws.table_name, Item=evil)

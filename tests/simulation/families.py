@@ -26,10 +26,13 @@ def parents_of(seed: int, number: int, options: Options) -> tuple[int, dict[int,
 
     Members are counted from the first one on.
     """
-    if options.months or options.spilling_chains:
+    first = options.spilling_chains
+    if options.months or number < first:
         return 0, {}
     if options.chains >= _WIDE and Random(f"{seed}/wide family").random() < options.family:
-        return 0, {0: (), **dict.fromkeys(range(1, options.chains), (0,))}
+        return first, {0: (), **dict.fromkeys(range(1, options.chains - first), (0,))}
+    if options.spilling_chains:
+        return 0, {}
     first = number - number % _BLOCK
     rare = Random(f"{seed}/family/{first}").random() < options.family
     if not rare or first + len(_PARENTS) > options.chains or number - first >= len(_PARENTS):

@@ -446,12 +446,18 @@ _FAST: tuple[_Row, ...] = (
         lambda make, child, *call: make(replace(child, status="acked"), *call),
     ),
     ("the end of a child is lost if a parent cannot be written", parents._write, _write_in_vain),
+    (
+        "spilled marks of ends are not looked up",
+        marks.buckets_of,
+        lambda every, spilled, _, key: every(spilled, 0, key),
+    ),
+    ("the end of an old child starts its parent again", parents._write, _as_if_young),
     ("the end of a child is lost while the bus is down", Outbox._publish, _lose_without_bus),
     ("a child finishes its parents' unit before it has ended", ChainWriter._write_applied, _early),
     (
         "a child finishes its parents' unit again and again",
         Request.of_child,
-        lambda give, request, tag, _: give(request, tag, uuid4().hex),
+        lambda give, request, tag, _, at: give(request, tag, uuid4().hex, at),
     ),
     ("unreadable retentions count as none", Invocation.make_writer, _guess_retention),
     (
@@ -483,7 +489,6 @@ _MONTHS: tuple[_Row, ...] = (
             },
         },
     ),
-    ("the end of an old child starts its parent again", parents._write, _as_if_young),
     (
         "a deletion takes a chain whose event is pending",
         DynamoDBStore.delete,

@@ -134,7 +134,7 @@ class Oracle:
                     request = Request("note", tag, "end", **noted)
                     if create.request.fail_parent:
                         request = Request.fail(tag, "end", why)
-                request = request.of_child(create.tag, _event_id(item))
+                request = request.of_child(create.tag, _event_id(item), number(item, "ended_at"))
                 one = End(tag, f"end of {create.tag}", request, frozenset(units))
                 one.created_at = number(item, "created_at") or 0
                 self.by_mark[tag][UNMUTATED_MARK_OF(request)] = one

@@ -22,6 +22,7 @@ ORDER = [*dict.fromkeys([*range(16), *CATCHING, *SEEDS])]
 CAUGHT_BY = {
     "the end of a child is lost if a parent cannot be written": 144,
     "the end of a child is lost while the bus is down": 7,
+    "spilled marks of ends are not looked up": 71,
     "the end of an old child starts its parent again": 75,
     "a failed child finishes its parents' unit": 20,
     "a child finishes its parents' unit before it has ended": 6,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from xorack.aws.item import due_shard
 from xorack.core.chain import Chain
-from xorack.core.marks import split_marks
+from xorack.core.marks import Spill, split_marks
 from xorack.core.ports import DueCount, DuePage, OnInvalid
 from xorack.errors import ConflictError, NotAChainError
 
@@ -50,9 +50,10 @@ class MemoryStore:
             marks = self.marks.get((chain.tag, chain.generation), {})
             return {key: marks[key] for key in keys if key in marks}
 
-    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
+    def put_spilled_marks(self, chain: Chain, spill: Spill, until: int) -> None:
+        marks = split_marks(b"".join([*spill.requests, *spill.ends]))
         with self._guard:
-            self.marks.setdefault((chain.tag, chain.generation), {}).update(split_marks(marks))
+            self.marks.setdefault((chain.tag, chain.generation), {}).update(marks)
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
         """Do nothing: no mark expires."""

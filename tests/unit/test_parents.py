@@ -1,9 +1,11 @@
 """A chain may be a unit of other chains: what ended children give their parents."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from tests.support.chains import changed
 from tests.support.fakes import FakeQueue
 from tests.support.functions import message
 from tests.support.services import DAY, NOW, World
@@ -174,6 +176,40 @@ def test_the_end_of_an_old_child_starts_no_parent_again(world):
     world.consume(message(finish("c")))
     assert "p" not in world.store.chains
     assert world.store.chains["c"].pending_reports == ()
+
+
+def test_an_end_that_was_pending_for_the_retention_is_dropped_and_counted(world):
+    """Its mark may have expired, so it could be applied a second time."""
+    world.consume(message(create("p", "file13", timeout=90 * 86_400)))
+    error = UnavailableError(OSError("throttled"))
+    world.fail("write", lambda before, after: after.tag == "p", error)
+    world.consume(message(*child("c", parent_of("p"))))
+    del world.store.write
+    world.now += 31 * DAY
+    assert world.sweep().dropped == 1
+    assert (status(world, "p"), world.store.chains["c"].pending_reports) == ("open", ())
+
+
+def test_marks_of_ends_are_spilled_to_few_buckets_and_a_repeated_end_is_found(world):
+    names = [f"u{n}" for n in range(300)]
+    world.consume(message(create("p", *names, "last")))
+    repeated = []
+    for name in names:
+        world.now += 20
+        world.consume(message(*child(f"c/{name}", parent_of("p", name=name))))
+        repeated.append(replace(world.store.chains[f"c/{name}"], version=9))
+    parent = world.store.chains["p"]
+    assert (parent.spilled, bin(parent.end_levels).count("1") <= 2) == (0, True)
+    assert len(parent.marks) <= 8 * 16
+    for one in repeated:
+        # A sweep reports them again, as after a crash before the report was marked.
+        world.store.chains[one.tag] = changed(one, parents_pending=True, due_at=world.now)
+    world.now += 60_000
+    world.sweep()
+    parent = world.store.chains["p"]
+    assert (parent.counts.finished, status(world, "p")) == (300, "open")
+    world.consume(message(*child("c", parent_of("p", name="last"))))
+    assert status(world, "p") == "acked"
 
 
 def test_a_parent_that_has_ended_counts_the_end_as_late(world):

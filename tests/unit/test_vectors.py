@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 import xorack.aws
-from tests.support.chains import apply_all
+from tests.support.chains import apply_all, make_chain
 from tests.support.fakes import FakeQueue
+from xorack.acker import parents
 from xorack.client.token import Keys, Token
 from xorack.client.tracker import Tracker
 from xorack.core.errors import ArgumentError
@@ -58,7 +59,7 @@ def dense(stamp):
 def test_the_format_is_frozen():
     """A changed line is a change of the protocol."""
     digest = hashlib.sha256(PATH.read_bytes()).hexdigest()
-    assert digest == "864f5b731acfdf0c1bf25eb467766f6f410808ce159cb1b5f8a1147437ae2e54"
+    assert digest == "bf8dded2ba742e6430dec806d8dc84342184a6431302b6b6b40e78b21d7d5dd1"
 
 
 def test_the_docs_have_the_schema_of_events():
@@ -162,6 +163,24 @@ def test_notes(case):
         fields["missing"] = [int(unit, 16) for unit in fields["missing"]]
     getattr(tracker, case["op"])(case["token"], **fields)
     assert queue.requests == case["requests"]
+
+
+@pytest.mark.parametrize("case", VECTORS["parents"])
+def test_parents(case):
+    _, rejected = parse(json.dumps({"version": 1, "requests": [case["create"]]}))
+    invalid = [f"requests[0].{case['invalid']}"] if case["invalid"] else []
+    assert [entry.reason.split(":")[0] for entry in rejected] == invalid
+
+
+@pytest.mark.parametrize("case", VECTORS["ends"])
+def test_ends(case, monkeypatch):
+    monkeypatch.setattr(parents, "event_id", lambda child: case["event"])
+    fields = {name: case.get(name) for name in ("status", "reason")}
+    texts = {"parents": json.dumps(case["parents"]), "fail_parent": "fail_parent" in case}
+    child = make_chain(case["tag"], **fields, **texts, ended_at=1)
+    units = [(parent, tag) for parent in child.parent_units for tag in parent.tags]
+    sent = [parents.request_of(child, parent, tag).to_json() for parent, tag in units]
+    assert [one | request for one, request in zip(sent, case["requests"], strict=True)] == sent
 
 
 @pytest.mark.parametrize("case", VECTORS["tokens"])

@@ -102,6 +102,8 @@ const FIELDS = {
   text: text(1, 1024),
   missing: (x) => ids(x) && x.length > 0 && x.length <= 100,
   missing_count: count,
+  parents: (x) => Array.isArray(x),
+  fail_parent: (x) => typeof x === "boolean",
   resume: (x) =>
     isObject(x) &&
     Object.keys(x).length === 1 &&
@@ -121,6 +123,8 @@ const FIELDS_OF = {
     "tolerated_units",
     "detail",
     "resume",
+    "parents",
+    "fail_parent",
   ],
   stamp: ["stamp", "started", "finished", "starts", "finishes", "finishes_once", "cells"],
   fail: ["reason", ...NOTED],
@@ -174,6 +178,7 @@ function invalidField(request) {
   if (wrong) return wrong;
   return (
     invalidContent(request) ??
+    invalidParents(request) ??
     (isStolen(request) ? "id" : tolerates(request) ? undefined : "tolerated_units")
   );
 }
@@ -182,6 +187,42 @@ function invalidField(request) {
 function tolerates({ tolerated_units: most = 0, cells = 16, stamp, ...request }) {
   const length = hasIds(request) ? lengthOf(cells) : bytes(stamp).length;
   return most <= ([648, 2568, 10_248, 40_968].includes(length) ? (length / 8 - 1) / 5 : 0);
+}
+
+// The invalid field of the units of other chains that a chain is.
+function invalidParents({ tag, parents, fail_parent: fails }) {
+  if (!parents) return fails === undefined ? undefined : "fail_parent";
+  for (const { unit, tags, kind = "traced", cells, ...rest } of parents) {
+    if (Object.keys(rest).length) return "parents";
+    if (!ids([unit])) return "parents.unit";
+    if (!Array.isArray(tags) || !tags.length || !tags.every(text(1, 1024))) return "parents.tags";
+    if (!["plain", "traced"].includes(kind)) return "parents.kind";
+    if (cells !== undefined && (kind === "plain" || ![16, 64, 256, 1024].includes(cells)))
+      return "parents.cells";
+  }
+  const all = parents.flatMap(({ tags }) => tags);
+  const size = all.reduce((sum, one) => sum + Buffer.byteLength(one), 0);
+  const others = new Set(all).size === all.length && !all.includes(tag);
+  if (!others || !all.length || all.length > 100 || size > 4096) return "parents";
+}
+
+// What the end of a chain gives its parents.
+function endsOf({ tag, status, reason, event, parents, fail_parent: fails }) {
+  const id = `chain-${event}`;
+  const whole = Buffer.from(`chain ${tag} failed: ${reason}`);
+  let size = Math.min(whole.length, 1024);
+  while (size < whole.length && (whole[size] & 0xc0) === 0x80) size -= 1;
+  const why = whole.subarray(0, size).toString();
+  return parents.flatMap(({ unit, tags, kind, cells }) =>
+    tags.map((tag) => {
+      if (status === "acked") {
+        const sizes = kind === "plain" ? { cells: 0 } : cells ? { cells } : {};
+        return { op: "stamp", tag, id, finishes: [unit], ...sizes };
+      }
+      if (fails) return { op: "fail", tag, id, reason: why };
+      return { op: "note", tag, id, text: why, missing: [unit] };
+    }),
+  );
 }
 
 // Whether a request that is not the step of a unit has the id of that step.
@@ -498,6 +539,9 @@ const CHECKS = {
     await (op === "fail" ? tracker.fail(token, reason, note) : tracker.note(token, note));
     assert.deepEqual(sent, requests);
   },
+  parents: ({ create, invalid }) =>
+    assert.equal(invalidField(create) ?? null, invalid, JSON.stringify(create)),
+  ends: ({ requests, ...child }) => assert.deepEqual(endsOf(child), requests),
   token_texts: async ({ text, token }) => {
     const read = async () => tracked()[0].step(text, (step) => step.tokens[0]);
     if (!token) return assert.rejects(read, /token/);
@@ -508,7 +552,7 @@ const CHECKS = {
     const step = (keys, given) => tracked({ keys })[0].step(given, (step) => step.child());
     // A lost key does not turn verification off.
     assert.throws(() => tracked({ keys: "" }), /16 bytes/);
-    const child = await step(`a new key of mine,${key}`, token);
+    const child = await step(["a new key of mine", key], token);
     assert.equal(child.mac, macOf("a new key of mine", child));
     for (const forged of [
       { ...token, unit: hex(7n) },

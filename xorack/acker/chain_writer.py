@@ -26,6 +26,7 @@ from xorack.core.marks import (
     MARK_BYTES,
     keys_of,
     mark_of,
+    spill_of,
     split_marks,
 )
 from xorack.core.ports import ChainStore, Failure, OnInvalid
@@ -329,12 +330,13 @@ class ChainWriter:
     ) -> Written | Conflict | Unanswered:
         """Write the chain to which the requests of a batch were applied."""
         assert applied.chain is not None, "something was applied"
+        applied_marks = applied.chain.marks
         after = self.keep_marks(self._spill_marks(before, applied.chain))
         if before is None or before.first_seen_at is None:
             after = replace(after, nonce=secrets.randbits(32))
         kinds = enumerate(applied.outcomes, batch.first)
         in_flight = {(at, after.generation) for at, each in kinds if each.kind == "applied"}
-        _check_write(before, after, len(in_flight))
+        _check_write(before, after, len(applied_marks), len(in_flight))
         work.begin_write(before, after)
         try:
             self.write(before, after)
@@ -365,10 +367,11 @@ class ChainWriter:
         self, work: Application, batch: WriteBatch, chain: Chain | None
     ) -> dict[bytes, bytes]:
         """Return the spilled marks of a batch. Of fresh ids, only lost writes can have left any."""
-        if chain is None or not chain.spilled:
+        if chain is None or not (chain.spilled or chain.end_levels):
             return {}
         generation, count, marks = work.searched
-        if generation == chain.generation and chain.spilled <= count:
+        # Marks of ends are not counted, so nothing tells which were spilled since.
+        if generation == chain.generation and chain.spilled <= count and not chain.end_levels:
             return marks  # the marks spilled since then were in the item, and were searched there
         ours = {position - batch.first for position, _ in work.unknown}
         inline = split_marks(chain.marks)
@@ -489,28 +492,34 @@ class ChainWriter:
     def _spill_marks(self, before: Chain | None, after: Chain) -> Chain:
         """Copy the oldest marks to buckets if the chain's item would get too large."""
         size = MARK_BYTES * INLINE_MARKS
-        old = before.marks if before else b""
-        # Larger writes need a second write unit anyway, so they may fill its 1,024 bytes.
-        most = size if 2 * (len(after.marks) - len(old)) <= size else MARK_BYTES * MANY_INLINE_MARKS
-        marks = old[: len(old) // size * size]
-        if before is None or not marks or len(after.marks) <= most:
+        if before is None:
             return after
-        assert after.marks.startswith(marks), "the oldest marks are spilled first"
+        # Larger writes need a second write unit anyway, so they may fill its 1,024 bytes.
+        added = len(after.marks) - len(before.marks)
+        most = size if 2 * added <= size else MARK_BYTES * MANY_INLINE_MARKS
+        if len(after.marks) <= most:
+            return after
+        spill = spill_of(before.marks)
+        if not (spill.requests or spill.ends):
+            return after
+        leaving = split_marks(b"".join([*spill.requests, *spill.ends]))
+        left = [k + c for k, c in split_marks(after.marks).items() if k not in leaving]
         # The copies are written before the item loses the marks. A crash between the two leaves a
         # mark twice, which is harmless.
         end = max(self.now(), self._latest_end(after))
         until = min(end + self.limits.retention_ms + _LATE_SWEEP_MS, END_OF_TIME)
         # Keep them at least as long as earlier ones, because all buckets are prolonged together.
         until = max(until, after.marks_until or 0)
-        self.store.put_spilled_marks(before, marks, until)
-        spilled = len(marks) // MARK_BYTES
-        self.stats.add(spilled=spilled)
-        return replace(
-            after,
-            marks=after.marks[len(marks) :],
-            spilled=after.spilled + spilled,
-            marks_until=after.marks_until or until,
-        )
+        self.store.put_spilled_marks(before, spill, until)
+        self.stats.add(spilled=len(leaving))
+        assert len(left) + len(leaving) == len(after.marks) // MARK_BYTES, "no mark is lost"
+        after = replace(after, marks=b"".join(left))
+        if spill.ends:
+            after = replace(after, end_levels=after.end_levels | 1 << spill.level)
+        if spill.requests:
+            spilled = after.spilled + len(spill.requests)
+            after = replace(after, spilled=spilled, marks_until=after.marks_until or until)
+        return after
 
 
 def _credited(work: Application, batch: WriteBatch, applied: Applied) -> Written:
@@ -530,10 +539,12 @@ def _end_of(chain: Chain) -> tuple[object, ...]:
     return chain.tag, chain.generation, chain.ended_at
 
 
-def _check_write(before: Chain | None, after: Chain, applied: int) -> None:
-    """Assert that a write marks all applied requests and keeps the chain's generation."""
+def _check_write(before: Chain | None, after: Chain, marks: int, applied: int) -> None:
+    """Assert that a write marks all applied requests and keeps the chain's generation.
+
+    `marks` is the number of bytes of the marks before some are spilled.
+    """
     old = before or Chain(after.tag)
-    added = len(after.marks) + MARK_BYTES * after.spilled
-    added -= len(old.marks) + MARK_BYTES * old.spilled
+    added = marks - len(old.marks)
     assert added >= MARK_BYTES * max(1, applied), "each request that takes effect adds its mark"
     assert old.first_seen_at is None or after.generation == old.generation

@@ -83,6 +83,7 @@ class BatchResult:
     latencies_ms: list[int] = field(default_factory=list)  # from create to ack, of each acked chain
     events: int = 0  # published events
     events_pending: int = 0  # events that the sweeper has to publish
+    dropped: int = 0  # ends of chains that are older than the retention, which no parent got
     refused: int = 0  # events and callbacks that a service refused for the first time
     stats: WriteStats = field(default_factory=WriteStats)
 
@@ -308,6 +309,7 @@ class Consumer:
         reports, result = self.outbox.publish(pending), run.result
         result.events_pending += len(reports.pending)
         result.refused += reports.alerts
+        result.dropped += reports.dropped
         for parent in reports.parents:
             self._count_end(run.result, parent)
         reported = len(pending) + len(reports.parents)

@@ -36,7 +36,7 @@ class ReportResults:
         reported: Chains with a report that was made: tag to reports.
         alerts: The refusals that operators need to know: the first of a report, and the last.
         parents: Parent chains that ended because one of these chains was their last unit.
-        dropped: The number of ends that are older than the retention and have no parent any more.
+        dropped: The number of ends that no parent got because they are older than the retention.
     """
 
     pending: dict[str, Failure] = field(default_factory=dict)

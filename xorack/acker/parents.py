@@ -40,7 +40,7 @@ class EndsApplied:
     Attributes:
         failures: Children with a parent that could not be written, by tag. The sweeper retries.
         ended: Parents that these ends have ended.
-        dropped: The number of ends that are older than the retention and have no parent any more.
+        dropped: The number of ends that no parent got because they are older than the retention.
     """
 
     failures: dict[str, Failure] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def request_of(child: Chain, parent: Parent, tag: str) -> Request:
             request = Request.fail(tag, "end", text)
         else:
             request = Request("note", tag, "end", text=text, missing=[parent.unit])
-    return request.of_child(child.tag, event_id(child))
+    return request.of_child(child.tag, event_id(child), child.ended_at or 0)
 
 
 class _Applied(NamedTuple):
@@ -88,7 +88,14 @@ class _Applied(NamedTuple):
 
 def _write(writer: ChainWriter, tag: str, ends: Sequence[_End]) -> _Applied | Failure:
     """Apply ends to one parent. If the parent does not exist, recent ends start it as pending."""
-    oldest, dropped = writer.oldest(), 0
+    oldest = writer.oldest()
+    # The mark of an end that was pending for so long may have expired: nothing tells whether the
+    # end was applied. It would be the second time, or the parent fails at its deadline.
+    forgotten = [end for end in ends if (end.child.ended_at or 0) < oldest]
+    if forgotten:
+        _log_dropped("ends dropped: older than the retention", tag, forgotten)
+    ends = [end for end in ends if (end.child.ended_at or 0) >= oldest]
+    dropped = len(forgotten)
     ended: Chain | None = None
     # The tombstone of an old child's parent may have expired. Old ends must not start it again.
     for is_old in (False, True):
@@ -104,13 +111,18 @@ def _write(writer: ChainWriter, tag: str, ends: Sequence[_End]) -> _Applied | Fa
             _count_late(writer, work)
         except TagNotFound:
             dropped += len(selected)
-            log_chain(logging.WARNING, "ends dropped: no parent", tag, failures=len(selected))
+            _log_dropped("ends dropped: no parent", tag, selected)
             continue
         except Exception as error:  # noqa: BLE001 - the other parents are still written
             return Failure("outage", f"{type(error).__name__}: {error}")
         _log_rejected(work)
         ended = work.chain if work.has_ended_chain else ended
     return _Applied(ended, dropped)
+
+
+def _log_dropped(message: str, tag: str, ends: Sequence[_End]) -> None:
+    why = f"of chain {ends[0].child.tag}"
+    log_chain(logging.WARNING, message, tag, failures=len(ends), why=why)
 
 
 def _count_late(writer: ChainWriter, work: Application) -> None:

@@ -49,6 +49,7 @@ class SweepResult:
     events: int = 0  # published events and callbacks that were made
     events_pending: int = 0  # reports left to the next sweep
     pending_since: int | None = None  # the earliest end of these chains, in ms since the epoch
+    dropped: int = 0  # ends of chains that are older than the retention, which no parent got
     refused: int = 0  # reports refused for the first time, and callbacks that were given up
     problems: int = 0  # chains that could not be read or written; the next sweep retries
     complete: bool = True  # False if time ran out before all due chains were checked
@@ -229,6 +230,7 @@ class Sweeper:
         pending = [chain for chain in chains if chain.tag in reports.pending]
         with self._lock:
             self.result.chains += sum(self._counts(chain, report) for chain in read)
+            self.result.dropped += reports.dropped
             if report != PARENTS:
                 self.result.add(reports, chains)
             for parent in reports.parents:

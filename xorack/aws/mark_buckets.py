@@ -16,9 +16,9 @@ from xorack.aws import schema
 from xorack.aws.table import Item, Table, condition_failed, ttl
 from xorack.core.chain import Chain
 from xorack.core.marks import (
-    MARK_BYTES,
     MARK_KEY_BYTES,
     Bucket,
+    Spill,
     all_buckets,
     buckets_of,
     changes_of,
@@ -36,7 +36,8 @@ class MarkBuckets:
         self.table = table
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        buckets = {bucket for key in keys for bucket in buckets_of(chain.spilled, key)}
+        where = chain.spilled, chain.end_levels
+        buckets = {bucket for key in keys for bucket in buckets_of(*where, key)}
         wanted = set(keys)
         return {
             mark[:MARK_KEY_BYTES]: mark[MARK_KEY_BYTES:]
@@ -44,17 +45,17 @@ class MarkBuckets:
             if mark[:MARK_KEY_BYTES] in wanted
         }
 
-    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
-        new = [marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)]
-        ended, grown = changes_of(chain.spilled, len(new))
-        older = self._read(chain, [bucket for run in ended for bucket in run.buckets])
-        by_bucket: dict[Bucket, set[bytes]] = {}
-        at = 0
-        for run in grown:
-            since, at = at, run.end - chain.spilled
-            for mark in (*older, *new[since:at]):
-                by_bucket.setdefault(run.bucket_for(mark), set()).add(mark)
-            older = []
+    def put_spilled_marks(self, chain: Chain, spill: Spill, until: int) -> None:
+        by_bucket = {bucket: set(marks) for bucket, marks in spill.end_buckets.items()}
+        if spill.requests:
+            ended, grown = changes_of(chain.spilled, len(spill.requests))
+            older = self._read(chain, [bucket for run in ended for bucket in run.buckets])
+            at = 0
+            for run in grown:
+                since, at = at, run.end - chain.spilled
+                for mark in (*older, *spill.requests[since:at]):
+                    by_bucket.setdefault(run.bucket_for(mark), set()).add(mark)
+                older = []
         condition = "attribute_not_exists(#until) OR #until <= :until"
 
         def add(bucket: Bucket) -> None:

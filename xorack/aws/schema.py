@@ -80,7 +80,7 @@ SPILLED_MARKS: Final = "spilled_marks"
 
 COUNTERS: Final = ("repeated", "late")
 """Counts of requests that arrive after a chain's end."""
-ABSENT_AT_ZERO: Final = (*COUNTERS, "tolerated_units", "extended")
+ABSENT_AT_ZERO: Final = (*COUNTERS, "tolerated_units", "extended", "end_levels")
 """Numbers that are stored only if they are not 0."""
 RESERVED: Final = frozenset((*ATTRIBUTES, DUE_SHARD, EXPIRES_AT, FORMAT_NAME, SPILLED_MARKS))
 """All attributes of items. The partition key must have another name."""
@@ -113,6 +113,7 @@ class Metric:
     CHAINS_TIMED_OUT: Final = "ChainsTimedOut"
     CHAINS_NEVER_CREATED: Final = "ChainsNeverCreated"
     CHAINS_LOOKED_AT: Final = "ChainsLookedAt"
+    ENDS_DROPPED: Final = "EndsDropped"
     EVENTS_PUBLISHED: Final = "EventsPublished"
     EVENTS_PENDING: Final = "EventsPending"
     EVENTS_PENDING_AFTER_SWEEP: Final = "EventsPendingAfterSweep"

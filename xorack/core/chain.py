@@ -160,6 +160,7 @@ class Chain:
         failing: Reason of a ``fail`` that arrived before the create.
         reason: Why the chain failed.
         marks: Marks of the latest applied requests, 16 bytes each, oldest first.
+        end_levels: A bit for each level of buckets to which marks of children's ends were spilled.
         spilled: Number of marks that were spilled, all kept until ``marks_until``.
     """
 
@@ -182,6 +183,7 @@ class Chain:
     reason: str | None = None
     marks: bytes = field(default=b"", repr=False)
     spilled: int = 0
+    end_levels: int = 0
     marks_until: int | None = None
     counts: Counts = Counts()
     deadlines: Deadlines = Deadlines()

@@ -8,6 +8,10 @@ removed from the chain's item. docs/adr/0002-marks.md describes the alternatives
 Spilled marks form runs, as in a log-structured merge tree. A run of a level holds up to seven times
 as many marks as the level below can hold; further marks are merged into the next level. All runs
 follow from the number of spilled marks. The keys of a run's marks divide them among its buckets.
+
+A chain may be the parent of a million chains. The marks of their ends are not merged, because each
+merge writes them again. Such a mark begins with the time of the child's end. Ends that are applied
+together happened at about the same time, so few buckets, each of a span of time, take their marks.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ MARK_BYTES = 16
 """Bytes of a mark: the key, then a checksum of the request's content."""
 NO_CONTENT = bytes(MARK_BYTES - MARK_KEY_BYTES)
 """The checksum in the marks of units and callbacks, because their key contains everything."""
+END_CONTENT = NO_CONTENT[:-1] + b"\1"
+"""The checksum in the marks of children's ends, whose id contains everything."""
 INLINE_MARKS = 8
 """The number of marks in a chain's item before they are spilled, in multiples of this number. A
 traced item then has less than 1 KB, so each write costs one unit."""
@@ -40,8 +46,20 @@ _TOP_LEVEL = 5
 """The level whose run grows without limit. It has 8,192 buckets: prolonging them takes seconds."""
 
 
+_TIME_BYTES = 4
+_TICK_MS = 256
+"""The time in the mark of an end is a number of ticks. It repeats itself after 34 years."""
+_END_LEVELS = 5
+"""A bucket of level 0 takes the marks of one tick. One of each higher level takes 16 times as many
+ticks, up to 4.7 hours. Marks go to the lowest level where a bucket gets enough of them together."""
+_MARKS_A_BUCKET = 16
+
+
 class Bucket(NamedTuple):
-    """One of the items that hold the spilled marks of a run; `start` is the run's first mark."""
+    """One of the items that hold the spilled marks of a run; `start` is the run's first mark.
+
+    Buckets of ends have the levels below 0: -1 for level 0 of ends; `start` is their time.
+    """
 
     level: int
     start: int
@@ -90,9 +108,43 @@ def changes_of(spilled: int, count: int) -> tuple[list[MarkRun], list[MarkRun]]:
     return ended, grown
 
 
-def buckets_of(spilled: int, key: bytes) -> list[Bucket]:
-    """Return the buckets that may hold the mark of this key: one bucket of each run."""
-    return [run.bucket_for(key) for run in runs_of(spilled)]
+def buckets_of(spilled: int, end_levels: int, key: bytes) -> list[Bucket]:
+    """Return the buckets that may hold the mark of this key: one of each run and level of ends."""
+    levels = [level for level in range(_END_LEVELS) if end_levels & 1 << level]
+    buckets = [run.bucket_for(key) for run in runs_of(spilled)]
+    return buckets + [_end_bucket(key, level) for level in levels]
+
+
+def _end_bucket(key: bytes, level: int) -> Bucket:
+    time = int.from_bytes(key[:_TIME_BYTES], "big")
+    return Bucket(-1 - level, time >> 4 * level, 0)
+
+
+class Spill(NamedTuple):
+    """Marks that leave a chain: of its requests, and of the ends of children, with their level."""
+
+    requests: list[bytes]
+    ends: list[bytes]
+    level: int
+
+    @property
+    def end_buckets(self) -> dict[Bucket, list[bytes]]:
+        buckets: dict[Bucket, list[bytes]] = {}
+        for mark in self.ends:
+            buckets.setdefault(_end_bucket(mark, self.level), []).append(mark)
+        return buckets
+
+
+def spill_of(marks: bytes) -> Spill:
+    """Return what to spill of the marks in an item: all of ends, others by INLINE_MARKS."""
+    each = [marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)]
+    ends = [mark for mark in each if mark[MARK_KEY_BYTES:] == END_CONTENT]
+    others = [mark for mark in each if mark[MARK_KEY_BYTES:] != END_CONTENT]
+    spill = Spill(others[: len(others) // INLINE_MARKS * INLINE_MARKS], ends, 0)
+    most = max(2, len(ends) // _MARKS_A_BUCKET)  # marks of a short time may be in two buckets
+    while len(spill.end_buckets) > most and spill.level < _END_LEVELS - 1:
+        spill = spill._replace(level=spill.level + 1)
+    return spill
 
 
 def all_buckets(spilled: int) -> list[Bucket]:
@@ -179,6 +231,11 @@ def mark_of(request: Request) -> bytes:
     The checksum distinguishes a reused id from a duplicate. It does not cover the callback, because
     a create that is retried may have another token.
     """
+    if request.child is not None:
+        time = request.child_ended_at // _TICK_MS % (1 << 8 * _TIME_BYTES)
+        size = MARK_KEY_BYTES - _TIME_BYTES
+        key = blake2b(request.id.encode(), digest_size=size).digest()
+        return time.to_bytes(_TIME_BYTES, "big") + key + END_CONTENT
     checksum = _checksum_without_stamp(request.op, request.started, request.finished)
     if request.stamp is not None:
         checksum = crc32(request.stamp, checksum)
@@ -190,6 +247,7 @@ def mark_of(request: Request) -> bytes:
         checksum = crc32(_canonical(*options, *present), checksum)
     elif request.finishes_once:
         checksum = crc32(_canonical(request.finishes_once), checksum)
+    checksum = max(checksum, 2)  # the lowest ones mark units, callbacks and ends
     mark = mark_key(request.id) + checksum.to_bytes(MARK_BYTES - MARK_KEY_BYTES, "big")
     assert len(mark) == MARK_BYTES, "marks are cut out of an item by their length"
     return mark

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
+from xorack.core.marks import Spill
 
 DEFAULT_RETENTION_MS = 30 * 86_400_000
 """How long marks and tombstones are kept. A message can stay in a queue for 14 days and then in a
@@ -83,14 +84,17 @@ class ChainStore(Protocol):
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Read spilled marks of a chain consistently. Return the existing ones: key to checksum."""
 
-    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
-        """Copy concatenated marks of a chain, as it was read, to buckets. Safe to repeat.
+    def put_spilled_marks(self, chain: Chain, spill: Spill, until: int) -> None:
+        """Copy marks of a chain, as it was read, to buckets. Safe to repeat.
 
         The marks must be kept until `until`, in milliseconds since the epoch.
         """
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
-        """Keep all spilled marks of a chain at least until a time. Safe to repeat."""
+        """Keep the spilled marks of a chain at least until a time, without those of ends.
+
+        Safe to repeat.
+        """
 
     def due_page(self, now: int, shard: int, after: Any = None) -> DuePage:
         """Return tags of a shard's chains whose `Chain.due_at` has passed, the earliest first.

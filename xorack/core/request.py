@@ -284,6 +284,7 @@ class Request:
         missing: note and fail: ids of at most 100 units that are missing.
         missing_count: note and fail: how many units are missing.
         child: The tag of the child chain whose end the request reports. Only the acker sets it.
+        child_ended_at: When that chain ended, in milliseconds since the epoch.
     """
 
     op: Op
@@ -308,6 +309,7 @@ class Request:
     missing: tuple[int, ...] = ()
     missing_count: int | None = None
     child: str | None = field(default=None, init=False, compare=False)
+    child_ended_at: int = field(default=0, init=False, compare=False)
 
     def __init__(
         self,
@@ -371,10 +373,11 @@ class Request:
         """Make a request that sets the deadline to ``timeout`` seconds after it is applied."""
         return cls("extend", tag, id, timeout=timeout)
 
-    def of_child(self, tag: str, event_id: str) -> Request:
+    def of_child(self, tag: str, event_id: str, ended_at: int) -> Request:
         """Return a copy that reports the end of a child chain, under its reserved id."""
         request = type(self).__new__(type(self))
-        vars(request).update(vars(self), id=f"chain-{event_id}", child=tag)
+        child = {"child": tag, "child_ended_at": ended_at}
+        vars(request).update(vars(self), id=f"chain-{event_id}", **child)
         return request
 
     @classmethod
