@@ -169,7 +169,9 @@ class Model:
         item, create = self.final, self.create
         status = text(item, "status")
         tolerated = status == "acked" and self.tolerates
-        is_noted = status == "failed" or tolerated or self.has_children
+        note = json.loads(self.note or "{}")
+        tells_missing = note.get("missing") or note.get("missing_count")
+        is_noted = status == "failed" or tolerated or self.has_children or tells_missing
         values = {
             "tag": self.workload.tag,
             "version": 1,
@@ -179,7 +181,7 @@ class Model:
             "started": min(MAX_COUNT, self.counts[0]),
             "finished": min(MAX_COUNT, self.counts[1]),
             "detail": (create and create.request.detail) or {},
-            "note": json.loads(self.note) if self.note and is_noted else None,
+            "note": note if note and is_noted else None,
             "tolerated_units": create.request.tolerated_units if tolerated else None,
         }
         if create:

@@ -189,17 +189,22 @@ function tolerates({ tolerated_units: most = 0, cells = 16, stamp, ...request })
   return most <= ([648, 2568, 10_248, 40_968].includes(length) ? (length / 8 - 1) / 5 : 0);
 }
 
+function invalidParent({ unit, tags, kind = "traced", cells, ...rest }) {
+  const checks = {
+    parents: !Object.keys(rest).length,
+    "parents.unit": ids([unit]),
+    "parents.tags": Array.isArray(tags) && tags.length && tags.every(text(1, 1024)),
+    "parents.kind": ["plain", "traced"].includes(kind),
+    "parents.cells": cells === undefined || (kind === "traced" && cells && FIELDS.cells(cells)),
+  };
+  return Object.keys(checks).find((name) => !checks[name]);
+}
+
 // The invalid field of the units of other chains that a chain is.
 function invalidParents({ tag, parents, fail_parent: fails }) {
   if (!parents) return fails === undefined ? undefined : "fail_parent";
-  for (const { unit, tags, kind = "traced", cells, ...rest } of parents) {
-    if (Object.keys(rest).length) return "parents";
-    if (!ids([unit])) return "parents.unit";
-    if (!Array.isArray(tags) || !tags.length || !tags.every(text(1, 1024))) return "parents.tags";
-    if (!["plain", "traced"].includes(kind)) return "parents.kind";
-    if (cells !== undefined && (kind === "plain" || ![16, 64, 256, 1024].includes(cells)))
-      return "parents.cells";
-  }
+  const wrong = parents.map(invalidParent).find(Boolean);
+  if (wrong) return wrong;
   const all = parents.flatMap(({ tags }) => tags);
   const size = all.reduce((sum, one) => sum + Buffer.byteLength(one), 0);
   const others = new Set(all).size === all.length && !all.includes(tag);
@@ -451,7 +456,8 @@ class Chain {
       detail,
     };
     const tolerated = status === "acked" && started > finished;
-    if (status === "acked" && !tolerated) return event;
+    const lacks = note && (note.missing.length || note.missing_count);
+    if (status === "acked" && !tolerated) return lacks ? { ...event, note } : event;
     const failed = {
         ...event,
         ...(tolerated ? { tolerated_units: this.tolerated } : { reason }),

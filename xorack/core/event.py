@@ -106,9 +106,12 @@ def event_detail(chain: Chain) -> dict[str, Any]:
         detail["tolerated_units"] = min(MAX_COUNT, chain.counts.tolerated_units)
     if chain.children:
         detail["children"] = json.loads(chain.children)
+    note = json.loads(chain.note or "{}")
     is_incomplete = chain.status == "failed" or chain.tolerated
-    if chain.note and (is_incomplete or chain.children):
-        detail["note"] = json.loads(chain.note)
+    # A job that tolerates missing units finishes them too, and only its note tells of them.
+    tells_missing = bool(note.get("missing") or note.get("missing_count"))
+    if note and (is_incomplete or chain.children or tells_missing):
+        detail["note"] = note
     if is_incomplete:
         units, complete, named = outstanding_of(chain)
         if units or chain.tolerated or len(chain.stamp) in (PLAIN_LENGTH, *TRACED_LENGTHS):
