@@ -54,6 +54,6 @@ def measure(quick: bool) -> list[Table]:
         interleaved(jobs, 1)  # fills the disk cache, and makes the bytecode
         runs = interleaved(jobs, 2 if quick else 11)
     table = Table(["import", "ms", f"times `import {BASE}`"])
-    for name, found in runs.items():
-        table.add(name, median(found), median(found) / median(runs[BASE]))
+    for name, times in runs.items():
+        table.add(name, median(times), median(times) / median(runs[BASE]))
     return [table]

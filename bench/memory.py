@@ -53,6 +53,6 @@ def measure(quick: bool) -> list[Table]:
             "ack": partial(_time_ack, length, count),
             "Acker": partial(_time_ours, length, count),
         }
-        theirs, ours = (median(found) for found in interleaved(ways, rounds).values())
+        theirs, ours = (median(times) for times in interleaved(ways, rounds).values())
         table.add(str(length), theirs, ours, theirs / ours)
     return [table]

@@ -134,13 +134,13 @@ def make_corpus(folder: Path, words: int) -> None:
 def count_corpus(spark: Any, folder: Path, _: Case, tracking: Any, meter: Meter) -> Any:
     """Split a corpus into words and count them, like the pipeline; return the counts."""
     words: Any = tracking.rows("words", chain="file", unit=UNIT) if tracking else Untracked()
-    given = Namespace(database=f"{folder}/data", words=f"{folder}/out/words", run_id="bench")
-    given.counts, given.allow_missing = f"{folder}/out/counts", False
-    given.encoding = encoding_named("UTF-8")
+    arguments = Namespace(database=f"{folder}/data", words=f"{folder}/out/words", run_id="bench")
+    arguments.counts, arguments.allow_missing = f"{folder}/out/counts", False
+    arguments.encoding = encoding_named("UTF-8")
     for name, job in {"job 1": split, "job 2": count}.items():
         with meter.step(name):
-            job(spark, words, given)
-    return spark.read.parquet(given.counts).select("word", "count")
+            job(spark, words, arguments)
+    return spark.read.parquet(arguments.counts).select("word", "count")
 
 
 def made_up(spark: Any, rows: int) -> Any:
@@ -183,10 +183,12 @@ def measure(quick: bool) -> list[Table]:
                 make_corpus(data, case.words)
             elif not case.rows:
                 make_lines(data, case.scale)
-            found = run_case(spark, case, Path(folder), f"{endpoint}/1234/stamps")
+            figures = run_case(spark, case, Path(folder), f"{endpoint}/1234/stamps")
             shutil.rmtree(data, ignore_errors=True)
-            for variant, runs in found.items():
-                ratio = spread(ratios(found, variant, UNTRACKED)) if UNTRACKED in found else None
+            for variant, runs in figures.items():
+                ratio = (
+                    spread(ratios(figures, variant, UNTRACKED)) if UNTRACKED in figures else None
+                )
                 spent = (median(cpu(run, [step]) for run in runs) or None for step in STEPS)
                 memory = (max(run[f"{of}_mb"] for run in runs) for of in ("driver", "worker"))
                 table.add(name, variant, median(map(cpu, runs)), ratio, *spent, *memory)

@@ -84,9 +84,9 @@ class WeighedTable:
 
     def _read(self, keys: list[Item]) -> list[Item]:
         with self._guard:
-            found = [self.items.get(key[schema.TAG]["S"]) for key in keys]
-            self.reads += sum(max(1, ceil(item_bytes(item) / 4096)) for item in found)
-        return [item for item in found if item is not None]
+            items = [self.items.get(key[schema.TAG]["S"]) for key in keys]
+            self.reads += sum(max(1, ceil(item_bytes(item) / 4096)) for item in items)
+        return [item for item in items if item is not None]
 
     def query(
         self, *, ExpressionAttributeValues: Item, Limit: int = _PAGE, **call: Any
@@ -108,8 +108,8 @@ class WeighedTable:
 
     def get_item(self, *, Key: Item, **_: Any) -> dict[str, Any]:
         self._take_time("get_item")
-        found = self._read([Key])
-        return {"Item": found[0]} if found else {}
+        items = self._read([Key])
+        return {"Item": items[0]} if items else {}
 
     def batch_get_item(self, *, RequestItems: dict[str, Any]) -> dict[str, Any]:
         self._take_time("batch_get_item")

@@ -148,10 +148,11 @@ def _print_losses(out: Console, result: Result) -> None:
     out.print()
     words = result.named[:_SHOWN_LINES]
     cells = [
-        (printable(one.word), f"{printable(one.file)}, word {one.position:,}") for one in words
+        (printable(lost_word.word), f"{printable(lost_word.file)}, word {lost_word.position:,}")
+        for lost_word in words
     ]
     wide, long = (max(map(len, column)) for column in zip(*cells, strict=True))
-    for (word, place), one in zip(cells, words, strict=True):
-        out.print(Text(f"  {word:<{wide}}  {place:<{long}}  {one.mistake}"))
+    for (word, place), lost_word in zip(cells, words, strict=True):
+        out.print(Text(f"  {word:<{wide}}  {place:<{long}}  {lost_word.mistake}"))
     if len(result.named) > _SHOWN_LINES:
         out.print(Text(f"and {len(result.named) - _SHOWN_LINES:,} more"))

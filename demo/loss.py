@@ -87,9 +87,9 @@ def _kill_worker(part: Path, row: int) -> None:
 def _skip_row(part: Path, row: int) -> None:
     """Read the rows page by page. Before the second page, another program deletes a row."""
     table = ParquetFile(part).read()
-    first, others = table.slice(0, row), table.slice(row)
+    first, second = table.slice(0, row), table.slice(row)
     # OFFSET counts rows. With one row less before it, the page begins one row too late.
-    write_table(pa.concat_tables([first, others.slice(1)]), part)
+    write_table(pa.concat_tables([first, second.slice(1)]), part)
 
 
 MISTAKES: Final[Mapping[str, Callable[[Path, int], None]]] = {

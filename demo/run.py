@@ -243,8 +243,8 @@ class Demo:
         acked = len(chains) - len(failed) - len(unacked)
         if missing := int(split["files"]) - len(chains):
             unacked.append((plural(missing, "file"), "without a chain in the table"))
-        shown = [*failed, *sorted(monitor.events)][:1]
-        event = monitor.events[shown[0]] if shown else {}
+        example = [*failed, *sorted(monitor.events)][:1]
+        event = monitor.events[example[0]] if example else {}
         counts = os.path.relpath(self.work / "counts")
         counts = str(self.work / "counts") if counts.startswith("..") else counts
         return Result(split, count, acked, unacked, named, rows, event, counts)

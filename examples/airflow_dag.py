@@ -17,9 +17,11 @@ ended = Asset("orders_ended", watchers=[AssetWatcher(name="xorack", trigger=trig
 
 def details(asset_events: list[Any]) -> list[dict[str, Any]]:
     """Return the details of the chains' events. Copies of an event have the same id."""
-    messages = [one for event in asset_events for one in event.extra["payload"]["message_batch"]]
-    found = (json.loads(message["Body"])["detail"] for message in messages)
-    return list({detail["id"]: detail for detail in found}.values())
+    messages = [
+        message for event in asset_events for message in event.extra["payload"]["message_batch"]
+    ]
+    details = (json.loads(message["Body"])["detail"] for message in messages)
+    return list({detail["id"]: detail for detail in details}.values())
 
 
 @dag(schedule=[ended], catchup=False)
@@ -29,8 +31,8 @@ def bill_orders() -> None:
     @task
     def bill(triggering_asset_events: Any = None) -> list[str]:
         chains = details(triggering_asset_events[ended])
-        failed = {one["tag"]: one["reason"] for one in chains if one["status"] == "failed"}
-        billed = [one["tag"] for one in chains if one["status"] == "acked"]
+        failed = {chain["tag"]: chain["reason"] for chain in chains if chain["status"] == "failed"}
+        billed = [chain["tag"] for chain in chains if chain["status"] == "acked"]
         print("billing", billed)
         if failed:
             raise RuntimeError(f"chains failed: {failed}")

@@ -28,9 +28,9 @@ def route_chains() -> None:
     def route(triggering_asset_events: Any = None, outlet_events: Any = None) -> None:
         chains = details(triggering_asset_events[ended])
         for prefix, asset in ROUTES.items():
-            if tags := [one["tag"] for one in chains if one["tag"].startswith(prefix)]:
+            if tags := [chain["tag"] for chain in chains if chain["tag"].startswith(prefix)]:
                 outlet_events[routed].add(asset, extra={"tags": tags})
-        if lost := [one["tag"] for one in chains if not one["tag"].startswith((*ROUTES,))]:
+        if lost := [chain["tag"] for chain in chains if not chain["tag"].startswith((*ROUTES,))]:
             print("no route", lost)
 
     route()

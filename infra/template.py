@@ -73,7 +73,9 @@ def with_parameters(stack: Stack, settings: StackSettings) -> StackSettings:
         if name == "BatchSize" and not settings.batch_window_seconds:
             continue  # Lambda collects more than ten messages only within a window
         default = getattr(settings, setting)
-        (limits,) = (one.metadata["limits"] for one in fields(settings) if one.name == setting)
+        (limits,) = (
+            field.metadata["limits"] for field in fields(settings) if field.name == setting
+        )
         if name == "RetentionSeconds":
             # CloudFormation cannot multiply, and the functions read seconds.
             default *= DAY_SECONDS

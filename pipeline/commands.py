@@ -68,8 +68,8 @@ def run(job: Callable[..., dict[str, Any]], options: dict[str, Any], argv: Any =
 
 def _tracked_words(spark: SparkSession, arguments: Namespace) -> TrackedRows:
     names = {field.name for field in fields(Tracking)} - {"records"}
-    given = {k: v for k, v in vars(arguments).items() if k in names and v is not None}
-    tracking = Tracking(spark, records=arguments.records, **given)
+    named = {k: v for k, v in vars(arguments).items() if k in names and v is not None}
+    tracking = Tracking(spark, records=arguments.records, **named)
     return tracking.rows("words", chain="file", unit=UNIT)
 
 

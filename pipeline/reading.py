@@ -35,7 +35,7 @@ def read_words(file: BinaryIO, size: int, encoding: str) -> Iterator[tuple[int, 
             a word of more than a million characters.
     """
     decoder = codecs.getincrementaldecoder(encoding)()
-    held, at, position = "", 0, 0
+    unfinished, at, position = "", 0, 0
     while at < size:
         data = file.read(min(PIECE, size - at))
         if not data:
@@ -44,16 +44,16 @@ def read_words(file: BinaryIO, size: int, encoding: str) -> Iterator[tuple[int, 
         decoded = _decode(decoder, data, at, encoding, is_last)
         if "\0" in decoded:
             raise UnreadableFile(f"is not {encoding} text, as it has NUL characters. Is it UTF-16?")
-        text = held + decoded
+        text = unfinished + decoded
         at += len(data)
         run = leading_run(text[::-1])  # the last word may continue in the next piece
         if run > LONGEST_WORD:
             raise UnreadableFile(f"has a word of more than {LONGEST_WORD} characters")
         end = len(text) if is_last else len(text) - run
-        held = text[end:]
-        if found := normalized(text[:end]):
-            yield position, found
-            position += 1 + found.count(b" ")
+        unfinished = text[end:]
+        if words := normalized(text[:end]):
+            yield position, words
+            position += 1 + words.count(b" ")
 
 
 def _decode(decoder: Any, data: bytes, at: int, encoding: str, is_last: bool) -> str:

@@ -49,8 +49,8 @@ def delete(stack: str, bucket: str) -> None:
     client.delete_stack(StackName=stack)
     client.get_waiter("stack_delete_complete").wait(StackName=stack)
     try:
-        for one in s3.list_objects_v2(Bucket=bucket).get("Contents", []):
-            s3.delete_object(Bucket=bucket, Key=one["Key"])
+        for stored in s3.list_objects_v2(Bucket=bucket).get("Contents", []):
+            s3.delete_object(Bucket=bucket, Key=stored["Key"])
         s3.delete_bucket(Bucket=bucket)
     except ClientError as error:
         if error.response["Error"]["Code"] != "NoSuchBucket":
@@ -60,14 +60,14 @@ def delete(stack: str, bucket: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--stack", required=True, help="its name, which no stack may have yet")
-    options, others = parser.parse_known_args(arguments)
+    options, doctor_arguments = parser.parse_known_args(arguments)
     account: dict[str, Any] = boto3.client("sts").get_caller_identity()
     bucket = f"{options.stack}-code-{account['Account']}"
     try:
         with tempfile.TemporaryDirectory() as folder:
             deploy(options.stack, bucket, Path(folder))
         doctor = [sys.executable, "-m", "xorack.cli", "doctor", "--stack", options.stack]
-        command = [*doctor, "--except", "recipients", "--yes", *others]
+        command = [*doctor, "--except", "recipients", "--yes", *doctor_arguments]
         return subprocess.run(command, check=False).returncode
     finally:
         delete(options.stack, bucket)

@@ -98,8 +98,8 @@ def resources(app: App) -> Iterator[Resource]:
 def answer(app: App) -> None:
     every = answers()
     for resource in resources(app):
-        covering = [one for one in every if one.covers(resource.stack, resource.place)]
-        reasons = {rule: one.why for one in covering for rule in one.rules}
+        covering = [each for each in every if each.covers(resource.stack, resource.place)]
+        reasons = {rule: each.why for each in covering for rule in each.rules}
         if skipped := [{"id": r, "comment": why} for r, why in reasons.items() if _CHECKOV(r)]:
             resource.construct.add_metadata("checkov", {"skip": skipped})
         if ignored := [rule for rule in reasons if _CFN_LINT(rule)]:

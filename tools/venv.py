@@ -110,7 +110,7 @@ def environment(name: str, same_python: bool = False) -> Path:
     path = ROOT / folder
     sources = [(ROOT / source).read_bytes() for source in (REQUIREMENTS, "pyproject.toml", lock)]
     digest = hashlib.sha256(b"\0".join(sources)).hexdigest()
-    ready = {f"{one} {digest}" for one in ((name, "dev") if name == "demo" else (name,))}
+    ready = {f"{each} {digest}" for each in ((name, "dev") if name == "demo" else (name,))}
     if contents(path, same_python) in ready:
         return path / "bin"
     with locked(ROOT):

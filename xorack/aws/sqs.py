@@ -153,7 +153,7 @@ def send(
     messages = (
         make_message(body, name)
         for name, part in groups.items()
-        for body in pack((one for one, _ in zip(part, counter, strict=False)), max_bytes)
+        for body in pack((request for request, _ in zip(part, counter, strict=False)), max_bytes)
     )
     report = send_messages(queue_url, messages, client, policy)
     return report._replace(requests=next(counter))

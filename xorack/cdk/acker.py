@@ -166,7 +166,9 @@ class Acker(AckerParts):
         self.messages: Any = self.node.find_child("Consumer").node.find_child("Messages")
         self.sweeper = create_sweeper(Construct(self, "Sweeper"), self)
         functions: list[Any] = [self.consumer, self.sweeper]
-        self._roles = [self.own_role] if self.own_role else [one.role for one in functions]
+        self._roles = (
+            [self.own_role] if self.own_role else [function.role for function in functions]
+        )
         self.role_names = [role.role_name for role in self._roles]
         self._callbacks: set[str] = set()
         for kind in KINDS:

@@ -38,7 +38,7 @@ KINDS: Final = {
 
 def kind_of(acker: Construct, waiting: Any) -> str:
     """Return the kind of an execution's callbacks; raise if the acker cannot complete them."""
-    kind = next((name for name, one in KINDS.items() if hasattr(waiting, one.attribute)), None)
+    kind = next((name for name, each in KINDS.items() if hasattr(waiting, each.attribute)), None)
     if kind is None:
         raise TypeError(f"waiting is {waiting!r}: expected an IStateMachine or an IFunction")
     stack, env = Stack.of(acker), waiting.env

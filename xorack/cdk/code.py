@@ -107,7 +107,7 @@ def handlers_closure(root: Path) -> list[Path]:
     for handler in _HANDLERS:
         finder.import_hook(handler)
     modules: Iterable[Any] = finder.modules.values()
-    return sorted(Path(one.__file__) for one in modules if one.__file__)
+    return sorted(Path(module.__file__) for module in modules if module.__file__)
 
 
 def _copy_package(release: str, folder: Path) -> None:

@@ -113,8 +113,8 @@ def _described(error: Exception) -> str:
 
 
 def _to_dict(result: ChangeResult) -> dict[str, Any]:
-    shown = {"error": result.reason} if isinstance(result, NotChanged) else result.status.to_dict()
-    return {"tag": result.tag, "changed": isinstance(result, Changed), **shown}
+    fields = {"error": result.reason} if isinstance(result, NotChanged) else result.status.to_dict()
+    return {"tag": result.tag, "changed": isinstance(result, Changed), **fields}
 
 
 def _problem(result: ChangeResult, run: RunChains | None) -> str:

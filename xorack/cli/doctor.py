@@ -190,7 +190,7 @@ def _show(checks: Iterable[Check], as_json: bool) -> None:
 def _finish(
     checks: list[Check], accepted: tuple[str, ...], figures: dict[str, Any] | None, as_json: bool
 ) -> int:
-    failed = [one for one in checks if one.verdict == "failed" and one.name not in accepted]
+    failed = [check for check in checks if check.verdict == "failed" and check.name not in accepted]
     if as_json:
         value = {"ok": not failed, "checks": [check._asdict() for check in checks]}
         screen.print_json(value | ({"load": figures} if figures else {}))

@@ -58,14 +58,14 @@ def explain(
     if run is None:
         return _explain_chain(target, str(tag), candidates, as_json)
     store, letters = target.open(), read_letters(target, Selector(run=run))
-    found = explain_run(store, run, candidates, letters)
+    explanation = explain_run(store, run, candidates, letters)
     if as_json:
-        screen.print_json(found.to_dict())
+        screen.print_json(explanation.to_dict())
     else:
-        screen.print_properties(found.facts())
+        screen.print_properties(explanation.facts())
         for why in of_backlog(target.queues()()):
             screen.say(why.text, error=True)
-    return int(not found.chains)
+    return int(not explanation.chains)
 
 
 def _explain_chain(target: Target, tag: str, candidates: Sequence[Candidate], as_json: bool) -> int:
@@ -86,7 +86,7 @@ def _explain_chain(target: Target, tag: str, candidates: Sequence[Candidate], as
         screen.print_json(to_dict(tag, status, why))
         return int(status is None)
     facts = [("tag", tag), ("status", status.chain.status if status else "not found")]
-    facts += listed("why", [one.text for one in why])
+    facts += listed("why", [each.text for each in why])
     if status is not None and status.chain.status != "acked":
         names = names_of_chain(status, candidates)
         facts += listed("outstanding", sorted(name_text(name) for name in names.values()))

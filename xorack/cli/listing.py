@@ -47,17 +47,19 @@ def list_(
     invalid: list[NotAChainError] = []
     now = milliseconds()
     chains = target.open().scan(invalid.append, prefix=run.prefix if run else "")
-    found = (ChainStatus(one, now) for one in chains if not statuses or one.status in statuses)
-    shown = islice(found, limit or None)
+    statuses_read = (
+        ChainStatus(chain, now) for chain in chains if not statuses or chain.status in statuses
+    )
+    limited = islice(statuses_read, limit or None)
     if as_json:
-        for status in shown:
+        for status in limited:
             screen.print_json(status.to_dict())
-    elif rows := [*map(screen.cells, shown)]:
+    elif rows := [*map(screen.cells, limited)]:
         right = {"DONE", "UNITS", "AGE", "TIME LEFT"}
         screen.print_rows(rows, right=right, fold={"TAG", "REASON"})
     else:
         screen.say("no chains that meet all conditions" if run or statuses else "no chains")
-    if limit and next(found, None):
+    if limit and next(statuses_read, None):
         screen.say(f"the first {limit:,}; there are more: --limit 0 lists all", error=True)
     screen.say_backlog(target.queues()())
     return int(screen.print_invalid(invalid) > 0)
@@ -89,9 +91,9 @@ def windows(
     for head, (run_name, name, cells) in zip(table.heads, table.rows, strict=True):
         cells_of = dict(zip(table.logs, cells, strict=True))
         if as_json:
-            found = {log: one and one.to_dict() for log, one in cells_of.items()}
-            screen.print_json({"run": run_name, "window": name, "logs": found})
-        texts = {log: one.text if one else "not open" for log, one in cells_of.items()}
+            windows_by_log = {log: cell and cell.to_dict() for log, cell in cells_of.items()}
+            screen.print_json({"run": run_name, "window": name, "logs": windows_by_log})
+        texts = {log: cell.text if cell else "not open" for log, cell in cells_of.items()}
         lines.append({"WINDOW": head, **texts})
     if lines and not as_json:
         screen.print_rows(lines, right=set(), fold={*map(printable, table.logs)})

@@ -44,22 +44,26 @@ def show(tag: str, among: TextIO | None, as_json: bool, target: Target) -> None:
         raise click.ClickException(f"{error}; {more}") from error
     letters = read_letters(target, Selector(tag=tag))
     units, partitions = status.outstanding, status.partitions
-    found = names_in(units, candidates, tag)
-    if candidates and units and not found:
+    known_names = names_in(units, candidates, tag)
+    if candidates and units and not known_names:
         screen.say(f"outstanding units without a name: {name_hint(candidates)}", error=True)
     if as_json:
-        names = partitions | found
-        shown = ("id", "kind", "error")
+        names = partitions | known_names
+        fields = ("id", "kind", "error")
         screen.print_json(
             {
                 **status.to_dict(),
                 "outstanding_names": {f"{unit:016x}": names.get(unit) for unit in units},
-                "dead_letters": [{name: getattr(one, name) for name in shown} for one in letters],
+                "dead_letters": [
+                    {name: getattr(letter, name) for name in fields} for letter in letters
+                ],
             }
         )
     else:
-        texts = partitions | {unit: name_text(name) for unit, name in found.items()}
-        lines = cut([f"{one.kind}: {one.error or one.reason}" for one in letters], _SHOWN)
+        texts = partitions | {unit: name_text(name) for unit, name in known_names.items()}
+        lines = cut(
+            [f"{letter.kind}: {letter.error or letter.reason}" for letter in letters], _SHOWN
+        )
         if letters:  # no shell accepts a tag with hidden characters as it is shown
             which = f"--tag {shlex.quote(tag)}" if tag.isprintable() else letters[0].id
             lines.append(f"xorack dead-letters show {which}")

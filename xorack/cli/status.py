@@ -40,7 +40,7 @@ def status(as_json: bool, target: Target) -> int:
         screen.print_json(_to_dict(page, backlog))
     else:
         screen.print_properties(_facts(target.title, page, backlog))
-        unfinished = [screen.cells(one) for one in page.chains if not one.chain.final]
+        unfinished = [screen.cells(each) for each in page.chains if not each.chain.final]
         if unfinished:
             screen.say()
             right = {"DONE", "UNITS", "AGE", "TIME LEFT"}
@@ -106,9 +106,14 @@ def _to_dict(page: ChainPage, backlog: Backlog | None) -> dict[str, Any]:
         "dead_letters": backlog and backlog.dead_letters,
         "consumer": backlog.stuck_text if backlog else "",
         "causes": [
-            {"run": one.prefix[:-1], "reason": one.reason, "count": one.count, "why": one.sentence}
-            for one in page.causes
+            {
+                "run": each.prefix[:-1],
+                "reason": each.reason,
+                "count": each.count,
+                "why": each.sentence,
+            }
+            for each in page.causes
         ],
         "last_hour": hour and {name: getattr(hour, name) for name in hour._fields},
-        "nearest": [one.to_dict() for one in page.chains if not one.chain.final],
+        "nearest": [each.to_dict() for each in page.chains if not each.chain.final],
     }

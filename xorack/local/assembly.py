@@ -88,8 +88,8 @@ def _fingerprint(root: Path, settings: Mapping[str, str]) -> str:
     # The checkout may be on the path twice: as the current folder, and as an installed package.
     packages = {(each.name, each.version) for name in names for each in distributions(name=name)}
     digest = hashlib.sha256(repr((settings, sorted(packages))).encode())
-    found = (path for name in _SOURCES for path in sorted((root / name).rglob("*.py")))
-    for path in (root / "cdk.json", *found):
+    sources = (path for name in _SOURCES for path in sorted((root / name).rglob("*.py")))
+    for path in (root / "cdk.json", *sources):
         relative = path.relative_to(root)
         if not _NOT_DEPLOYED.intersection(relative.parts):
             digest.update(f"{relative}\0{hashlib.sha256(path.read_bytes()).hexdigest()}".encode())

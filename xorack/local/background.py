@@ -74,9 +74,9 @@ class Background:
     def environ(self) -> dict[str, str | None]:
         """Return the variables by which boto3 and xorack find this AWS. None means: unset it."""
         aws, stack = isolated(os.environ), self.stack
-        others = {name for name in os.environ if name.startswith("AWS_") and name not in aws}
+        foreign = {name for name in os.environ if name.startswith("AWS_") and name not in aws}
         return {
-            **dict.fromkeys(sorted(others)),
+            **dict.fromkeys(sorted(foreign)),
             NAME: self.instance or None,
             **{name: aws[name] for name in isolated({})},
             "AWS_ENDPOINT_URL": stack.aws.endpoint_url,
@@ -195,8 +195,8 @@ def purge() -> list[Path]:
         if pid := _pid(home):
             stop_ = _command("stop", home.parent.name.partition("-")[2])
             raise LocalError(f"process {pid} uses the cache: run `{stop_}` first")
-    found = [*environment.cache_folder().glob("*"), environment.default_directory()]
-    paths = dict.fromkeys(path for path in found if path.suffix != ".lock")
+    folders = [*environment.cache_folder().glob("*"), environment.default_directory()]
+    paths = dict.fromkeys(path for path in folders if path.suffix != ".lock")
     return [path for path in paths if environment.remove(path)]
 
 

@@ -133,9 +133,9 @@ class EmbeddedAWS(ClientCache):
             self._folder.mkdir(mode=0o700)
         self._directory = directory = self._folder or Path(tempfile.mkdtemp(prefix="xorack-aws-"))
         # Functions must find the modules of their own code, and not those of the checkout.
-        others = ("PYTHON", "VIRTUAL_ENV", "MINISTACK_")
+        excluded = ("PYTHON", "VIRTUAL_ENV", "MINISTACK_")
         environ = {
-            **{n: v for n, v in isolated(os.environ).items() if not n.startswith(others)},
+            **{n: v for n, v in isolated(os.environ).items() if not n.startswith(excluded)},
             "BIND_HOST": HOST,
             "MINISTACK_HOST": HOST,
             "GATEWAY_PORT": str(self.port),

@@ -105,18 +105,18 @@ def read_chains(
     at = milliseconds()
     invalid: list[NotAChainError] = []
     part = store.scan_part(searched, invalid.append, prefix=query.prefix, after=query.after)
-    found = {chain.tag: ChainStatus(chain, at) for chain in part.chains}
+    statuses = {chain.tag: ChainStatus(chain, at) for chain in part.chains}
     is_first = not query.prefix and not query.after
     if is_first and part.after and query.group in ("", "unfinished", OVERDUE):
         snapshot = read_snapshot(store, 2 * shown)
         # These consistent reads may be newer than those of the scan.
-        found.update((each.chain.tag, ChainStatus(each.chain, at)) for each in snapshot.chains)
+        statuses.update((each.chain.tag, ChainStatus(each.chain, at)) for each in snapshot.chains)
         invalid += snapshot.invalid
-    found = {tag: status for tag, status in found.items() if _is_wanted(status, query)}
+    statuses = {tag: status for tag, status in statuses.items() if _is_wanted(status, query)}
     names = {status: group for group, statuses in GROUPS.items() for status in statuses}
-    counts = Counter(names[one.chain.status] for one in found.values())
-    overdue = [status for status in found.values() if status.urgency == "late"]
-    groups = [(names[status.chain.status], status) for status in found.values()]
+    counts = Counter(names[each.chain.status] for each in statuses.values())
+    overdue = [status for status in statuses.values() if status.urgency == "late"]
+    groups = [(names[status.chain.status], status) for status in statuses.values()]
     chosen = [status for group, status in groups if query.group in ("", group)]
     chosen = overdue if query.group == OVERDUE else chosen
     chosen.sort(key=ORDERS[query.order])
@@ -134,10 +134,10 @@ def read_chains(
         more=more,
         complete=not query.after and not part.after,
         overdue=len(overdue),
-        event_pending=sum(one.chain.reports.event_pending for one in found.values()),
+        event_pending=sum(each.chain.reports.event_pending for each in statuses.values()),
         invalid=tuple({str(error.tag): error for error in invalid}.values()),
-        causes=tuple(causes([*found.values()]) if counts["failed"] else ()),
-        hour=_last_hour(found.values(), at),
+        causes=tuple(causes([*statuses.values()]) if counts["failed"] else ()),
+        hour=_last_hour(statuses.values(), at),
     )
 
 
@@ -153,8 +153,8 @@ def _last_hour(chains: Iterable[ChainStatus], at: int) -> Hour | None:
             if chain.status == "acked" and status.age_ms is not None:
                 took[minute].append(status.age_ms)
     medians = [round(median(times)) if times else None for times in took]
-    found = Hour(created, **ended, took_ms=medians)
-    return found if created or found.most else None
+    hour = Hour(created, **ended, took_ms=medians)
+    return hour if created or hour.most else None
 
 
 def _is_wanted(status: ChainStatus, query: Query) -> bool:

@@ -49,10 +49,10 @@ def clues_of(status: ChainStatus) -> list[Clue]:
     was_failed = chain.status == "failed" and not (chain.reason or "").startswith(TIMED_OUT)
     if was_failed and chain.reason != NEVER_CREATED:
         return []
-    found = [clue for find in _CERTAIN if (clue := find(status))]
-    if not found and not chain.note:
-        found = [clue for find in _LIKELY if (clue := find(status))]
-    return found
+    clues = [clue for find in _CERTAIN if (clue := find(status))]
+    if not clues and not chain.note:
+        clues = [clue for find in _LIKELY if (clue := find(status))]
+    return clues
 
 
 def unstarted_units(status: ChainStatus) -> int:

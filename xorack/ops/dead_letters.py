@@ -238,7 +238,7 @@ def corrected(lines: Iterable[str], oldest: int) -> Corrected:
         letter = content if isinstance(content, dict) and "body" in content else {"body": line}
         body, sent_at = letter["body"], letter.get("sent_at")
         valid, invalid = parse(body if isinstance(body, str) else json.dumps(body))
-        wrong = [one.reason for one in invalid]
+        wrong = [each.reason for each in invalid]
         time = None
         try:
             time = None if sent_at is None else milliseconds_of(sent_at)
@@ -263,8 +263,8 @@ class _Envelope:
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> _Envelope:
         system = message.get("Attributes", {})
-        given = message.get("MessageAttributes", {})
-        attributes = {name: value.get("StringValue") for name, value in given.items()}
+        values = message.get("MessageAttributes", {})
+        attributes = {name: value.get("StringValue") for name, value in values.items()}
         if "DeadLetterQueueSourceArn" in system:
             # SQS moved it, so the sender wrote its attributes. Only the time is safe to use.
             attributes = {"sent_at": attributes.get("sent_at")}
@@ -311,8 +311,8 @@ def _classify(envelope: _Envelope, oldest: int) -> dict[str, Any]:
     if requests and len(text.encode("utf-8", "surrogatepass")) > _MAX_AGAIN:
         bodies = [*pack(requests), *(entry.body for entry in invalid)]
     tags: list[Any] = [request.tag for request in requests]
-    given = _requests(read_json(text)) if invalid else []
-    tags += [one.get("tag") for one in given if isinstance(one, dict)]
+    raw = _requests(read_json(text)) if invalid else []
+    tags += [each.get("tag") for each in raw if isinstance(each, dict)]
     return {
         "kind": kind,
         "error": error,

@@ -56,11 +56,13 @@ class Group:
     @cached_property
     def clues(self) -> list[tuple[Clue, int]]:
         """The clues from the chains' counts and times, with the numbers of chains."""
-        found: dict[str, list[Clue]] = defaultdict(list)
+        by_kind: dict[str, list[Clue]] = defaultdict(list)
         for status in self.chains:
             for clue in clues_of(status):
-                found[clue.kind].append(clue)
-        shared = [(Clue(c[0].kind, shared_text(x.text for x in c)), len(c)) for c in found.values()]
+                by_kind[clue.kind].append(clue)
+        shared = [
+            (Clue(c[0].kind, shared_text(x.text for x in c)), len(c)) for c in by_kind.values()
+        ]
         return sorted(shared, key=lambda pair: -pair[1])
 
     def lines(self) -> list[str]:

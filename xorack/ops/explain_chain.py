@@ -123,9 +123,9 @@ def _likes_of(status: ChainStatus, likes: Sequence[ChainStatus]) -> Group | None
         return None
     # If a run has failed chains, only the failed ones are explained.
     is_failed = status.chain.status == "failed"
-    chains = [one for one in likes if is_failed or one.chain.status != "failed"]
+    chains = [each for each in likes if is_failed or each.chain.status != "failed"]
     for group in explain_chains(run, chains).groups:
-        if len(group.chains) > 1 and status.chain.tag in {one.chain.tag for one in group.chains}:
+        if len(group.chains) > 1 and status.chain.tag in {each.chain.tag for each in group.chains}:
             return group
     return None
 
@@ -134,8 +134,8 @@ def _likes_text(group: Group, likes: Sequence[ChainStatus]) -> str:
     prefix = run_prefix(group.chains[0].chain.tag)
     verb = "failed for the same reason" if group.reason else "have not ended"
     text = f"{len(group.chains):,} of {plural(len(likes), 'chain')} of run {prefix[:-1]} {verb}"
-    found = f"; {group.reasons.sentence}" if group.reasons.findings else ""
-    return f"{text}{found}: xorack explain --run {shlex.quote(prefix[:-1])}"
+    sentence = f"; {group.reasons.sentence}" if group.reasons.findings else ""
+    return f"{text}{sentence}: xorack explain --run {shlex.quote(prefix[:-1])}"
 
 
 def _progress(status: ChainStatus) -> str:
@@ -152,5 +152,5 @@ def to_dict(tag: str, status: ChainStatus | None, why: Sequence[Why]) -> dict[st
     return {
         "tag": tag,
         "status": None if status is None else status.chain.status,
-        "why": [{"kind": one.kind, "text": one.text} for one in why],
+        "why": [{"kind": each.kind, "text": each.text} for each in why],
     }

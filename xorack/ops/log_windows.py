@@ -80,8 +80,8 @@ class LogWindow:
         return ", ".join(filter(None, (f"{self.state}{share}", self.why)))
 
     def to_dict(self) -> dict[str, Any]:
-        shown = {name: getattr(self, name) for name in ("state", "lagging", "missing_count")}
-        return {"tag": self.status.chain.tag, "percent": self.status.percent, **shown}
+        fields = {name: getattr(self, name) for name in ("state", "lagging", "missing_count")}
+        return {"tag": self.status.chain.tag, "percent": self.status.percent, **fields}
 
 
 class WindowTable(NamedTuple):
@@ -108,15 +108,15 @@ def window_table(
     `logs` are the columns in their order. By default, all logs are shown, ordered by their first
     window.
     """
-    found: dict[tuple[str, str], dict[str, LogWindow]] = {}
+    windows: dict[tuple[str, str], dict[str, LogWindow]] = {}
     first: dict[str, int] = {}
     for window in map(LogWindow, statuses):
         if (place := window.place) is not None and (not logs or place[1] in logs):
             run, log, name = place
-            found.setdefault((name, run), {})[log] = window
+            windows.setdefault((name, run), {})[log] = window
             begin = window.status.begin or 0
             first[log] = min(begin, first.get(log, begin))
     names = tuple(logs) or tuple(sorted(first, key=lambda log: (first[log], log)))
-    rows = sorted(found, reverse=True)[:limit]
-    cells = [(run, name, [found[name, run].get(log) for log in names]) for name, run in rows]
+    rows = sorted(windows, reverse=True)[:limit]
+    cells = [(run, name, [windows[name, run].get(log) for log in names]) for name, run in rows]
     return WindowTable(names, cells)

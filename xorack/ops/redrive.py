@@ -155,7 +155,7 @@ class Redrive:
     def delete(self, survey: Survey) -> MoveResult:
         """Delete the messages of a survey."""
         ids = survey.ids
-        return self._pass(lambda one: one.id in ids, lambda _: None, len(ids))
+        return self._pass(lambda message: message.id in ids, lambda _: None, len(ids))
 
     def _pass(
         self,
@@ -212,7 +212,7 @@ class Redrive:
             yield [DeadMessage.read(message, oldest) for message in messages.values()]
 
     def _send(self, messages: Sequence[DeadMessage]) -> None:
-        again = [entry for one in messages for entry in _again(one)]
+        again = [entry for message in messages for entry in _again(message)]
         send_messages(self.queue_url, again, self.client, _POLICY)
 
     def _release(self, handles: Sequence[str]) -> None:

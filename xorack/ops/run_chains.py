@@ -75,8 +75,8 @@ def count_named(store: ChainStore, tags: Iterable[str]) -> ChainCounts:
         counts.add(chain.status, chain.tag, chain.reason)
     for error in invalid:
         counts.add_invalid(error)
-    found = chains.keys() | {str(error.tag) for error in invalid}
-    counts.absent = [tag for tag in tags if tag not in found]
+    existing = chains.keys() | {str(error.tag) for error in invalid}
+    counts.absent = [tag for tag in tags if tag not in existing]
     counts.by_status["not_found"] = len(counts.absent)
     return counts
 

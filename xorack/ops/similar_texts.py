@@ -31,12 +31,13 @@ def shared_text(texts: Iterable[str]) -> str:
     shared: list[str] = []
     values: list[str] = []
     for text in texts:
-        found = _VALUE.findall(text)
+        values_found = _VALUE.findall(text)
         if not shared:
-            shared, values = _VALUE.split(text), found
-        elif len(found) == len(values):
+            shared, values = _VALUE.split(text), values_found
+        elif len(values_found) == len(values):
             values = [
-                old if old == new else _hole(old) for old, new in zip(values, found, strict=True)
+                old if old == new else _hole(old)
+                for old, new in zip(values, values_found, strict=True)
             ]
     return "".join(part for pair in zip(shared, [*values, ""], strict=True) for part in pair)
 
@@ -50,5 +51,5 @@ def count_causes(texts: Iterable[str]) -> Counter[str]:
     groups: dict[str, Counter[str]] = {}
     for text in texts:
         groups.setdefault(cause_of(text), Counter())[text] += 1
-    found = {shared_text(texts): texts.total() for texts in groups.values()}
-    return Counter(dict(Counter(found).most_common()))
+    counts = {shared_text(texts): texts.total() for texts in groups.values()}
+    return Counter(dict(Counter(counts).most_common()))

@@ -189,7 +189,7 @@ def _errors(facts: Facts) -> Any:
     problems: dict[str, object] = {}
     for name in _FUNCTIONS:
         counts, last = facts[f"{name} counts"], facts[f"{name} error"]
-        failed, throttled = (plural(int(counts[one]), "time") for one in ("Errors", "Throttles"))
+        failed, throttled = (plural(int(counts[name]), "time") for name in ("Errors", "Throttles"))
         quoted = f": {last}" if last else ""
         problems[f"the {name} failed {failed} in 15 min{quoted}"] = counts["Errors"]
         problems[f"Lambda throttled the {name} {throttled} in 15 min"] = counts["Throttles"]
@@ -200,7 +200,7 @@ def _errors(facts: Facts) -> Any:
 @_examination("event source mapping", "mappings", "consumer", advice="correct it, or deploy again")
 def _mapping(facts: Facts) -> Any:
     mappings, consumer = facts["mappings"], facts["stack"].outputs.get("ConsumerName", "")
-    ours = [one for one in mappings if f":{consumer}:" in f"{one['FunctionArn']}:"]
+    ours = [each for each in mappings if f":{consumer}:" in f"{each['FunctionArn']}:"]
     first = ours[0] if ours else {"State": "Enabled", "FunctionResponseTypes": [_REPORT]}
     last = str(first.get("LastProcessingResult", ""))
     return f"{first['State']}: up to {first.get('BatchSize')} messages a batch", {
@@ -222,7 +222,7 @@ _REPORT: Final = "ReportBatchItemFailures"
 )
 def _visibility(facts: Facts) -> Any:
     seconds, attempt = int(facts["queue"]["VisibilityTimeout"]), facts["consumer"]["Timeout"]
-    windows = [one.get("MaximumBatchingWindowInSeconds", 0) for one in facts["mappings"]]
+    windows = [each.get("MaximumBatchingWindowInSeconds", 0) for each in facts["mappings"]]
     needed = 6 * attempt + max(windows, default=0)
     problems = {f"{seconds} s, expected at least {needed}": seconds < needed}
     return f"{seconds} s, six times the consumer's {attempt} s and its window", problems
@@ -284,9 +284,9 @@ def _rules(facts: Facts) -> Any:
 )
 def _alarms(facts: Facts) -> Any:
     alarms, gone = facts["alarms"]["present"], facts["alarms"]["gone"]
-    on = [one["AlarmName"] for one in alarms if one.get("StateValue") == "ALARM"]
+    on = [alarm["AlarmName"] for alarm in alarms if alarm.get("StateValue") == "ALARM"]
     unexpected = [name for name in on if _EXPECTED_ALARM not in name]
-    silenced = [one["AlarmName"] for one in alarms if not one.get("ActionsEnabled", True)]
+    silenced = [alarm["AlarmName"] for alarm in alarms if not alarm.get("ActionsEnabled", True)]
     return f"{plural(len(alarms), 'alarm')}, on: {', '.join(on) or 'none'}", {
         "the stack has no alarms": not alarms and not gone,
         f"deleted: {', '.join(gone)}": gone,
@@ -306,7 +306,7 @@ def _recipients(facts: Facts) -> Any:
     heard = " ".join(alarm["AlarmName"] + alarm.get("AlarmRule", "") for alarm in loud)
     mute = [alarm["AlarmName"] for alarm in alarms if alarm["AlarmName"] not in heard]
     confirmed = {
-        topic: [one for one in hearers if one["SubscriptionArn"].startswith("arn:")]
+        topic: [each for each in hearers if each["SubscriptionArn"].startswith("arn:")]
         for topic, hearers in topics.items()
     }
     empty = [topic for topic, hearers in confirmed.items() if not hearers]

@@ -140,7 +140,7 @@ class Sender:
         requests = interleave(iter(load.plans(self.run)))
         together = max(1, int(load.rate * load.tick_seconds)) if load.rate < 1e5 else 10_000
         while part := list(islice(requests, together)):
-            now, bodies = time.time(), [json.dumps(one.to_json()) for one in part]
+            now, bodies = time.time(), [json.dumps(request.to_json()) for request in part]
             sent.messages += self.deliver(bodies)
             sent.requests += len(part)
             sent.times |= dict.fromkeys((request.tag for request in part), now)

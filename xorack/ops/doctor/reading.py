@@ -128,7 +128,7 @@ class Reader:
 
         def count(metric: str) -> float:
             call = partial(self._call, "cloudwatch", "get_metric_statistics", "Datapoints")
-            return float(sum(one["Sum"] for one in call(MetricName=metric, **wanted, **period)))
+            return float(sum(point["Sum"] for point in call(MetricName=metric, **wanted, **period)))
 
         return {metric: count(metric) for metric in ("Errors", "Throttles", "Invocations")}
 
@@ -139,8 +139,8 @@ class Reader:
             return ""
         since = int((datetime.now(timezone.utc) - RECENT).timestamp() * 1000)
         wanted = {"startTime": since, "filterPattern": _ERRORS, "limit": 100}
-        found = self._client("logs").filter_log_events(logGroupName=group, **wanted)
-        for event in reversed(found["events"]):
+        answer = self._client("logs").filter_log_events(logGroupName=group, **wanted)
+        for event in reversed(answer["events"]):
             with suppress(ValueError, KeyError, TypeError):
                 line = json.loads(event["message"])
                 return str(line.get("errorMessage") or line.get("why") or line["message"])[:300]
@@ -178,15 +178,17 @@ class Reader:
         ]
         wanted = {"AlarmNames": names[:100], "AlarmTypes": ["MetricAlarm", "CompositeAlarm"]}
         answer = self._call("cloudwatch", "describe_alarms", **wanted)
-        found = [*answer.get("MetricAlarms", ()), *answer.get("CompositeAlarms", ())]
-        present = [alarm for alarm in found if _RUNBOOK in alarm.get("AlarmDescription", "")]
-        gone = sorted({*names} - {alarm["AlarmName"] for alarm in found})
+        alarms = [*answer.get("MetricAlarms", ()), *answer.get("CompositeAlarms", ())]
+        present = [alarm for alarm in alarms if _RUNBOOK in alarm.get("AlarmDescription", "")]
+        gone = sorted({*names} - {alarm["AlarmName"] for alarm in alarms})
         return {"present": present, "gone": gone}
 
     def _subscriptions(self) -> Any:
         """Read the subscriptions of the alarms' topics."""
         alarms = self._known("alarms").get("present", ())
-        topics = {one for alarm in alarms for one in alarm["AlarmActions"] if ":sns:" in one}
+        topics = {
+            action for alarm in alarms for action in alarm["AlarmActions"] if ":sns:" in action
+        }
         if not topics and ".amazonaws." not in self._client("sns").meta.endpoint_url:
             return Unread("unsupported", "an emulator does not notify anyone of alarms")
         call, operation = self._call, ("sns", "list_subscriptions_by_topic")

@@ -106,7 +106,7 @@ def chart(report: Mapping[str, Any], width: int) -> Iterator[str]:
         f"{report['requests_per_second']:,.0f}/s, {report['chains_per_second']:,.1f} chains/s "
         "from the first request to the last event"
     )
-    counts = [(one["from_seconds"], one["chains"]) for one in report["latency_classes"]]
+    counts = [(each["from_seconds"], each["chains"]) for each in report["latency_classes"]]
     present = [place for place, (_, count) in enumerate(counts) if count]
     if present:
         yield "seconds from a chain's last request to its acked event:"

@@ -114,7 +114,7 @@ class Trial:
     def wait(self, goal: str, is_reached: Callable[[], bool]) -> None:
         """Wait until a condition is true, while events arrive or the queue gets shorter."""
         most, least = -1, 0
-        deadline, said = 0.0, time.monotonic()
+        deadline, reported_at = 0.0, time.monotonic()
         while not is_reached():
             now, events, messages = time.monotonic(), len(self.events), depth(self._sqs, self._url)
             if events > most or messages < least:
@@ -122,8 +122,8 @@ class Trial:
             elif now >= deadline:
                 self.say(f"gave up waiting for {goal}")
                 return
-            if now >= said + _SAY_SECONDS:
-                said = now
+            if now >= reported_at + _SAY_SECONDS:
+                reported_at = now
                 seen = f"{plural(events, 'event')}, {plural(messages, 'message')} queued"
                 self.say(f"waiting for {goal}: {seen}")
             time.sleep(_POLL_SECONDS)
@@ -131,11 +131,11 @@ class Trial:
     def _receive(self, stop: threading.Event) -> None:
         while not stop.is_set():
             for event in self._subscription.receive():
-                one = Received(event["detail-type"], event["detail"], time.time())
+                received = Received(event["detail-type"], event["detail"], time.time())
                 with self._lock:
-                    events = self.events.setdefault(str(one.detail.get("tag")), [])
-                    if all(other[:2] != one[:2] for other in events):
-                        events.append(one)
+                    events = self.events.setdefault(str(received.detail.get("tag")), [])
+                    if all(other[:2] != received[:2] for other in events):
+                        events.append(received)
 
     def _await_events(self, plans: Sequence[Plan], sweep: bool = False) -> None:
         tags = {plan.tag for plan in plans}

@@ -50,9 +50,11 @@ class TrialResult:
 
     def all_violations(self) -> list[str]:
         known = {plan.tag for plan in self.plans}
-        others = sorted({*self.events, *self.chains} - known)
-        found = [f"{plan.tag}: {line}" for plan in self.plans for line in self.violations(plan)]
-        return [*found, *(f"{tag}: no chain of this run" for tag in others)]
+        unknown = sorted({*self.events, *self.chains} - known)
+        violations = [
+            f"{plan.tag}: {line}" for plan in self.plans for line in self.violations(plan)
+        ]
+        return [*violations, *(f"{tag}: no chain of this run" for tag in unknown)]
 
 
 def check_event(kind: str, detail: Mapping[str, Any], expected: Expected) -> Iterator[str]:

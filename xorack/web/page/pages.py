@@ -86,8 +86,8 @@ def _cut(text: str, limit: int) -> str:
 def _address(query: Query, **changes: Any) -> str:
     """Return the address of a query's page. With a change, it is the first page."""
     changed = replace(query, **{"after": "", "skip": 0, **changes}) if changes else query
-    given = urlencode({name: value for name, value in vars(changed).items() if value})
-    return f"./?{given}" if given else "./"
+    parameters = urlencode({name: value for name, value in vars(changed).items() if value})
+    return f"./?{parameters}" if parameters else "./"
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Frame:
     def page(self, template: str, *, current: str = "", news: str = "", **values: Any) -> bytes:
         """Render a page. `current` is its address, and `news` is for screen readers."""
         alarm = self.backlog.stuck_text if self.backlog else ""
-        given = {
+        common = {
             **vars(self),
             "alarm": alarm,
             "waiting": self._waiting,
@@ -116,7 +116,7 @@ class Frame:
             "news": self.notice or news,
             **values,
         }
-        page = templates().get_template(template).render(given, named=self._named)
+        page = templates().get_template(template).render(common, named=self._named)
         return page.encode("utf-8", "replace")
 
     @property
@@ -217,12 +217,12 @@ def timeline(status: ChainStatus) -> list[Moment]:
     placed: list[tuple[int, Moment]] = []
     for moment in moments:  # a step without a time keeps its place
         placed.append((moment.at or (placed[-1][0] if placed else 0), moment))
-    return [moment for _, moment in sorted(placed, key=lambda one: one[0])]
+    return [moment for _, moment in sorted(placed, key=lambda pair: pair[0])]
 
 
 def windows_page(frame: Frame, table: WindowTable, prefix: str, searched: int | None) -> bytes:
     """Render windows by log. `searched` is the number of items read, if there are more."""
-    states = Counter[str](one.state for _, _, cells in table.rows for one in cells if one)
+    states = Counter[str](window.state for _, _, cells in table.rows for window in cells if window)
     news = ", ".join(f"{states[state]} {state}" for state in get_args(WindowState) if states[state])
     values = {"table": table, "prefix": prefix, "searched": searched}
     return frame.page("windows.html", title="Windows", current="windows", news=news, **values)

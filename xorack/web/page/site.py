@@ -101,8 +101,8 @@ class DeadLetters:
         done = result.moved - (result.undeleted if delete else 0)
         if done >= len(ids):
             return f"{plural(done, 'message')} {verb}."
-        others = "The others were deleted, expired, or are with another reader."
-        return f"{done:,} of {plural(len(ids), 'message')} {verb}. {others}"
+        reasons = "The others were deleted, expired, or are with another reader."
+        return f"{done:,} of {plural(len(ids), 'message')} {verb}. {reasons}"
 
 
 class UnitNames:
