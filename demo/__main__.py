@@ -39,7 +39,9 @@ def demo(folder: str | None, encoding: str, lose: int, page: bool, work: str) ->
     Each file is a chain, which is acked when the last of its words is counted.
     """
     if folder == "":
-        raise click.BadParameter("it is empty", param_hint="--dir")
+        raise click.BadParameter(
+            "it is empty; name a folder, or leave the option out", param_hint="--dir"
+        )
     out = screen.console()
     try:
         database = None if folder is None else open_database(Path(folder))

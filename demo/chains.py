@@ -117,7 +117,8 @@ def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None
             raise DemoFailed(f"the sweeper failed: {response['Payload'].read().decode()}")
         if monitor.wait(1):
             return
-    raise DemoFailed(f"not all of {plural(len(tags), 'incomplete file')} have an event `failed`")
+    files = plural(len(tags), "incomplete file")
+    raise DemoFailed(f"not all of {files} have an event `failed`; see the sweeper's log")
 
 
 def named_words(events: Iterable[Mapping[str, Any]], lost: Iterable[LostWord]) -> list[LostWord]:

@@ -62,7 +62,9 @@ def work_folder(work: Path) -> Iterator[Path]:
     mark = work / "xorack-demo"
     try:
         if work.exists() and any(work.iterdir()) and not mark.exists():
-            raise DemoFailed(f"{work} is not a folder of the demo, as it has other files")
+            raise DemoFailed(
+                f"{work} is not a folder of the demo, as it has other files; move them away"
+            )
         work.mkdir(parents=True, exist_ok=True)
         with mark.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,7 +76,7 @@ def work_folder(work: Path) -> Iterator[Path]:
             finally:
                 shutil.rmtree(work / "tmp", ignore_errors=True)
     except BlockingIOError as error:
-        raise DemoFailed(f"another demo is running in {work}") from error
+        raise DemoFailed(f"another demo is running in {work}; wait until it ends") from error
     except OSError as error:
         raise DemoFailed(f"{error.filename or work}: {error.strerror}") from error
 
@@ -194,13 +196,15 @@ class Demo:
         summary = self._run_job("count", "Spark counts the words", result, options)
         if summary["missing"] != lost:
             missing = plural(summary["missing"], "missing word")
-            raise DemoFailed(f"count reports {missing}, but {lost:,} were lost")
+            raise DemoFailed(f"count reports {missing}, but {lost:,} were lost: this is a defect")
         return summary
 
     def _fail(self, monitor: ChainMonitor, lost: list[LostWord]) -> list[str]:
         """End the incomplete chains by moving their deadlines; return their tags."""
         if not monitor.wait(_PATIENCE_SECONDS, len(lost)):
-            raise DemoFailed(f"not every file ended besides the {_files(lost)} with lost words")
+            raise DemoFailed(
+                f"not every file ended besides the {_files(lost)} with lost words: this is a defect"
+            )
         tags = monitor.incomplete()
         self.display.say("end", f"the deadline of {_files(lost)} is moved to now")
         end_chains(self.stack, monitor, tags)

@@ -49,7 +49,7 @@ def files_in(spark: SparkSession, place: str) -> DataFrame:
     try:
         return read(spark, f"{place}/files", _FILES)
     except AnalysisException:
-        problem = "was not written by split, or split has not ended"
+        problem = "was not written by split, or split has not ended: run split first"
         raise JobError(f"--words {place} {problem}") from None
 
 

@@ -102,9 +102,15 @@ def list_files(database: str) -> Listing:
     listing = list_folder(database)
     files, skipped = listing.files, listing.skipped_in_words()
     if not files:
-        raise JobError(f"database {database} has no files" + (skipped and f" ({skipped})"))
+        raise JobError(
+            f"database {database} has no files"
+            + (skipped and f" ({skipped})")
+            + ": name another folder"
+        )
     if len({file.relative for file in files}) < len(files):
-        raise JobError(f"database {database} has two files whose names are equal as UTF-8")
+        raise JobError(
+            f"database {database} has two files whose names are equal as UTF-8: rename one"
+        )
     return listing
 
 

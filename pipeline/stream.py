@@ -146,7 +146,7 @@ def _check_places(arguments: Namespace) -> None:
     files, out = arguments.files, arguments.out
     for option, place in (("--out", out), ("--records", arguments.records)):
         if f"{place}/".startswith(f"{files.rstrip('/')}/"):
-            raise JobError(f"{option} {place} is inside --files {files}, so it would be read, too")
+            raise JobError(f"{option} {place} is inside --files {files}, which is read: move it")
     # With a pattern, Spark does not read a sink's log, which names the complete files.
     if out != out.translate(GLOB):
         raise JobError(

@@ -122,8 +122,11 @@ INVALID = [
     ("redrive --queue x", "--dead-letters and --queue must be used together (see: xorack redrive "),
     ("web --port 65536", "Invalid value for '--port'"),
     # As of `--stack "$STACK"` where the shell has no such variable.
-    ("list --stack=", "Invalid value for '--stack': the value is empty (see: "),
-    ("redrive --dead-letters=", "Invalid value for '--dead-letters': the value is empty (see: "),
+    ("list --stack=", "Invalid value for '--stack': expected a value that is not empty (see: "),
+    (
+        "redrive --dead-letters=",
+        "Invalid value for '--dead-letters': expected a value that is not empty (see: ",
+    ),
 ]
 
 

@@ -338,7 +338,7 @@ def test_a_metric_that_nobody_emits_is_an_error(mine, stack):
     for one, name, line in (
         (acker, "ChainsAckd", "'ChainsAckd', expected one of AckLatency, "),
         (quiet, "ChainsAcked", "metric: Mine/Quiet emits none"),
-        (unknown, "ChainsAcked", "imported without its `service`"),
+        (unknown, "ChainsAcked", "pass its `service` to the import"),
     ):
         with pytest.raises(ValueError, match=line):
             one.metric(name)

@@ -100,7 +100,9 @@ def test_a_start_that_failed_claims_nothing(run):
     with pytest.raises(ColumnsError, match="column nr is not in the frame"):
         run.tracking.rows("typo", chain="order", unit="nr").start(path)
     by_order = run.tracking.rows("lines", chain="order", unit="sku")
-    expected = r"^the units of chain '2026-01-31/order/\d' cancel each other out: the unit columns "
+    expected = (
+        r"^the units of chain '2026-01-31/order/\d' cancel each other out: add a unit column "
+    )
     with pytest.raises(ColumnsError, match=expected):
         by_order.start(run.read().unionAll(run.read()))
     assert run.queue.bodies == []
@@ -226,7 +228,7 @@ def test_an_observed_proof(run, monkeypatch):
         lines.finish(observed=lost)
     assert {request.op for request in requests_in(run.sent())} == {"note"}
     for wrong, problem in [
-        (lambda some: None, "it did not write the frame"),
+        (lambda some: None, "it did not write its frame"),
         (lambda some: some.where("sku > 'sku 0'"), r"\.where is not a write method"),
         (lambda some: some.count(), r"\.count is not a write method"),
         (

@@ -251,7 +251,9 @@ class IAcker(Construct):
         the execution also sends requests.
         """
         if not self.role_names:
-            raise ValueError(f"grant_resume: {self.node.path} was imported without `role_names`")
+            raise ValueError(
+                f"grant_resume: {self.node.path} was imported without `role_names`; pass them"
+            )
         stack = cdk.Stack.of(waiting)
         scope = Construct(stack, f"ResumedBy{self.node.addr}{len(stack.node.children)}")
         return [
@@ -284,8 +286,8 @@ class IAcker(Construct):
         """
         if self.service is None:
             raise ValueError(
-                f"metric: {self.node.path} emits none, because its monitoring is minimal or it was "
-                "imported without its `service`"
+                f"metric: {self.node.path} emits none; do not set its monitoring to minimal, or "
+                "pass its `service` to the import"
             )
         if name not in _METRICS:
             raise ValueError(f"metric: {name!r}, expected one of {', '.join(sorted(_METRICS))}")

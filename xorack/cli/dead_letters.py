@@ -161,7 +161,7 @@ def redrive(selector: Selector, target: Target, **flags: Any) -> int:
         raise click.UsageError("--dead-letters and --queue must be used together")
     queues = target.open_dead_letters()
     if queues.dead_letters_url == queues.queue_url:
-        raise click.UsageError("--queue and --dead-letters are the same queue")
+        raise click.UsageError("--queue and --dead-letters must name different queues")
     kinds = KINDS[: 3 if named else 2 if every else 1]
     return output.run_redrive(queues, queues.survey(selector), kinds, **flags)
 

@@ -166,7 +166,7 @@ def lines_of(file: TextIO | None) -> Iterator[str]:
 def _not_empty(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """Reject an empty value, because a shell passes it for an unset variable."""
     if value == "":
-        raise click.BadParameter("the value is empty")
+        raise click.BadParameter("expected a value that is not empty")
     return value
 
 

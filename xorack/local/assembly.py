@@ -75,7 +75,7 @@ def synthesise(
     if template := _template_in(folder):
         made_of.write_text(fingerprint)
         return template
-    raise LocalError(f"the synthesis made no template in {folder}")
+    raise LocalError(f"the synthesis made no template: remove {folder} and retry")
 
 
 def _template_in(folder: Path) -> Path | None:

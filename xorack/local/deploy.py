@@ -120,7 +120,9 @@ def _upload_assets(aws: EmbeddedAWS, assembly: Path) -> str:
     """Upload the assembly's files to their destinations, and return the name of a bucket."""
     manifests = sorted(assembly.glob("*.assets.json"))
     if not manifests:
-        raise LocalError(f"{assembly} is not a cloud assembly, as it has no *.assets.json")
+        raise LocalError(
+            f"{assembly} is not a cloud assembly, as it has no *.assets.json: synthesise the stack"
+        )
     s3, bucket = aws.client("s3"), ""
     for manifest in manifests:
         for file in json.loads(manifest.read_text(encoding="utf-8"))["files"].values():

@@ -112,7 +112,7 @@ def summary_of(row: dict[str, Any]) -> Summary:
     if cancelled is not None:
         raise ColumnsError(
             f"the units of chain {cancelled!r} cancel each other out: "
-            "the unit columns do not tell its rows apart"
+            "add a unit column that distinguishes its rows"
         )
     return Summary(**{name: int(value or 0) for name, value in row.items()})
 

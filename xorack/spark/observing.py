@@ -93,12 +93,14 @@ class Observed(NamedTuple):
             problem = f".{error.name} is not a write method: the frame may only be written"
             raise ArgumentError("write", problem=problem) from None
         if not given.is_written:
-            raise ArgumentError("write", problem="it did not write the frame that it was given")
+            raise ArgumentError(
+                "write", problem="it did not write its frame; write only the frame that it gets"
+            )
         return cls(plain, observation, frame)
 
     def totals(self) -> Totals:
         """Return what the tasks received, or raise `ArgumentError` if the frame was not written."""
         sums = folding.metrics_of(self.observation)
         if sums is None:
-            raise ArgumentError("observed", problem="its frame was not written")
+            raise ArgumentError("observed", problem="its frame was not written; write it first")
         return Totals(*(sums[name] or 0 for name in SUMS))

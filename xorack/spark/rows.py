@@ -254,7 +254,9 @@ class TrackedRows(Rows):
         stamped = send_frame(requests, queue, finished.number) if finished.number else SendReport()
         if stamped.requests < finished.number:
             lost = finished.number - stamped.requests
-            raise StateError(f"{lost:,} chains disappeared while their stamps were sent")
+            raise StateError(
+                f"{lost:,} chains disappeared while their stamps were sent; repeat the call"
+            )
         return SendReport(*map(add, sent, stamped))
 
     def _end(

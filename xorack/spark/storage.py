@@ -163,7 +163,7 @@ def write_text(spark: SparkSession, folder: str, text: str) -> None:
     with closing(system.create(draft := java.Path(path, "_draft"))) as stream:
         stream.write(bytearray(data))
     if not system.rename(draft, java.Path(path, name)):
-        raise OSError(f"{folder}: the text could not be renamed")
+        raise OSError(f"{folder}: the text could not be renamed; check the permissions, and retry")
 
 
 def read_texts(spark: SparkSession, pattern: str) -> list[str]:

@@ -89,5 +89,5 @@ def _names(option: str, value: str | Sequence[str]) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) and name for name in names):
         raise ArgumentError(option, value, "the names of one or more columns")
     if len(set(names)) < len(names):
-        raise ArgumentError(option, problem=f"{value!r} names a column twice")
+        raise ArgumentError(option, problem=f"{value!r} names a column twice, expected each once")
     return names

@@ -159,8 +159,8 @@ class Windows(Rows):
             totals, seen = self._folded(given)
             if evidence.totals == totals and seen == expected:
                 raise StateError(
-                    "the batch has as many rows as positions, but not one each: some are there "
-                    "twice, and hide others"
+                    "the batch has as many rows as positions, but not one each: remove rows that "
+                    "are there twice, because they hide missing rows"
                 )
             if evidence.totals == totals:
                 return seen
