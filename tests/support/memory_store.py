@@ -26,6 +26,7 @@ class MemoryStore:
         self.invalid: dict[str, NotAChainError] = {}
         self.marks: dict[tuple[object, ...], dict[bytes, bytes]] = {}
         self._guard = threading.Lock()
+        self._shards: dict[str, tuple[Chain, int]] = {}
 
     def read(
         self, tags: Sequence[str], on_invalid: OnInvalid | None = None, *, marks: bool = True
@@ -69,9 +70,16 @@ class MemoryStore:
 
     def _due(self, now: int, shard: int, after: tuple[int, str] | None) -> list[tuple[int, str]]:
         with self._guard:
-            due = [(c.due_at, c) for c in self.chains.values() if c.due_at is not None]
-        found = ((at, c.tag) for at, c in due if at <= now and due_shard(c) == shard)
+            due = [c for c in self.chains.values() if c.due_at is not None and c.due_at <= now]
+        found = ((c.due_at, c.tag) for c in due if self._shard_of(c) == shard)
         return sorted(entry for entry in found if after is None or entry > after)
+
+    def _shard_of(self, chain: Chain) -> int:
+        """Return the shard of a chain; a sweep asks for each chain once a shard."""
+        known = self._shards.get(chain.tag)
+        if known is None or known[0] is not chain:
+            self._shards[chain.tag] = known = chain, due_shard(chain)
+        return known[1]
 
     def earlier_retentions(self, *, record: bool = False) -> tuple[tuple[()], bool]:
         """Return no earlier retentions."""

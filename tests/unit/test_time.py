@@ -206,17 +206,17 @@ def test_each_sweep_makes_progress_with_a_slow_bus(functions):
 
 
 def test_a_sweep_of_a_dead_bus_counts_all_pending_events_and_reads_few(functions):
-    due_chains(functions, 8_000, **PENDING)
-    functions.bus.dead = True
+    due_chains(functions, 2_000, **PENDING)
+    functions.bus.dead, functions.table.write_seconds = True, 0.02
     figures = functions.sweep()
     names = ("EventsPending", "EventsPendingAfterSweep", "EventsPublished", "SweepsIncomplete")
-    assert [figures[name] for name in names] == [8_000, 8_000, 0, 0]
+    assert [figures[name] for name in names] == [2_000, 2_000, 0, 0]
     assert figures["ChainsLookedAt"] <= 40 * 20
     functions.bus.dead = False
     functions.clock.spend(60)
     figures = functions.sweep()
-    assert figures["EventsPublished"] > 2_000
-    assert figures["EventsPublished"] + figures["EventsPendingAfterSweep"] == 8_000
+    assert figures["EventsPublished"] > 500
+    assert figures["EventsPublished"] + figures["EventsPendingAfterSweep"] == 2_000
     assert figures["SweepsIncomplete"] == 1  # time ran out
 
 
