@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -11,8 +10,6 @@ import pytest
 
 from tests.support.http_server import Handler, Server
 from tests.support.npm import install
-from xorack.core.message import parse
-from xorack.core.request import Request
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "clients" / "javascript"
@@ -158,25 +155,6 @@ def test_the_package_has_no_dependency_and_gets_its_version_from_the_release():
 
 def test_the_package_works_from_a_path_with_the_sdk_of_the_program(linked):
     check_program(linked)
-
-
-def test_the_worker_of_the_readme_finishes_units_and_then_deletes_messages(linked):
-    blocks = re.findall(r"```js\n(.*?)```", (FOLDER / "README.md").read_text("utf-8"), re.DOTALL)
-    (worker,) = (block for block in blocks if "function poll" in block)
-    (linked / "worker.mjs").write_text(
-        worker + "await poll((message) => console.log(message.Body));"
-    )
-    with AWS() as queue:
-        printed = call(node(), "worker.mjs", cwd=linked, env=environ_of(queue))
-    assert printed == f"{BODY}\n"
-    assert list(dict.fromkeys(queue.operations)) == [
-        "ReceiveMessage",
-        "SendMessageBatch",
-        "DeleteMessage",
-    ]
-    (entry,) = next(one["Entries"] for one in queue.requests if "Entries" in one)
-    (request,) = parse(entry["MessageBody"]).requests
-    assert request == Request.stamp_("order/17", "step-938f21e4bfad2991", finishes=[UNIT])
 
 
 def test_the_package_that_is_published_works_and_has_the_types_of_its_names(project):

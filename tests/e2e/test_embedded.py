@@ -211,23 +211,3 @@ def test_nothing_remains_of_a_parent_that_is_killed(template):
         parent.communicate()
     assert eventually(lambda: not members(int(group)), seconds=30)
     assert not Path(directory).exists()
-
-
-def test_what_cannot_be_deployed_is_explained(embedded_aws, tmp_path):
-    def fails(message):
-        with pytest.raises(LocalError, match=message):
-            deploy(embedded_aws, template, name="wrong")
-
-    template = write_assembly(tmp_path)
-    good = json.loads(template.read_text())
-    broken = {"Type": "AWS::SQS::Queue", "Properties": {"RedrivePolicy": {"maxReceiveCount": "x"}}}
-    template.write_text(json.dumps({**good, "Resources": {"Queue": broken}, "Outputs": {}}))
-    fails("^stack wrong")
-    template.write_text(json.dumps({**good, "Parameters": {"P": {"Type": SSM, "Default": "/our"}}}))
-    fails("/our")
-    (tmp_path / "code").rename(tmp_path / "gone")
-    fails("code is missing")
-    (tmp_path / "small.assets.json").unlink()
-    fails(r"no \*.assets.json")
-    template.unlink()
-    fails("cannot read the template")

@@ -5,16 +5,12 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.chains import make_chain
 from tests.support.cli import TAG, apply, assert_error, deliver, named_lines, start
 from tests.support.dead_letters import put
 from tests.support.functions import message
 from tests.support.services import Message
 from xorack import Token, Tracker, plain, traced, unit_id
-from xorack.aws.clock import milliseconds
-from xorack.aws.item import encode
 from xorack.cli import options
-from xorack.core.chain import TIMED_OUT
 from xorack.core.hashing import child_id
 from xorack.core.request import Request
 
@@ -67,60 +63,6 @@ def test_failed_chains_of_a_run_have_something_in_common(run, stack, xorack, tmp
     (group,) = found["groups"]
     assert (group["reason"], group["count"]) == ("no VAT number", 10)
     assert group["findings"][0]["condition"] == "part 2 = 'eu'"
-
-
-@pytest.fixture
-def oil_lost(stack):
-    """Orders whose lines are done but for one of oil, each another line of its order."""
-    tracker, requests = Tracker(stack.queue_url), []
-    for number in range(22):
-        tag = f"{RUN}/{number}"
-        token = Token(unit_id(tag), (tag,))
-        requests.append(Request("create", tag, "c", traced(token.unit), 1, timeout=3600))
-        step = tracker.step(token)
-        parts = [(line, what) for line in (1, 2, 3) for what in ("oil", "wick", "lamp")]
-        names = [("line", *part) for part in parts]
-        children = {name: step.child(*name) for name in names}
-        requests += step.requests()
-        lost = ("line", number % 3 + 1, "oil") if number % 2 else None
-        for name, child in children.items():
-            requests += tracker.step(child).requests() if name != lost else []
-        if lost:
-            text = f"{number} bottles of oil are gone"
-            requests.append(Request("note", tag, "n", text=text, missing_count=1))
-            requests.append(Request("fail", tag, "f", reason=f"row {number} is bad"))
-    apply(stack, *requests)
-    return [json.dumps([name]) for name in names]
-
-
-@pytest.mark.slow
-def test_names_of_outstanding_units_are_compared_by_their_parts(oil_lost, stack, xorack, tmp_path):
-    (names := tmp_path / "names.txt").write_text("\n".join(oil_lost))
-    put(stack, message(Request("stamp", f"{RUN}/3", "late", traced(7))), error="tag: 'x' is gone")
-    put(stack, message(Request("stamp", f"{RUN}/5", "late", traced(7))), error="tag: 'y' is gone")
-    shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
-    assert shown["why"] == [
-        "each has a note: … bottles of oil are gone; 1 unit missing",
-        "2 of 11 have a dead letter: rejected: tag: '…' is gone",
-        "part 3 = 'oil': 11 of 11 outstanding names, 22 of 88 others",
-    ]
-    assert shown["reasons"] == ["11  row … is bad"]
-    assert shown["notes"] == ["11  … bottles of oil are gone; 1 unit missing"]
-    assert sorted(shown["outstanding"]) == ["3  line 3 oil", "4  line 1 oil", "4  line 2 oil"]
-    assert shown["dead letters"] == ["2  rejected: tag: '…' is gone"]
-    assert shown["tags"][-1] == "and 1 more"
-    # Without other names to compare with, the sentence has what they share.
-    names.write_text("\n".join(name for name in oil_lost if "oil" in name))
-    shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
-    assert shown["why"][-1] == "all 11 outstanding names are line … oil"
-    shown = lines_of(xorack("explain", "--run", RUN))
-    assert shown["why"][-1] == "the outstanding units have no names: pass candidates with --among"
-    assert shown["outstanding"] == ["11  units without a name"]
-    names.write_text('["line", 2, "oil"]')
-    shown = lines_of(xorack("explain", "--run", RUN, "--among", names))
-    assert shown["why"][-1].endswith(
-        'no --among candidate matches: child("line", 3) is [["line", 3]] there'
-    )
 
 
 def test_unfinished_chains_and_runs_without_chains(stack, xorack):
@@ -179,39 +121,13 @@ def test_a_step_that_ran_twice_is_shown_on_its_chain(stack, xorack, sqs, monkeyp
     assert line.startswith("the dead letters cannot be read: AWS rejected ReceiveMessage")
 
 
-def test_what_came_too_late_and_when_is_shown(stack, xorack):
-    """The time-out was too short: requests came after it. A single second is no reason."""
-    now = milliseconds()
-    for number in range(12):
-        fields = {"created_at": now - 9_000_000, "first_seen_at": now - 9_000_000}
-        if number < 6:
-            fields |= {"created_at": now - 5_000_000, "ended_at": now - 1000, "reason": TIMED_OUT}
-            fields |= {
-                "late": 2,
-                "last_late_at": now,
-                "last_stamp_at": now - 61_000 - number * 60_000,
-            }
-        status = "failed" if number < 6 else "open"
-        chain = make_chain(f"{RUN}/{number}", traced(1), status, version=1, **fields)
-        item = encode(chain, "tag", 3_600_000)
-        stack.client("dynamodb").put_item(TableName=stack.table_name, Item=item)
-    shown = lines_of(xorack("explain", "--run", RUN))
-    why, names = shown["why"]
-    assert why.startswith("2 requests came after its time-out, the last ")
-    assert why.endswith(": the time-out is too short")
-    assert names == "the outstanding units have no names: pass candidates with --among"
-    assert shown["age"] == ["1 h 23 min"]
-    assert shown["last stamp"] == ["1 min to 6 min before the end"]
-    assert shown["after end"] == ["12  late requests"]
-
-
 def test_errors(stack, xorack):
     assert_error(xorack("explain"), 2, "Missing TAG or --run")
     assert_error(xorack("explain", "a", "--run", "b"), 2, "TAG excludes --run")
     start(stack, "plain", timeout=3600)
     apply(stack, Request("stamp", "plain-2", "s", plain(9), 1))
     assert "its create has not arrived" in lines_of(xorack("explain", "plain-2"))["why"][0]
-    assert lines_of(xorack("show", "plain-2"))["created"][0].startswith("not yet: ")
+    assert lines_of(xorack("show", "plain-2"))["created"][0].startswith("not created: ")
 
 
 def test_a_parent_leads_to_its_failed_child_and_back(stack, xorack):

@@ -168,15 +168,6 @@ def test_a_permanent_error_is_raised_at_once(acker, client):
         DynamoDBAcker("no-such-table", client=client).create("t", A)
 
 
-def test_an_outage_of_a_delete_is_raised_after_the_retries(make_acker):
-    acker = make_acker(attempts=2)
-    acker.create("t", A)
-    outage = failing("DeleteItem", "InternalServerError", status=500)
-    with outage, pytest.raises(ClientError, match="InternalServerError"):
-        acker.delete("t")
-    assert acker.stamp("t", A).acked
-
-
 def test_a_stamp_takes_one_call_and_eight_marks_are_spilled_in_another(aws, acker, client):
     with counted_calls(client) as calls:
         acker.create("t", A)
@@ -244,23 +235,6 @@ def test_threads_that_share_an_acker_share_writes(aws, acker, client, monkeypatc
     # Of the threads that end the chain together, one acks it.
     assert sum(in_threads(work, [xor(A, stamps[0]), *stamps[1:]])) == 1
     assert aws.item("t")["status"] == {"S": "acked"}
-
-
-def test_each_thread_gets_its_own_error(acker):
-    acker.create("t", A)
-
-    def work(call):
-        try:
-            return type(acker.stamp(*call))
-        except (ClientError, errors.BufferLengthsUnequal) as error:
-            return type(error)
-
-    results = in_threads(work, [("t", B), ("t", b"\1"), ("t", C)])
-    assert results == [Stamp, errors.BufferLengthsUnequal, Stamp]
-    assert acker.stamp("t", xor(A, B, C)).acked
-    with failing("GetItem", "AccessDeniedException"):
-        results = in_threads(work, [("nobody", bytes([n])) for n in range(1, 9)])
-    assert results == [ClientError] * 8
 
 
 def test_a_chain_is_remembered_for_minutes_only(make_acker, client, monkeypatch):

@@ -122,19 +122,6 @@ def test_a_page_that_fails_is_read_again_and_not_those_before_it(aws):
         store.due_page(999, 0)
 
 
-def test_what_waits_for_other_channels_is_in_other_partitions():
-    callback = {"resume": '{"lambda": "id"}', "resume_pending": True}
-    waits = (
-        {"status": "open"},
-        {"event_pending": True, "status": "acked"},
-        {**callback, "status": "acked"},
-        {**callback, "status": "acked", "event_pending": True},
-    )
-    found = [{due_shard(make_chain(f"t/{n}", **state)) for n in range(200)} for state in waits]
-    assert [len(shards) for shards in found] == [3, 3, 1, 1]
-    assert len(set.union(*found)) == 8
-
-
 def test_due_chains_are_read_and_counted_page_by_page(store, monkeypatch):
     tags = [f"due/{number}" for number in range(300)]
     shard = due_shard(make_chain(tags[0]))

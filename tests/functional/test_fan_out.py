@@ -8,7 +8,7 @@ import pytest
 
 from tests.functional.test_fan_in import nothing
 from tests.support.functions import Context
-from xorack import Token, Tracker, fan_in, fan_out, token_of
+from xorack import Tracker, fan_in, fan_out, token_of
 from xorack.aws import kinesis
 from xorack.aws.client import CONFIG
 from xorack.aws.retry import RetryPolicy
@@ -174,15 +174,3 @@ def test_messages_that_kafka_does_not_accept_stop_the_fan_out(tracker, functions
 def test_a_place_that_cannot_take_messages_is_refused_in_words(arguments, why):
     with pytest.raises(ArgumentError, match=why):
         fan_out(None, {"a": "text"}, **arguments)
-
-
-def test_a_broker_gives_the_token_back():
-    from tests.support import broker
-
-    with broker.Broker() as kafka:
-        kafka.create_topic("work", 1)
-        step = Tracker("queue", object()).step(Token(unit_id("t"), ("t",)))
-        assert fan_out(step, MESSAGES, topic="work", client=kafka.producer()) == 2
-        found = [*broker.records(kafka.consumer(), "work", 0, 0, 2)]
-    units = [json.loads(dict(one.headers())["xorack"])["unit"] for one in found]
-    assert units == [f"{unit:016x}" for unit in UNITS]

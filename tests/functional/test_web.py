@@ -4,8 +4,6 @@ import html
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -20,7 +18,6 @@ from xorack import traced, unit_id, xor
 from xorack.core.hashing import child_id
 from xorack.core.message import pack
 from xorack.core.request import Request
-from xorack.ops.backlog import Watch
 from xorack.ops.browse import Query, read_chains
 from xorack.ops.status import read_status
 from xorack.web.page import site as site_module
@@ -73,30 +70,6 @@ def test_chains_are_listed_unfinished_first_and_filtered(web, chains):
         assert ("No chains whose tag begins with “%25”." in page.text) == (not expected)
 
 
-def test_failed_chains_are_grouped_by_run_and_reason(aws, web):
-    """What they have in common stands above the list; a bar shows what is missing."""
-    requests = []
-    for number in range(40):
-        tag = f"run/{'eu' if number % 4 else 'us'}/{number}"
-        requests.append(Request.create(tag, "c", traced(1), 3))
-        requests.append(Request.stamp_(tag, "s", xor(traced(1), traced(2)), finished=2))
-        end = Request.stamp_(tag, "t", traced(2), finished=1)
-        requests.append(end if number % 4 else Request.fail(tag, "f", "the ship sank"))
-    apply(aws, *requests)
-    page = request(web)
-    assert "10</span> failed</a> of run run: " in page.text
-    assert "part 2 = &#39;us&#39;: 10 of 10 failed chains, 0 of 30 others" in page.text
-    cause = 'href="./?group=failed&amp;prefix=run%2F&amp;cause=the+ship+sank"'
-    assert cause in page.text
-    fail(aws, "run/other", "no VAT number")
-    assert len(tags(request(web, "?group=failed&prefix=run/&cause=the+ship+sank"))) == 10
-    chain = request(web, f"chain?tag={quote('run/us/0', safe='')}").text
-    for link in (cause, 'href="./?prefix=run%2F"'):  # to chains like it, and to its run
-        assert link in chain
-    assert '<rect class="late" x="66.6%" width="33.4%"' in page.text
-    assert "causes" not in request(web, "?group=acked").text
-
-
 def test_chains_are_sorted_and_searched_by_detail(aws, web):
     for tag, units, detail in (
         ("b", 3, {"customer": "Ahab"}),
@@ -125,26 +98,6 @@ def test_any_part_of_a_chain_is_searched(aws, web, chains):
     assert "No chains that have “whale”." in request(web, "?text=whale").text
 
 
-def test_a_consumer_that_takes_no_messages_is_said(aws, monkeypatch):
-    """Within two minutes of its stop, without CloudWatch, and not under a green sign of life."""
-    clock = SimpleNamespace(now=0.0)
-    watch = partial(Watch, clock=lambda: clock.now)
-    monkeypatch.setattr(site_module, "Watch", watch)
-    with serving(aws) as web:
-        assert "data-alarm" not in request(web).text
-        sqs = aws.client("sqs")
-        sqs.send_message(QueueUrl=aws.queue_url, MessageBody="{}")
-        assert "data-alarm" not in request(web).text
-        clock.now += 90
-        page = request(web).text
-        assert (
-            "The consumer takes no messages: 1 message in the queue, the oldest for 1 min" in page
-        )
-        assert 'data-alarm="the consumer takes no messages"' in page
-        sqs.receive_message(QueueUrl=aws.queue_url)  # it is in flight: the consumer is back
-        assert "data-alarm" not in request(web).text
-
-
 @pytest.mark.parametrize(
     "query", ["group=x", "order=x", "skip=-1", "skip=%C2%B2", "a=b" + "&a=b" * 300]
 )
@@ -167,12 +120,6 @@ def test_a_page_reads_a_bounded_part_and_leads_to_the_rest(aws):
         query, pages = page.more, pages + 1
     assert sorted(seen) == [f"t{n:02}" for n in range(12)]
     assert pages >= 3
-
-
-def test_the_nearest_deadlines_are_found_wherever_they_are(aws):
-    apply(aws, *(Request.create(f"t{n}", "c", traced(n + 1), timeout=9000 + n) for n in range(20)))
-    page = read_chains(store(aws), Query(), shown=3, searched=1)
-    assert [one.chain.tag for one in page.chains] == ["t0", "t1", "t2"]
 
 
 def test_an_item_that_is_not_a_chain_hides_none(aws, web, chains):

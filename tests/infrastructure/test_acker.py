@@ -474,16 +474,6 @@ def warnings(scope: Any) -> list[str]:
     return [str(entry.data) for entry in entries if entry.type == "aws:cdk:warning"]
 
 
-def test_a_queue_of_few_attempts_or_small_messages_gives_a_warning(stack):
-    dead = aws_sqs.Queue(
-        stack, "Dead", retention_period=Duration.days(14), max_message_size_bytes=262_144
-    )
-    queue = supplied(stack, **redrive_to(dead), max_message_size_bytes=262_144)
-    found = warnings(Acker(stack, "Acker", queue=queue).node.find_child("Stamps"))
-    assert "Mine/Mine dead-letters a message after 3 attempts" in found[0]
-    assert "Mine/Mine accepts messages of 262144 bytes" in found[1]
-
-
 def test_a_grant_to_a_role_that_takes_no_policy_gives_a_warning(here):
     acker = Acker(here, "Acker")
     arn = "arn:aws:iam::111111111111:role/{}"
@@ -544,25 +534,3 @@ def test_a_stack_with_the_targets_and_the_waiting_executions_depends_on_the_acke
     assert sum("ConsumerPythonRole" in role for role in attached) == 2
     assert len(template.of("AWS::Events::Rule")) == 2
     assert Template.of_stack(stack).environment("consumer")["RESUME"] == "step_functions,lambda"
-
-
-def test_an_imported_acker_has_the_metrics_of_its_account_and_region(here):
-    there = {name: arn.replace("1" * 12, "2" * 12) for name, arn in ELSEWHERE.items()}
-    acker = Acker.from_attributes(here, "There", **there, service="xorack")
-    metric = acker.metric_failed()
-    assert (metric.account, metric.region) == ("2" * 12, "eu-west-1")
-    mixed = {**there, "queue_arn": ELSEWHERE["queue_arn"]}
-    with pytest.raises(ValueError, match=r"queue_arn: .* is in 1{12}, expected 2{12}, the place"):
-        Acker.from_attributes(here, "Mixed", **mixed)
-    bus = OUR_BUS.replace("eu-west-1", "us-east-1")
-    far = Acker.from_attributes(here, "Far", **{**ELSEWHERE, "event_bus_arn": bus})
-    with pytest.raises(ValueError, match=r"rule: .* is a bus in the region us-east-1, expected eu"):
-        far.events.rule("Done", targets=[])
-
-
-def test_a_queue_without_dead_letters_gives_a_warning(stack, mine):
-    ackers = Acker(stack, "Supplied", queue=supplied(stack)), mine[1]
-    (warning,), own = (one.node.find_child("Stamps").node.metadata for one in ackers)
-    assert warning.type == "aws:cdk:warning"
-    assert warning.data.startswith("Mine/Mine has no dead-letter queue")
-    assert not own

@@ -1,13 +1,11 @@
 """A table that the user supplies: by construct, by name, by the setting `table_name`."""
 
-import json
 import re
 from typing import Any
 
 import pytest
 from aws_cdk import App, Stack, aws_dynamodb, aws_iam, aws_kms
 
-from infra.synth import ROOT
 from xorack.cdk.acker import Acker
 from xorack.cdk.settings import Settings
 
@@ -50,24 +48,6 @@ def test_a_table_of_the_app_is_used_and_needs_no_check_later(here):
         assert template.environment(function)["TABLE_NAME"] == {"Ref": name}
         assert "CHECK_TABLE" not in template.environment(function)
         assert CHECK.isdisjoint(template.allowed(function)[name])
-
-
-def test_the_tables_of_the_handbook_work_in_any_environment_and_across_stacks():
-    page = (ROOT / "docs" / "state.md").read_text(encoding="utf-8")
-    by_name, own = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    app = App()
-    state, stack = Stack(app, "State"), Stack(app, "Mine")
-    names: dict[str, Any] = {"Acker": Acker, "aws_dynamodb": aws_dynamodb}
-    exec(by_name, {**names, "self": stack})
-    names["self"] = state
-    exec(own, names)
-    Acker(stack, "Other", table=names["table"])
-    outputs = Template.of_stack(state).body["Outputs"].values()
-    (imported,) = (one for one in outputs if "Ref" in one["Value"])
-    functions = Template.of_stack(stack).of("AWS::Lambda::Function").values()
-    tables = [json.dumps(one["Environment"]["Variables"]["TABLE_NAME"]) for one in functions]
-    across = json.dumps({"Fn::ImportValue": imported["Export"]["Name"]})
-    assert sorted(tables) == sorted([json.dumps("chains")] * 2 + [across] * 2)
 
 
 def test_an_imported_table_is_checked_by_those_that_write(here):

@@ -6,14 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aws_cdk import App, Stack, aws_sns, aws_sqs
-from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import App, Stack, aws_sqs
 
 from infra.synth import ROOT
 from lambda_src import consumer, sweeper
 from xorack.acker.consumer import BatchResult
 from xorack.aws.schema import Metric
-from xorack.cdk.acker import Acker
 from xorack.cdk.alarms import PAGE, TICKET, queue_age_threshold_seconds
 from xorack.cdk.settings import Settings
 from xorack.core.request import Request
@@ -80,29 +78,6 @@ def metrics_in(log: str) -> dict[str, tuple[str, str]]:
 
 
 # -- alarms ----------------------------------------------------------------------------------------
-
-
-def test_what_no_setting_changes_the_constructs_change():
-    # The handbook's section "Settings" shows these.
-    stack = Stack(App(), "Mine")
-    topic = aws_sns.Topic(stack, "OnCall")
-    acker = Acker(stack, "Acker", alarm_topic=topic, settings=Settings(monitoring="full"))
-    (block,) = re.findall(r"^```python\n(# What no.*?)^```$", HANDBOOK, re.MULTILINE | re.DOTALL)
-    exec(block, {"acker": acker, "topic": topic, "aws_cloudwatch_actions": actions})
-    template = Template.of_stack(stack)
-    made = alarms(template)
-    assert list(acker.alarms)[:2] == [PAGE, TICKET]
-    assert {*acker.alarms} == {*made}
-    ends = {name: one["OKActions"] for name, one in made.items() if "OKActions" in one}
-    assert ends == {PAGE: made[PAGE]["AlarmActions"]}
-    assert made["QueueBehind"]["Threshold"] == 7200
-    assert template.function("sweeper")[1]["ReservedConcurrentExecutions"] == 1
-    assert template.function("sweeper")[1]["Timeout"] == 120
-    logging = template.function("consumer")[1]["LoggingConfig"]
-    assert logging["ApplicationLogLevel"] == "DEBUG"
-    mapping = template.one("AWS::Lambda::EventSourceMapping")[1]
-    assert "ScalingConfig" not in mapping
-    assert mapping["ProvisionedPollerConfig"] == {"MinimumPollers": 2, "MaximumPollers": 20}
 
 
 def test_each_alarm_says_what_is_wrong_and_the_handbook_what_to_do(full, template, minimal):

@@ -7,12 +7,10 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from email.parser import BytesParser
 from pathlib import Path
 
 import pytest
 from aws_cdk import App
-from packaging.requirements import Requirement
 
 from examples.own_stack.app import Warehouse
 from infra.synth import ROOT
@@ -197,20 +195,6 @@ def test_the_example_is_what_the_checkout_makes_to_the_byte_of_the_code(example)
     context = json.loads((EXAMPLE / "cdk.json").read_text())["context"]
     ours = Template.of_stack(Warehouse(App(context=context), "warehouse"))
     assert example.body == ours.body  # the code's key has the hash of its contents
-
-
-def test_the_metadata_names_every_extra_and_python(site):
-    (path,) = site.glob("xorack-*/METADATA")
-    metadata = BytesParser().parsebytes(path.read_bytes())
-    needs = [Requirement(line) for line in metadata.get_all("Requires-Dist")]
-    assert {one.name for one in needs if one.marker is None} == {"boto3"}
-    extras = {"cdk", "cli", "fan-in", "fast", "lambda", "local", "memory", "spark"}
-    assert {*metadata.get_all("Provides-Extra")} == extras
-    pythons = [line for line in metadata.get_all("Classifier") if " :: 3." in line]
-    assert pythons == [f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 15)]
-    assert metadata["Requires-Python"] == ">=3.10"
-    assert (metadata["License-Expression"], metadata["License-File"]) == ("MIT", "LICENSE")
-    assert metadata.get_payload().startswith("# xorack")
 
 
 def test_the_template_names_nothing_of_the_users_machine(example):

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tests.spark.acker import Acker
 from tests.spark.conftest import CONNECT, EACH_SESSION
 from tests.spark.helpers import delete_rows
-from tests.spark.orders import LINES, SIZES, Run, as_set, lines_of, part_files, tag
+from tests.spark.orders import LINES, SIZES, Run, as_set, lines_of, tag
 from tests.support.queue_server import QueueServer, requests_in
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 from xorack.spark import rows as rows_module
@@ -98,20 +98,6 @@ def test_what_a_batch_read_is_no_output(session, run, queue, tmp_path):
     finish(cached(run.read("marked")))
     assert proofs[3:] == ["read", "written", "written", "read", "read", "read"]
     run.spark.catalog.clearCache()
-
-
-@pytest.mark.slow
-def test_what_a_stream_read_is_no_output(run):
-    proofs = []
-
-    def finish(batch, number):
-        for output in (str(run.root / "lines"), str(run.root / "billed")):
-            proofs.append(run.rows.batch(number).finish(output, source=batch).proof)
-
-    lines = run.spark.readStream.schema(run.read().schema).parquet(str(run.root / "lines"))
-    query = lines.writeStream.foreachBatch(finish).trigger(availableNow=True)
-    query.option("checkpointLocation", str(run.root / "checkpoint")).start().awaitTermination()
-    assert proofs == ["read", "written"]
 
 
 def test_an_output_of_another_run(run):
@@ -262,25 +248,6 @@ def test_an_output_that_changes_meanwhile(run, monkeypatch, change):
 
 
 @pytest.mark.slow
-def test_equal_units_do_not_cancel(run):
-    """Two rows lost, and another one tripled: the XOR and the count are as before."""
-    lines = run.tracking.rows("pairs", chain="order", unit=["order", "sku"], label="pairs")
-    rows = lines_of(run.spark).where("order = 5")
-    lines.start(run.write(rows, "pairs"))
-    run.sent()
-    fewer = rows.where("line NOT IN (2, 7)")  # of one sku
-    extra = rows.where("line = 1")
-    bills = run.bill(fewer.union(extra).union(extra), rows=lines)
-    path = run.write(bills, "pairs_billed")
-    xors = run.read("pairs_billed").agg(F.bit_xor("xorack_pairs_xor"), F.sum("xorack_pairs_count"))
-    right = run.bill(rows, rows=lines)
-    same = right.agg(F.bit_xor("xorack_pairs_xor"), F.sum("xorack_pairs_count"))
-    assert xors.first() == same.first()
-    with pytest.raises(OutputDiffersError, match=r"15 of 17 units .*, and 2 too many"):
-        lines.finish(path)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("batch_id", [None, 3])
 def test_equal_units_of_two_chains(run, batch_id):
     """The output tells equal units of two chains apart, if it has the chain's column."""
@@ -324,18 +291,6 @@ def test_a_chain_column_that_a_right_job_changes(run, name):
 
 
 @pytest.mark.slow
-def test_an_input_without_the_chain_column_that_the_output_has(run):
-    lines = run.tracking.rows("lines", chain="file", unit=["order", "line"])
-    files = lines_of(run.spark).withColumn("file", F.expr("concat('f', order % 2)"))
-    lines.start(run.write(files, "files"))
-    lost = files.where("NOT (order = 4 AND line = 2)")
-    billed = run.write(run.bill(lost, "file", "sku", rows=lines), "joined")
-    with pytest.raises(OutputDiffersError, match="153 of 154 units") as caught:
-        lines.finish(billed, source=lines_of(run.spark))
-    assert caught.value.missing == [(4, 2)]
-
-
-@pytest.mark.slow
 def test_evidence_that_is_not(run):
     lines, lost = run.rows, run.read("billed").drop("xorack_lines_sum")
     with pytest.raises(ColumnsError, match="no column xorack_lines: add it first"):
@@ -354,19 +309,6 @@ def test_evidence_that_is_not(run):
 
 
 @pytest.mark.slow
-def test_names_in_another_case(run, configure):
-    run.write_lines(name="cases")
-    configure("spark.sql.caseSensitive", "true")
-    rows = run.read("cases").withColumns({"ORDER": F.lit("x"), "LINE": F.lit(0)})
-    lines = run.tracking.rows("lines", chain="order", unit=["order", "line"], label="cases")
-    lines.start(run.write(rows, "two_cases"))
-    lost = run.bill(rows.where("order <> 5"), "order", "ORDER", rows=lines)
-    with pytest.raises(OutputDiffersError, match=r"137 of 154 units") as caught:
-        lines.finish(run.write(lost, "lost"))
-    assert sorted(caught.value.missing) == [(5, line) for line in range(1, 18)]
-
-
-@pytest.mark.slow
 def test_an_input_that_is_gone_is_named(run):
     lines = run.again(run_id="gone").rows
     lines.start(run.write_lines(name="removed"))
@@ -376,19 +318,6 @@ def test_an_input_that_is_gone_is_named(run):
         OutputDiffersError, match=r"\nsource: \S+/removed' cannot be read: Path doe"
     ):
         lines.finish(billed)
-
-
-@pytest.mark.slow
-def test_a_file_lost_that_spark_has_in_its_cache(run):
-    """The evidence is what lies on disk."""
-    path = run.write(run.bill(run.read()).repartition(3, "sku"), "by_sku")
-    cached = run.spark.read.parquet(str(path)).cache()
-    assert cached.count() == 5
-    part_files(path)[0].unlink()
-    with pytest.raises(OutputDiffersError):
-        run.rows.finish(path)
-    cached.unpersist()
-    assert stamped(run.sent()) == set()
 
 
 @pytest.mark.slow
@@ -426,20 +355,6 @@ def test_chains_that_differ_are_named(run, tmp_path):
     assert stamped(again) >= stamped(bodies)
     acker.apply(again)
     assert acker.statuses() == {"acked": 6}
-
-
-@pytest.mark.slow
-def test_input_rows_that_nobody_started(run, tmp_path):
-    """A part file of the lines lies there twice, or lines were added: that is no missing unit."""
-    twice = run.read().unionAll(run.read().where("order = 3"))
-    twice = twice.unionAll(run.spark.createDataFrame([(77, 1, "s", 1)], run.read().schema))
-    by_order = run.write(run.bill(twice, "order"), str(tmp_path / "by_order"))
-    with pytest.raises(OutputDiffersError) as caught:
-        run.rows.finish(by_order, source=twice)
-    assert caught.value.chains == (f"{tag(3)} (10 of 5)", f"{tag(77)} (1 of 0)")
-    assert "it has 160 units, and 154 were started" in str(caught.value)
-    assert f"chains of which the source differs: {tag(3)} (10 of 5)" in str(caught.value)
-    assert stamped(run.sent()) == {(tag(order), "lines/finish") for order in (1, 2, 4, 5, 6)}
 
 
 @pytest.mark.slow

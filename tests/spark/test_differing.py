@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from tests.spark.orders import LINES, SIZES, Run, lines_of, part_files, tag
+from tests.spark.orders import LINES, SIZES, Run, part_files, tag
 from tests.support.queue_server import QueueServer, requests_in
 from xorack import unit_id
 from xorack.errors import ArgumentError, OutputDiffersError
-from xorack.spark.jobs import MAX_FRAMES
 
 ALL, CHAINS = len(LINES), len(SIZES)
 
@@ -42,46 +41,6 @@ def named(error):
     return sorted((row["order"], row["line"]) for row in error.found.rows.collect())
 
 
-def test_a_source_that_was_corrected_since_the_start_names_no_row(run):
-    line = F.expr("if(order = 5 AND line = 3, 99, line)")
-    corrected = lines_of(run.spark).withColumn("line", line)
-    copy = run.write(corrected, "corrected")
-    output = billed(run, run.read().where("NOT (order = 5 AND line = 3)"))
-    error, notes, stamped = finish(run, output, source=copy)
-    assert (error.missing, named(error), stamped) == ([], [], set())
-    assert "the source is not what was started: it has 154 units, as many as" in str(error)
-    assert f"chains of which the source differs: {tag(5)} (17 of 17)" in str(error)
-    assert notes.keys() == {tag(order) for order in range(1, CHAINS + 1)}
-    assert [note.missing for note in notes.values() if note.missing] == []
-    again = run.rows.audit(output).missing_rows(copy, rows=run.read().where("order <> 5"))
-    assert (again.named, again.is_exact) == (0, False)
-
-
-@pytest.mark.parametrize("has_frame", [True, False])
-def test_a_line_that_was_written_twice_has_no_name(run, has_frame):
-    """The output has one of the two: nothing says which one, and no column is the reason."""
-    versions = lines_of(run.spark).crossJoin(run.spark.range(1, 3).toDF("version"))
-    rows = versions.where("version = 1 OR line > 2")
-    lines = run.again(run_id="twice").rows
-    with pytest.warns(UserWarning, match=r"143 units occur more than once, in 286 of 297 rows"):
-        lines.start(run.write(rows, "twice"))
-    last = run.read("twice").where("(version = 2 OR line < 3) AND NOT (order = 2 AND line = 1)")
-    frame = last.transform(lines.with_unit)
-    out = run.write(frame.groupBy("sku").agg(*lines.evidence(frame if has_frame else None)), "out")
-    run.sent()
-    error, notes, _ = finish(run, out, lines)
-    ids = {id for note in notes.values() for id in note.missing or ()}
-    if has_frame:
-        twice = "143 units of 'lines' are there twice in the source; one row of each is missing"
-        assert error.why.startswith(twice)
-        assert "version" not in error.why
-        assert (named(error), error.found.missing) == ([(2, 1)], 144)
-        assert error.found.repeated.count() == 286
-        assert ids == {unit_id("twice/lines", 2, 1)}
-    else:
-        assert (named(error), ids) == ([], set())
-
-
 def lost_later(flag):
     """Return a condition that loses another position once a file is there."""
 
@@ -89,30 +48,6 @@ def lost_later(flag):
         return position != (7 if Path(flag).exists() else 3)
 
     return F.udf(is_kept, "boolean", useArrow=False)
-
-
-def test_a_frame_that_is_computed_again_with_other_rows_names_none(run, tmp_path):
-    """A dimension was loaded late: what the frame lacks now is in the output."""
-    rows = run.read().where(lost_later(tmp_path / "late")("line"))
-    output = billed(run, rows)
-    (tmp_path / "late").touch()
-    error, notes, stamped = finish(run, output)
-    assert "none of the 1 frame that evidence was given adds up to the output" in str(error)
-    assert "a source of the job has changed since" in str(error)
-    assert {*named(error)} <= {(order, 3) for order in range(1, CHAINS + 1)}
-    assert (len(notes), stamped) == (CHAINS, set())
-
-
-def test_the_frames_of_several_outputs_are_tried_in_each_combination(run):
-    """A preview, given last, and parts of the rows in any order."""
-    parts = [run.read().where(f"sku = 'sku {n}' AND line <> 7") for n in range(5)]
-    outputs = [billed(run, part, name=f"part{n}") for n, part in enumerate(parts)]
-    run.bill(run.read().limit(3))
-    error, notes, _ = finish(run, outputs)
-    assert error.found.basis.name == "FRAME"
-    assert named(error) == [(order, 7) for order in (4, 5, 6)]
-    assert notes.keys() == {tag(order) for order in range(1, CHAINS + 1)}
-    assert len(parts) < MAX_FRAMES
 
 
 def test_chains_that_agree_finish_and_the_others_are_named(run):
@@ -147,21 +82,6 @@ def test_an_append_in_place_of_an_overwrite(run):
     error, _, stamped = finish(run, path)
     assert "everything is there twice" in str(error)
     assert stamped == set()
-
-
-def test_an_old_row_that_a_merge_kept_hides_no_lost_row(run):
-    kept = billed(run, run.read().where("line <> 7"), "order")
-    old = (
-        run.spark.read.parquet(kept)
-        .limit(1)
-        .selectExpr(
-            "order", "amount", *(f"bigint(NULL) AS {name}" for name in run.rows.evidence_names)
-        )
-    )
-    old.write.mode("append").parquet(kept)
-    error, _, _ = finish(run, kept)
-    assert named(error) == [(order, 7) for order in (4, 5, 6)]
-    assert "1 rows of the output have no evidence: are they of another job?" in str(error)
 
 
 @pytest.mark.parametrize("damage", ["gone", "broken"])

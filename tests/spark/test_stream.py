@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from pipeline import stream
 from tests.spark.helpers import (
     ROOT,
     Acker,
@@ -20,7 +19,6 @@ from tests.spark.helpers import (
     chains_in,
     count_words,
     duplicates_in,
-    run_main,
     run_process,
     totals,
     write_files,
@@ -165,68 +163,3 @@ def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functio
         assert Counter(event["detail"]["tag"] for event in events) == expected_events
     assert functions.aws.dead_letters() == []
     assert counted_in(spark, files) == count_words(texts.values())
-
-
-def test_a_failing_query_stops_the_others(queue, files):
-    put(files, {"a.txt": "one two"})
-    queue.refuse = lambda count: True
-    errors = run(queue, files, "--every", "0.2", status=1)
-    # Java prints warnings of its own, which differ from version to version.
-    (line,) = [line for line in errors.splitlines() if not line.startswith("WARNING: ")]
-    assert line.startswith(f"stream: queue {queue.queue_url}: 1 message not sent")
-    assert "not you" in line
-    queue.refuse = lambda count: False
-    run(queue, files, "--available-now")
-    assert Acker(queue.bodies).statuses() == {"acked": 1}
-
-
-def test_files_of_all_names_become_chains_and_others_are_counted(spark, queue, tmp_path):
-    """Brackets, folders such as a=1; and what Spark or the stream leaves out."""
-    root = tmp_path / "arriving [1]"
-    texts = {
-        "a=1/x.txt": "one",
-        "a=2/x.txt": "two two",
-        "sub/x.txt": "three",
-        "x.txt": "four",
-        "name [2] {a,b} *?\\.txt": "six",
-    }
-    hidden = dict.fromkeys(("_a.txt", ".b.txt", "c._COPYING_", "_temporary/0/d.txt"), "hidden")
-    write_files(root, {**texts, **hidden, "utf-16.txt": "seven".encode("utf-16-le")})
-    (root / "circle").symlink_to(root)
-    with open(os.path.join(os.fsencode(root), b"caf\xe9.txt"), "wb"):
-        pass
-    (root / "12:00.txt").write_text("five")
-    errors = run(queue, root, "--available-now", status=1)
-    assert "stream: --files: the name '12:00.txt' has a colon" in errors
-    (root / "12:00.txt").unlink()
-    errors = run(queue, root, "--available-now")
-    acker = Acker(queue.bodies)
-    statuses = {tag.removeprefix("r/file/"): one.status for tag, one in acker.chains.items()}
-    assert statuses == {**dict.fromkeys(texts, "acked"), "utf-16.txt": "failed"}
-    assert "Is it UTF-16?" in acker.chains["r/file/utf-16.txt"].attributes()["reason"]
-    assert counted_in(spark, root) == count_words(texts.values())
-    (line,) = [line for line in errors.splitlines() if line.startswith("stream: left out")]
-    assert line == (
-        "stream: left out: 1 name that is not UTF-8, such as 'caf\\\\xe9.txt'; "
-        "4 hidden names, such as '.b.txt'; 1 link to a folder, such as 'circle'"
-    )
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--out", "out [1]"], "has characters of Spark's patterns"),
-        (["--out", "arriving/out"], "is inside --files"),
-        (["--every", "-1"], "--every must be 0 seconds or more, not -1"),
-        (["--files-per-batch", "0"], "option 'maxFilesPerTrigger', must be a positive integer"),
-        (["--region", "moon"], "stream: --region: 'moon'"),
-    ],
-)
-def test_invalid_arguments_are_named(spark, more, message, queue, tmp_path, capsys):
-    (tmp_path / "arriving").mkdir()
-    more = [str(tmp_path / one) if "/" in one or "[" in one else one for one in more]
-    here = ["--files", tmp_path / "arriving", "--out", tmp_path / "out", *more]
-    assert run_main(stream, queue, "r", tmp_path / "records", *here) == 1
-    printed, errors = capsys.readouterr()
-    assert message in errors
-    assert (printed, errors.count("\n")) == ("", 1)

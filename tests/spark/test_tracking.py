@@ -312,39 +312,6 @@ def test_a_job_in_between(run):
     assert acker.statuses() == {"acked": ORDERS}
 
 
-@pytest.mark.slow
-def test_a_job_in_between_is_repeated_with_the_missing_rows_back(run):
-    path = run.write_lines()
-    run.rows.start(path)
-    acker = Acker(run.sent())
-    parcels = run.tracking.rows("parcels", chain="order", unit="order")
-    invoiced = run.bill(run.read(), "order", "line")
-    with pytest.raises(OutputDiffersError) as caught:
-        run.rows.advance(parcels, run.write(invoiced.where("line <> 7"), "short"))
-    assert caught.value.chains == tuple(
-        f"{tag(n)} ({SIZES[n - 1] - 1} of {SIZES[n - 1]})" for n in (4, 5, 6)
-    )
-    run.sent()
-    less = run.read().where("line > 1 OR order < 4")
-    few = run.write(run.bill(less, "order"), "few")
-    given = {"source": run.write(less, "less")}
-    with pytest.raises(OutputDiffersError, match="the job's input lost 3 rows that were started"):
-        run.rows.advance(parcels, few, **given)
-    assert run.queue.bodies == []
-    assert run.rows.advance(parcels, few, **given, allow_missing=True).missing == 3
-    acker.apply(run.sent())
-    assert acker.statuses() == {"open": ORDERS}
-    all_rows = run.write(run.bill(run.read(), "order"), "all_rows")
-    for _ in range(2):
-        assert run.rows.advance(parcels, all_rows).missing == 0
-        acker.apply(run.sent())
-    assert acker.statuses() == {"open": ORDERS}
-    mailed = run.bill(run.spark.read.parquet(all_rows), "order", rows=parcels)
-    parcels.finish(run.write(mailed, "mailed"))
-    acker.apply(run.sent())
-    assert acker.statuses() == {"acked": ORDERS}
-
-
 def test_facts_about_chains(run):
     """Chains without rows are acked, failed ones fail, with or without rows."""
     run.write_lines()
@@ -378,37 +345,6 @@ def test_facts_about_chains(run):
     assert event["detail"] == {"a": 2}
     run.rows.start(str(run.root / "lines"), chains)
     assert as_set(run.sent()) == as_set(started)
-
-
-SENTINELS = {
-    "since": "timestamp'0001-01-01T00:00:00Z'",
-    "until": "timestamp'+12000-01-01T00:00:00Z'",
-    "born": "date'0000-12-30'",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("odd", ["a failed chain", "times that Python has not"])
-def test_a_lost_row_is_named_whatever_is_started(run, odd, configure):
-    """The other chains finish; the note and the error name the row."""
-    for kind in ("datetime", "int96"):  # PySpark 3.5 writes such times only so configured
-        configure(f"spark.sql.parquet.{kind}RebaseModeInWrite", "CORRECTED")
-    columns = {name: F.expr(f"if(line = 1, {text}, NULL)") for name, text in SENTINELS.items()}
-    rows = lines_of(run.spark).withColumns(columns if odd[0] == "t" else {})
-    failed = [(5, "no address")] if odd[0] == "a" else []
-    chains = run.spark.createDataFrame(failed, "order int, failed string")
-    run.rows.start(run.write(rows, "lines"), chains)
-    acker = Acker(run.sent())
-    left = run.read().where("NOT (order = 6 AND line = 7)" + " AND order <> 5" * len(failed))
-    with pytest.raises(OutputDiffersError) as caught:
-        run.rows.finish(run.write(run.bill(left, "order", "sku"), "billed"))
-    assert caught.value.missing == [(6, 7)]
-    acker.apply(run.sent())
-    assert noted(acker) == ({(6, 7)}, {tag(6): 1})
-    ended = {"failed": len(failed)} if failed else {}
-    assert acker.statuses() == {"acked": ORDERS - 1 - len(failed), "open": 1, **ended}
-    by_sku = run.rows.audit(run.bill(left.where("line <> 1"))).missing_rows(run.read())
-    assert "line = 1" in by_sku.explain().sentence
 
 
 @pytest.mark.parametrize(

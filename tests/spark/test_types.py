@@ -102,23 +102,6 @@ def test_keys_of_another_type_or_form(run, name, kind, configure):
     assert (caught.value.missing, operations(run)) == ([], {"note"})
 
 
-@pytest.mark.slow
-def test_a_chain_of_another_type(run):
-    """Where its text differs, the type is named before chains are compared; else they are."""
-    rows = run.tracking.rows("lines", chain="code", unit=["order", "line"], label="of a type")
-    rows.start(str(run.root / "lines"))
-    run.sent()
-    lost = run.read().where("line <> 7")
-    number = run.bill(lost.withColumn("code", F.expr("int(code)")), "code", rows=rows)
-    with pytest.raises(OutputDiffersError, match=f"\ncode is string {IN} int in the output: "):
-        rows.finish(run.write(number, "number"))
-    assert operations(run) == {"note"}
-    as_it_was = run.bill(lost, "code", rows=rows)
-    with pytest.raises(OutputDiffersError, match="1 of 120 chains stay open"):
-        rows.finish(run.write(as_it_was, "as_it_was"))
-    run.sent()
-
-
 CHAINS = {
     "padding": ("padded", "rtrim(padded)", f"padded is string {IN} without spaces at its end in"),
     "CHAR": ("sku", None, "sku is string in the output and without spaces at its end in what"),
@@ -174,15 +157,6 @@ def test_a_collation_tells_no_chains_apart(run):
         rows.finish(run.write(run.bill(lost, "sku", rows=rows), "collated"))
     assert (caught.value.chains, len(caught.value.missing)) == ((), 3)
     run.sent()
-
-
-@pytest.mark.slow
-def test_padding_of_the_output(run):
-    rows = lines(run, "sku")
-    with pytest.raises(
-        OutputDiffersError, match="sku is string in the output and without spaces a"
-    ):
-        rows.finish(run.write(run.read().withColumn("sku", F.expr("rpad(sku, 9, ' ')")), "padded"))
 
 
 @pytest.mark.slow

@@ -1,8 +1,7 @@
-"""Logs for streams of tests: data sources with the columns and offsets of Spark's Kafka source.
+"""A log for streams of tests: a data source with the columns and offsets of Spark's Kafka source.
 
-``log`` reads files: ``TOPIC-PARTITION`` has a line of JSON a position, an object of values, or null
-for a position without a row. ``broker`` reads a topic of a broker, whose values are items. A batch
-has at most ``most`` positions of each partition.
+It reads files: ``TOPIC-PARTITION`` has a line of JSON a position, an object of values, or null for
+a position without a row. A batch has at most ``most`` positions of each partition.
 """
 
 from __future__ import annotations
@@ -26,15 +25,6 @@ class LogSource(DataSource):
 
     def simpleStreamReader(self, schema):
         return FileReader(self.options)
-
-
-class BrokerSource(LogSource):
-    @classmethod
-    def name(cls):
-        return "broker"
-
-    def simpleStreamReader(self, schema):
-        return BrokerReader(self.options)
 
 
 class Reader(SimpleDataSourceStreamReader):
@@ -79,28 +69,6 @@ class FileReader(Reader):
         for offset in range(begin, end):
             if (value := json.loads(lines[offset])) is not None:
                 yield offset, value["time"], value["sku"]
-
-
-class BrokerReader(Reader):
-    def __init__(self, options):
-        super().__init__(options)
-        self.servers, self.topic = options["servers"], options["topic"]
-
-    def sizes(self):
-        from tests.support import broker
-
-        client = broker.consumer(self.servers)
-        for number, size in enumerate(broker.sizes(client, self.topic)):
-            yield self.topic, str(number), size
-        client.close()
-
-    def records(self, topic, partition, begin, end):
-        from tests.support import broker
-
-        client = broker.consumer(self.servers)
-        for message in broker.records(client, topic, partition, begin, end):
-            yield message.offset(), message.timestamp()[1] / 1000, message.value().decode()
-        client.close()
 
 
 def append(folder, topic, partition, values):

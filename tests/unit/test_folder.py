@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyarrow import fs
 
-from pipeline.folder import JobError, UnreadableFile, claim, list_files, opened
+from pipeline.folder import JobError, claim, list_files, opened
 
 
 @pytest.fixture
@@ -61,22 +61,6 @@ def test_an_invalid_database_is_named(root, place, message):
     assert str(root / place) in str(raised.value)
 
 
-def test_names_that_are_left_out_are_counted(root):
-    assert list_files(str(root)).skipped_in_words() == (
-        "left out: 5 hidden names, such as '.git'; 1 link to a folder, such as 'again'; "
-        "1 pipe, socket or device, such as 'pipe.txt'"
-    )
-    (root / "links").mkdir()
-    (root / "links" / "sub").symlink_to(root / "sub")
-    with pytest.raises(JobError, match=r"has no files \(left out: 1 link to a folder"):
-        list_files(str(root / "links"))
-
-
-def test_an_unknown_file_system_is_named():
-    with pytest.raises(JobError, match="nothing://x: "):
-        list_files("nothing://x")
-
-
 def test_objects_are_listed_and_opened(tmp_path, monkeypatch):
     for name in (".hidden/a", "b.txt", "deep/.c", "deep/d.txt"):
         (tmp_path / "bucket" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -92,14 +76,6 @@ def test_objects_are_listed_and_opened(tmp_path, monkeypatch):
     ]
     with opened(files[1].path, files[1].size) as file:
         assert file.read() == b"deep/d.txt"
-
-
-def test_a_changed_or_missing_file_is_an_error(root):
-    path = os.fsencode(root / "b.txt")
-    with pytest.raises(UnreadableFile, match="from 3 to 5 bytes"), opened(path, 3):
-        pass
-    with pytest.raises(UnreadableFile, match="cannot be read: No such file"), opened(b"/no", 3):
-        pass
 
 
 def test_two_files_that_look_the_same_are_an_error(root):

@@ -8,8 +8,6 @@ import pytest
 
 from tests.support.chains import make_chain
 from tests.support.slow import BAD, START, SlowFunctions
-from xorack.aws import callbacks, eventbridge
-from xorack.core.event import event_detail
 
 
 @pytest.fixture
@@ -105,28 +103,6 @@ def test_an_outage_of_step_functions_holds_up_no_event(functions):
     functions.clock.spend(60)
     functions.sweep()
     assert len(functions.tasks.tasks) == 100
-
-
-@pytest.mark.slow
-def test_naming_units_for_callbacks_takes_the_share_of_events(functions, monkeypatch):
-    """Each event or callback of these chains takes 22 ms to make, as long as ids can be chosen."""
-
-    def slow(chain):
-        functions.clock.spend(0.022)
-        return event_detail(chain)
-
-    for module in (eventbridge, callbacks):
-        monkeypatch.setattr(module, "event_detail", slow)
-    for number in range(1_107):
-        late(functions, f"t{number}", token=f"t{number}")
-    functions.bus.seconds = functions.tasks.seconds = functions.table.write_seconds = 0
-    for _ in range(6):
-        began = functions.clock.now
-        functions.sweep()
-        # A quarter, and reads of 20 ms for each ten.
-        assert functions.clock.now - began < 15 + 5
-        functions.clock.now = began + 60
-    assert (len(published(functions)), len(functions.tasks.tasks)) == (1_107, 1_107)
 
 
 def test_a_slow_bus_holds_up_no_callback(functions):

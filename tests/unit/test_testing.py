@@ -1,14 +1,8 @@
 """xorack.testing: a tracker for users' tests, whose acker is in memory."""
 
-import asyncio
-import re
 import subprocess
 import sys
-from pathlib import Path
-from types import SimpleNamespace
 
-import xorack
-from tests.support.threads import in_threads
 from xorack import Tracker, fan_in, fan_out
 from xorack.testing import MemoryTracker
 
@@ -77,32 +71,3 @@ def test_the_fixture_fails_a_test_whose_requests_are_rejected(tmp_path):
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "2 passed, 1 error" in run.stdout
     assert "requests were rejected" in run.stdout
-
-
-def test_the_code_of_the_page_about_workers_runs():
-    page = Path(__file__).parents[2] / "docs" / "workers.md"
-    tracker, sent = MemoryTracker(), []
-    celery = SimpleNamespace(task=lambda **_: lambda function: function)
-    send_receipt = SimpleNamespace(delay=lambda receipt, token: sent.append(token))
-    names = {"asyncio": asyncio, "celery": celery, "charge": str, "send_receipt": send_receipt}
-    names |= {"tracker": tracker, "fan_out": fan_out, "names_of": xorack.names_of}
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    for block in blocks:
-        exec(compile(block, str(page), "exec"), names)
-        if block.startswith("@celery"):
-            names["bill"](None, "line", tracker.start("celery").to_json())
-            names["bill"](None, "line", tracker.start("celery").to_json())
-    names["test_a_lost_line_is_named"](MemoryTracker())
-    names["bill"]("receipt", sent[1])
-    tokens = [tracker.start(f"{number}") for number in range(3)]
-
-    async def handle(step):
-        step.child("late")
-
-    in_threads(asyncio.run, [names["work"](tracker, tokens, handle)])
-    counts = {tag: chain.counts for tag, chain in tracker.client.chains.items()}
-    assert {tag: (one.started, one.finished) for tag, one in counts.items()} == {
-        "celery": (2, 2),
-        **dict.fromkeys("012", (2, 1)),
-    }
-    assert tracker.rejected == []

@@ -4,7 +4,6 @@
 """
 
 import random
-from itertools import pairwise
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
@@ -56,18 +55,6 @@ def due_chains(functions, count, prefix="t", **state):
         )
 
 
-@pytest.mark.slow
-def test_a_message_of_many_chains_makes_progress_with_each_delivery(functions):
-    functions.table.write_seconds = 0.1
-    tags = open_chains(functions, 1_000)
-    bodies, written = {"m": message(*(Request.fail(tag, "f") for tag in tags))}, [0]
-    while functions.consume(bodies, {"m": len(written)}):
-        written.append(functions.table.written)
-    # 41 s for writes of 0.1 s each; the third delivery ends the rest.
-    assert [after - before > 350 for before, after in pairwise(written)] == [True, True]
-    assert {chain.status for chain in functions.table.chains.values()} == {"failed"}
-
-
 def test_redelivered_creates_are_read_and_not_written_again(functions):
     requests = [create(f"t{n}") for n in range(300)]
     functions.consume({"m": message(*requests)})
@@ -104,23 +91,6 @@ def test_a_throttled_chain_takes_a_second_of_its_batch(functions, hot, others):
     assert len(functions.bus.events) == others
     in_calls = others * (2 * 0.001 + 0.02 / 100 + 0.02 / 10) + 0.02
     assert functions.clock.now < in_calls + hot * 1.6
-
-
-@pytest.mark.slow
-def test_a_throttled_chain_kills_no_message_but_its_own(functions):
-    """An invocation has time for a part of 10,000 chains, and each is written once."""
-    functions.table.write_seconds = 0.01
-    tags = open_chains(functions, 10_000)
-    functions.table.hot = {tags[77]}
-    bodies = {
-        f"m{n}": message(*(Request.extend(tag, "e", 60) for tag in tags[n::50])) for n in range(50)
-    }
-    receives = dict.fromkeys(bodies, 0)
-    while len(bodies) > 1:
-        receives = {id: receives[id] + 1 for id in bodies}
-        bodies = {id: bodies[id] for id in functions.consume(bodies, receives)}
-    assert ([*bodies], functions.table.written) == (["m27"], 9_999)
-    assert receives["m27"] < 5
 
 
 @pytest.mark.parametrize("seconds", [5, 60, 900])
@@ -218,17 +188,6 @@ def test_a_sweep_of_a_dead_bus_counts_all_pending_events_and_reads_few(functions
     assert figures["EventsPublished"] > 500
     assert figures["EventsPublished"] + figures["EventsPendingAfterSweep"] == 2_000
     assert figures["SweepsIncomplete"] == 1  # time ran out
-
-
-@pytest.mark.slow
-def test_the_events_of_all_chains_that_a_sweep_ends_are_published_as_long_as_time_is_left(
-    functions,
-):
-    due_chains(functions, 11_000)
-    functions.table.write_seconds = functions.bus.seconds = 0.0002
-    figures = functions.sweep()
-    assert figures["EventsPublished"] == figures["ChainsTimedOut"] == 11_000
-    assert figures["SweepsIncomplete"] == figures["EventsPendingAfterSweep"] == 0
 
 
 def test_a_call_starts_only_if_it_and_one_of_each_later_step_can_end():
