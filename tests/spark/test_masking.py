@@ -1,6 +1,7 @@
 """Masked columns: no note, error, reason, detail or path of a job shows their values."""
 
 import json
+import traceback
 
 import pytest
 from pyspark.sql import functions as F
@@ -73,6 +74,27 @@ def test_a_file_that_is_gone_is_named_without_its_masked_value(run, spark):
     with pytest.raises(OutputDiffersError, match=r"files are gone since: .*email=#") as caught:
         rows.finish(bills, source=str(path))
     assert "pequod" not in str(caught.value)
+
+
+def test_no_path_in_a_report_or_an_error_shows_a_masked_value(run, spark):
+    rows = run.tracking.rows("lines", chain="order", unit=["order", "line"])
+    folder = run.root / f"email={SECRET}"
+    lines_of(spark).drop("email").write.parquet(str(folder))
+    rows.start(str(folder))
+    bills = lines_of(spark).drop("email").transform(rows.with_unit)
+    report = rows.finish(run.write(bills, f"out/Email={SECRET}"))
+    errors = []
+    for call, *given in (
+        (rows.start, str(run.root / "gone" / f"email={SECRET}")),
+        (rows.finish, f"{folder}/Email=Captain Ahab, {SECRET}/x"),
+        (rows.finish, run.write(bills.where("line > 3"), f"less/email={SECRET}")),
+        (rows.audit, str(run.root / "gone" / f"email={SECRET}")),
+    ):
+        with pytest.raises((ArgumentError, OutputDiffersError)) as caught:
+            call(*given)
+        errors.append("".join(traceback.format_exception(caught.value)[-1:]))
+    assert all(masked(SECRET) in text for text in (report.outputs[0].folder, *errors))
+    assert "pequod" not in json.dumps([report.outputs, *errors, run.sent()], default=str)
 
 
 def test_a_column_of_a_chain_cannot_be_masked(run):

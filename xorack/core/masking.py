@@ -77,6 +77,20 @@ def masked_path(path: str, mask: Collection[str]) -> str:
     )
 
 
+_PARTITION = re.compile(r"""([^/\s'"=]+)=([^/'"\[\]{:\n]+)""")
+"""A folder of a partition in a text. The characters at which a value ends are encoded in a path."""
+
+
+def masked_paths(text: str, mask: Collection[str]) -> str:
+    """Return a text in which the values of masked partition columns are hashes, in all paths."""
+
+    def masked_partition(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        return f"{name}={masked(unquote(value))}" if unquote(name).lower() in mask else found[0]
+
+    return _PARTITION.sub(masked_partition, text) if mask else text
+
+
 def masked_dead_letter(body: str, mask: Collection[str]) -> str:
     """Return the body of a rejected message without any value that may have to be masked.
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError
-from xorack.core.masking import masked_path
+from xorack.core.masking import masked_path, masked_paths
 from xorack.errors import ColumnsError
 from xorack.spark import folding, storage, tables, units
 from xorack.spark.folding import Totals
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from xorack.spark.record import Header
-    from xorack.spark.run import RowNames
+    from xorack.spark.run import RowNames, RunOptions
 
 Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
@@ -39,11 +39,12 @@ Place = Output | Snapshot
 _SECOND = 1_000  # in milliseconds
 
 
-def open_output(spark: SparkSession, output: Place, option: str = "written") -> DataFrame:
+def open_output(tracking: RunOptions, output: Place, option: str = "written") -> DataFrame:
     """Read what was written, or raise `ArgumentError` if Spark cannot, or may leave rows out.
 
     A table with versions is read at the one that it has now, or that a `Snapshot` gives.
     """
+    spark, mask = tracking.spark, tracking.mask
     output = tables.pinned(spark, output)
     if not isinstance(output, str | Snapshot):
         frame = units.check_frame(option, output, "a frame, path or table's name")
@@ -57,6 +58,7 @@ def open_output(spark: SparkSession, output: Place, option: str = "written") -> 
         if "/" in name:
             how = f"; other formats as a frame: spark.read.format(…).load({name})"
         problem = f"{name} cannot be read: {one_line(error).rstrip('.')}{how}"
+        problem = masked_paths(problem, mask)
         raise ArgumentError(option, problem=problem) from None
     check_reading(frame, option)
     return frame
@@ -152,7 +154,8 @@ def _summed(rows: RowNames, frame: DataFrame, names_files: bool = False) -> tupl
     sums = [*folding.named(evidence_of(rows, frame))]
     sums.append((F.input_file_name() if names_files else F.lit("")).alias("file"))
     counts = F.expr("count_if(file = '') AS nameless")
-    with readable("written", "the output cannot be read, or its evidence is in other columns"):
+    problem = "the output cannot be read, or its evidence is in other columns"
+    with readable("written", problem, rows.tracking.mask):
         found = frame.select(*sums).agg(*folding.together(), counts).first() or (0, 0, 0, 0)
     *totals, nameless = (number or 0 for number in found)
     return Totals(*totals), not nameless
@@ -199,7 +202,7 @@ def collect_evidence(
         return Evidence("observed", observed.totals())
     output = read if written is None else written
     outputs = [tables.pinned(rows.tracking.spark, each) for each in as_list(output, "written")]
-    frames = [open_output(rows.tracking.spark, each) for each in outputs]
+    frames = [open_output(rows.tracking, each) for each in outputs]
     if written is None:
         return Evidence("read", total(rows, frames), frames, output)
     parts = [_read(rows, header, *pair) for pair in zip(outputs, frames, strict=True)]

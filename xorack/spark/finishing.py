@@ -61,7 +61,7 @@ def header_of(rows: RowNames, source: Output | None = None) -> Header:
     if rows.batch_id is not None:
         if source is None:
             raise ArgumentError("source", problem="is required in a micro-batch: give its frame")
-        return source_of(rows, source, open_output(rows.tracking.spark, source, "source"))
+        return source_of(rows, source, open_output(rows.tracking, source, "source"))
     _, header = rows.record.read()
     if header is None:
         raise StateError(f"run {rows.tracking.run_id!r} has not started rows named {rows.name!r}")
@@ -114,7 +114,7 @@ def decide(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: K
 def _of_batch(rows: RowNames, evidence: Evidence, job: Job, keep: Keep) -> Outcome:
     """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
     assert job.source is not None
-    source = open_output(rows.tracking.spark, job.source, "source")
+    source = open_output(rows.tracking, job.source, "source")
     chains = keep(fold_input(rows, source))
     summary = summarize(chains)
     started = Finished(chains, summary.chains, summary.count)
@@ -146,7 +146,7 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
     if given is None:
         return differing.by_chain(differing.unknown("no source= says what this job read"))
     try:
-        source = open_output(rows.tracking.spark, given, "source")
+        source = open_output(rows.tracking, given, "source")
     except ArgumentError as error:
         return differing.by_chain(differing.unknown(str(error)))
     may_be_others = evidence.totals != summary.totals or not has_units_apart(rows, source)
@@ -158,7 +158,7 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
     if is_changed and (lost := differing.input_lost(source)) is not None:
         return lost
     if (at_start := tables.at_start(rows.tracking.spark, header, given)) is not None:
-        source = open_output(rows.tracking.spark, at_start, "source")
+        source = open_output(rows.tracking, at_start, "source")
     found = differing.find(source)
     if found.tells_chains(rows, source):
         return differing.by_units(found)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from xorack.core.errors import ArgumentError, XorAckError
+from xorack.core.masking import masked_paths
 from xorack.errors import ColumnsError
 
 _THROWN = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+\.\w+: )?(.+)", re.MULTILINE)
@@ -23,8 +24,11 @@ _OURS = re.compile(
 """A line of ours in what Spark raises: of an error in a task, or of `raise_error`."""
 
 
-def one_line(error: BaseException) -> str:
-    """Describe an error of Spark in one line: what failed, and the cause at its root."""
+def one_line(error: BaseException, mask: Collection[str] = ()) -> str:
+    """Describe an error of Spark in one line: what failed, and the cause at its root.
+
+    In its paths, the values of masked columns are hashes.
+    """
     text = str(error).strip()
     thrown: list[str] = _THROWN.findall(text)
     if not thrown or not text.startswith("An error occurred while calling"):  # py4j's, no message
@@ -32,7 +36,7 @@ def one_line(error: BaseException) -> str:
     first, last = (_FRAME.sub("", _TASK.sub("", thrown[n].strip())) for n in (0, -1))
     line = first if last in first else f"{first.rstrip('.')}: {last}"
     line = line or type(error).__name__
-    return line if len(line) <= _MAX else line[:_MAX] + "..."
+    return masked_paths(line if len(line) <= _MAX else line[:_MAX] + "...", mask)
 
 
 @contextmanager
@@ -51,12 +55,13 @@ def plain_errors(other: type[XorAckError] = ColumnsError) -> Iterator[None]:
 
 
 @contextmanager
-def readable(option: str, problem: str) -> Iterator[None]:
+def readable(option: str, problem: str, mask: Collection[str] = ()) -> Iterator[None]:
     """Raise Spark's errors about the data of an option as an `ArgumentError` of one line."""
     try:
         with plain_errors():
             yield
     except XorAckError:
         raise
-    except Exception as error:  # of Java
-        raise ArgumentError(option, problem=f"{problem}: {one_line(error)}") from error
+    except Exception as error:  # noqa: BLE001 - of Java
+        cause = None if mask else error  # its text has the paths as they are
+        raise ArgumentError(option, problem=f"{problem}: {one_line(error, mask)}") from cause

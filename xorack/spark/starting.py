@@ -56,7 +56,7 @@ def keep_start(rows: RowNames, written: Output, chains: DataFrame | None) -> Hea
     facts = None if chains is None else _facts(rows, check_frame("chains", chains))
     times = {"timeout": tracking.timeout, "idle_timeout": tracking.idle_timeout}
     given = {"starts": True, **times}
-    with readable("written", "it cannot be read, or its record not be kept"):
+    with readable("written", "it cannot be read, or its record not be kept", tracking.mask):
         kept = keep_record(
             rows, written, before or given, lambda folded: _with_facts(rows, folded, facts)
         )
@@ -79,7 +79,7 @@ def keep_record(
     """Fold what was written, complete its chains, and keep or compare the record."""
     tracking = rows.tracking
     written = pinned(tracking.spark, written)
-    frame = open_output(tracking.spark, written)
+    frame = open_output(tracking, written)
     skipped = check_all_is_read(rows, written, frame)
     folded = complete(fold_input(rows, frame))
     if "summary" in header:

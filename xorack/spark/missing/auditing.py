@@ -76,26 +76,27 @@ class Audit:
             ArgumentError: The source cannot be read.
             ColumnsError: A column of the unit is missing from the source.
         """
-        frame = open_output(self._rows.tracking.spark, source, "source")
+        frame = open_output(self._rows.tracking, source, "source")
         jobs = (
             self._rows.tracking.jobs.frames(self._rows.namespace)
             if rows is None
             else frames_in(rows)
         )
-        with readable("table", "the table or the source cannot be read"), caches() as keep:
+        problem = "the table or the source cannot be read"
+        with readable("table", problem, self._rows.tracking.mask), caches() as keep:
             evidence = Evidence("read", total(self._rows, self._outputs), self._outputs)
             return resolve(self._rows, frame, evidence, self._totals, jobs, keep)
 
 
 def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
-    outputs = [open_output(rows.tracking.spark, one, "table") for one in as_list(table, "table")]
+    outputs = [open_output(rows.tracking, one, "table") for one in as_list(table, "table")]
     if rows.batch_id is not None:
         raise ArgumentError("batch_id", rows.batch_id, "None: a batch is compared by finish alone")
     header = header_of(rows)
     rows.record.check(header)
     summary = summary_in(header)
-    with readable("table", "the table cannot be read"):
+    with readable("table", "the table cannot be read", rows.tracking.mask):
         if not tells_chains(rows, outputs):
             totals = total(rows, outputs)
             verdict = "agree" if totals == summary.totals else "undecided"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xorack.core.errors import XorAckError
-from xorack.core.masking import masked
+from xorack.core.masking import masked, masked_paths
 from xorack.core.text import plural
 from xorack.errors import OutputDiffersError
 from xorack.spark.messages import one_line
@@ -94,7 +94,7 @@ def find_difference(
     except XorAckError:
         raise
     except Exception as error:  # noqa: BLE001 - that it differs is known, and is said
-        problem = f"which rows differ could not be found: {one_line(error)}"
+        problem = f"which rows differ could not be found: {one_line(error, rows.tracking.mask)}"
         return replace(found, problem=problem)
     return replace(
         found, found=missing, explanation=explanation, sample=sample, names=names, doubled=doubled
@@ -170,7 +170,7 @@ def error_of(
         lines.append(f"{how}: {rows.name}.audit({output}).missing_rows({input_}{more})")
     why = found.keys or found.explanation.sentence
     return OutputDiffersError(
-        "\n".join(filter(None, lines)),
+        masked_paths("\n".join(filter(None, lines)), rows.tracking.mask),
         found.started.count,
         found.written.count,
         examples,

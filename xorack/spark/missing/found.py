@@ -241,7 +241,9 @@ def _by_unit(
             by_unit = compare_units(rows, source, units, keep)
             facts = replace(facts, basis=Basis.FRAME, frames=len(frames), asked=len(asked))
         except Exception as error:  # noqa: BLE001 - whatever a job raises: its rows are not known
-            facts = replace(facts, basis=Basis.NOT_COMPUTED, problem=one_line(error))
+            facts = replace(
+                facts, basis=Basis.NOT_COMPUTED, problem=one_line(error, rows.tracking.mask)
+            )
     if by_unit is None:
         with plain_errors():
             now = totals_of(source.select(*named(of_units(F.col("xorack_unit_")))))

@@ -124,7 +124,7 @@ class Windows(Rows):
         if self.batch_id is None:
             raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
         store = self._store
-        frame = open_output(self.tracking.spark, source, "source")
+        frame = open_output(self.tracking, source, "source")
         header = {} if written is None else source_of(self, source, frame)
         evidence = collect_evidence(self, header, written, observed)
         if observed is not None:  # its groups tell which rows are missing, if it is computed again
