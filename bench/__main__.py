@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from importlib import import_module
 
-SECTIONS = ("memory", "dynamodb", "consumer", "scale", "parents", "cold_start", "spark")
+SECTIONS = ("memory", "dynamodb", "consumer", "scale", "parents", "sweeps", "cold_start", "spark")
 """The modules of this package. Each has a function ``measure(quick)``, which returns tables."""
 
 

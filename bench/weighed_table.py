@@ -56,6 +56,7 @@ class WeighedTable:
         self.calls: Counter[str] = Counter()
         self.throttles = throttles
         self._seconds, self._sleep = seconds, sleep
+        self._index: dict[str, dict[str, int]] | None = None
         self._guard = threading.Lock()
 
     def _take_time(self, operation: str) -> None:
@@ -80,6 +81,10 @@ class WeighedTable:
             was, now = (item and item.get(schema.DUE_AT) for item in (before, after))
             if was != now:
                 self.writes += bool(was) + bool(now)
+            if self._index is not None:
+                if before and schema.DUE_SHARD in before:
+                    self._index.get(before[schema.DUE_SHARD]["N"], {}).pop(key, None)
+                self._add_to_index(key, after)
         return {}
 
     def _read(self, keys: list[Item]) -> list[Item]:
@@ -96,15 +101,20 @@ class WeighedTable:
         shard, now = (ExpressionAttributeValues[name] for name in (":shard", ":now"))
         after = call.get("ExclusiveStartKey", (0, ""))
         with self._guard:
-            due = [
-                (int(item[schema.DUE_AT]["N"]), key)
-                for key, item in self.items.items()
-                if item.get(schema.DUE_SHARD) == shard
-            ]
+            if self._index is None:
+                self._index = {}
+                for key, item in self.items.items():
+                    self._add_to_index(key, item)
+            due = [(at, key) for key, at in self._index.get(shard["N"], {}).items()]
         page = sorted(entry for entry in due if after < entry and entry[0] <= int(now["N"]))[:Limit]
         more = {"LastEvaluatedKey": page[-1]} if len(page) == Limit else {}
         items = [{schema.TAG: {"S": key}, schema.DUE_AT: {"N": str(at)}} for at, key in page]
         return {"Items": items, "Count": len(items), **more}
+
+    def _add_to_index(self, key: str, item: Item) -> None:
+        if self._index is not None and schema.DUE_AT in item:
+            shard = self._index.setdefault(item[schema.DUE_SHARD]["N"], {})
+            shard[key] = int(item[schema.DUE_AT]["N"])
 
     def get_item(self, *, Key: Item, **_: Any) -> dict[str, Any]:
         self._take_time("get_item")
@@ -114,4 +124,7 @@ class WeighedTable:
     def batch_get_item(self, *, RequestItems: dict[str, Any]) -> dict[str, Any]:
         self._take_time("batch_get_item")
         ((name, request),) = RequestItems.items()
-        return {"Responses": {name: self._read(request["Keys"])}}
+        found = self._read(request["Keys"])
+        if names := request.get("ExpressionAttributeNames"):
+            found = [{name: item[name] for name in item.keys() & names.values()} for item in found]
+        return {"Responses": {name: found}}
