@@ -6,7 +6,6 @@ import re
 import sys
 
 import pytest
-from botocore.exceptions import ClientError
 
 from tests.support.cli import (
     TAG,
@@ -18,7 +17,6 @@ from tests.support.cli import (
     start,
     store,
 )
-from tests.support.dead_letters import put_messages
 from xorack import Token, Tracker, traced, unit_id
 from xorack.aws.clock import milliseconds
 from xorack.cli import main
@@ -237,39 +235,6 @@ def test_no_terminal_is_too_narrow_for_a_table(stack, xorack, terminal, columns)
         assert whole in out
     assert re.search(r"\b\d min \d+ s\b", out)  # of the deadline: an hour would be cut as "1 h"
     assert re.sub(r"\s", "", out).count("withdrawn") == 6
-
-
-@pytest.mark.parametrize("command", ["list --json", "show gone", "wait gone --timeout 0"])
-def test_messages_that_are_not_applied_are_counted(stack, xorack, sqs, sleeps, command):
-    def said():
-        return [line for line in xorack(*command.split())[2] if line.startswith("in the queues")]
-
-    assert said() == []
-    stack.client("sqs").send_message(QueueUrl=stack.queue_url, MessageBody="{}")
-    put_messages(stack, failed=(1, 2))
-    letters = "2 dead letters: xorack dead-letters list"
-    assert {*said()} == {f"in the queues: 1 message not applied yet; {letters}"}
-
-    def forbidden(_):
-        raise ClientError({"Error": {"Code": "AccessDenied"}}, "GetQueueAttributes")
-
-    sqs.before["GetQueueAttributes"] = forbidden
-    assert said() == []
-    sqs.before.clear()
-    alone = (*command.split(), "--table", stack.table_name)
-    assert not any("in the queues" in line for line in xorack(*alone)[2])
-
-
-def test_characters_outside_the_terminals_encoding(stack, monkeypatch):
-    start(stack, "Bücher/☃")
-    for arguments, shown in (
-        (["list"], rb"B\xfccher/\u2603"),
-        (["show", "Bücher/☃", "--json"], rb"B\u00fccher/\u2603"),
-    ):
-        printed = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-        monkeypatch.setattr(sys, "stdout", printed)
-        assert main(arguments) == 0
-        assert shown in printed.buffer.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -129,19 +129,6 @@ def test_a_selection_is_shown_redriven_or_deleted(stack, xorack, sqs, selection,
     assert len(left(stack)) == 5 - len(numbers)
 
 
-def test_show_stops_at_its_limit_and_says_so(stack, xorack, sqs):
-    put_messages(stack, failed=range(25), malformed=(1,))
-    for arguments, count, more in (
-        ((), 20, ""),
-        (("--kind", "failed"), 20, "5 "),
-        (("--limit", "30"), 26, None),
-    ):
-        status, out, err = xorack("dead-letters", "show", *arguments)
-        assert (status, sum(line.startswith("id ") for line in out)) == (0, count)
-        line = f"there are {more}more: --limit shows more messages"
-        assert err == ([] if more is None else [line])
-
-
 def test_single_messages_are_deleted_after_a_question(stack, xorack, sqs, answer):
     put_messages(stack, failed=(1, 2, 3))
     one, *others = sorted(found["id"] for found in as_json(xorack))
@@ -180,13 +167,6 @@ def test_an_empty_queue(stack, xorack, sqs):
     for command in ("list", "show", "delete --all", "redrive"):
         assert xorack("dead-letters", *command.split()) == (0, ["no dead-lettered messages"], [])
     assert as_json(xorack) == []
-
-
-def test_the_tags_of_many_requests(stack, xorack, sqs):
-    put(stack, message(*(Request("stamp", f"run/{n}", "s", traced(n + 1)) for n in range(20))))
-    text = shown(xorack("dead-letters", "show", "--tag", "run/7")[1])
-    assert text["tag"].split("\n") == [*(f"run/{n}" for n in range(5)), "and 15 more tags"]
-    assert text["body"].endswith("more lines")
 
 
 def test_corrected_messages_are_sent(stack, xorack, sqs, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.sqs.models import sqs_backends
 
-from tests.support.cli import TAG, outputs_of, start
+from tests.support.cli import TAG, start
 from tests.support.dead_letters import bodies, put, put_messages, request, string_attributes
 from xorack.aws.clock import milliseconds
 from xorack.core.errors import SendError
@@ -141,20 +141,6 @@ def test_the_time_of_the_first_send_survives_every_redrive(stack, xorack, sqs):
         for message in messages:
             put(stack, message["Body"], sent_at=sent_at(message))
     assert short.move(KINDS, short.survey()) == (0, 3, 0)
-
-
-def test_a_stack_says_how_long_it_keeps_finished_chains(aws, stacks, xorack, sqs):
-    for name, seconds in {"short": "43200", "odd": "soon"}.items():
-        stacks[name] = {**outputs_of(aws), "RetentionSeconds": seconds}
-    put(aws, *bodies(1), sent_at=days_ago(1))
-    problem = "output RetentionSeconds of stack odd: 'soon', expected whole seconds"
-    line = f"error: {problem}: name yours with --stack"
-    assert xorack("redrive", "--stack", "odd") == (1, [], [line])
-    _, out, _ = xorack("redrive", "--stack", "short", "--yes")
-    assert out[-2].startswith("1 message is older than the 0.5 days for")
-    assert out[-1] == "nothing to send back"
-    result = json.loads(xorack("redrive", "--stack", "short", "--json")[1][0])
-    assert (result["retention_days"], result["groups"][0]["kind"]) == (0.5, "expired")
 
 
 @pytest.mark.parametrize("stack", [{"RetentionSeconds": str(60 * 86_400)}], indirect=True)

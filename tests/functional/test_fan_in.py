@@ -1,11 +1,9 @@
 """Fan-in: a batch of messages finishes its units once, wherever its function is killed."""
 
-import functools
 import sys
 from collections import Counter
 from threading import Barrier
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 
@@ -113,48 +111,6 @@ def test_records_without_a_token_fail_if_their_requests_cannot_be_sent(work, fun
     assert failures(handler(batch, Context())) == ["raises"]
     functions.deliver()
     assert functions.events().keys() == {"of S3", "t", "raises"}
-
-
-async def coroutine(record, step):
-    """Never runs."""
-
-
-def generator(record, step):
-    yield
-
-
-async def asynchronous_generator(record, step):
-    yield
-
-
-class CalledLater:
-    async def __call__(self, record, step):
-        """Never runs."""
-
-
-def wrapped(function):
-    @functools.wraps(function)
-    def wrapper(*arguments):
-        return function(*arguments)
-
-    return wrapper
-
-
-LATER = [
-    coroutine,
-    wrapped(generator),
-    functools.partial(asynchronous_generator),
-    functools.partial(wrapped(coroutine)),
-    functools.partial(CalledLater()),
-]
-
-
-def test_a_handler_that_runs_later_is_refused_when_it_is_decorated(work):
-    for function in LATER:
-        with pytest.raises(ArgumentError, match=r"handler: .*expected a plain function"):
-            handler_of(work, function)
-    for function in (nothing, functools.partial(nothing), Mock(), wrapped(nothing)):
-        assert callable(handler_of(work, function))
 
 
 @pytest.mark.parametrize("messages", [["a"], "ab", [("a", 1, 2)], {"a"}])

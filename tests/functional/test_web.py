@@ -70,25 +70,6 @@ def test_chains_are_listed_unfinished_first_and_filtered(web, chains):
         assert ("No chains whose tag begins with “%25”." in page.text) == (not expected)
 
 
-def test_chains_are_sorted_and_searched_by_detail(aws, web):
-    for tag, units, detail in (
-        ("b", 3, {"customer": "Ahab"}),
-        ("a", 2, {"customer": "Starbuck"}),
-        ("c", 5, {"ship": "Ahab's <Pequod>"}),
-    ):
-        stamp = xor(*(traced(unit + 1) for unit in range(units)))
-        apply(aws, Request.create(tag, "c", stamp, started=units, detail=detail))
-        apply(aws, Request.stamp_(tag, "s", traced(1), finished=1))
-    orders = {"tag": "abc", "progress": "cba", "age": "bac"}
-    assert {name: "".join(tags(request(web, f"?order={name}"))) for name in orders} == orders
-    searches = {"Ahab": "bc", "customer=Ahab": "b", "customer=Aha": "", "<Pequod>": "c"}
-    for text, found in searches.items():
-        assert sorted(tags(request(web, f"?order=tag&detail={quote(text)}"))) == [*found], text
-    page = request(web, "?detail=%3Ci%3E&order=tag&group=acked").text
-    assert "No acked chains whose detail has “&lt;i&gt;”." in page
-    assert 'href="./?detail=%3Ci%3E&amp;order=tag"' in page  # a tab keeps what is searched
-
-
 def test_any_part_of_a_chain_is_searched(aws, web, chains):
     apply(aws, Request("note", "late", "n", text="The CRANE broke"))
     start(aws, "customer", detail={"ship": "Pequod"})
@@ -128,19 +109,6 @@ def test_an_item_that_is_not_a_chain_hides_none(aws, web, chains):
     assert tags(page) == chains
     assert "&lt;i&gt; cannot be read" in page.text
     assert request(web, "chain?tag=%3Ci%3E").status == 404
-
-
-def test_a_chain_shows_its_units_detail_and_event(aws, web):
-    ids = start(aws, detail={"customer": "Ahab"})
-    fail(aws, TAG)
-    page = request(web, f"chain?tag={quote(TAG, safe='')}")
-    assert page.status == 200
-    shown = html.unescape(page.text)
-    for text in (*ids, '"customer": "Ahab"', "failed: the ship sank", "Took", "published"):
-        assert text in shown, text
-    assert '"reason": "the ship sank"' in shown
-    assert "4 of 6 units" in shown
-    assert request(web, "chain?tag=gone").status == 404
 
 
 def test_a_chain_has_a_timeline_and_its_dead_letters(aws, web, sqs):

@@ -13,7 +13,6 @@ from aws_cdk import (
     aws_iam,
     aws_kms,
     aws_lambda,
-    aws_sns,
     aws_sqs,
     aws_stepfunctions,
 )
@@ -242,31 +241,6 @@ def test_an_imported_key_does_not_let_a_grant_fall_silent(with_our_key, grantee,
     assert "kms:EncryptionContext:aws:logs:arn" in str(statement_in(warning))
 
 
-@pytest.mark.parametrize(
-    ("argument", "make", "action"),
-    [
-        (
-            "bus",
-            lambda s: aws_events.EventBus.from_event_bus_arn(s, "There", THEIR_BUS),
-            "events:PutEvents",
-        ),
-        (
-            "alarm_topic",
-            lambda s: aws_sns.Topic.from_topic_arn(
-                s, "There", "arn:aws:sns:eu-west-1:222222222222:alarms"
-            ),
-            "sns:Publish",
-        ),
-    ],
-)
-def test_a_resource_of_another_account_needs_a_statement(here, argument, make, action):
-    theirs = make(here)
-    with pytest.raises(ValueError, match=f"{argument}: the policy of Mine/There") as caught:
-        Acker(here, "Acker", **{argument: theirs})
-    assert statement_in(str(caught.value))["Action"] == action
-    Acker(here, "Other", settings=Settings(policies_ready=True), **{argument: theirs})
-
-
 # -- an acker of another stack or app --------------------------------------------------------------
 
 ELSEWHERE = {
@@ -472,25 +446,6 @@ def test_a_resource_that_cannot_work_is_rejected(stack, arguments, line):
 def warnings(scope: Any) -> list[str]:
     entries = (entry for one in scope.node.find_all() for entry in one.node.metadata)
     return [str(entry.data) for entry in entries if entry.type == "aws:cdk:warning"]
-
-
-def test_a_grant_to_a_role_that_takes_no_policy_gives_a_warning(here):
-    acker = Acker(here, "Acker")
-    arn = "arn:aws:iam::111111111111:role/{}"
-    own = aws_iam.Role(here, "Own", assumed_by=aws_iam.AccountRootPrincipal())
-    fixed = [
-        aws_iam.Role.from_role_arn(here, "Fixed", arn.format("a"), mutable=False),
-        own.without_policy_updates(),
-        aws_iam.Role.from_role_arn(here, "Sso", arn.format("aws-reserved/sso.amazonaws.com/x")),
-    ]
-    before = warnings(acker)
-    for role in fixed:
-        acker.grant_send(role)
-    found = [one for one in warnings(acker) if one not in before]
-    assert len(found) == 3
-    assert all("allow it sqs:SendMessage" in one for one in found)
-    acker.grant_send(aws_iam.Role.from_role_arn(here, "Usual", arn.format("b")))
-    assert len(warnings(acker)) == len(before) + 3
 
 
 def test_a_stack_with_the_targets_and_the_waiting_executions_depends_on_the_ackers_alone():

@@ -116,15 +116,6 @@ def test_what_the_deployment_decides_is_no_setting(setting, tmp_path, capsys):
     assert re.match(f"error: setting {name}: .* the deployment decides", capsys.readouterr().err)
 
 
-def test_the_parameters_follow_from_the_settings(tmp_path):
-    context = {"profile": "low-latency", "max_concurrency": "20"}
-    template, _ = write(tmp_path, context)
-    parameters = json.loads(template.read_text())["Parameters"]
-    assert "BatchSize" not in parameters  # more than ten need a window
-    assert parameters["MaxConcurrency"]["Default"] == "20"
-    assert parameters["RetentionSeconds"]["MinValue"] == 19 * 86_400
-
-
 def test_typescript_includes_it_as_the_page_shows(made, tmp_path):
     """The packages are those that jsii has: what npm would install, with the CDK for TypeScript."""
     site = Path(aws_cdk.__file__).parents[1]

@@ -6,11 +6,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.conftest import EACH_SESSION
-from tests.spark.orders import LINES, SIZES, UNITS, Run, lines_of, tag
-from tests.support.queue_server import QueueServer, requests_in
-from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
-
-ALL, ORDERS = len(LINES), len(SIZES)
+from tests.spark.orders import Run, tag
+from tests.support.queue_server import QueueServer
+from xorack.errors import ArgumentError, ColumnsError, StateError
 
 
 @pytest.fixture(scope="module")
@@ -23,16 +21,6 @@ def started(spark, tmp_path_factory):
 
 def rows_of(frame):
     return sorted((row["order"], row["line"]) for row in frame.collect())
-
-
-@pytest.mark.slow
-def test_tables_that_agree(started):
-    lines = started.read()
-    tables = [lines.where("line < 5"), lines.where("line >= 5").transform(started.rows.with_unit)]
-    for table in (tables, started.write(started.bill(lines), "billed")):
-        audit = started.rows.audit(table)
-        assert audit.agrees
-        assert (audit.started, audit.found, audit.chains) == (ALL, ALL, {"agree": ORDERS})
 
 
 LOST = "order = 1 OR (order, line) IN ((3, 2), (5, 7), (5, 8))"
@@ -90,33 +78,6 @@ def test_the_frame_that_was_aggregated_names_them_in_another_process(session, qu
     expected = "5 of 5 missing rows can be named; the output has 4 rows too many"
     assert str(missing) == expected
     assert "are those of the output, by XOR, count and sum" in missing.proof
-
-
-@pytest.mark.slow
-def test_without_the_frame_no_row_has_a_name(started):
-    """Some groups have rows too many, or others."""
-    rows = damaged(started).transform(started.rows.with_unit)
-    billed = rows.groupBy("sku").agg(F.sum("amount"), *started.rows.evidence())
-    audit = started.rows.audit(started.write(billed, "billed"))
-    none = audit.missing_rows(str(started.root / "lines"))
-    assert (rows_of(none.rows), none.is_exact, none.missing) == ([], False, 1)
-    expected = "0 of at least 1 missing rows can be named, by sku; the others are among .candidates"
-    assert str(none) == expected
-    assert none.explain().sentence == ""
-    assert {(1, 1), (3, 2), (5, 7), (5, 8), (6, 1)} <= {*rows_of(none.candidates)}
-
-
-@pytest.mark.slow
-def test_a_note_names_an_id_once(run):
-    """The acker takes no id twice; how many rows are missing is in the count."""
-    rows = lines_of(run.spark).where("order = 5")
-    rows = rows.union(rows.where("line = 1").withColumn("sku", F.lit("other")))
-    run.rows.start(run.write(rows, "lines"))
-    run.sent()
-    with pytest.raises(OutputDiffersError, match="16 of 18 units"):
-        run.rows.finish(run.write(run.bill(rows.where("line > 1"), "order", "sku"), "billed"))
-    (note,) = requests_in(run.sent())
-    assert ([UNITS[id] for id in note.missing], note.missing_count) == ([(5, 1)], 2)
 
 
 def test_errors(started):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
 
-from tests.spark.acker import Acker
 from tests.spark.conftest import CONNECT, EACH_SESSION
-from tests.spark.helpers import delete_rows
-from tests.spark.orders import LINES, SIZES, Run, as_set, lines_of, tag
+from tests.spark.orders import LINES, SIZES, Run, lines_of
 from tests.support.queue_server import QueueServer, requests_in
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 from xorack.spark import rows as rows_module
@@ -31,11 +28,6 @@ def run(spark, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _nothing_sent(run):
     run.sent()
-
-
-def stamped(bodies):
-    """Return the tags and ids of the requests that are stamps."""
-    return {key for key, request in as_set(bodies).items() if request.op == "stamp"}
 
 
 def viewed(run, frame):
@@ -247,35 +239,6 @@ def test_an_output_that_changes_meanwhile(run, monkeypatch, change):
     assert run.queue.bodies == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_id", [None, 3])
-def test_equal_units_of_two_chains(run, batch_id):
-    """The output tells equal units of two chains apart, if it has the chain's column."""
-    lines = run.tracking.rows("lines", chain="order", unit="line", label=f"equal {batch_id}")
-    path, rows = run.write(lines_of(run.spark), "equal"), run.read("lines")
-    lines = lines if batch_id is None else lines.batch(batch_id)
-    lines.start(path)
-    run.sent()
-    given = {} if batch_id is None else {"source": run.read("equal")}
-    twice = rows.where("NOT (order = 4 AND line = 2)").union(rows.where("order = 5 AND line = 2"))
-    swapped = run.write(run.bill(twice, "order", "sku", rows=lines), "swapped")
-    with pytest.raises(OutputDiffersError, match="the output has 154 units of 'lines', but not"):
-        lines.finish(swapped, **given)
-    tags = {tag(n).replace("order/", f"equal {batch_id}/") for n in (1, 2, 3, 6)}
-    stamps = {request.tag for request in requests_in(run.sent()) if request.op == "stamp"}
-    assert stamps == (tags if batch_id is None else set())
-    right = run.write(run.bill(rows, "order", "sku", rows=lines), "right")
-    assert lines.finish(right, **given).chains == len(SIZES)
-    run.sent()
-    # The output has line 1, of other chains: nothing tells whose is missing.
-    lost = rows.where("NOT (order = 1 AND line = 1)")
-    for by in (["order", "sku"], ["sku"]):
-        with pytest.raises(OutputDiffersError, match="153 of 154 units") as caught:
-            lines.finish(run.write(run.bill(lost, *by, rows=lines), "lost"), **given)
-        assert caught.value.found.rows.count() == 0
-        assert [request.tag for request in requests_in(run.sent()) if request.missing] == []
-
-
 CHANGED = {"all": "concat('s', order)", "some": "if(line = 9, 7, order)", "none": "order"}
 
 
@@ -318,57 +281,3 @@ def test_an_input_that_is_gone_is_named(run):
         OutputDiffersError, match=r"\nsource: \S+/removed' cannot be read: Path doe"
     ):
         lines.finish(billed)
-
-
-@pytest.mark.slow
-def test_chains_that_differ_are_named(run, tmp_path):
-    """With the chain's column in the output, complete orders finish, and the others are named."""
-    complete = run.write(run.bill(run.read(), "order", "sku"), "by_order")
-    path = Path(shutil.copytree(complete, tmp_path / "by_order"))
-    delete_rows(path, lambda row: row["order"] == 2 or (row["order"], row["sku"]) == (6, "sku 0"))
-    with pytest.raises(OutputDiffersError) as caught:
-        run.rows.finish(str(path))
-    assert caught.value.chains == (f"{tag(2)} (0 of 2)", f"{tag(6)} (96 of 120)")
-    error = caught.value
-    assert (error.written, error.started, len(error.missing)) == (len(LINES) - 26, len(LINES), 26)
-    assert {order for order, _ in error.missing} == {2, 6}
-    first, why, counts, proof, named, frame = str(error).splitlines()
-    chains = f"{tag(2)} (0 of 2), {tag(6)} (96 of 120)"
-    assert first == (
-        "128 of 154 units of 'lines' are in the output: 2 of 6 chains stay open: "
-        f"{chains}; 4 are acked"
-    )
-    assert why == error.why
-    assert counts == "26 of 26 missing rows can be named, by order, sku"
-    assert proof.endswith("the rows that are named explain the sums of every group")
-    assert named.startswith("missing, by (order, line): (")
-    lines = str(run.root / "lines")
-    assert frame == f"as a frame: lines.audit({str(path)!r}).missing_rows({lines!r}, rows=frame)"
-    bodies = run.sent()
-    assert stamped(bodies) == {(tag(order), "lines/finish") for order in (1, 3, 4, 5)}
-    acker = Acker(run.started)
-    acker.apply(bodies)
-    assert acker.statuses() == {"acked": 4, "open": 2}
-    # Billed again, the rest follows: the same requests, and those of the two orders.
-    assert run.rows.finish(complete).units == len(LINES)
-    again = run.sent()
-    assert stamped(again) >= stamped(bodies)
-    acker.apply(again)
-    assert acker.statuses() == {"acked": 6}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("column", ["nullif(order, 5)", "double(order)"])
-def test_a_chain_column_that_tells_nothing(run, tmp_path, column):
-    """It is null, or of another type: the output is judged at once."""
-    bills = run.bill(run.read().where("line <> 120"), "order", "sku")
-    path = run.write(bills.withColumn("order", F.expr(column)), str(tmp_path / "odd"))
-    with pytest.raises(OutputDiffersError, match="153 of 154 units") as caught:
-        run.rows.finish(path)
-    assert (caught.value.chains, caught.value.found.missing) == ((), 1)
-    assert caught.value.missing == [(6, 120)]
-    notes = {request.tag: request for request in requests_in(run.sent())}
-    assert {note.op for note in notes.values()} == {"note"}
-    assert {t: note.missing_count for t, note in notes.items() if note.missing} == {tag(6): 1}
-    assert notes.keys() == {tag(order) for order in range(1, 7)}
-    assert run.rows.audit(path).chains == {"undecided": len(SIZES)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from datetime import date, datetime, timezone
 from decimal import Decimal
 
@@ -10,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.acker import Acker
-from tests.spark.orders import LINES, lines_of, tag_text
+from tests.spark.orders import lines_of, tag_text
 from xorack import plain, unit_id, xor
 from xorack.errors import ColumnsError, OutputDiffersError, StateError
 from xorack.spark.units import quoted
@@ -123,52 +122,3 @@ def test_nothing(run):
     assert run.queue.bodies == []
     with pytest.raises(StateError, match=r"started 0 rows .* and now others: 154 in 6"):
         run.rows.start(lines_of(run.spark))
-
-
-def _chance():
-    return random.random()  # random.random itself is pickled with its state
-
-
-@pytest.mark.slow
-def test_a_frame_that_is_not_deterministic(run):
-    """Each reading has other rows: what was kept is what was sent, and the output differs."""
-    chance = F.udf(_chance, "double").asNondeterministic()
-    frame = run.spark.range(1000).withColumn("order", F.col("id") % 7).where(chance() < 0.5)
-    rows = run.tracking.rows("n", chain="order", unit="id")
-    report = rows.start(frame)
-    acker = Acker(run.sent())
-    assert sum(chain.counts.started for chain in acker.chains.values()) == report.units
-    with pytest.raises(OutputDiffersError):
-        rows.finish(frame.select("id"), source=frame)
-    with pytest.raises(StateError):
-        rows.start(frame)
-    notes = "".join(run.sent())
-    # The input is not deterministic, so each open chain gets a note, but no row is named.
-    assert '"op":"note"' in notes
-    assert '"missing":' not in notes
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("format_", ["orc", "csv"])
-def test_other_formats(run, format_):
-    """A frame reads them back; CSV has the evidence as text."""
-    run.rows.start(lines_of(run.spark))
-    path, options = str(run.root / "billed"), {"header": "true"} if format_ == "csv" else {}
-    run.bill(lines_of(run.spark)).write.format(format_).options(**options).save(path)
-    billed = run.spark.read.format(format_).options(**options).load(path)
-    assert run.rows.finish(billed).units == len(LINES)
-
-
-@pytest.mark.slow
-def test_sessions_with_large_types_and_upper_case(run, configure):
-    """Arrow's large types, a catalog that keeps another case, and names of any case."""
-    configure("spark.sql.execution.arrow.useLargeVarTypes", "true")
-    lines = run.tracking.rows("Lines", chain="ORDER", unit=["Order", "LINE"], label="ü")
-    frame = lines_of(run.spark).transform(lines.with_unit)
-    lines.start(frame.toDF(*map(str.lower, frame.columns)))
-    acker = Acker(run.sent())
-    assert f"{run.run_id}/ü/6" in acker.chains
-    billed = frame.groupBy("sku").agg(*lines.evidence())
-    assert lines.finish(billed.toDF(*map(str.upper, billed.columns))).units == len(LINES)
-    acker.apply(run.sent())
-    assert set(acker.statuses()) == {"acked"}

@@ -253,28 +253,6 @@ def test_an_observed_proof(run, monkeypatch):
     assert acker.statuses() == {"acked": ORDERS}
 
 
-@pytest.mark.slow
-def test_tables(run):
-    """Of what was started, and as the output; the rows of other runs are left out by a filter."""
-    lines = run.write_lines() and run.rows
-    run.spark.sql("create database if not exists sales")
-    try:
-        run.read().write.saveAsTable("sales.lines")
-        lines.start("sales.lines")
-        acker = Acker(run.sent())
-        day = run.bill(run.read()).withColumn("day", F.lit("31"))
-        day.where("sku = 'sku 1'").withColumn("day", F.lit("30")).write.saveAsTable("sales.bills")
-        day.write.mode("append").saveAsTable("sales.bills")
-        with pytest.raises(OutputDiffersError):
-            lines.finish("sales.bills")
-        assert {request.op for request in requests_in(run.sent())} <= {"note"}
-        assert lines.finish(run.spark.table("sales.bills").where("day = '31'")).units == ALL
-        acker.apply(run.sent())
-        assert acker.statuses() == {"acked": ORDERS}
-    finally:
-        run.spark.sql("drop database sales cascade")
-
-
 def test_a_job_in_between(run):
     """Invoices have the keys of their lines; both are in the chains of the orders."""
     lines, tracking = run.rows, run.tracking

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pyspark
 import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.orders import Run, lines_of
 from tests.support.queue_server import QueueServer, requests_in
-from xorack.errors import ColumnsError, OutputDiffersError
+from xorack.errors import OutputDiffersError
 
 
 @pytest.fixture(scope="module")
@@ -116,50 +115,6 @@ CHAINS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CHAINS)
-def test_a_chain_column_in_another_form(run, name, configure):
-    """If rows are lost as well, the form is named first; if none is, the output is right."""
-    configure("spark.sql.session.timeZone", "Europe/Helsinki")
-    column, sql, sentence = CHAINS[name]
-    rows = run.tracking.rows("lines", chain=column, unit=["order", "line"], label=f"form {name}")
-    rows.start(str(run.root / "lines"))
-    run.sent()
-    for lost in (True, False):
-        kept = run.read().where("line <> 7") if lost else run.read()
-        bills = run.bill(kept.withColumn(column, F.expr(sql)) if sql else kept, column, rows=rows)
-        if not sql:
-            evidence = ", ".join(f"{one} bigint" for one in rows.evidence_names)
-            run.spark.sql(f"CREATE TABLE chars (sku CHAR(9), amount bigint, {evidence})")
-            bills.write.insertInto("chars", overwrite=True)
-        output = run.write(bills, "forms") if sql else "chars"
-        try:
-            if lost:
-                with pytest.raises(OutputDiffersError, match=re.escape(sentence)) as caught:
-                    rows.finish(output)
-                assert "all chains stay open" in str(caught.value)
-                assert (caught.value.missing, operations(run)) == ([], {"note"})
-            else:
-                assert rows.finish(output).proof == "written"
-        finally:
-            run.spark.sql("DROP TABLE IF EXISTS chars")
-    run.sent()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(pyspark.__version__ < "4", reason="Spark 3 has no collations")
-def test_a_collation_tells_no_chains_apart(run):
-    """The output is judged at once: no chain is said to differ, and the names are right."""
-    rows = run.tracking.rows("lines", chain="sku", unit=["order", "line"], label="collated")
-    rows.start(str(run.root / "lines"))
-    run.sent()
-    lost = run.read().where("line <> 7").withColumn("sku", F.expr("sku COLLATE UTF8_LCASE"))
-    with pytest.raises(OutputDiffersError) as caught:
-        rows.finish(run.write(run.bill(lost, "sku", rows=rows), "collated"))
-    assert (caught.value.chains, len(caught.value.missing)) == ((), 3)
-    run.sent()
-
-
-@pytest.mark.slow
 def test_equal_values_of_other_types_are_equal(run):
     rows = lines(run, "price", "even")
     types = {"line": "bigint", "order": "smallint", "price": "decimal(20,4)", "even": "int"}
@@ -207,17 +162,3 @@ def test_evidence_in_wrong_columns(run, name):
     with pytest.raises(OutputDiffersError, match=re.escape(sentence)):
         rows.finish(run.write(bills, "bills"))
     assert operations(run) == {"note"}
-
-
-@pytest.mark.slow
-def test_a_folder_with_older_files(run):
-    rows = lines(run)
-    run.write(run.bill(run.read(), rows=rows), "some_marked")
-    bills = run.read("some_marked").drop(*rows.evidence_names)
-    # Spark takes the schema of the first file by name.
-    (older, *_) = sorted((run.root / "some_marked").glob("*.parquet"))
-    run.write(bills.coalesce(1), "older")
-    (part,) = (run.root / "older").glob("*.parquet")
-    part.rename(older.with_name("a.parquet"))
-    with pytest.raises((ColumnsError, OutputDiffersError), match="some of its files have the evid"):
-        rows.finish(str(run.root / "some_marked"))

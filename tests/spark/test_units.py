@@ -6,7 +6,6 @@ import random
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
-import pyspark
 import pytest
 from pyspark.sql import functions as F
 
@@ -177,31 +176,6 @@ def test_a_null_names_the_column(spark, name):
         assert f"xorack: {role} column {name} is null; a {role} needs a value" in str(caught.value)
 
 
-@pytest.mark.parametrize("select", [lambda f, n: unit_column(f, "s", n), chain_columns])
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        ("1d", "double"),
-        ("cast(1 as float)", "float"),
-        ("struct(1 as a)", "struct<a:int>"),
-        ("array(1)", "array<int>"),
-        ("map(1, 2)", "map<int,int>"),
-        ("interval 1 day", "interval day"),
-        ("null", "void"),
-        pytest.param(
-            "'a' collate UTF8_LCASE",
-            "string collate UTF8_LCASE",
-            marks=pytest.mark.skipif(pyspark.__version__ < "4", reason="Spark 3 has none"),
-        ),
-    ],
-)
-def test_other_types_are_unsuitable(spark, select, value, kind):
-    frame = spark.sql(f"select 1 as a, {value} as `x.y`")
-    with pytest.raises(ColumnsError) as caught:
-        select(frame, ["a", "x.y"])
-    assert f"column x.y is of the type {kind}: cast it; suitable are integers" in str(caught.value)
-
-
 def test_no_columns_are_unsuitable(spark):
     for role, select in (("unit", lambda f, n: unit_column(f, "s", n)), ("chain", chain_columns)):
         with pytest.raises(ColumnsError, match=f"a {role} needs at least one column"):
@@ -215,16 +189,3 @@ def test_a_missing_or_ambiguous_column_is_named(spark):
     both = left.join(right, left.id == right.id)
     with pytest.raises(ColumnsError, match="column id is 2 times in the frame, which has id"):
         unit_column(both, "s", ["a.b", "id"])
-
-
-def test_case_counts_where_the_session_says_so(spark, configure):
-    frame = spark.sql("select 1 as a, 2 as B")
-    both = spark.sql("select 1 as a, 2L as A")
-    assert frame.select(column_named(frame, "b")[0]).columns == ["B"]
-    with pytest.raises(ColumnsError, match="column A is 2 times in the frame, which has a, A"):
-        column_named(both, "A")
-    configure("spark.sql.caseSensitive", "true")
-    with pytest.raises(ColumnsError, match="column b is not in the frame"):
-        column_named(frame, "b")
-    column, kind = column_named(both, "A")
-    assert (both.select(column).first()[0], kind.simpleString()) == (2, "bigint")

@@ -38,25 +38,6 @@ def finish(tag, unit=1):
     return Request.stamp_(tag, f"finish {unit}", traced(unit), finished=1)
 
 
-def test_a_lost_response_about_a_chain_that_had_ended_ends_none(world, monkeypatch):
-    """The write that takes the chain for new fails, and nobody knows."""
-    world.consume(message(create("a"), finish("a")))
-    faults = [UnavailableError(TimeoutError())]
-
-    def lose(before, after):
-        if faults:
-            raise faults.pop()
-        write(before, after)
-
-    write = world.store.write
-    monkeypatch.setattr(world.store, "write", lose)
-    result = world.consume(message(create("a"), finish("a")))
-    outcomes = result.outcomes
-    assert (outcomes["applied"], outcomes["duplicate"], outcomes["repeated"]) == (0, 2, 1)
-    assert (result.created, result.ended, result.latencies_ms) == (0, {}, [])
-    assert world.store.chains["a"].tombstone.repeated == 1
-
-
 def test_rejected_requests_that_share_a_dead_lettered_message_are_counted_each(world):
     world.consume(message(create("a")))
     stamps = message(*(Request.stamp_("a", f"s{n}", b"\1") for n in range(500)))
@@ -146,13 +127,6 @@ def test_a_chain_that_cannot_be_written_fails_only_its_own_messages(world, worke
     assert world.consume(*bodies, workers=workers).failed == {}
     assert world.dead_letters.letters == [world.dead_letters.letters[0]] * 2
     assert set(world.tags()) == {"c", "bad"}
-
-
-def test_chains_that_cannot_be_read_together_are_read_one_by_one(world):
-    world.consume(message(create("a"), create("b")))
-    world.fail("read", lambda tags, *_: len(tags) > 1, UnavailableError(OSError("too many")))
-    result = world.consume(message(finish("a"), finish("b")))
-    assert (result.failed, result.ended) == ({}, {"acked": 2})
 
 
 def test_an_outage_of_the_bus_logs_one_line_a_kind_and_batch(world, caplog):

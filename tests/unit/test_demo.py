@@ -18,7 +18,7 @@ from demo.database import (
     DemoFailed,
 )
 from demo.loss import MISTAKES, LostWord, lose_words, rows_in
-from demo.run import SETTINGS, work_folder
+from demo.run import work_folder
 from tests.support.events import eventually
 from xorack.cdk.code import handlers_closure
 from xorack.errors import LocalError
@@ -32,53 +32,6 @@ def write_files(folder, *names, text="1"):
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-
-
-def fake_synthesis(command, *, cwd, environ, log):
-    """Stands for the child process: leaves a template."""
-    assert command[1:3] == ["-m", "infra.synth"]
-    assert environ["CDK_VALIDATION"] == "false"
-    (Path(command[command.index("--out") + 1]) / "xorack.template.json").write_text("{}")
-
-
-@pytest.fixture
-def synthesised(tmp_path, monkeypatch):
-    """A checkout with a synthesised stack: the checkout, its template, and another synthesis."""
-    root = tmp_path / "checkout"
-    folders = ("infra", "lambda_src", "xorack/core", "xorack/cli")
-    write_files(root, "cdk.json", *(f"{folder}/a.py" for folder in folders))
-
-    monkeypatch.setattr(assembly, "run_program", fake_synthesis)
-
-    def again():
-        steps = []
-        return assembly.synthesise(root, tmp_path / "cdk", SETTINGS, steps.append), not steps
-
-    template, cached = again()
-    assert template.parent == tmp_path / "cdk"
-    assert not cached
-    return root, template, again
-
-
-@pytest.mark.parametrize(
-    ("changed", "cached"),
-    [
-        ("xorack/cli/a.py", True),  # not in the functions' code
-        ("xorack/__pycache__/chain.pyc", True),
-        ("infra/a.py", False),
-        ("infra/new.py", False),
-        ("xorack/core/a.py", False),
-        ("cdk.json", False),
-        ("../cdk/made-of", False),
-    ],
-)
-def test_a_changed_source_needs_a_new_synthesis(synthesised, changed, cached):
-    root, template, again = synthesised
-    write_files(root, changed, text="2")
-    assert again() == (template, cached)
-    assert again() == (template, True)
-    template.unlink()
-    assert again() == (template, False)
 
 
 def test_a_change_of_any_code_of_the_functions_needs_a_new_synthesis():

@@ -154,24 +154,6 @@ def test_a_token_is_found_in_the_attribute_or_where_the_caller_asks_for_it_in_th
     assert token_of(form(token)) == (token if form in ATTRIBUTES else None)
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        lambda token: sqs("text"),
-        lambda token: sqs("[" * 100_000),
-        lambda token: sqs([token.to_json()]),
-        lambda token: sqs("text", other=str(token)),
-        lambda token: sqs({"message": {"xorack": token.to_json()}}),
-        lambda token: sqs({"body": json.dumps({"xorack": token.to_json()}), "messageId": "x"}),
-        lambda token: sqs({"detail": {"xorack": token.to_json()}}),
-        lambda token: records(S3),
-        lambda token: {"messageAttributes": None},
-    ],
-)
-def test_a_token_elsewhere_is_not_this_messages(token, form):
-    assert token_of(form(token), bodies=True) is None
-
-
 def test_a_message_that_was_received_without_its_attributes_says_what_to_add(caplog):
     """receive_message gives no attribute by default: then each message seems to have no token."""
     message = {"MessageId": "m", "ReceiptHandle": "r", "Body": "text"}

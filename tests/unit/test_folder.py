@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from types import SimpleNamespace
 
 import pytest
-from pyarrow import fs
 
 from pipeline.folder import JobError, claim, list_files, opened
 
@@ -59,23 +57,6 @@ def test_an_invalid_database_is_named(root, place, message):
     with pytest.raises(JobError, match=message) as raised:
         list_files(str(root / place))
     assert str(root / place) in str(raised.value)
-
-
-def test_objects_are_listed_and_opened(tmp_path, monkeypatch):
-    for name in (".hidden/a", "b.txt", "deep/.c", "deep/d.txt"):
-        (tmp_path / "bucket" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "bucket" / name).write_text(name)
-    system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    from_uri = SimpleNamespace(from_uri=lambda uri: (system, uri.partition("://")[2].rstrip("/")))
-    monkeypatch.setattr("pyarrow.fs.FileSystem", from_uri)
-    files, skipped = list_files("s3a://bucket/")
-    assert sorted(skipped) == [("hidden", ".hidden"), ("hidden", "deep/.c")]
-    assert [(file.relative, file.path) for file in files] == [
-        ("b.txt", b"s3://bucket/b.txt"),
-        ("deep/d.txt", b"s3://bucket/deep/d.txt"),
-    ]
-    with opened(files[1].path, files[1].size) as file:
-        assert file.read() == b"deep/d.txt"
 
 
 def test_two_files_that_look_the_same_are_an_error(root):

@@ -165,19 +165,6 @@ def test_each_request_of_a_message_is_either_valid_or_rejected(raw_requests, spa
     assert [Request.from_json(request.to_json()) for request in requests] == requests
 
 
-def test_many_invalid_requests_of_a_message_share_a_dead_lettered_message():
-    invalid = [*range(19_998), {**GOOD, "tag": ""}]
-    requests, rejected = parse(body(*invalid[:5_000], GOOD, *invalid[5_000:]))
-    assert [request.id for request in requests] == ["i"]
-    assert [entry.reason.partition(":")[0] for entry in rejected] == [
-        f"requests[{index}].request" for index in range(101)
-    ]
-    assert rejected[-1].reason.endswith(" (and 19898 more of this message)")
-    # Nothing is lost: the bodies are messages that hold all invalid requests.
-    assert [raw for body, *_ in rejected for raw in json.loads(body)["requests"]] == invalid
-    assert sum(entry.request_count for entry in rejected) == len(invalid)
-
-
 def test_requests_that_a_chain_rejects_share_messages_within_the_limit_of_a_body():
     # 2 bytes of UTF-8 are 6 in the ASCII of a dead-lettered message.
     requests = [Request.fail("\u00e9" * 512, f"f{n}") for n in range(1_000)]

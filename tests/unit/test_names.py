@@ -5,7 +5,6 @@ import itertools
 import pytest
 
 from xorack import Tracker, names_of, unit_id
-from xorack.core.errors import ArgumentError
 
 TAG = "order/18"
 
@@ -65,25 +64,3 @@ def test_endless_candidates_are_read_until_each_id_has_a_name(tokens):
     numbers = itertools.count()
     assert names_of([tokens[17].unit], numbers, TAG) == {id_of(tokens[17]): 17}
     assert next(numbers) == 18
-
-
-@pytest.mark.parametrize(
-    ("arguments", "field"),
-    [
-        ((["c0"], ["oil"]), "root"),
-        (({"outstanding": ["c0"], "tag": None}, []), "part"),
-        ((["xyz"], ["oil"], TAG), "outstanding"),
-        (([0], ["oil"], TAG), "outstanding"),
-        (([None], ["oil"], TAG), "outstanding"),
-        ((["f" * 17], ["oil"], TAG), "outstanding"),
-        ((5, ["oil"], TAG), "outstanding"),
-        (({"outstanding": None, "tag": TAG}, ["oil"]), "outstanding"),
-        ((["c0"], "oil", TAG), "candidates"),
-        ((["c0"], None, TAG), "candidates"),
-        ((["c0"], [1.5], TAG), "part"),
-    ],
-)
-def test_invalid_arguments_are_named(arguments, field):
-    with pytest.raises(ArgumentError) as raised:
-        names_of(*arguments)
-    assert raised.value.field == field

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from statistics import median
 
 import pytest
 
@@ -74,35 +73,6 @@ def test_refused_events_end_no_sweep_and_open_no_breaker(functions, count, calls
     for _ in functions.sweep_each_minute(60):
         pass
     assert {*published(functions)} == {*tags, "innocent"}
-
-
-@pytest.mark.parametrize("refused", [3, pytest.param(100, marks=pytest.mark.slow)])
-def test_refused_tokens_hold_up_no_other_callback(functions, refused):
-    """One legitimate time-out a minute, for an hour."""
-    for number in range(refused):
-        ended(functions, f"t{number}", token=f"{BAD}{number}", event=False)
-    began = {}
-    for minute in range(60):
-        tag, began_at = f"late/{minute}", functions.clock.now
-        began[tag] = began_at
-        late(functions, tag, token=tag)
-        functions.sweep()
-        functions.clock.now = began_at + 60
-    waits = [(functions.tasks.tasks[tag] - at) // 60 for tag, at in began.items()]
-    assert (median(waits), max(waits)) == (0, 0)
-
-
-def test_an_outage_of_step_functions_holds_up_no_event(functions):
-    functions.tasks.dead = True
-    for number in range(100):
-        ended(functions, f"t{number}", token=f"t{number}")
-    (_, figures), *_ = functions.sweep_each_minute(1)
-    assert len(published(functions)) == 100
-    assert (figures["EventsPending"], figures["DeliveriesRefused"]) == (100, 0)
-    functions.tasks.dead = False
-    functions.clock.spend(60)
-    functions.sweep()
-    assert len(functions.tasks.tasks) == 100
 
 
 def test_a_slow_bus_holds_up_no_callback(functions):

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.support.chains import make_chain
-from xorack import traced
 from xorack.cli import screen
 from xorack.ops.status import ChainStatus
 
@@ -32,40 +31,11 @@ def test_progress_is_rounded_down_and_below_100(started, finished, percent):
     assert status(status="acked", started=started, ended_at=5000).percent == 100.0
 
 
-def test_the_age_is_from_the_create_to_the_end():
-    assert status().age_ms == NOW - 2000
-    assert status(status="acked", ended_at=5000).age_ms == 3000
-    assert status(status="pending", created_at=None).age_ms == NOW - 1000
-    assert status(first_seen_at=None, created_at=None).age_ms is None
-    assert status(created_at=NOW + 50).age_ms == 0  # another machine's clock
-
-
 def test_the_deadline_is_the_nearer_of_the_two():
     assert status().deadline is None
     assert status(deadline=9000).deadline == 9000
     assert status(deadline=9000, idle_timeout=500, last_stamp_at=3000).deadline == 3500
     assert status(status="failed", ended_at=4000, deadline=9000).deadline is None
-
-
-def test_json_has_times_as_text_and_ids_as_hex():
-    times = {"deadline": 1_700_000_000_000, "idle_timeout": 60_000}
-    fields = {"stamp": traced(255), "started": 1, "failing": "x", "detail": '{"path":"/books"}'}
-    shown = status(**times, **fields).to_dict()
-    assert shown == {
-        **shown,
-        "percent": 0.0,
-        "created_at": "1970-01-01T00:00:02.000Z",
-        "ended_at": None,
-        "age_seconds": 998.0,
-        "deadline": "2023-11-14T22:13:20.000Z",
-        "idle_timeout_seconds": 60.0,
-        "reason": "x",
-        "detail": {"path": "/books"},
-        "outstanding": ["00000000000000ff"],
-        "outstanding_units": 1,
-        "outstanding_complete": True,
-        "stamp_bytes": 648,
-    }
 
 
 def test_what_came_after_the_end_is_shown():

@@ -6,7 +6,6 @@
 import random
 
 import pytest
-from botocore.exceptions import ReadTimeoutError
 
 from tests.support.chains import make_chain
 from tests.support.functions import message
@@ -14,7 +13,7 @@ from tests.support.slow import START, SlowFunctions
 from xorack.acker.breaker import CircuitBreaker
 from xorack.aws.client import config_of
 from xorack.aws.eventbridge import EventBus
-from xorack.core.budget import Budget, TimeOuts
+from xorack.core.budget import TimeOuts
 from xorack.core.request import Request
 
 
@@ -55,16 +54,6 @@ def due_chains(functions, count, prefix="t", **state):
         )
 
 
-def test_redelivered_creates_are_read_and_not_written_again(functions):
-    requests = [create(f"t{n}") for n in range(300)]
-    functions.consume({"m": message(*requests)})
-    functions.table.writes = 0
-    started = functions.clock.now
-    assert functions.consume({"m": message(*requests)}, {"m": 2}) == []
-    assert functions.table.writes == 0
-    assert functions.clock.now - started < 0.5
-
-
 def test_no_healthy_message_of_a_backlog_dies(functions):
     """Each invocation has time for less than half of what it receives."""
     functions.table.write_seconds = 0.3
@@ -102,18 +91,6 @@ def test_a_silent_service_fails_the_messages_that_need_it(monkeypatch, seconds, 
     invalid = message(Request.stamp_("other", "s", b"\1"), Request.stamp_("other", "t", b"\1\2"))
     assert functions.consume({"m0": message(*map(finish, tags)), "m1": invalid}) == failed
     assert len(functions.bus.events) == (0 if silent == "table" else 20)
-
-
-@pytest.mark.parametrize("seconds", [5, 60, 900])
-def test_a_sweep_of_a_silent_table_ends_within_its_time(monkeypatch, seconds):
-    functions = SlowFunctions(monkeypatch, seconds)
-    functions.table.dead = True
-    open_chains(functions, 20)
-    if seconds == 5:
-        assert functions.sweep()["SweepsIncomplete"] == 1
-    else:  # it has tried often enough
-        with pytest.raises(ReadTimeoutError):
-            functions.sweep()
 
 
 @pytest.mark.parametrize("seconds", [10, 900])
@@ -188,11 +165,6 @@ def test_a_sweep_of_a_dead_bus_counts_all_pending_events_and_reads_few(functions
     assert figures["EventsPublished"] > 500
     assert figures["EventsPublished"] + figures["EventsPendingAfterSweep"] == 2_000
     assert figures["SweepsIncomplete"] == 1  # time ran out
-
-
-def test_a_call_starts_only_if_it_and_one_of_each_later_step_can_end():
-    budget = Budget(lambda: 20, TimeOuts(1, 5))
-    assert [budget.before(steps).left() for steps in (2, 1, 0)] == [1, 7, 13]
 
 
 @pytest.mark.parametrize(("seconds", "longest"), [(10, 10 / 6), (60, 6), (900, 6)])
