@@ -95,7 +95,7 @@ def test_show_of_a_chain_of_the_npm_package(stack, xorack):
     shown = fields(xorack("show", "theirs"))
     assert (shown["status"], shown["deadline"]) == ("open", "none")
     assert shown["progress"] == "its senders report no counts"
-    assert shown["outstanding"] == "some units, this stamp names none"
+    assert shown["outstanding"] == "an unknown number of units, this stamp names none"
     assert "age" not in shown
 
 

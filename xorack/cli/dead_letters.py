@@ -98,10 +98,10 @@ def list_(selector: Selector, as_json: bool, target: Target) -> int:
 @json_option
 @with_target(letters_option)
 def show(selector: Selector, limit: int, as_json: bool, target: Target) -> int:
-    """Show messages with their body, invalid value, reason, sender and times.
+    """Show messages with body, invalid value, reason and times.
 
-    Long values are cut off. With --json, it prints one object a line with the complete body. The
-    exit status is 1 if no message matches.
+    The sender is shown too. Long values are cut off. With --json, it prints one object a line with
+    the complete body. The exit status is 1 if no message matches.
     """
     # A selected message may be one of the last, so read all messages.
     most = limit if selector == Selector() else None
