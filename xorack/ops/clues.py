@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from xorack.core.chain import NEVER_CREATED, TIMED_OUT
 from xorack.core.hashing import unit_id
@@ -13,17 +12,6 @@ from xorack.ops.status import ChainStatus
 
 __all__ = ["Clue", "clues_of"]
 
-ClueKind = Literal[
-    "not_created",
-    "not_started",
-    "timeout_too_short",
-    "idle",
-    "first_step",
-    "no_child",
-    "nothing_finished",
-    "silent",
-    "started_again",
-]
 _FIRST_SECOND_MS = 1000
 _SILENT_MS = 60_000
 """An open chain counts as silent after this time without a step."""
@@ -31,9 +19,9 @@ _SILENT_MS = 60_000
 
 @dataclass(frozen=True)
 class Clue:
-    """A possible cause that follows from a chain's counts or times, in words."""
+    """Something that leads to the cause of a chain's state: its kind, for programs, and a text."""
 
-    kind: ClueKind
+    kind: str
     text: str
 
 
@@ -49,10 +37,11 @@ def clues_of(status: ChainStatus) -> list[Clue]:
     was_failed = chain.status == "failed" and not (chain.reason or "").startswith(TIMED_OUT)
     if was_failed and chain.reason != NEVER_CREATED:
         return []
-    clues = [clue for find in _CERTAIN if (clue := find(status))]
-    if not clues and not chain.note:
-        clues = [clue for find in _LIKELY if (clue := find(status))]
-    return clues
+    for finders in (_CERTAIN, _LIKELY) if not chain.note else (_CERTAIN,):
+        clues = [Clue(kind, text) for kind, find in finders.items() if (text := find(status))]
+        if clues:
+            return clues
+    return []
 
 
 def unstarted_units(status: ChainStatus) -> int:
@@ -67,117 +56,104 @@ def unstarted_units(status: ChainStatus) -> int:
     return max(0, (len(status.outstanding) + surplus) // 2)
 
 
-def _not_created(status: ChainStatus) -> Clue | None:
+def _not_created(status: ChainStatus) -> str:
     chain = status.chain
     if chain.status != "pending" and chain.reason != NEVER_CREATED:
-        return None
+        return ""
     when = "has not arrived" if chain.status == "pending" else "never arrived"
     why = "its producer stopped before sending it, used another queue, or it was rejected"
-    return Clue("not_created", f"steps of it arrived, but its create {when}: {why}")
+    return f"steps of it arrived, but its create {when}: {why}"
 
 
-def _not_started(status: ChainStatus) -> Clue | None:
+def _not_started(status: ChainStatus) -> str:
     count = unstarted_units(status)
     if not count or status.chain.status == "pending":
-        return None
+        return ""
     why = "their step was killed after publishing, or was repeated with other children"
     if not status.chain.final:
         why += ", or its message is still in the queue"
-    return Clue("not_started", f"{plural(count, 'unit')} finished that no step started: {why}")
+    return f"{plural(count, 'unit')} finished that no step started: {why}"
 
 
-def _timeout_too_short(status: ChainStatus) -> Clue | None:
-    chain = status.chain
-    if (
-        chain.reason != TIMED_OUT
-        or not chain.tombstone.late
-        or chain.tombstone.last_late_at is None
-    ):
-        return None
-    after = span(max(0, chain.tombstone.last_late_at - (chain.ended_at or 0)))
-    late = (
-        f"{plural(chain.tombstone.late, 'request')} came after its time-out, the last {after} later"
-    )
-    return Clue("timeout_too_short", f"{late}: the time-out is too short")
+def _timeout_too_short(status: ChainStatus) -> str:
+    chain, end = status.chain, status.chain.tombstone
+    if chain.reason != TIMED_OUT or not end.late or end.last_late_at is None:
+        return ""
+    after = span(max(0, end.last_late_at - (chain.ended_at or 0)))
+    late = f"{plural(end.late, 'request')} came after its time-out, the last {after} later"
+    return f"{late}: the time-out is too short"
 
 
-def _idle(status: ChainStatus) -> Clue | None:
-    chain = status.chain
-    if (
-        chain.reason != TIMED_OUT
-        or chain.deadlines.idle_timeout is None
-        or chain.last_stamp_at is None
-    ):
-        return None
-    last = max(chain.last_stamp_at, chain.deadlines.extended)
-    ended_by = last + chain.deadlines.idle_timeout
-    if chain.deadlines.deadline is not None and chain.deadlines.deadline <= ended_by:
-        return None
-    quiet = f"no step ended for {span(chain.deadlines.idle_timeout)}, its idle time-out"
-    return Clue("idle", f"{quiet}: a step takes longer, or its worker stopped")
+def _idle(status: ChainStatus) -> str:
+    chain, limits = status.chain, status.chain.deadlines
+    if chain.reason != TIMED_OUT or limits.idle_timeout is None or chain.last_stamp_at is None:
+        return ""
+    idle_until = max(chain.last_stamp_at, limits.extended) + limits.idle_timeout
+    if limits.deadline is not None and limits.deadline <= idle_until:
+        return ""
+    quiet = f"no step ended for {span(limits.idle_timeout)}, its idle time-out"
+    return f"{quiet}: a step takes longer, or its worker stopped"
 
 
-def _first_step(status: ChainStatus) -> Clue | None:
-    if unit_id(status.chain.tag) not in status.outstanding:
-        return None
-    return Clue("first_step", "its first step did not end: its worker did not run, or failed")
+def _started_again(status: ChainStatus) -> str:
+    if not (repeated := status.chain.tombstone.repeated):
+        return ""
+    copies = plural(repeated, "copy", "copies")
+    return f"{copies} of its create came after its end: it was started again"
 
 
-def _no_child(status: ChainStatus) -> Clue | None:
-    chain = status.chain
-    if (
-        chain.counts.finished != 1
-        or chain.counts.started < 2
-        or unit_id(chain.tag) in status.outstanding
-    ):
-        return None
-    children = plural(chain.counts.started - 1, "child", "children")
+def _is_first_step_open(status: ChainStatus) -> bool:
+    return unit_id(status.chain.tag) in status.outstanding
+
+
+def _first_step(status: ChainStatus) -> str:
+    text = "its first step did not end: its worker did not run, or failed"
+    return text if _is_first_step_open(status) else ""
+
+
+def _no_child(status: ChainStatus) -> str:
+    counts = status.chain.counts
+    if counts.finished != 1 or counts.started < 2 or _is_first_step_open(status):
+        return ""
+    children = plural(counts.started - 1, "child", "children")
     why = "their workers did not run, refused the token, or sent to another queue"
-    return Clue("no_child", f"its first step ended, but none of its {children}: {why}")
+    return f"its first step ended, but none of its {children}: {why}"
 
 
-def _nothing_finished(status: ChainStatus) -> Clue | None:
-    chain = status.chain
-    if (
-        chain.counts.finished
-        or chain.counts.started < 2
-        or unit_id(chain.tag) in status.outstanding
-    ):
-        return None
-    return Clue(
-        "nothing_finished",
-        f"none of its {chain.counts.started:,} units was finished: the job that finishes them did "
-        "not run, or failed before its end",
-    )
+def _nothing_finished(status: ChainStatus) -> str:
+    counts = status.chain.counts
+    if counts.finished or counts.started < 2 or _is_first_step_open(status):
+        return ""
+    why = "the job that finishes them did not run, or failed before its end"
+    return f"none of its {counts.started:,} units was finished: {why}"
 
 
-def _silent(status: ChainStatus) -> Clue | None:
+def _silent(status: ChainStatus) -> str:
     chain, begin = status.chain, status.begin
     if begin is None or chain.status == "pending" or chain.counts.finished > 1:
-        return None
+        return ""
     begin = max(begin, chain.first_seen_at or 0)  # the create may have waited in the queue
     silent_since = max(chain.last_stamp_at or begin, begin)
     silent_ms = (chain.ended_at or status.now) - silent_since
     if silent_since - begin > _FIRST_SECOND_MS or silent_ms < _SILENT_MS:
-        return None
-    return Clue("silent", "silent since its first second: check your queue and workers")
+        return ""
+    return "silent since its first second: check your queue and workers"
 
 
-def _started_again(status: ChainStatus) -> Clue | None:
-    if not status.chain.tombstone.repeated:
-        return None
-    copies = plural(status.chain.tombstone.repeated, "copy", "copies")
-    return Clue("started_again", f"{copies} of its create came after its end: it was started again")
-
-
-_Find = Callable[[ChainStatus], Clue | None]
-_CERTAIN: tuple[_Find, ...] = (
-    _not_created,
-    _not_started,
-    _timeout_too_short,
-    _idle,
-    _started_again,
-)
+_Find = Callable[[ChainStatus], str]
+"""Returns the text of a clue; empty if the chain does not have it."""
+_CERTAIN: dict[str, _Find] = {
+    "not_created": _not_created,
+    "not_started": _not_started,
+    "timeout_too_short": _timeout_too_short,
+    "idle": _idle,
+    "started_again": _started_again,
+}
 """Clues that are true whatever else is known."""
-_LIKELY: tuple[_Find, ...] = (_first_step, _no_child, _nothing_finished, _silent)
+_LIKELY: dict[str, _Find] = {
+    "first_step": _first_step,
+    "no_child": _no_child,
+    "nothing_finished": _nothing_finished,
+    "silent": _silent,
+}
 """Clues for chains about which nothing else is known."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xorack.core.errors import ArgumentError
 from xorack.core.text import plural, span
 from xorack.ops.backlog import Backlog
-from xorack.ops.clues import clues_of
+from xorack.ops.clues import Clue, clues_of
 from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.explain import Group, explain_chains, letter_text, run_prefix
 from xorack.ops.run_chains import RunChains
@@ -22,21 +21,13 @@ _MAX_REASONS = 5
 """The reasons of failed children that are shown, the most common first."""
 
 
-@dataclass(frozen=True)
-class Why:
-    """A statement about the cause, with its kind for programs."""
-
-    kind: str
-    text: str
-
-
 def explain_chain(
     status: ChainStatus,
     letters: Sequence[DeadMessage] = (),
     backlog: Backlog | None = None,
     likes: Sequence[ChainStatus] = (),
     children: Sequence[ChainStatus] = (),
-) -> list[Why]:
+) -> list[Clue]:
     """Return statements about the cause of a chain's state, the strongest first; at least one.
 
     The letters are dead letters of the chain. The likes are chains of its run. The children are
@@ -45,71 +36,71 @@ def explain_chain(
     chain = status.chain
     why = []
     if status.reason:
-        why.append(Why("reason", f"{chain.status}: {status.reason}"))
+        why.append(Clue("reason", f"{chain.status}: {status.reason}"))
     if status.note_text:
-        why.append(Why("note", f"a sender noted: {status.note_text}"))
+        why.append(Clue("note", f"a sender noted: {status.note_text}"))
     why += _of_family(status, children)
     why += _of_letters(letters)
-    why += [Why(clue.kind, clue.text) for clue in clues_of(status)]
+    why += clues_of(status)
     if not chain.final:
         why += of_backlog(backlog)
     if group := _likes_of(status, likes):
-        why.append(Why("likes", _likes_text(group, likes)))
+        why.append(Clue("likes", _likes_text(group, likes)))
     if len(why) == (status.reason is not None) and not chain.final:
-        why.append(Why("progress", _progress(status)))
+        why.append(Clue("progress", _progress(status)))
     elif chain.status == "acked":
         end = status.tolerance or "all of its units are finished"
         late = f"; {status.after_end} came after its end" if status.after_end else ""
-        why.insert(0, Why("acked", f"acked: {end}{late}"))
+        why.insert(0, Clue("acked", f"acked: {end}{late}"))
     return why
 
 
 def explain_absence(
     tag: str, place: str, letters: Sequence[DeadMessage], backlog: Backlog | None
-) -> list[Why]:
+) -> list[Clue]:
     """Return why a tag may have no chain. `place` is where it was looked up."""
     why = [*_of_letters(letters), *of_backlog(backlog)]
     where = "its requests were not sent, went to another queue, or it ended long ago and expired"
-    why.append(Why("absent", f"{place} has no chain {tag!r}: {where}"))
+    why.append(Clue("absent", f"{place} has no chain {tag!r}: {where}"))
     if "/" not in tag:
-        why.append(Why("run", f"if it is a run: xorack explain --run {shlex.quote(tag)}"))
+        why.append(Clue("run", f"if it is a run: xorack explain --run {shlex.quote(tag)}"))
     return why
 
 
-def _of_family(status: ChainStatus, children: Sequence[ChainStatus]) -> list[Why]:
+def _of_family(status: ChainStatus, children: Sequence[ChainStatus]) -> list[Clue]:
     """Return the reasons of the failed chains that are units of this one, and its parents."""
     why, ended = [], status.chain.ended_children
     if count := ended["failed"]:
         many = plural(count, "chain that is a unit of it", "chains that are units of it")
         first = ended["failed_tags"][:1]
         hint = f": xorack explain {shlex.quote(first[0])}" if first else ""
-        why.append(Why("children", f"{many} failed{hint}"))
+        why.append(Clue("children", f"{many} failed{hint}"))
     texts = (": ".join(filter(None, (each.reason, each.note_text))) for each in children)
     for text, number in count_causes(texts).most_common(_MAX_REASONS):
         why.append(
-            Why("children", f"{number:,} of {plural(len(children), 'chain')} failed: {text}")
+            Clue("children", f"{number:,} of {plural(len(children), 'chain')} failed: {text}")
         )
     if status.chain.parent_tags and status.chain.status == "failed":
         parents = ", ".join(status.chain.parent_tags)
-        why.append(Why("parents", f"it is a unit of {parents}, which cannot be acked without it"))
+        why.append(Clue("parents", f"it is a unit of {parents}, which cannot be acked without it"))
     return why
 
 
-def _of_letters(letters: Sequence[DeadMessage]) -> list[Why]:
+def _of_letters(letters: Sequence[DeadMessage]) -> list[Clue]:
     counts = count_causes(map(letter_text, letters))
     return [
-        Why("dead_letter", f"{plural(count, 'dead letter')} of it: {text}")
+        Clue("dead_letter", f"{plural(count, 'dead letter')} of it: {text}")
         for text, count in counts.most_common(_MAX_LETTERS)
     ]
 
 
-def of_backlog(backlog: Backlog | None) -> list[Why]:
+def of_backlog(backlog: Backlog | None) -> list[Clue]:
     """Return the state of the queue, because waiting messages change the chain once applied."""
     if backlog is None or not backlog.waiting:
         return []
     waits = "waits" if backlog.waiting == 1 else "wait"
     text = f"{plural(backlog.waiting, 'message')} {waits} in the acker's queue"
-    return [Why("queue", backlog.stuck_text or text)]
+    return [Clue("queue", backlog.stuck_text or text)]
 
 
 def _likes_of(status: ChainStatus, likes: Sequence[ChainStatus]) -> Group | None:
@@ -147,7 +138,7 @@ def _progress(status: ChainStatus) -> str:
     return f"{status.counts} finished{ago}; {left}: nothing points to a problem yet"
 
 
-def to_dict(tag: str, status: ChainStatus | None, why: Sequence[Why]) -> dict[str, Any]:
+def to_dict(tag: str, status: ChainStatus | None, why: Sequence[Clue]) -> dict[str, Any]:
     """Return what ``xorack explain TAG --json`` prints."""
     return {
         "tag": tag,
