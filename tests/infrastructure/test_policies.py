@@ -281,3 +281,53 @@ def test_tokens_of_others_are_not_resumed(arn, message):
         acker.grant_resume(waiting(stack, arn))
     with pytest.raises(TypeError, match="expected an IStateMachine or an IFunction"):
         acker.grant_resume(stack)
+
+
+def test_stacks_that_share_a_role_do_not_share_the_name_of_its_policy():
+    """A role has one inline policy of a name: the second stack would replace that of the first."""
+    names = []
+    for construct_id in ("Acker", "Acker", "Other"):
+        stack = Stack(App(), "Mine", env=HERE)
+        role = aws_iam.Role.from_role_arn(stack, "Role", "arn:aws:iam::111111111111:role/acker")
+        Acker(stack, construct_id, role=role)
+        (policy,) = Template.of_stack(stack).of("AWS::IAM::Policy").values()
+        names.append(json.dumps(policy["PolicyName"]))
+    assert names[0] == names[1] != names[2]
+    assert "AWS::StackId" in names[0]
+    stack = Stack(App(), "Mine", env=HERE)
+    imported = Acker.from_stack_outputs(stack, "Imported", "xorack")
+    imported.grant_resume(waiting(stack, ORDERS))
+    policies = Template.of_stack(stack).of("AWS::IAM::Policy").values()
+    own = {json.dumps(policy["PolicyName"]) for policy in policies}
+    assert len(own) == 2
+    assert all("AWS::StackId" in name for name in own)
+
+
+def test_an_acker_of_another_account_completes_no_callbacks_of_this_one(here):
+    place = "eu-west-1:222222222222"
+    acker = Acker.from_attributes(
+        here,
+        "Acker",
+        table_arn=f"arn:aws:dynamodb:{place}:table/chains",
+        queue_arn=f"arn:aws:sqs:{place}:stamps",
+        event_bus_arn=f"arn:aws:events:{place}:event-bus/chains",
+        role_names=["consumer", "sweeper"],
+    )
+    with pytest.raises(ValueError, match="is in the account 111111111111, expected 222222222222"):
+        acker.grant_resume(waiting(here, ORDERS))
+
+
+def test_a_bus_that_only_one_acker_may_publish_to_is_no_bus_of_another(here):
+    first = Acker(here, "First")
+    with pytest.raises(ValueError, match="deny_forged_events=false"):
+        Acker(here, "Second", bus=first.events.bus)
+    shared = Acker(here, "Open", settings=Settings(deny_forged_events=False))
+    Acker(here, "Third", bus=shared.events.bus)
+
+
+def test_the_outputs_of_a_second_acker_need_a_prefix(here):
+    Acker(here, "First").add_outputs()
+    second = Acker(here, "Second")
+    with pytest.raises(ValueError, match="has the outputs of another acker: give a prefix"):
+        second.add_outputs()
+    second.add_outputs(prefix="Second")

@@ -24,7 +24,7 @@ from xorack.cdk.permissions import (
     logs_statement,
 )
 from xorack.cdk.queue import create_queues
-from xorack.cdk.roles import grant_to, own_role
+from xorack.cdk.roles import grant_to, name_policy, own_role
 from xorack.cdk.settings import Settings
 from xorack.cdk.table import adopt_table, create_table, key_of
 from xorack.cdk.validation import (
@@ -170,6 +170,8 @@ class Acker(AckerParts):
             [self.own_role] if self.own_role else [function.role for function in functions]
         )
         self.role_names = [role.role_name for role in self._roles]
+        if self.own_role is not None:
+            name_policy(self.own_role)
         self._callbacks: set[str] = set()
         for kind in KINDS:
             if self.settings.resume in (kind, "all", "granted"):
@@ -334,6 +336,11 @@ class Acker(AckerParts):
         if self.dashboard is not None:
             outputs["DashboardName"] = (self.dashboard.dashboard_name, "Dashboard")
         stack = cdk.Stack.of(self)
+        if stack.node.try_find_child(f"{prefix}TableName"):
+            raise ValueError(
+                f"add_outputs: the stack {stack.node.path} has the outputs of another acker: give "
+                "a prefix of their names"
+            )
         for name, (value, description) in outputs.items():
             export = cdk.Fn.join("-", [stack_name or stack.stack_name, prefix + name])
             cdk.CfnOutput(

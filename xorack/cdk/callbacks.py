@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from aws_cdk import Stack, aws_iam
@@ -36,15 +37,18 @@ KINDS: Final = {
 }
 
 
-def kind_of(acker: Construct, waiting: Any) -> str:
-    """Return the kind of an execution's callbacks; raise if the acker cannot complete them."""
+def kind_of(acker: Construct, place: Mapping[str, Any], waiting: Any) -> str:
+    """Return the kind of an execution's callbacks; raise if the acker cannot complete them.
+
+    `place` has the account and the region of an imported acker, as far as they are known.
+    """
     kind = next((name for name, each in KINDS.items() if hasattr(waiting, each.attribute)), None)
     if kind is None:
         raise TypeError(f"waiting is {waiting!r}: expected an IStateMachine or an IFunction")
     stack, env = Stack.of(acker), waiting.env
     for what, other, own in (
-        ("account", env.account, stack.account),
-        ("region", env.region, stack.region),
+        ("account", env.account, place.get("account") or stack.account),
+        ("region", env.region, place.get("region") or stack.region),
     ):
         if is_known_to_differ(own, other):
             raise ValueError(

@@ -55,7 +55,7 @@ class AckEvents(Construct):
         account: str,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.table, self._account = table, account
+        self.table, self._account, self.denies_others = table, account, False
         if isinstance(bus, str):
             text = "Chains that were acked or that failed"
             bus = aws_events.EventBus(self, "Bus", event_bus_name=bus, description=text)
@@ -65,6 +65,12 @@ class AckEvents(Construct):
                 "AWS::Events, because the functions call PutEvents, which does not accept it"
             )
         self.bus = bus
+        owner: Any = bus.node.scope
+        if isinstance(owner, AckEvents) and owner is not self and owner.denies_others:
+            raise ValueError(
+                f"bus: {bus.node.path} denies the events of all but its own acker: create that one "
+                "with deny_forged_events=false"
+            )
 
     def check_at_deployment(self) -> None:
         """Make the deployment fail if an imported bus of this account does not exist.
@@ -90,6 +96,7 @@ class AckEvents(Construct):
 
     def deny_forged_events(self, publishers: Sequence[aws_iam.IRole]) -> None:
         """Deny all principals except these roles to put events of the acker's source on the bus."""
+        self.denies_others = True
         arns = [role.role_arn for role in publishers]
         statement = aws_iam.PolicyStatement(
             sid="OnlyTheAckerPublishes",

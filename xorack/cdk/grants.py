@@ -237,7 +237,7 @@ class IAcker(Construct):
         Examples:
             acker.grant_resume(orders)
         """
-        kind = kind_of(self, waiting)
+        kind = kind_of(self, self._place, waiting)
         self._accept_callbacks(kind)
         return grant_to(self._roles_beside(waiting), statement_of(kind, waiting))
 

@@ -71,6 +71,19 @@ def own_role(scope: Construct, role: cdk.aws_iam.IRole | None) -> cdk.aws_iam.IR
     return cdk.aws_iam.Role.from_role_arn(scope, "Role", role.role_arn)
 
 
+def name_policy(role: cdk.aws_iam.IRole) -> None:
+    """Name the policy that the stack attaches to a role which other stacks may use, too.
+
+    The CDK's name is the same for equal paths in two stacks. The second stack would replace the
+    policy of the first, because a role has one inline policy of a name.
+    """
+    policy: Any = role.node.try_find_child("Policy")
+    if policy is not None:  # a closed or an immutable role has none
+        stack_uuid = cdk.Fn.select(2, cdk.Fn.split("/", cdk.Aws.STACK_ID))
+        name = cdk.Fn.join("-", ["xorack", stack_uuid, role.node.addr])
+        policy.node.default_child.policy_name = name
+
+
 def grant_to(
     roles: Sequence[cdk.aws_iam.IRole], statement: cdk.aws_iam.PolicyStatement
 ) -> cdk.aws_iam.Grant:
@@ -86,4 +99,6 @@ def grant_to(
     ]
     for role in closed:
         role.is_closed = True
+    for role in roles:
+        name_policy(role)
     return combined(grants)
