@@ -258,7 +258,7 @@ def test_evidence_that_is_not(run):
     lines, lost = run.rows, run.read("billed").drop("xorack_lines_sum")
     with pytest.raises(ColumnsError, match="no column xorack_lines: add it first"):
         lines.evidence(run.read())
-    with pytest.raises(ColumnsError, match="and not xorack_lines_sum: add up all columns"):
+    with pytest.raises(ColumnsError, match="and lacks xorack_lines_sum: add all columns"):
         lines.finish(run.write(lost, "lost"))
     inexact = run.read("billed").withColumn("xorack_lines_xor", F.col("xorack_lines_xor") * 1.0)
     with pytest.raises(ColumnsError, match="xorack_lines_xor is double, expected bigint: preci"):

@@ -147,7 +147,7 @@ def test_missing_units_that_the_run_tolerates(spark, queue, tmp_path):
 
 
 READ_IN_PART = {
-    "an empty file": (lambda parts: parts[0].write_bytes(b""), "1 of 3 files are empty or gone"),
+    "an empty file": (lambda parts: parts[0].write_bytes(b""), "1 of 3 files are empty or missing"),
     "a folder of Hive": (
         lambda parts: (
             [parts[0].parent.joinpath("HIVE_UNION_SUBDIR_1").mkdir()]
@@ -209,8 +209,8 @@ def test_unit_columns_that_an_insert_has_swapped(run):
     first, sentence = str(error).splitlines()
     assert first.startswith("the output has not the units of 'lines' that were started: all chains")
     assert sentence == (
-        "the unit columns order and line are swapped in the output: an INSERT takes columns by "
-        "position: give it their names"
+        "the unit columns order and line are swapped in the output, because an INSERT takes "
+        "columns by position: list their names in it"
     )
     assert len(notes) == CHAINS
 

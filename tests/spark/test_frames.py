@@ -71,7 +71,7 @@ def test_columns_that_are_unsuitable(run):
     frame = lines_of(run.spark, files=1).withColumn("price", F.lit(1.5))
     run_rows = run.tracking.rows
     for rows, given, problem in [
-        (run_rows("a", chain="order", unit="price"), frame, "unit column price is of the type dou"),
+        (run_rows("a", chain="order", unit="price"), frame, "unit column price has the type dou"),
         (
             run_rows("a", chain="order", unit="line"),
             frame.withColumn("line", F.when(F.col("line") < 9, F.col("line"))),

@@ -198,7 +198,9 @@ def test_rows_missing_in_the_input(run):
     lost = {(1, 1), (4, 9), (6, 1), (6, 60), (6, 120)}
     run.write_lines([keys for keys in LINES if keys not in lost])
     billed = run.write(run.bill(run.read()), "billed")
-    gone = r"input lost 5 rows that were started: 3 of 3 files are gone since: \S+/lines/part-"
+    gone = (
+        r"input lost 5 rows that were started: 3 of 3 files are missing since then: \S+/lines/part-"
+    )
     with pytest.raises(OutputDiffersError, match=gone):
         run.rows.finish(billed)
     acker.apply(run.sent())
@@ -415,7 +417,7 @@ def test_outputs_that_are_invalid(run):
     run.sent()
     frame = run.read()
     for given, problem in [
-        ((), "none of them given, expected one of written, observed, read"),
+        ((), "no output given, expected one of written, observed, read"),
         (([],), "an empty list"),
         ((Path("/x"),), r"PosixPath\('/x'\), expected a frame, path or table's name"),
         (("no_such_table",), "'no_such_table' cannot be read: "),

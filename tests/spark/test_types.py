@@ -142,13 +142,13 @@ EVIDENCE = {
         lambda bills, x, n, s: bills.agg(
             F.expr(f"bigint(sum({x} % 1000)) AS {x}"), F.sum(n).alias(n), F.sum(s).alias(s)
         ),
-        "xorack_lines_xor was summed: an XOR is folded by bit_xor, as rows.evidence",
+        "xorack_lines_xor was summed: use bit_xor for it, as rows.evidence",
     ),
     "some rows have none": (
         lambda bills, *names: bills.withColumns(
             {name: F.when(F.col("sku") > "sku 1", F.col(name)) for name in names}
         ),
-        "2 rows of the output have no evidence: are they of another job?",
+        "2 rows of the output have no evidence: did another job write them?",
     ),
 }
 

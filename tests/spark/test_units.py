@@ -155,7 +155,11 @@ def test_long_tags_are_cut(spark):
 
 @pytest.mark.parametrize(
     ("value", "problem"),
-    [("6100", "holds NUL"), ("ff", "is no UTF-8"), ("efbfbdeda080", "is no UTF-8")],
+    [
+        ("6100", "contains NUL"),
+        ("ff", "is not valid UTF-8"),
+        ("efbfbdeda080", "is not valid UTF-8"),
+    ],
 )
 def test_no_tag_holds_what_is_no_text(spark, value, problem):
     chains = spark.sql(f"SELECT string(X'{value}') AS c0")

@@ -128,7 +128,7 @@ def test_a_batch_job_and_two_streams(log):
     job = orders.job("2026-09-14T14")
     for ranges, problem in [
         ([(0, 3, 5)], "t/0 has 2 rows at the positions 3 to 4 in this batch"),
-        ([], "the batch has no row at any of the 2 positions that it covers: is it a wrong path"),
+        ([], "the batch has no row at any of the 2 positions that it covers: is the path wrong"),
         ([(0, 2, 4), (7, 0, 1)], "rows of t/7, a partition that is not in its offsets"),
     ]:
         wrong = log.frame(*ranges)

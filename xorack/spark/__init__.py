@@ -1,11 +1,11 @@
 """Tracking for Spark jobs: the ack of a chain is evidence of what was written.
 
-A job names its rows, starts what it wrote, or finishes what it wrote; see `Tracking`. The word
-count in `pipeline/` of the repository is an example, and docs/spark.md is the guide.
+A job names its rows, and starts or finishes the rows that it wrote; see `Tracking`. The word count
+in `pipeline/` of the repository is an example, and docs/spark.md is the guide.
 
-Runs on classic sessions and Spark Connect, from PySpark 3.5 on. The tasks need this package,
-pyarrow and boto3. The driver needs this package and PySpark with pandas and pyarrow, which PySpark
-asks for in `mapInArrow`; it needs boto3 only where it runs tasks, too.
+It runs on classic sessions and Spark Connect, from PySpark 3.5 on. The tasks need this package,
+pyarrow and boto3. The driver needs this package and PySpark with pandas and pyarrow, which
+`mapInArrow` requires. It needs boto3 only if it also runs tasks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An output that differs: which chains finish all the same, and what is noted on the others."""
+"""An output that differs: the chains that finish nevertheless, and notes for the other chains."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Differing(NamedTuple):
     """An output that differs from what was started.
 
     Attributes:
-        totals: What was started adds up to this.
+        totals: The sums of the units that were started.
         started: All chains that were started.
-        source: What the job read, as the user gave it.
-        frames: The frames of the job that may be computed, the last one first.
+        source: The job's input, as the user gave it.
+        frames: The frames of the job that may be computed, the last frame first.
         keep: Caches a frame until the call ends.
-        publish: Whether the output would be published: then no chain finishes without the others.
+        publish: Whether the output would be published. Then all chains finish, or none.
     """
 
     rows: RowNames
@@ -70,7 +70,7 @@ class Differing(NamedTuple):
     publish: bool = False
 
     def find(self, source: DataFrame) -> Difference:
-        """Find out how the output differs from a source, if that is what was started."""
+        """Find the difference between the output and a source that is what was started."""
         is_told = {*self.rows.chain} <= {*self.rows.unit}  # then equal units are in equal chains
         if not is_told and (chains := self._changed_chains(source)):
             return self.unknown(f"the source is not what was started: {chains}")
@@ -81,7 +81,7 @@ class Differing(NamedTuple):
         return replace(found, hints=(self._changed_chains(source), *found.hints))
 
     def _changed_chains(self, source: DataFrame) -> str:
-        """Say of which chains the source is not what was started; empty if of none."""
+        """Name the chains of which the source is not what was started; return "" without any."""
         read = self._read(source)
         if read is None:
             return ""
@@ -90,11 +90,11 @@ class Differing(NamedTuple):
         return f"chains of which the source differs: {', '.join(some)}" if some else ""
 
     def unknown(self, problem: str = "", keys: str = "") -> Difference:
-        """Return a difference of which no more is known than a sentence."""
+        """Return a difference about which only a sentence is known."""
         return Difference(self.totals, self.evidence.totals, keys=keys, problem=problem)
 
     def input_lost(self, source: DataFrame) -> Lost | Agrees | None:
-        """Return what follows if the output has all of its input; None if it has not."""
+        """Return the outcome if the output has all rows of its input, or else None."""
         read = self._read(source)
         if read is None or totals_of(read) != self.evidence.totals:
             return None
@@ -109,7 +109,7 @@ class Differing(NamedTuple):
             "sum(greatest(missing_count, 0L))",
             "count_if(verdict IN ('surplus', 'unknown', 'other'))",
         )
-        if others:  # the job read rows that nobody started
+        if others:  # the job read rows that were not started
             return None
         if count == self.started.number:
             return Agrees(self.started)
@@ -123,7 +123,7 @@ class Differing(NamedTuple):
         return Lost(Finished(finished, count, units), missing, left, notes(self.rows, noted, left))
 
     def by_units(self, found: Difference) -> Outcome:
-        """Finish the chains of which no unit differs, or no more than are tolerated."""
+        """Finish the chains of which no unit differs, or at most the tolerated number."""
         assert found.sample is not None
         assert found.found is not None
         facts = found.found
@@ -159,7 +159,7 @@ class Differing(NamedTuple):
         return Differs(error, requests, Finished(finished, count, units))
 
     def by_chain(self, found: Difference) -> Differs:
-        """Finish the chains that have the units that were started, as far as the output tells."""
+        """Finish the chains that have exactly the started units, if the output shows chains."""
         if not self._tells_chains:
             return self.all_open(found)
         held = per_chain(self.rows, self.evidence.outputs)
@@ -175,7 +175,7 @@ class Differing(NamedTuple):
         return Differs(error, requests, Finished(finished, count, units))
 
     def all_open(self, found: Difference, sums: DataFrame | None = None) -> Differs:
-        """Finish no chain; `sums` has the units that differ by chain, if these are known."""
+        """Finish no chain; `sums` has the differing units by chain, if they are known."""
         chains = self.started.chains.selectExpr("tag", "count AS started")
         if sums is None:
             text = f"'the output of {self.rows.name} differs from what was started' AS text"
@@ -204,7 +204,7 @@ class Differing(NamedTuple):
         )
 
     def _read(self, source: DataFrame) -> DataFrame | None:
-        """Fold the chains of a source that were started; None if it does not tell them."""
+        """Fold the started chains of a source, or return None if it lacks the chain columns."""
         if not has_columns(source, self.rows.chain):
             return None
         known = self.started.chains.select("tag")
@@ -214,12 +214,12 @@ class Differing(NamedTuple):
                 read.count()
         except XorAckError:
             raise
-        except Exception:  # noqa: BLE001 - a file is broken: `find` says so
+        except Exception:  # noqa: BLE001 - if a file is corrupt, `find` says so
             return None
         return read
 
 
 def _examples(differing: DataFrame) -> list[str]:
-    """Return some chains that differ, and how many units each has."""
+    """Return examples of chains that differ, with their numbers of units."""
     first = differing.orderBy(F.expr("started = 0"), "tag").limit(_MAX_EXAMPLES).collect()
     return [f"{row['tag']} ({row['found']:,} of {row['started']:,})" for row in first]

@@ -1,4 +1,4 @@
-"""The evidence that an output carries: what the units in what was written add up to."""
+"""The evidence in an output: the sums of the units of its rows."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 Output = DataFrame | str
 """A frame that reads an output, the path of its Parquet files, or a table's name."""
 Place = Output | Snapshot
-"""An output, or the version of a table that was pinned before."""
+"""An output, or the version of a table at which it is read."""
 
 _SECOND = 1_000  # in milliseconds
 
 
 def open_output(tracking: RunOptions, output: Place, option: str = "written") -> DataFrame:
-    """Read what was written, or raise `ArgumentError` if Spark cannot, or may leave rows out.
+    """Read an output, or raise `ArgumentError` if Spark cannot read it or may skip rows.
 
-    A table with versions is read at the one that it has now, or that a `Snapshot` gives.
+    A table with versions is read at its current version, or at that of a `Snapshot`.
     """
     spark, mask = tracking.spark, tracking.mask
     output = tables.pinned(spark, output)
@@ -52,7 +52,7 @@ def open_output(tracking: RunOptions, output: Place, option: str = "written") ->
         return frame
     try:
         frame = _opened(spark, output)
-    except Exception as error:  # noqa: BLE001 - whatever Java raises
+    except Exception as error:  # noqa: BLE001 - Java raises any error
         how = ""
         name = output.words if isinstance(output, Snapshot) else repr(output)
         if "/" in name:
@@ -72,7 +72,7 @@ def _opened(spark: SparkSession, output: str | Snapshot) -> DataFrame:
         frame = spark.read.options(**READ_ALL).table(output)
         _ = frame.schema
         return frame
-    # Spark would take what it has in its cache for what lies on disk: not with an option.
+    # Without a new option, Spark could use its cache instead of the files.
     reader = spark.read.options(xorack=uuid4().hex, **READ_ALL)
     try:
         frame = reader.parquet(output)
@@ -86,12 +86,12 @@ def _opened(spark: SparkSession, output: str | Snapshot) -> DataFrame:
 
 
 def unit_in(rows: RowNames, frame: DataFrame) -> Column:
-    """Return the unit of each row of an input: a column that has units may be of another run."""
+    """Return the unit of each row of an input, whose column of units may be of another run."""
     return units.unit_column(frame, rows.namespace, rows.unit)
 
 
 def unit_of(rows: RowNames, frame: DataFrame) -> Column:
-    """Return the unit of each row of an output: its column of units, or one of the unit columns."""
+    """Return the unit of each row of an output, from its column of units or its unit columns."""
     name = rows.unit_name
     if not units.has_columns(frame, [name]):
         return unit_in(rows, frame)
@@ -108,7 +108,7 @@ def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
     gone = ", ".join(name for name in rows.evidence_names if name not in there)
     if there and gone:
         raise ColumnsError(
-            f"the output has {', '.join(there)}, and not {gone}: add up all columns of the "
+            f"the output has {', '.join(there)}, and lacks {gone}: add all columns of the "
             "evidence, with .agg(…, *rows.evidence(frame))"
         )
     for name in there:
@@ -118,7 +118,7 @@ def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
 
 
 def evidence_of(rows: RowNames, frame: DataFrame) -> list[Column]:
-    """Return the sums of the units that a row of an output stands for."""
+    """Return the sums of the units from which a row of an output was made."""
     if has_evidence(rows, frame):
         return [F.col(name).cast("long") for name in rows.evidence_names]
     try:
@@ -132,11 +132,11 @@ def evidence_of(rows: RowNames, frame: DataFrame) -> list[Column]:
 
 
 def _unmarked_files(rows: RowNames, frame: DataFrame) -> str:
-    """Say that some Parquet files of an output have evidence, and others do not; else nothing."""
-    with suppress(Exception):  # other formats, or other types
+    """Say that only some Parquet files of an output have evidence; else return an empty text."""
+    with suppress(Exception):  # the files have other formats or types
         merged = frame.sparkSession.read.option("mergeSchema", "true")
         if units.has_columns(merged.parquet(*frame.inputFiles()), rows.evidence_names):
-            return "; some of its files have the evidence: the others are older, or of another job"
+            return "; only some of its files have evidence: write the files without evidence again"
     return ""
 
 
@@ -146,10 +146,9 @@ def total(rows: RowNames, outputs: Sequence[DataFrame]) -> Totals:
 
 
 def _summed(rows: RowNames, frame: DataFrame, names_files: bool = False) -> tuple[Totals, bool]:
-    """Return what the evidence of an output adds up to, and whether each row is of a file.
+    """Return the sums of an output's evidence, and whether Spark knows the file of each row.
 
-    Spark names the file of a row that is read, as long as it is not shuffled, cached or computed
-    from others.
+    Spark knows the file of a row until the row is shuffled, cached, or computed from other rows.
     """
     sums = [*folding.named(evidence_of(rows, frame))]
     sums.append((F.input_file_name() if names_files else F.lit("")).alias("file"))
@@ -162,13 +161,16 @@ def _summed(rows: RowNames, frame: DataFrame, names_files: bool = False) -> tupl
 
 
 class Evidence(NamedTuple):
-    """What a call to finish rests on; see `Report` for its kind and what is stored.
+    """The evidence for a call to finish; see `Report` for its kind and its storage.
 
-    `outputs` are the frames that read the output; none if it was observed. `given` is as the user
-    gave it. `files` are those of the outputs when they were read, and `snapshots` the versions of
-    the tables among them. `since` is when the record of the
-    start was written, in ms by its storage, if nothing else tells runs apart. `is_output` is False
-    for what the job read or observed.
+    Attributes:
+        outputs: The frames that read the output; empty if it was observed.
+        given: The output as the user gave it.
+        files: The files of the outputs when they were read.
+        since: When the record of the start was written, in ms by its storage; None if the output
+            itself shows its run.
+        is_output: False for what the job read or observed.
+        snapshots: The versions of the tables among the outputs.
     """
 
     kind: str
@@ -189,11 +191,11 @@ def collect_evidence(
     observed: Observed | None = None,
     read: DataFrame | None = None,
 ) -> Evidence:
-    """Collect the evidence of the one output that is given."""
+    """Collect the evidence of the output, of which exactly one form must be given."""
     given = {"written": written, "observed": observed, "read": read}
     kinds = [kind for kind, output in given.items() if output is not None]
     if len(kinds) != 1:
-        found = " and ".join(kinds) or "none of them"
+        found = " and ".join(kinds) or "no output"
         raise ArgumentError("written", problem=f"{found} given, expected one of {', '.join(given)}")
     rows.tracking.jobs.end(rows.namespace)
     if observed is not None:
@@ -220,7 +222,7 @@ def collect_evidence(
 
 
 def as_list(outputs: Any, option: str) -> list[Any]:
-    """Return outputs that are given as one or as a list."""
+    """Return a single output or a list of outputs as a list."""
     given = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
     if not given:
         raise ArgumentError(option, problem="an empty list, expected one or more outputs")
@@ -228,12 +230,12 @@ def as_list(outputs: Any, option: str) -> list[Any]:
 
 
 def frames_in(given: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
-    """Return the frames that were aggregated, which are given as one or as a list."""
+    """Return the frames that were aggregated, given singly or as a list."""
     return [units.check_frame("rows", frame) for frame in as_list(given, "rows")]
 
 
 def source_of(rows: RowNames, given: Place, frame: DataFrame) -> Header:
-    """Return where rows lie that were started, or that a micro-batch reads: see `_read`."""
+    """Return the storage of rows that were started, or that a micro-batch reads; see `_read`."""
     names = storage.files_read(frame)
     name = given.given if isinstance(given, Snapshot) else given
     snapshot = asdict(given) if isinstance(given, Snapshot) else None
@@ -255,7 +257,7 @@ def _read(rows: RowNames, header: Header, output: Output | Snapshot, frame: Data
     spark, names = frame.sparkSession, storage.files_read(frame)
     name = output.given if isinstance(output, Snapshot) else output
     place = str((*storage.folders(names, name), name)[0])
-    # Evidence and units are of this run, unless what was started has them: else files tell it.
+    # Evidence and units show the run, unless the started rows have them too. Then files show it.
     is_marked = _is_marked(rows, frame) and not header["marked"]
     has_record = "attempt" in header and not is_marked
     records = storage.files_read(rows.record.chains(header)) if has_record else []
@@ -285,7 +287,7 @@ def _read(rows: RowNames, header: Header, output: Output | Snapshot, frame: Data
 
 
 def names_files(frame: DataFrame) -> bool:
-    """Return whether Spark can name the file of each row: not if a row is of several."""
+    """Return whether Spark can name the file of each row, which it cannot after a join."""
     try:
         return bool(frame.select(F.input_file_name()).schema)
     except AnalysisException:
@@ -293,7 +295,7 @@ def names_files(frame: DataFrame) -> bool:
 
 
 def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
-    """Check that evidence is of an output of this job, which has not changed since, or raise."""
+    """Check that evidence comes from an unchanged output of this job, or raise."""
     mask, files = rows.tracking.mask, evidence.files
     for snapshot in evidence.snapshots:
         source = tables.started(header)
@@ -309,11 +311,11 @@ def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
         without = F.col(rows.evidence_names[1]).isNull()
         if is_csv and has_evidence(rows, frame) and frame.where(without).take(1):
             problem = (
-                "rows of CSV have no evidence: a line break in a value divides a row, so read it "
-                "with multiLine; or leave out what a join has added"
+                "rows of CSV have no evidence: if line breaks divide rows, read the files with "
+                "multiLine; if a join added rows, leave these out"
             )
             raise ArgumentError("written", problem=problem)
-    # Some storage counts seconds: such a time may be any in its second.
+    # Some storage counts full seconds, so such a time may be later by up to a second.
     old = [
         name
         for name, (_, time) in files.items()
@@ -322,8 +324,8 @@ def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
     if old:
         problem = (
             f"{len(old):,} of {len(files):,} files are older than the start of this run, such as "
-            f"{masked_path(min(old), mask)}, and nothing in them tells runs apart: give what this "
-            f"job wrote, and keep the column {rows.unit_name} of with_unit in it"
+            f"{masked_path(min(old), mask)}, and do not show their run: pass this job's output, "
+            f"and keep the column {rows.unit_name} of with_unit in it"
         )
         raise ArgumentError("written", problem=problem)
     now = storage.files_of(rows.tracking.spark, list(files))
@@ -331,21 +333,21 @@ def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
     if changed:
         raise StateError(
             f"the output changed while finish read it: {len(changed):,} of {len(files):,} "
-            f"files, such as {masked_path(changed[0], mask)}; repeat the call once nobody "
+            f"files, such as {masked_path(changed[0], mask)}; repeat the call when no job "
             "writes there"
         )
 
 
 def _refuse_source(place: str) -> None:
     problem = (
-        f"it reads what was started, {place}: give what this job wrote, or read= to prove the "
-        "reading alone"
+        f"it reads what was started, {place}: pass this job's output, or read= to check only "
+        "the input"
     )
     raise ArgumentError("written", problem=problem)
 
 
 def per_chain(rows: RowNames, outputs: Sequence[DataFrame]) -> list[DataFrame]:
-    """Fold the evidence of each output by chain, where `tells_chains` says that it has chains."""
+    """Fold the evidence of each output by chain, if `tells_chains` returns True for it."""
     return [
         folding.fold_units(frame, rows.chain, evidence_of(rows, frame), rows.prefix)
         for frame in outputs

@@ -1,4 +1,4 @@
-"""Finishing: what was written against what was started, and the requests that follow from it.
+"""Finishing: compare the output with what was started, and make the requests that follow.
 
 `decide` returns one of `Agrees`, `Lost` and `Differs`. `xorack.spark.rows` sends their requests,
 and returns a report or raises.
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 
 class Job(NamedTuple):
-    """What the user says of the job.
+    """The user's arguments about the job.
 
-    Its input, its frames, whether they may be computed, and whether the output is published. Then
-    all chains finish, or none.
+    They are its input, its frames, whether these may be computed, and whether the output is
+    published. If it is published, all chains finish, or none.
     """
 
     source: Output | None = None
@@ -50,14 +50,14 @@ class Job(NamedTuple):
     publish: bool = False
 
     def frames_of(self, rows: RowNames) -> Sequence[DataFrame]:
-        """Return the frames to compute, the last one first."""
+        """Return the frames to compute, the last frame first."""
         if not self.recompute:
             return ()
         return rows.tracking.jobs.frames(rows.namespace) if self.frames is None else self.frames
 
 
 def header_of(rows: RowNames, source: Output | None = None) -> Header:
-    """Return the record's header; in a micro-batch, that of the given source."""
+    """Return the header of the record, or in a micro-batch that of its source."""
     if rows.batch_id is not None:
         if source is None:
             raise ArgumentError("source", problem="is required in a micro-batch: give its frame")
@@ -68,13 +68,13 @@ def header_of(rows: RowNames, source: Output | None = None) -> Header:
     if header["unit"] != list(rows.unit):
         raise StateError(
             f"{rows.name!r} was started with the unit columns {', '.join(header['unit'])}, and now "
-            f"they are {', '.join(rows.unit)}: give the same ones, in the same order"
+            f"they are {', '.join(rows.unit)}: use the same columns in the same order"
         )
     return header
 
 
 def check_last(rows: RowNames, following: str | None = None) -> None:
-    """Check that no other name follows these rows, or raise: both would end their chains."""
+    """Check that no other name follows these rows, or raise; both would finish their chains."""
     other = rows.record.follower()
     if other not in (None, following):
         raise StateError(f"rows named {other!r} follow {rows.name!r} in this run: finish these")
@@ -94,7 +94,7 @@ def caches() -> Iterator[Keep]:
 
 @contextmanager
 def attempt(rows: RowNames, header: Header) -> Iterator[Keep]:
-    """Yield what `caches` yields; if the block fails, a damaged record is to blame first."""
+    """Yield the function of `caches`. If the block fails, first check for a corrupt record."""
     with caches() as keep:
         try:
             yield keep
@@ -132,7 +132,7 @@ def _of_batch(rows: RowNames, evidence: Evidence, job: Job, keep: Keep) -> Outco
 
 
 def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: Keep) -> Outcome:
-    """Compare an output with the record; if it differs, with what the job read, and by chain."""
+    """Compare an output with the record. If it differs, compare it with the input, and by chain."""
     summary = summary_in(header)
     chains = rows.record.chains(header).where("count > 0").select("tag", *SUMS)
     started = Finished(chains, summary.chains, summary.count)
@@ -154,7 +154,7 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
         return differing.all_open(differing.unknown(keys=keys))
     before = {name: tuple(facts) for name, facts in header.get("files", {}).items()}
     is_changed = not before or files_started(source) != before
-    is_changed |= evidence.totals == summary.totals  # chains alone differ, as a job may do
+    is_changed |= evidence.totals == summary.totals  # only the chains differ
     if is_changed and (lost := differing.input_lost(source)) is not None:
         return lost
     if (at_start := tables.at_start(rows.tracking.spark, header, given)) is not None:
@@ -168,7 +168,7 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
 
 
 def _agrees(rows: RowNames, evidence: Evidence, summary: Summary, chains: DataFrame) -> bool:
-    """Return whether an output has all units, and in their chains, as far as it tells."""
+    """Return whether an output has all units, and in their chains if it has chain columns."""
     if evidence.totals != summary.totals:
         return False
     if {*rows.chain} <= {*rows.unit} or not tells_chains(rows, evidence.outputs):
@@ -181,7 +181,7 @@ def _agrees(rows: RowNames, evidence: Evidence, summary: Summary, chains: DataFr
 def finish_requests(
     rows: RowNames, chains: DataFrame, step: str = "finish", started: DataFrame | None = None
 ) -> DataFrame:
-    """Return the requests of a step that finish chains, and start other units in the same stamp."""
+    """Return the requests that finish chains, and start other units in the same stamp."""
     others: tuple[str, str] = ("xor", "bigint(NULL) AS started")
     if started is not None:
         starts = started.selectExpr("tag", "xor AS other", "count AS started")
@@ -194,7 +194,7 @@ def finish_requests(
 def advance_requests(
     rows: RowNames, header: Header, following: RowNames, finished: DataFrame, written: Output
 ) -> DataFrame:
-    """Return the requests that finish units and start others; see `TrackedRows.advance`."""
+    """Return the requests that finish units and start those of the next rows; see `advance`."""
     known = finished if rows.batch_id is not None else rows.record.chains(header)
     known = known.select("tag", F.lit(True).alias("known"))
     text = f" of the output of {following.name!r} was not started by {rows.name!r}"

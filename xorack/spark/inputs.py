@@ -1,4 +1,4 @@
-"""The files of an input: whether Spark reads them all, and what became of them since the start."""
+"""The files of an input: whether Spark reads all of them, and which changed since the start."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 _EXAMPLES = 3
 _BINARY = (".parquet", ".orc", ".avro")
-"""Endings of files that are never empty."""
+"""Endings of formats whose valid files are never empty."""
 _MAX_PLACES = 100
-"""Folders of a table in which hidden names are looked for."""
+"""Most folders of a table that are searched for hidden names."""
 
 
 def files_started(frame: DataFrame) -> Files:
-    """Return the files that a frame reads, their bytes and times; none of more than `MAX_NAMED`."""
+    """Return the files that a frame reads, with sizes and times; empty above `MAX_NAMED` files."""
     names = files_read(frame)
     return files_of(frame.sparkSession, names if len(names) <= MAX_NAMED else [])
 
 
 def check_all_is_read(rows: RowNames, given: Place, frame: DataFrame) -> int:
-    """Return how many names Spark skips; raise `ArgumentError` if it leaves out rows in silence."""
+    """Return the number of names that Spark skips; raise `ArgumentError` if it may skip rows."""
     names = files_read(frame)
     if not names:
         return 0
@@ -60,8 +60,8 @@ def check_all_is_read(rows: RowNames, given: Place, frame: DataFrame) -> int:
     if empty:
         shown = masked_path(empty[0], mask)
         problem = (
-            f"{len(empty):,} of {len(names):,} files are empty or gone, such as {shown}: Spark "
-            "passes over an empty file in silence; write it again, or remove it"
+            f"{len(empty):,} of {len(names):,} files are empty or missing, such as {shown}: Spark "
+            "skips an empty file without an error; write it again, or remove it"
         )
         raise ArgumentError("written", problem=problem)
     if not isinstance(given, str):
@@ -85,7 +85,7 @@ def check_all_is_read(rows: RowNames, given: Place, frame: DataFrame) -> int:
 
 
 def _is_of_folders(spark: SparkSession, table: str) -> bool:
-    """Return whether the rows of a table are all files in its folders, as those of Hive are."""
+    """Return whether a table consists of all files in its folders, as in Hive."""
     provider = [
         row["data_type"].lower()
         for row in spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
@@ -95,7 +95,7 @@ def _is_of_folders(spark: SparkSession, table: str) -> bool:
 
 
 def input_lost(rows: RowNames, header: Header, lost: Lost) -> OutputDiffersError:
-    """Make the error of an output that has all that its job read, which was not all."""
+    """Make the error for an output that has all rows of its input, if the input lost rows."""
     summary, missing = summary_in(header), lost.missing
     started, open_ = summary.count, lost.open_chains
     why = f"the job's input lost {missing:,} rows that were started"
@@ -103,22 +103,22 @@ def input_lost(rows: RowNames, header: Header, lost: Lost) -> OutputDiffersError
     why += f": {'; '.join(changes)}" if changes else ""
     head = f"{started - missing:,} of {started:,} units of {rows.name!r} are in the output: "
     head += chains_in_words((), open_, lost.finished.number, open_ + lost.finished.number)
-    how = "bring them back and repeat the job; allow_missing=True returns the report"
+    how = "bring the rows back and repeat the job, or pass allow_missing=True to get the report"
     text = "\n".join([head, why, how])
     return OutputDiffersError(text, started, started - missing, why=why)
 
 
 def _changes(rows: RowNames, header: Header) -> list[str]:
-    """Say which files of the input are gone, or were written again."""
+    """Say which files of the input are missing, or were rewritten."""
     before = {name: tuple(facts) for name, facts in header.get("files", {}).items()}
     now = files_of(rows.tracking.spark, list(before))
     changes = {
-        "gone": sorted(before.keys() - now.keys()),
-        "written again": sorted(name for name in now if now[name] != before[name]),
+        "missing": sorted(before.keys() - now.keys()),
+        "changed": sorted(name for name in now if now[name] != before[name]),
     }
     texts = []
     for what, names in changes.items():
         some = ", ".join(cut([masked_path(name, rows.tracking.mask) for name in names], _EXAMPLES))
         if names:
-            texts.append(f"{len(names):,} of {len(before):,} files are {what} since: {some}")
+            texts.append(f"{len(names):,} of {len(before):,} files are {what} since then: {some}")
     return texts

@@ -1,4 +1,4 @@
-"""Spark's errors in one line, without Java's stack traces; those of our code in a task as ours."""
+"""Spark's errors in one line, without Java's stack traces, and xorack's own errors in tasks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from xorack.core.masking import masked_paths
 from xorack.errors import ColumnsError
 
 _THROWN = re.compile(r"^(?:: |Caused by: )(?:[\w.$]+\.\w+: )?(.+)", re.MULTILINE)
-"""The message of a Java exception, or of one of its causes, in what Spark's clients raise."""
+"""The message of a Java exception or of a cause, in an error of Spark's clients."""
 _TASK = re.compile(r"^Job aborted due to stage failure: .*?\): (?:[\w.$]+: )?")
-"""The words of Spark 3 before the error of a task."""
+"""The text that Spark 3 puts before the error of a task."""
 _FRAME = re.compile(r"^(?:\[[A-Z][\w.]*\] )|\s*(?:; line \d+ pos \d+)?;?$|\s*SQLSTATE: \w+.*")
 _MAX = 400
 _OURS = re.compile(
@@ -21,17 +21,17 @@ _OURS = re.compile(
     r"(?: SQLSTATE: \w+)?$",
     re.MULTILINE,
 )
-"""A line of ours in what Spark raises: of an error in a task, or of `raise_error`."""
+"""A line of xorack in an error of Spark, from an error in a task or from `raise_error`."""
 
 
 def one_line(error: BaseException, mask: Collection[str] = ()) -> str:
-    """Describe an error of Spark in one line: what failed, and the cause at its root.
+    """Describe an error of Spark in one line: the failure and its root cause.
 
-    In its paths, the values of masked columns are hashes.
+    Values of masked columns in its paths are replaced by hashes.
     """
     text = str(error).strip()
     thrown: list[str] = _THROWN.findall(text)
-    if not thrown or not text.startswith("An error occurred while calling"):  # py4j's, no message
+    if not thrown or not text.startswith("An error occurred while calling"):  # of py4j
         thrown.insert(0, text.partition("\n")[0])
     first, last = (_FRAME.sub("", _TASK.sub("", thrown[n].strip())) for n in (0, -1))
     line = first if last in first else f"{first.rstrip('.')}: {last}"
@@ -41,7 +41,7 @@ def one_line(error: BaseException, mask: Collection[str] = ()) -> str:
 
 @contextmanager
 def plain_errors(other: type[XorAckError] = ColumnsError) -> Iterator[None]:
-    """Turn an error that our code raised in a task into one of ours, or `other`, in one line."""
+    """Turn an error that xorack raised in a task into an error of its type, or `other`."""
     try:
         yield
     except XorAckError:
@@ -63,5 +63,5 @@ def readable(option: str, problem: str, mask: Collection[str] = ()) -> Iterator[
     except XorAckError:
         raise
     except Exception as error:  # noqa: BLE001 - of Java
-        cause = None if mask else error  # its text has the paths as they are
+        cause = None if mask else error  # its text has unmasked paths
         raise ArgumentError(option, problem=f"{problem}: {one_line(error, mask)}") from cause

@@ -1,4 +1,4 @@
-"""The notes on chains that stay open: what is missing of them, and why."""
+"""The notes on chains that stay open: their missing units, and the reason."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 _MAX_IDS = 100
-"""Ids that a note has."""
+"""Most ids in a note."""
 _MAX_SENTENCE = 300
-"""Characters of a sentence in a note, which has 1,024 bytes."""
+"""Most characters of a sentence in a note, which has at most 1,024 bytes."""
 IS_SINGLE = "missing_count = 1 AND xor <> 0 AND sum = shiftright(xor, 32)"
-"""Whether the difference of a chain is one missing unit: then the XOR is its id."""
+"""Whether the difference of a chain is one missing unit, whose id is the XOR."""
 
 
 class Notes(NamedTuple):
-    """The requests that note on chains, and about how many these chains are."""
+    """The requests that add notes to chains, and the approximate number of these chains."""
 
     requests: DataFrame
     chains: int
 
 
 def by_tag(rows: RowNames, differing: DataFrame) -> DataFrame:
-    """Sum up the rows that differ by chain: ``tag``, `missing`, `surplus` and up to 100 ``ids``.
+    """Sum up the differing rows by chain: ``tag``, `missing`, `surplus` and up to 100 ``ids``.
 
-    The ids are those of missing units of which no other row is in the output.
+    The ids are those of missing units that have no other row in the output.
     """
     columns = chain_columns(differing, rows.chain)
     keys = [f"c{i}" for i in range(len(columns))]
@@ -51,7 +51,7 @@ def by_tag(rows: RowNames, differing: DataFrame) -> DataFrame:
 
 
 def notes(rows: RowNames, noted: DataFrame, count: int, sentence: str = "") -> Notes:
-    """Return the requests that note on chains: ``tag``, ``text``, ``missing_count`` and ``ids``.
+    """Return the requests for notes with ``tag``, ``text``, ``missing_count`` and ``ids``.
 
     The sentence follows each text.
     """
@@ -65,5 +65,5 @@ def notes(rows: RowNames, noted: DataFrame, count: int, sentence: str = "") -> N
 
 
 def hex_of(unit: str | Column) -> Column:
-    """Return a unit as notes have it, in hexadecimal."""
+    """Return a unit in hexadecimal, as in notes."""
     return F.lower(F.lpad(F.hex(unit), 16, "0"))

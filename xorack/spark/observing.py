@@ -23,7 +23,7 @@ _WRITES = (
 
 
 class FrameToWrite:
-    """A frame that a function may write, once: Spark observes the first attempt alone."""
+    """A frame that a function may write once, because Spark observes only the first attempt."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
@@ -51,7 +51,7 @@ class FrameToWrite:
             if self._is_writing:  # one method of a writer calls another
                 return method(*args, **options)
             if self._is_tried:
-                problem = "the frame was written before, or that failed: call observe() again"
+                problem = "the frame was written before, or a write failed: call observe() again"
                 raise ArgumentError("write", problem=problem)
             self._is_tried = self._is_writing = True
             try:
@@ -90,7 +90,7 @@ class Observed(NamedTuple):
         except AttributeError as error:
             if error.obj is not given:
                 raise
-            problem = f".{error.name} is not a write method: the frame may only be written"
+            problem = f".{error.name} is not a write method: use .write or .writeTo"
             raise ArgumentError("write", problem=problem) from None
         if not given.is_written:
             raise ArgumentError(

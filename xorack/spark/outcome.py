@@ -1,4 +1,4 @@
-"""What follows from a comparison: `Agrees`, `Lost` or `Differs`."""
+"""The outcome of a comparison: `Agrees`, `Lost` or `Differs`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Finished(NamedTuple):
-    """Chains that finish: ``tag`` and the columns `SUMS`, their number and that of their units."""
+    """Chains to finish: ``tag`` and the columns `SUMS`, their number, and the number of units."""
 
     chains: DataFrame
     number: int
@@ -22,7 +22,7 @@ class Finished(NamedTuple):
 
 @dataclass(frozen=True)
 class Agrees:
-    """The output has what was started, but for `tolerated` units that the run tolerates."""
+    """The output has all started units except `tolerated` units, which the run tolerates."""
 
     finished: Finished
     tolerated: int = 0
@@ -31,7 +31,7 @@ class Agrees:
 
 @dataclass(frozen=True)
 class Lost:
-    """The output has all that the job read, which lacks `missing` units that were started."""
+    """The output has all rows that the job read, but its input lost `missing` started units."""
 
     finished: Finished
     missing: int
@@ -41,7 +41,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Differs:
-    """The output differs from what was started: these chains finish, and the others do not."""
+    """The output differs from what was started. The chains in `finished` agree, and finish."""
 
     error: OutputDiffersError
     notes: Notes

@@ -1,4 +1,7 @@
-"""What Spark leaves out in silence as it reads: refused, as both jobs would miss the same rows."""
+"""Options with which Spark skips rows without an error. xorack refuses them.
+
+Without this check, both jobs would miss the same rows, and their chains would be acked.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,16 @@ SKIPPING = (
     ("badRecordsPath", "", ""),  # Databricks
     ("failOnDataLoss", "", "true"),  # Kafka
 )
-"""Readers' options and settings of the session that let Spark leave rows out, unless their value,
-in lower case, is of this pattern."""
+"""Readers' options and the session's settings with which Spark may skip rows. They are harmless if
+their value, in lower case, matches the pattern."""
 READ_ALL = {option: "false" for option, _, _ in SKIPPING if option.startswith("ignore")}
-"""Options of what is read by a path or a table's name: they overrule the session's settings."""
+"""Options for reading a path or a table by its name. They override the session's settings."""
 
 
 def check_reading(frame: Any, argument: str) -> None:
-    """Check that Spark leaves nothing out of a frame, or raise `ArgumentError`.
+    """Check that Spark skips no rows of a frame, or raise `ArgumentError`.
 
-    What hides its source, as a micro-batch or a cache does, is judged by the settings alone.
+    For a frame that hides its source, such as a micro-batch or a cache, check only the settings.
     """
     conf = frame.sparkSession.conf
     settings = {setting: conf.get(setting, None) for _, setting, _ in SKIPPING if setting}
@@ -40,12 +43,12 @@ def check_reading(frame: Any, argument: str) -> None:
             value = given.get(option.lower(), settings.get(setting))
             if value and not re.fullmatch(harmless, value.lower()):
                 name = option if option.lower() in given else setting
-                problem = f"{name} is {value}: Spark may leave rows out in silence; read it without"
+                problem = f"{name} is {value}: Spark may skip rows without an error; remove it"
                 raise ArgumentError(argument, problem=problem)
 
 
 def _options(frame: Any) -> Iterator[Mapping[str, str]]:
-    """Yield the options of each source of a frame; empty ones of what has none."""
+    """Yield the options of each source of a frame; empty options for a source without options."""
     if not hasattr(frame, "_jdf"):
         yield from [*_options_in(frame._plan.to_proto(frame.sparkSession.client))] or [{}]
         return

@@ -1,6 +1,6 @@
-"""What lies in storage behind a frame, and small texts in it, without a Spark job where possible.
+"""The files behind a frame, and small texts in storage, without a Spark job where possible.
 
-A classic session asks Hadoop's file system on the driver. Spark Connect has no such way: it runs
+A classic session asks Hadoop's file system on the driver. Spark Connect cannot do this, so it runs
 a small job instead.
 """
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 _LOCAL = "file:"
 MAX_NAMED = 1_000
-"""How many folders and files a record names."""
+"""Most folders and files that a record names."""
 _MAX_DEPTH = 8
-"""Levels of subfolders in which hidden names are looked for."""
+"""Levels of subfolders that are searched for hidden names."""
 _OF_WRITERS = re.compile(
     r"_SUCCESS|_(common_)?metadata|_(committed|started)_.*|_delta_log|_spark_metadata|\..*\.crc"
 )
@@ -40,9 +40,9 @@ _OF_WRITERS = re.compile(
 
 
 class Stored(NamedTuple):
-    """What was read of an output: its first folder; its files' number, bytes and times.
+    """The storage of an output: its first folder, and the number, bytes and times of its files.
 
-    Of a table with versions, the folder is its name, and the version is a snapshot of Iceberg or a
+    For a table with versions, the folder is its name, and the version is a snapshot of Iceberg or a
     version of Delta. The times are those of its commit.
     """
 
@@ -55,12 +55,12 @@ class Stored(NamedTuple):
 
 
 def files_read(frame: DataFrame) -> list[str]:
-    """Return the files that a frame reads, as Hadoop writes paths; none for other sources.
+    """Return the files that a frame reads, as Hadoop writes paths; no files for other sources.
 
-    The files behind micro-batches and caches are left out: Spark does not name them.
+    The result lacks the files of micro-batches and caches, because Spark does not name them.
     """
     given: Any = frame
-    if hasattr(given, "_jdf"):  # in one call: a call a file takes seconds for 20,000
+    if hasattr(given, "_jdf"):  # one call, because a call for each of 20,000 files takes seconds
         texts = given.sparkSession._jvm.org.apache.hadoop.util.StringUtils
         uris = texts.join("\n", given._jdf.inputFiles()).splitlines()
     else:
@@ -69,12 +69,12 @@ def files_read(frame: DataFrame) -> list[str]:
 
 
 def _plain(uri: str) -> str:
-    """Put one slash after a path's scheme: Java and Hadoop differ in their number."""
+    """Put one slash after a path's scheme, because Java and Hadoop write different numbers."""
     return re.sub(r"^(\w[\w+.-]*):/+", r"\1:/", uri)
 
 
 def folders(names: Sequence[str], given: Output = "") -> list[str]:
-    """Return the folders of files; of a path that was given, not of partitions below it."""
+    """Return the folders of files; for a path `given`, without the partitions below it."""
     last = given.rstrip("/").rpartition("/")[2] if isinstance(given, str) and "/" in given else ""
 
     def above(folder: str) -> str:
@@ -85,36 +85,36 @@ def folders(names: Sequence[str], given: Output = "") -> list[str]:
 
 
 def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
-    """Return the bytes of files that are there, and the milliseconds since 1970 of their times.
+    """Return the sizes of existing files in bytes, and their times in milliseconds since 1970.
 
-    Spark lists no empty file, and no file that its conventions hide.
+    Spark does not list empty files, and files that its conventions hide.
     """
     found = files_below(spark, {name.rpartition("/")[0] for name in names})
     return {name: found[name] for name in names if name in found}
 
 
 def is_pattern(path: str) -> bool:
-    """Return whether Spark takes a path for a pattern."""
+    """Return whether Spark treats a path as a pattern."""
     return path.translate(GLOB) != path
 
 
 def files_below(spark: SparkSession, places: Iterable[str]) -> Files:
-    """Return what `files_of` returns, of all files in folders and in their subfolders."""
+    """Return all files in folders and in their subfolders, as `files_of` does."""
     if not (escaped := [place.translate(GLOB) for place in places]):
         return {}
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", True)
     try:
         listed = reader.load(escaped).select("path", "length", F.unix_millis("modificationTime"))
         return {_plain(path): (size, time) for path, size, time in listed.collect()}
-    except AnalysisException:  # a folder is gone
+    except AnalysisException:  # a folder does not exist
         return {}
 
 
 def hidden_below(spark: SparkSession, folder: str) -> list[str]:
-    """Return the files and folders below a folder whose names Spark hides; none on Connect.
+    """Return the files and folders below a folder whose names Spark hides. Connect lists none.
 
-    Names that writers use for themselves, such as ``_SUCCESS`` and checksums, are left out. In a
-    hidden folder, nothing else is listed.
+    The result lacks names that writers use for themselves, such as ``_SUCCESS`` and checksums. It
+    has a hidden folder, and not the files in it.
     """
     if not hasattr(spark, "_jvm"):
         return []
@@ -135,13 +135,13 @@ def hidden_below(spark: SparkSession, folder: str) -> list[str]:
 
 
 def _is_hidden(name: str) -> bool:
-    """Return whether Spark leaves out a file or folder of this name."""
+    """Return whether Spark skips a file or folder with this name."""
     is_odd = name.startswith((".", "_")) and not (name.startswith("_") and "=" in name)
     return is_odd or name.endswith("._COPYING_")
 
 
 def write_text(spark: SparkSession, folder: str, text: str) -> None:
-    """Write a text of one line to a folder of its own, in place of what is there."""
+    """Write a text of one line to a folder of its own, and replace an earlier text."""
     if not hasattr(spark, "_jvm"):
         frame = spark.range(0, 1, 1, 1).select(F.lit(text).alias("value"))
         frame.write.mode("overwrite").text(folder)
@@ -149,7 +149,7 @@ def write_text(spark: SparkSession, folder: str, text: str) -> None:
     system, path = _hadoop(spark, folder)
     place = system.makeQualified(path).toString()
     name, data = f"part-{uuid4().hex}.txt", f"{text}\n".encode()
-    # A process that dies leaves a draft, and no half text.
+    # If the process dies, it leaves a draft, and not a part of a text.
     if place.startswith(_LOCAL):  # Hadoop starts processes here, to set permissions
         local = Path(place.removeprefix(_LOCAL))
         local.mkdir(parents=True, exist_ok=True)
@@ -167,20 +167,20 @@ def write_text(spark: SparkSession, folder: str, text: str) -> None:
 
 
 def read_texts(spark: SparkSession, pattern: str) -> list[str]:
-    """Read the lines of the texts in the folders of a pattern, which may be none."""
+    """Read the lines of all texts in the folders that match a pattern."""
     if not hasattr(spark, "_jvm"):
         return _scan(spark, pattern)
     system, path = _hadoop(spark, f"{pattern}/part-*")
     java = _java(spark)
     while True:
-        # One call, not several a file. To list more than paths, Hadoop starts processes.
+        # Make one call for all files, and list only paths: for more, Hadoop starts processes.
         found = java.wrap(java.paths(system.globStatus(path))).mkString("\n").splitlines()
-        with suppress(FileNotFoundError):  # a text was replaced: what was read may be older
+        with suppress(FileNotFoundError):  # a text was replaced during the reading, so list again
             return [line for place in found for line in _text(spark, place)]
 
 
 def read_lines(spark: SparkSession, file: str) -> list[str]:
-    """Read the lines of a file that may change; none if it is not there."""
+    """Read the lines of a file that may change; no lines if it does not exist."""
     if not hasattr(spark, "_jvm"):
         return _scan(spark, file.translate(GLOB))
     with suppress(FileNotFoundError):
@@ -199,12 +199,12 @@ def _scan(spark: SparkSession, pattern: str) -> list[str]:
 
 @lru_cache(maxsize=10_000)
 def _text(spark: Any, path: str) -> list[str]:
-    """Read a text once: no two texts ever have one path."""
+    """Read a text once, because each text has a path of its own."""
     return _lines(spark, path)
 
 
 def _lines(spark: Any, path: str) -> list[str]:
-    """Read the lines of a file of Hadoop's, or raise `FileNotFoundError`."""
+    """Read the lines of a file through Hadoop, or raise `FileNotFoundError`."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     system, found = _hadoop(spark, path)
@@ -220,9 +220,9 @@ def _lines(spark: Any, path: str) -> list[str]:
 
 @lru_cache(maxsize=4)
 def _java(spark: Any) -> SimpleNamespace:
-    """Return what is used of Java, found once: each part of a class's name takes a call.
+    """Return the classes of Java, looked up once, because each part of a class's name takes a call.
 
-    The settings are those that the session has at the first use.
+    The settings are those of the session at the first use.
     """
     hadoop = spark._jvm.org.apache.hadoop.fs
     wrap = spark._jvm.scala.Predef.genericWrapArray
@@ -233,7 +233,7 @@ def _java(spark: Any) -> SimpleNamespace:
 
 
 def _hadoop(spark: Any, place: str) -> tuple[Any, Any]:
-    """Return the file system of Hadoop that has a path, and the path."""
+    """Return Hadoop's file system of a path, and the path."""
     java = _java(spark)
     path = java.Path(place)
     return path.getFileSystem(java.configuration), path

@@ -1,7 +1,7 @@
-"""Tables at a version: a snapshot of Iceberg, a version of Delta; and its publication.
+"""Tables at a version, which is a snapshot of Iceberg or a version of Delta, and its publication.
 
-A table is read at the version that it has when it is opened, so that everything that is said of it
-is said of the same rows. Decisions are functions of values; the rest is SQL that Iceberg and Delta
+xorack reads a table at the version that it has when it is opened, so that all statements about it
+concern the same rows. Decisions are functions of values. The rest is SQL that Iceberg and Delta
 document.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MAIN = "main"
 _OWN = "xorack_"
-"""Begins the name of a branch that `publish` makes; the snapshot's id follows."""
+"""The beginning of the name of a branch that `publish` makes; the snapshot's id follows."""
 _ATTEMPTS = 5
 _WORDS = {"iceberg": "snapshot", "delta": "version"}
 _PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
@@ -62,17 +62,17 @@ class Snapshot:
 
 
 class Publication(Enum):
-    """How a snapshot stands to the branch that readers see."""
+    """The relation of a snapshot to the branch that readers see."""
 
-    PUBLISHED = "main is the snapshot, or follows it"
-    POSSIBLE = "the snapshot follows main"
-    DIVERGED = "neither follows the other"
+    PUBLISHED = "main is the snapshot, or a descendant of it"
+    POSSIBLE = "the snapshot is a descendant of main"
+    DIVERGED = "neither is a descendant of the other"
 
 
 def publication(version: int, main: int | None, parents: Mapping[int, int | None]) -> Publication:
-    """Return how a snapshot stands to the head of main; `parents` has the parent of each snapshot.
+    """Return the relation of a snapshot to the head of main.
 
-    A table has no main before its first commit to it.
+    `parents` has the parent of each snapshot. A table has no main before the first commit to it.
     """
     if main is not None and version in _lineage(main, parents):
         return Publication.PUBLISHED
@@ -84,13 +84,13 @@ def publication(version: int, main: int | None, parents: Mapping[int, int | None
 def left_over(
     version: int, references: Mapping[str, int], parents: Mapping[int, int | None]
 ) -> list[str]:
-    """Return the branches that `publish` made for this snapshot, and for what main has since."""
+    """Return the branches that `publish` made for this snapshot and for snapshots of main."""
     published = {version, *_lineage(references.get(_MAIN), parents)}
     return [n for n, head in references.items() if n.startswith(_OWN) and head in published]
 
 
 def _lineage(version: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:
-    """Yield a snapshot and those that it follows, until one has expired."""
+    """Yield a snapshot and its ancestors, until an ancestor has expired."""
     while version is not None:
         yield version
         version = parents.get(version)
@@ -109,9 +109,9 @@ def split_reference(name: str, identity: str) -> tuple[str, str, str]:
 
 
 def pinned(spark: SparkSession, output: Any) -> Any:
-    """Return the version that a table has now, in place of its name or a frame that is the table.
+    """Return the current version of a table, given by its name or by a frame that is the table.
 
-    What has no versions, such as paths, views and tables of Parquet files, is returned as it is.
+    Return other outputs unchanged: paths, views, and tables without versions.
     """
     name = output if isinstance(output, str) else _name_of(output)
     if name is None or "/" in name:
@@ -120,7 +120,7 @@ def pinned(spark: SparkSession, output: Any) -> Any:
 
 
 def _name_of(frame: Any) -> str | None:
-    """Return the name of the table that a frame is, as `spark.table` returns it, or None."""
+    """Return the table's name if a frame is a table, as `spark.table` returns it, or None."""
     if hasattr(frame, "_jdf"):
         plan = frame._jdf.queryExecution().logical()
         if plan.getClass().getSimpleName() != "UnresolvedRelation" or plan.isStreaming():
@@ -134,10 +134,10 @@ def _name_of(frame: Any) -> str | None:
 
 
 def current(spark: SparkSession, name: str) -> Snapshot | None:
-    """Return the version that a table or a branch has now; None if it has no versions."""
+    """Return the current version of a table or a branch, or None if it has no versions."""
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
-    except AnalysisException:  # who reads it, gets the reason
+    except AnalysisException:  # reading it raises the reason
         return None
     names = [row["col_name"] for row in rows]
     details = {row["col_name"]: row["data_type"] for row in rows[_start_of_details(names) :]}
@@ -153,13 +153,13 @@ def current(spark: SparkSession, name: str) -> Snapshot | None:
         return Snapshot(name, table, identity, provider, int(reference))
     branch = reference or _MAIN
     version = _references(spark, table).get(branch)
-    if version is None:  # an empty table, or no such branch: who reads it, gets the reason
+    if version is None:  # the table is empty, or has no such branch: reading it raises the reason
         return None
     return Snapshot(name, table, identity, provider, version, branch)
 
 
 def _start_of_details(names: list[str]) -> int:
-    """Return where the columns of a described table end."""
+    """Return the index at which the columns of a described table end."""
     return names.index("# Detailed Table Information") if names.count("") else len(names)
 
 
@@ -168,29 +168,29 @@ def _check_session(spark: SparkSession, details: Mapping[str, str], table: str) 
     branch = spark.conf.get("spark.wap.branch", None)
     if branch and "write.wap.enabled=true" in details.get("Table Properties", ""):
         problem = (
-            f"spark.wap.branch is {branch}: Iceberg reads no snapshot of {table} with it; unset it "
-            f"after the write, and give {table}.branch_{branch}"
+            f"spark.wap.branch is {branch}: with it, Iceberg cannot read snapshots of {table}; "
+            f"unset it after the write, and pass {table}.branch_{branch}"
         )
         raise ArgumentError("written", problem=problem)
 
 
 def _references(spark: SparkSession, table: str) -> dict[str, int]:
-    """Return the snapshots of branches and tags, as the catalog has them now."""
-    spark.catalog.refreshTable(table)  # Iceberg keeps tables for 30 s that others may change
+    """Return the current snapshots of branches and tags, from the catalog."""
+    spark.catalog.refreshTable(table)  # Iceberg caches tables for 30 s, and they may change
     return dict(spark.table(f"{table}.refs").select("name", "snapshot_id").collect())
 
 
 def started(header: Mapping[str, Any]) -> Snapshot | None:
-    """Return the table of a record of a start, at the version that was started; else None."""
+    """Return the table in the record of a start, at the version that was started, or None."""
     return Snapshot(**header["snapshot"]) if header.get("snapshot") else None
 
 
 def at_start(spark: SparkSession, header: Mapping[str, Any], source: Any) -> Snapshot | None:
-    """Return the version that a source had when it was started, if it is that table and has it."""
+    """Return the version of a source when it was started, if it is that table and has it still."""
     before, now = started(header), pinned(spark, source)
     if before is None or not isinstance(now, Snapshot) or before.identity != now.identity:
         return None
-    with suppress(Exception):  # of Java: the version may have expired
+    with suppress(Exception):  # the version may have expired
         read(spark, before)
         return before
     return None
@@ -203,7 +203,7 @@ def read(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
 
 
 def stored(spark: SparkSession, snapshot: Snapshot) -> Stored:
-    """Return what a report says of a table: its version; of Iceberg its files and its commit."""
+    """Return a table's version for the report; for Iceberg also its files and its commit."""
     nothing = Stored(snapshot.given, 0, 0, version=snapshot.version)
     if snapshot.provider != "iceberg":
         return nothing
@@ -222,12 +222,12 @@ def check_unchanged(spark: SparkSession, snapshot: Snapshot) -> None:
     if now != snapshot:
         raise StateError(
             f"the output changed while finish read it: {snapshot.words} was read, and now it is at "
-            f"{'none' if now is None else now.version}; repeat the call once nobody writes there"
+            f"{'none' if now is None else now.version}; repeat the call when no job writes there"
         )
 
 
 def to_publish(spark: SparkSession, written: Any, allow_missing: bool) -> Snapshot:
-    """Return the branch that is given to be published, or raise `ArgumentError`."""
+    """Return the branch to publish, or raise `ArgumentError`."""
     if allow_missing:
         problem = "True and allow_missing=True: only an output that has all units is published"
         raise ArgumentError("publish", problem=problem)
@@ -244,16 +244,16 @@ def to_publish(spark: SparkSession, written: Any, allow_missing: bool) -> Snapsh
 
 
 def publish(spark: SparkSession, snapshot: Snapshot, proof: str) -> None:
-    """Fast-forward main to exactly this snapshot, which is proved, or raise `StateError`.
+    """Fast-forward main to exactly this proved snapshot, or raise `StateError`.
 
-    Iceberg fast-forwards to the head of a branch, and others may write to the branch that was
-    proved. So the head is that of a branch of our own. A process that dies leaves this branch; the
-    next call that publishes drops it.
+    Iceberg fast-forwards to the head of a branch, and other jobs may write to the branch that was
+    proved. So this function makes a branch of its own. If the process dies, the branch stays until
+    the next call that publishes drops it.
     """
     if proof != "written":
         problem = (
             f"True needs the columns of evidence, or that of with_unit, in {snapshot.given}: "
-            "nothing else tells whether its rows are of this run"
+            "without them, its rows may be of another run"
         )
         raise ArgumentError("publish", problem=problem)
     table, own, failure = snapshot.table, f"{_OWN}{snapshot.version}", ""
@@ -265,7 +265,7 @@ def publish(spark: SparkSession, snapshot: Snapshot, proof: str) -> None:
         state = publication(snapshot.version, main, parents)
         if state is not Publication.POSSIBLE:
             for name in left_over(snapshot.version, references, parents):
-                with suppress(Exception):  # it does no harm
+                with suppress(Exception):  # a branch that stays is harmless
                     spark.sql(f"ALTER TABLE {table} DROP BRANCH IF EXISTS {name}")
         if state is Publication.PUBLISHED:
             return

@@ -1,7 +1,8 @@
-"""Keys of another type or form, and evidence in wrong columns: reported before values are compared.
+"""Keys of another type or form, and evidence in wrong columns.
 
-A unit column may have another type in the output, or a form that a cast or a reader gave it. Where
-the sums of all units agree in such a form, it is the whole difference: nothing is lost.
+A unit column may have another type in the output, or another form, caused by a cast or a reader. If
+the sums of all units agree in this form, the form is the entire difference, and no row is missing.
+So this is checked before rows are compared.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 _EQUAL_UNITS = ({*units.INTEGERS, "boolean"}, {"string", "decimal", "binary"})
-"""Types of which equal values are equal units."""
+"""Groups of types in which equal values are equal units."""
 _TEXT = ("string({c})", "a string")
 _NUMBER = ("coalesce(try_cast({c} AS bigint), 0L)", "an integer")
 _DATE = ("coalesce(try_cast({c} AS date), date'1970-01-01')", "a date")
 _TIME = ("coalesce(try_cast({c} AS timestamp), timestamp'1970-01-01')", "a timestamp")
 _SIDES = ("what was started", "the output")
 _SAME_TYPE = ("without", "in ")
-"""How the words of forms begin that keep the type."""
+"""The first words of forms that keep the type."""
 _ZONE = "in another time zone than that of the session"
 _FORMS = {
     "string": [
@@ -54,7 +55,7 @@ _FORMS = {
         ("from_utc_timestamp({c}, current_timezone())", _ZONE),
     ],
 }
-"""By type, what becomes of a value: in SQL, and in words. Of other types, `_TEXT`."""
+"""For each type, the forms that a value may have taken, in SQL and in words; else `_TEXT`."""
 
 
 def types_of(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
@@ -63,7 +64,7 @@ def types_of(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
 
 
 def other_keys(rows: RowNames, header: Header, evidence: Evidence, source: DataFrame) -> str:
-    """Say in one sentence why the keys of an output are others; empty if that is not known."""
+    """Say in one sentence how the keys of an output differ; return an empty text if unknown."""
     totals, outputs = evidence.totals, evidence.outputs
     started = Totals(*(header["summary"][name] for name in ("xor", "count", "sum")))
     before = dict(zip(header["unit"], header["types"], strict=True))
@@ -81,7 +82,7 @@ def other_keys(rows: RowNames, header: Header, evidence: Evidence, source: DataF
         if difference := _chain_difference(rows, header, frame, source):
             return difference
     problem = misplaced(rows, outputs, started)
-    if problem or totals.count != started.count:  # rows are lost or doubled, whatever their form
+    if problem or totals.count != started.count:  # rows are missing or surplus in any form
         return problem
     if units.has_columns(source, rows.unit):
         problem = _form(rows, source, totals, _SIDES)
@@ -91,7 +92,7 @@ def other_keys(rows: RowNames, header: Header, evidence: Evidence, source: DataF
 
 
 def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: DataFrame) -> str:
-    """Say which type or form of a chain column makes the chains of an output unknown ones."""
+    """Say which type or form of a chain column makes the output's chains unknown."""
     started = rows.record.chains(header).select("tag")
     if not units.has_columns(frame, rows.chain) or _are_among(rows, frame, started) is not False:
         return ""
@@ -111,21 +112,21 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
 
 
 def _are_among(rows: RowNames, frame: DataFrame, known: DataFrame) -> bool | None:
-    """Return whether all chains of a frame are among known ones; None if it is unknown."""
+    """Return whether all chains of a frame are known, or None if this cannot be found out."""
 
     def tags(frame: DataFrame) -> DataFrame:
         chains = units.chain_columns(frame, rows.chain)
         keys = [f"c{i}" for i in range(len(chains))]
         return units.with_tag(frame.select(*chains).distinct(), rows.prefix, keys)
 
-    with suppress(Exception):  # nulls, or types that tell no chains apart
+    with suppress(Exception):  # the chain columns have nulls or unsuitable types
         known = known if known.columns == ["tag"] else tags(known)
         return not tags(frame).join(known, "tag", "left_anti").take(1)
     return None
 
 
 def _form(rows: RowNames, frame: DataFrame, totals: Totals, sides: Sequence[str]) -> str:
-    """Say in which form the units of a frame add up to these totals."""
+    """Say in which form the units of a frame have these totals."""
     types = types_of(frame, rows.unit)
     forms, keys = [*_forms(types)], {name: f"k{i}" for i, name in enumerate(types)}
     swaps = [*_swaps(types)]
@@ -153,14 +154,14 @@ def _form(rows: RowNames, frame: DataFrame, totals: Totals, sides: Sequence[str]
     for (one, other), sum_ in zip(swaps, found[len(forms) :], strict=True):
         if sum_ == totals:
             return (
-                f"the unit columns {one} and {other} are swapped in {_SIDES[1]}: an INSERT takes "
-                "columns by position: give it their names"
+                f"the unit columns {one} and {other} are swapped in {_SIDES[1]}, because an INSERT "
+                "takes columns by position: list their names in it"
             )
     return ""
 
 
 def _forms(types: Mapping[str, str]) -> Iterator[tuple[dict[str, str], str]]:
-    """Yield what may have become of one column, or of all: SQL by column, and words."""
+    """Yield the forms that one column or all columns may have taken: SQL by column, and words."""
     for name, type_ in types.items():
         for sql, text in _FORMS.get(type_.partition("(")[0], [_TEXT]):
             yield {name: sql}, text
@@ -180,13 +181,13 @@ def _other_types(
             line = f".withColumn({name!r}, F.col({name!r}).cast({before[name]!r}))"
             problems.append(
                 f"{name} is {before[name]} in {_SIDES[0]} and {type_} in {_SIDES[1]}: {line} "
-                "before it is written fixes it if no precision is lost"
+                "before the write fixes it if no precision is lost"
             )
     return "; ".join(problems)
 
 
 def _swaps(types: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of columns whose values may have been swapped by an INSERT."""
+    """Yield the pairs of columns whose values an INSERT may have swapped."""
     kinds = {name: type_.partition("(")[0] for name, type_ in types.items()}
     for one, other in combinations(types, 2):
         if kinds[one] == kinds[other] or {kinds[one], kinds[other]} <= {*units.INTEGERS}:
@@ -203,7 +204,7 @@ def _equal_form(
 
 
 def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> str:
-    """Say whether evidence is in wrong columns, or was added up wrongly, if that explains all."""
+    """Say that evidence is in wrong columns, or was summed wrongly, if this explains everything."""
     names = rows.evidence_names
     for frame in _with_evidence(rows, outputs):
         longs = [f"bigint({units.quoted(name)})" for name in names]
@@ -216,18 +217,16 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
             if (x, n, s) != names and Totals(xors[x], sums[n], sums[s]) == started:
                 return (
                     f"the columns of the evidence are swapped: {x} has the XOR, {n} the count and "
-                    f"{s} the sum; an INSERT takes columns by position: give it their names"
+                    f"{s} the sum; an INSERT takes columns by position: list their names in it"
                 )
         rest = (sums[names[1]], sums[names[2]])
         if rest == (started.count, started.sum) and xors[names[0]] != started.xor:
-            return (
-                f"{names[0]} was summed: an XOR is folded by bit_xor, as rows.evidence(frame) does"
-            )
+            return f"{names[0]} was summed: use bit_xor for it, as rows.evidence(frame) does"
     return ""
 
 
 def hints_of(rows: RowNames, outputs: Sequence[DataFrame]) -> str:
-    """Say what is odd about the evidence of an output, beside the rows that are lost."""
+    """Say what is wrong with the evidence of an output, besides missing rows."""
     count = units.quoted(rows.evidence_names[1])
     for frame in _with_evidence(rows, outputs):
         facts = F.expr(f"min(bigint({count}))"), F.expr(f"count_if({count} IS NULL)")
@@ -236,7 +235,7 @@ def hints_of(rows: RowNames, outputs: Sequence[DataFrame]) -> str:
         if least is not None and least < 0:
             return f"{rows.evidence_names[1]} has {least:,}, not a count: are columns swapped?"
         if without:
-            return f"{without:,} rows of the output have no evidence: are they of another job?"
+            return f"{without:,} rows of the output have no evidence: did another job write them?"
     return ""
 
 

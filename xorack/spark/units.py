@@ -1,6 +1,6 @@
-"""Columns of units and tags, and the checks of the columns that they are made of.
+"""Columns of units and tags, and checks of the columns from which they are made.
 
-Ids and tags are the same with ANSI mode on and off, and in every time zone of the session.
+Ids and tags do not depend on ANSI mode, or on the session's time zone.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ _ISO = "%sT%02d:%02d:%02d.%06d"
 _ENCODED = {"%": "%25", "/": "%2F"}
 _TAG = f"""
 CASE WHEN contains({{tag}}, chr(0))
-    THEN raise_error('xorack: a value of a chain column holds NUL; a tag cannot')
+    THEN raise_error('xorack: a value of a chain column contains NUL; a tag cannot')
 WHEN decode(encode({{tag}}, 'UTF-16BE'), 'UTF-16BE') <> {{tag}}
-    THEN raise_error('xorack: a value of a chain column is no UTF-8; a tag is')
+    THEN raise_error('xorack: a value of a chain column is not valid UTF-8; a tag must be')
 WHEN octet_length({{tag}}) > {MAX_TAG_BYTES}
     THEN concat(substring({{tag}}, 1, 240), '...', lower(lpad(
         hex(xxhash64({{tag}}) | bigint(xxhash64({{tag}}) = 0)), 16, '0')))
 ELSE {{tag}} END"""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
-"""For `str.translate`: it makes a path a pattern of Hadoop that matches this path alone."""
+"""For `str.translate`: turns a path into a pattern of Hadoop that matches only this path."""
 INTEGERS = ("tinyint", "smallint", "int", "bigint")  # equal numbers are equal units and tags
-_SUITABLE = "integers, boolean, string, binary, date, timestamp, timestamp_ntz and decimal"
+_SUITABLE = "an integer, boolean, string, binary, date, timestamp, timestamp_ntz or decimal"
 
 
 def quoted(name: str) -> str:
-    """Return a column's name in backticks: `F.col` takes dots and spaces in it as they are."""
+    """Return a column's name in backticks, so that it may contain dots and spaces in `F.col`."""
     return f"`{name.replace('`', '``')}`"
 
 
 def encoded(text: str) -> str:
-    """Percent-encode what would make tags ambiguous."""
+    """Percent-encode the characters that would make tags ambiguous."""
     for plain, code in _ENCODED.items():
         text = text.replace(plain, code)
     return text
@@ -71,7 +71,7 @@ def comparable(frame: DataFrame, characters: int) -> dict[str, Column]:
             continue
         if type_ == "string":
             column = F.left(column, F.lit(characters))
-        elif type_.startswith(("date", "timestamp")):  # Python's years
+        elif type_.startswith(("date", "timestamp")):  # years that Python supports
             least, most = (F.lit(f"{year}-01-01").cast(type_) for year in ("0002", "9999"))
             column = F.when(column.isNotNull(), F.least(F.greatest(column, least), most))
         kind = type_.partition("(")[0]
@@ -88,7 +88,7 @@ def check_frame(option: str, given: T, expected: str = "a frame") -> T:
 
 
 def field_named(frame: DataFrame, name: str) -> StructField:
-    """Find the column of this name; case counts only if ``spark.sql.caseSensitive`` is true."""
+    """Find the column with this name; case counts only if ``spark.sql.caseSensitive`` is true."""
     fields = frame.schema.fields
     found = [field for field in fields if field.name.lower() == name.lower()]
     exact = [field for field in found if field.name == name]
@@ -124,7 +124,7 @@ def unit_column(frame: DataFrame, namespace: str, names: Sequence[str]) -> Colum
 
 
 def chain_columns(frame: DataFrame, names: Sequence[str]) -> list[Column]:
-    """Return the columns that tell chains apart, with their own types, as ``c0``, ``c1``, …."""
+    """Return the columns that distinguish chains, with their own types, as ``c0``, ``c1``, …."""
     parts = _suitable(frame, names, "chain")
     return [column.alias(f"c{i}") for i, (column, _) in enumerate(parts)]
 
@@ -139,7 +139,7 @@ def with_tag(frame: DataFrame, prefix: str, names: Sequence[str], to: str = "tag
 
 
 def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[Column, Forms]]:
-    """Find columns and the two forms of their types. A null fails the job."""
+    """Return columns and the two forms of their types. A null fails the job."""
     if not names:
         raise ColumnsError(f"a {role} needs at least one column")
     parts = []
@@ -147,10 +147,8 @@ def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[C
         shown = column_named(frame, name)[1].simpleString()
         forms = _FORMS.get(shown.split("(")[0])
         if forms is None:
-            raise ColumnsError(
-                f"{role} column {name} is of the type {shown}: cast it; suitable are {_SUITABLE}"
-            )
-        # xxhash64 skips a null: without the check, two rows would have one id.
+            raise ColumnsError(f"{role} column {name} has the type {shown}: cast it to {_SUITABLE}")
+        # xxhash64 skips a null, so without this check two rows could have one id.
         message = f"xorack: {role} column {name} is null; a {role} needs a value".encode().hex()
         checked = F.expr(f"coalesce({quoted(name)}, raise_error(string(X'{message}')))")
         parts.append((checked, forms))
@@ -158,13 +156,13 @@ def _suitable(frame: DataFrame, names: Sequence[str], role: str) -> list[tuple[C
 
 
 def _wall_micros(column: Column) -> Column:
-    """Return a timestamp_ntz in microseconds: a cast to timestamp depends on the session's zone."""
+    """Return a timestamp_ntz in microseconds, without a cast that depends on the session's zone."""
     since = column - F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
     return (since.cast("interval second").cast("decimal(20,6)") * _SECOND).cast("long")
 
 
 def _iso(micros: Column, pattern: str = _ISO) -> Column:
-    """Format date and time by arithmetic: Spark formats timestamps in the session's time zone."""
+    """Format date and time by arithmetic, because Spark formats in the session's time zone."""
     time = F.pmod(micros, F.lit(_DAY))
     day = F.date_from_unix_date(_div(micros - time, _DAY).cast("int"))
     seconds = _div(time, _SECOND)
@@ -177,7 +175,7 @@ def _div(column: Column, by: int) -> Column:
 
 
 def plain_decimal(column: Column) -> Column:
-    """Return the plain digits: without ANSI mode, Spark writes small values as 1E-18."""
+    """Return the plain digits. Without ANSI mode, Spark writes small values as 1E-18."""
     plain = F.translate(F.format_number(column, 38), ",", "")
     digits = F.when(_text(column).contains("E"), plain).otherwise(_text(column))
     return F.regexp_replace(digits, r"(?:(\.\d*[1-9])|\.)0+$", "$1")
@@ -185,7 +183,7 @@ def plain_decimal(column: Column) -> Column:
 
 _long: Expression = methodcaller("cast", "long")
 _text: Expression = methodcaller("cast", "string")
-# By type: the form that is hashed in units, and the text in tags.
+# For each type: the form that is hashed in units, and the text in tags.
 _FORMS: dict[str, Forms] = {
     **dict.fromkeys((*INTEGERS, "boolean"), (_long, _text)),
     "string": (_text, _text),
@@ -195,10 +193,10 @@ _FORMS: dict[str, Forms] = {
     "timestamp_ntz": (_wall_micros, lambda column: _iso(_wall_micros(column))),
     "decimal": (plain_decimal, plain_decimal),
 }
-KEY_TYPES = frozenset(_FORMS)  # of columns that can tell units and chains apart
+KEY_TYPES = frozenset(_FORMS)  # of columns that can distinguish units and chains
 
 
 def is_deterministic(frame: DataFrame) -> bool:
-    """Return whether each reading has the same rows, unlike with rand(); Connect does not tell."""
+    """Return whether each reading has the same rows, unlike with rand(). Connect returns True."""
     java: Any = getattr(frame, "_jdf", None)
     return java is None or bool(java.queryExecution().analyzed().deterministic())

@@ -1,4 +1,4 @@
-"""Audits: what was started, chain by chain, against what a table holds."""
+"""Audits: compare a table with what was started, chain by chain."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """The units of a table against those that were started; `TrackedRows.audit` returns it.
+    """The comparison of a table with what was started; `TrackedRows.audit` returns it.
 
     Attributes:
         name: The name of the rows.
-        started: The units that were started.
-        found: The units that the table has.
-        chains: The number of chains by verdict: ``agree``; ``missing`` (no units are there),
-            ``short``, ``surplus``, ``other`` (as many, but others) and ``unknown`` (not started).
-            Without the columns of the chain in the table, all ``agree`` or are ``undecided``.
-        differing: The chains that do not agree, lazily: ``tag``, ``verdict``, and the units
-            ``started`` and ``found``. None if they are undecided.
+        started: The number of units that were started.
+        found: The number of units in the table.
+        chains: The number of chains by verdict: ``agree``; ``missing`` (the table has no unit of
+            it), ``short``, ``surplus``, ``other`` (as many units, but other ones) and ``unknown``
+            (not started). If the table lacks the chain columns, all chains ``agree`` or are
+            ``undecided``.
+        differing: A frame of the chains that do not agree: ``tag``, ``verdict``, and the numbers
+            of units ``started`` and ``found``. None if they are undecided.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Audit:
 
     @property
     def agrees(self) -> bool:
-        """True if the table has the units that were started, all of them and no others."""
+        """True if the table has exactly the units that were started."""
         return set(self.chains) <= {"agree"} and self.found == self.started
 
     def __str__(self) -> str:
@@ -65,12 +66,12 @@ class Audit:
     def missing_rows(
         self, source: Output, rows: DataFrame | Sequence[DataFrame] | None = None
     ) -> MissingRows:
-        """Name the rows that were started and that are not in the table, with a proof.
+        """Name the rows that were started and are not in the table, with a proof.
 
         Args:
-            source: What was started, as `start` was given it, or another frame with its rows.
-            rows: The frame that was aggregated, with the column of `with_unit`, or several as a
-                list. By default what `evidence` was last given in this process.
+            source: The output that `start` was given, or another frame with its rows.
+            rows: The frame that was aggregated, with the column of `with_unit`, or a list of
+                frames. By default the frame that `evidence` was last given in this process.
 
         Raises:
             ArgumentError: The source cannot be read.
@@ -92,7 +93,7 @@ def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:
     """Compare a table with the record of a start; see `TrackedRows.audit`."""
     outputs = [open_output(rows.tracking, one, "table") for one in as_list(table, "table")]
     if rows.batch_id is not None:
-        raise ArgumentError("batch_id", rows.batch_id, "None: a batch is compared by finish alone")
+        raise ArgumentError("batch_id", rows.batch_id, "None, because only finish compares batches")
     header = header_of(rows)
     rows.record.check(header)
     summary = summary_in(header)

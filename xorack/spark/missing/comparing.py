@@ -1,4 +1,4 @@
-"""What was started against what is there: chain by chain, unit by unit, and group by group."""
+"""Comparisons of an output with what was started: by chain, by unit, and by group."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
     Keep = Callable[[DataFrame], DataFrame]
-    """Caches a frame for as long as what is compared."""
+    """Caches a frame until the comparison ends."""
 
 _DIFFER = "missing_count <> 0 OR xor <> 0 OR sum <> 0"
 
 
 class ByUnit(NamedTuple):
-    """What an exact comparison of two sides says, unit by unit.
+    """The result of an exact comparison of two sides by unit.
 
     Attributes:
-        source: What the rows of the source add up to.
-        held: What the units on the other side add up to.
-        counts: How they differ.
-        is_apart: No unit of the source is in two chains.
-        units: The units that differ: ``xorack_unit_``; ``missing_count``, negative if the other
-            side has too many; and `is_named`.
+        source: The sums of the source's units.
+        held: The sums of the other side's units.
+        counts: The numbers of differing rows.
+        is_apart: Whether no unit of the source is in two chains.
+        units: The differing units: ``xorack_unit_``; ``missing_count``, negative if the other
+            side has surplus rows; and `is_named`.
     """
 
     source: Totals
@@ -48,14 +48,14 @@ class ByUnit(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """How an output differs from its source by groups of rows.
+    """The difference between an output and its source by groups of rows.
 
     Attributes:
         by: The columns that group source and output.
-        units: The units that differ, as in `ByUnit`; None if they do not follow from the sums.
+        units: The differing units, as in `ByUnit`; None if they do not follow from the sums.
         candidates: The units of the groups that differ.
-        differing: How many rows of the source these groups have.
-        is_exchange: Each of these groups has as many units as were started, but others.
+        differing: The number of the source's rows in these groups.
+        is_exchange: Whether each of these groups has as many units as were started, but other ones.
     """
 
     by: tuple[str, ...]
@@ -92,7 +92,7 @@ def compare_chains(started: DataFrame, held: Sequence[DataFrame]) -> DataFrame:
 
 
 def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
-    """Return True if frames have the columns of the chain, of suitable types and without nulls."""
+    """Return whether frames have the chain columns, with suitable types and without nulls."""
 
     def has_null(frame: DataFrame) -> bool:
         chain_columns(frame, rows.chain)  # raises for types
@@ -121,9 +121,9 @@ def compare_units(
 ) -> ByUnit:
     """Compare a source's units with those of frames with a column ``unit``, in one Spark job.
 
-    Units that do not differ are summed up to one row, so that the result is small.
+    Equal units are summed up to one row, so that the result is small.
     """
-    # Of longs alone: Spark sorts where it has to compare strings.
+    # Use only longs, because Spark sorts to compare strings.
     is_told = {*rows.chain} <= {*rows.unit} or "xorack_chain_" not in source.columns
     chain = "bigint(NULL)" if is_told else "xorack_chain_"
     sides = [source.selectExpr("xorack_unit_", f"{chain} AS chain", "1L AS n", "0L AS m")]
@@ -165,7 +165,7 @@ def compare_units(
 def compare_groups(
     rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame], keep: Keep
 ) -> Groups:
-    """Compare by the columns that outputs and source share; name units, or none."""
+    """Compare by the columns that outputs and source share. Name all differing units, or none."""
     by = _shared(rows, source, outputs)
     keyed = source.withColumn("xorack_key_", _key(source, by))
     held = [
@@ -205,14 +205,14 @@ def compare_groups(
 
 
 def sums_of_units(units: DataFrame) -> Totals:
-    """Return what the units that differ add up to: the source's less those of the output."""
+    """Return the sums of the differing units: those of the source minus those of the output."""
     xor = "bit_xor(if(missing_count % 2 <> 0, xorack_unit_, 0L))"
     sum_ = "sum(missing_count * shiftright(xorack_unit_, 32))"
     return Totals(*sums_of(units, xor, "sum(missing_count)", sum_))
 
 
 def has_units_apart(rows: RowNames, source: DataFrame) -> bool:
-    """Return whether no unit is in two chains: then totals are evidence of each chain's units."""
+    """Return whether no unit is in two chains. Then the totals prove the units of each chain."""
     if {*rows.chain} <= {*rows.unit}:
         return True
     if not has_columns(source, rows.chain):
@@ -224,14 +224,14 @@ def has_units_apart(rows: RowNames, source: DataFrame) -> bool:
 
 
 def sums_of(frame: DataFrame, *sums: str) -> list[int]:
-    """Return sums over a frame, 0 for null."""
+    """Return sums over a frame, with 0 for null."""
     with plain_errors():
         first = frame.agg(*(F.expr(one).alias(f"s{i}") for i, one in enumerate(sums))).first()
     return [int(number or 0) for number in first or ()]
 
 
 def _shared(rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame]) -> list[str]:
-    """Return the columns that source and outputs share, of one type that can be compared."""
+    """Return the columns that source and outputs share, with equal and comparable types."""
     own = {name.lower() for name in (*rows.evidence_names, rows.unit_name)}
 
     def is_shared(name: str) -> bool:
@@ -245,6 +245,6 @@ def _shared(rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame]) -> 
 
 
 def _key(frame: DataFrame, by: Sequence[str]) -> Column:
-    """Return the hash of the values of columns; a null has its own."""
+    """Return the hash of the values of columns; a null has a hash of its own."""
     columns = [column_named(frame, name)[0] for name in by]
     return F.xxhash64(F.lit(0), *(part for one in columns for part in (one, one.isNull())))

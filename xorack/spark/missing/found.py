@@ -1,6 +1,6 @@
-"""The rows that are missing from an output: how many, which ones, and what that rests on.
+"""The rows that are missing from an output: their number, their names, and the proof.
 
-The facts are collected first. `xorack.spark.missing.telling` puts them into words.
+This module collects the facts. `xorack.spark.missing.telling` puts them into words.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 MAX_COLLECTED = 100_000
-"""Units that differ that the driver keeps, so that nothing is computed again for their names."""
+"""Most differing units that the driver keeps, so that their names need no further computation."""
 _UNITS = "xorack_unit_ long, missing_count long, is_named boolean"
 _OWN = ("xorack_unit_", "xorack_chain_", "xorack_file_", "missing_count", "is_named")
 """The columns that are added to a source."""
 
 
 class _Compared(NamedTuple):
-    """The facts, the units that differ, if they are known, and the rows among which they are."""
+    """The facts, the differing units, if they are known, and the rows that may be missing."""
 
     facts: Facts
     units: DataFrame | None = None
@@ -47,40 +47,40 @@ class _Compared(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MissingRows(Facts):
-    """The rows of a source that an output lost; its attributes are those of `Facts`.
+    """The rows of a source that are missing from an output; its attributes are those of `Facts`.
 
-    Without a proof, `missing` and `surplus` are the least that the counts of both sides tell.
+    Without a proof, `missing` and `surplus` are the smallest numbers that the counts allow.
     """
 
     _source: DataFrame = field(repr=False)
     _units: DataFrame | None = field(repr=False)
-    _is_collected: bool = field(repr=False)  # then nothing is computed again for the units
+    _is_collected: bool = field(repr=False)  # then the units need no further computation
     _candidates: DataFrame = field(repr=False)
     _rows: RowNames = field(repr=False)
 
     @property
     def proof(self) -> str:
-        """A sentence on what the names rest on, or why there are none."""
+        """A sentence that says what proves the names, or why there are no names."""
         return telling.basis_in_words(self)
 
     @property
     def rows(self) -> DataFrame:
-        """The missing rows that are named, with the columns of the source."""
+        """The missing rows that have names, with the columns of the source."""
         return self._with("missing_count > 0 AND is_named")
 
     @property
     def doubled(self) -> DataFrame:
-        """The rows that the output has too often, as far as the source has them."""
+        """The surplus rows of the output that are also in the source."""
         return self._with("missing_count < 0")
 
     @property
     def repeated(self) -> DataFrame:
-        """The rows that share a unit, of which the output has some: nothing says which ones."""
+        """The rows of a unit of which the output has some: any of them may be missing."""
         return self._with("missing_count > 0 AND NOT is_named")
 
     @property
     def candidates(self) -> DataFrame:
-        """The rows among which those are that have no names."""
+        """The rows that may be the missing rows without names."""
         return self._candidates.drop(*_OWN)
 
     def _with(self, condition: str) -> DataFrame:
@@ -88,7 +88,7 @@ class MissingRows(Facts):
             return self._source.limit(0).drop(*_OWN)
         if not self._is_collected and sums_of_units(self._units) != self.difference:
             raise StateError(
-                "the rows cannot be named again: the source or the job's frame has changed since"
+                "the rows cannot be named again: the source or the job's frame has changed"
             )
         units = self._units.where(condition).select("xorack_unit_")
         units = F.broadcast(units) if self._is_collected else units
@@ -109,11 +109,11 @@ class MissingRows(Facts):
                 frame.unpersist()
 
     def explain(self) -> Explanation:
-        """Say what the missing rows have in common, and the doubled ones."""
+        """Say what the missing rows have in common, and what the surplus rows have in common."""
         return self._explanation
 
     def explain_with(self, keep: Keep) -> tuple[Explanation, Sample | None]:
-        """Return the explanation, and the sample that it rests on, which is kept."""
+        """Return the explanation and its sample, which stays cached."""
         if self._units is None:
             among = self._source, self._candidates
             return explain_groups(self._rows, self, *among), None
@@ -122,7 +122,7 @@ class MissingRows(Facts):
         return explanation, sample
 
     def _sample(self, units: DataFrame, keep: Keep) -> Sample:
-        """Return all differing rows of the source, or a sample, and a sample of the others.
+        """Return all differing rows of the source, or a sample of them, and a sample of the others.
 
         One scan of the source serves names, notes and reasons.
         """
@@ -147,7 +147,7 @@ def resolve(
     frames: Sequence[DataFrame],
     keep: Keep,
 ) -> MissingRows:
-    """Find the rows of a source that are not in an output; see `Audit.missing_rows`."""
+    """Find the rows of a source that are missing from an output; see `Audit.missing_rows`."""
     keyed = _started(rows, source)
     facts, units, candidates = _compare(rows, keyed, evidence, started, frames, keep)
     is_collected = False
@@ -168,8 +168,8 @@ def resolve(
 
 
 def _started(rows: RowNames, source: DataFrame) -> DataFrame:
-    """Add unit, chain and file; leave out rows of chains that failed at the start."""
-    # Tags of all rows would cost more than all the rest: chains are compared by hash.
+    """Add unit, chain and file, and remove rows of chains that failed at the start."""
+    # Compare chains by hash, because the tags of all rows would be the most expensive part.
     columns = chain_columns(source, rows.chain) if has_columns(source, rows.chain) else []
     keys, hashed = [f"c{i}" for i in range(len(columns))], F.xxhash64(F.lit(0), *columns)
     keyed = source.withColumns({"xorack_unit_": unit_in(rows, source)})
@@ -196,7 +196,7 @@ def _compare(
     frames: Sequence[DataFrame],
     keep: Keep,
 ) -> _Compared:
-    """Compare a source with an output, and close the sums."""
+    """Compare a source with an output, and check that the sums are equal."""
     facts = Facts(basis=Basis.GROUPS, started=started, written=evidence.totals, source=started)
     facts, by_unit, asked = _by_unit(rows, facts, source, evidence, frames, keep)
     more = facts.difference.count
@@ -213,7 +213,7 @@ def _compare(
         facts = replace(facts, basis=other if is_other else Basis.AFTER_FRAME)
     if not evidence.outputs or not all(has_evidence(rows, frame) for frame in evidence.outputs):
         return _Compared(facts)
-    # The frame has the columns of the output that the job made.
+    # The frame has the columns by which the job grouped its output.
     is_frame = facts.basis == Basis.AFTER_FRAME and len(asked) == 1
     compared = _with_unit(rows, asked[0]) if is_frame else source
     return _by_groups(rows, facts, compared, source, evidence, keep)
@@ -227,7 +227,7 @@ def _by_unit(
     frames: Sequence[DataFrame],
     keep: Keep,
 ) -> tuple[Facts, ByUnit | None, Sequence[DataFrame]]:
-    """Compare by unit with the output, or with the frames of the job: these are returned, too."""
+    """Compare by unit with the output, or with the frames of the job; return these frames too."""
     own = [frame for frame in evidence.outputs if not has_evidence(rows, frame)]
     held = [frame.select(unit_of(rows, frame).alias("unit")) for frame in own]
     asked: Sequence[DataFrame] = ()
@@ -269,7 +269,7 @@ def _by_groups(
         return _Compared(facts, None, candidates)
     parts = "sum(greatest(missing_count, 0))", "sum(greatest(-missing_count, 0))", "count(1)"
     missing, surplus, differing = sums_of(groups.units, *parts)
-    # Each unit has as many rows as are missing: else another row of the unit is in the output.
+    # Each unit must have as many rows as are missing, or another row of it is in the output.
     lost = groups.units.where("missing_count > 0").select("xorack_unit_")
     (found,) = sums_of(source.join(lost, "xorack_unit_", "left_semi"), "count(1)")
     if found != missing:
@@ -286,8 +286,8 @@ def _frames_of(
     number_own: int,
     keep: Keep,
 ) -> Sequence[DataFrame]:
-    """Return the frames that add up to an output; if none do, the last ones, one an output."""
-    if len(frames) == 1:  # its comparison tells
+    """Return the frames whose sums equal those of an output, or else the last frame per output."""
+    if len(frames) == 1:  # the comparison checks its sums
         return frames
     sums: list[Totals] = []
     for frame in frames:
@@ -307,7 +307,7 @@ def _unit(rows: RowNames, frame: DataFrame) -> DataFrame:
 
 
 def _with_unit(rows: RowNames, frame: DataFrame) -> DataFrame:
-    """Add ``xorack_unit_``; leave out rows without a unit, which evidence does not count."""
+    """Add ``xorack_unit_``, and remove rows without a unit, which evidence does not count."""
     if not has_columns(frame, [rows.unit_name]):
         return frame.withColumn("xorack_unit_", unit_in(rows, frame))
     unit = column_named(frame, rows.unit_name)[0].cast("long")

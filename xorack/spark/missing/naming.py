@@ -1,7 +1,8 @@
-"""Which units are missing from a group, by the sums of the group; plain Python.
+"""Find the missing units of a group from the sums of the group. Plain Python.
 
-The XOR of a group's units on both sides is that of its missing units. The ids are 64 random bits:
-a few dozen are linearly independent over GF(2), so one XOR tells which of them are missing.
+The XOR of a group's units on both sides is the XOR of its missing units. The ids are 64 random
+bits. Several dozen of them are linearly independent over GF(2), so one XOR determines which of them
+are missing.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 MAX_SOLVED = 48
-"""Units of a group that one XOR tells apart: another set has it with a probability of 2 ** -16."""
+"""Most units of a group. Another set has the same XOR with a probability of 2 ** -16."""
 _MASK = (1 << 64) - 1
 
 
 def name_missing(missing_count: int, xor: int, sum_: int, members: Sequence[int]) -> list[int]:
-    """Return the only set of members that has the sums of a group; empty without such a set.
+    """Return the only set of members that has the sums of a group, or an empty list.
 
-    The count and the sum of the upper 32 bits are those of the source less those of the output,
-    and negative if that has too many units. The XOR is of the units on both sides.
+    The count and the sum of the upper 32 bits are those of the source minus those of the output.
+    They are negative if the output has surplus units. The XOR is over the units on both sides.
     """
     given, count = {unit & _MASK: unit for unit in members}, abs(missing_count)
     if len(given) < len(members) or not 0 < count <= len(given) <= MAX_SOLVED:
-        return []  # of two equal members, nobody can say which one is missing
+        return []  # of two equal members, either may be missing
     units = [given[unit] for unit in _solve([*given], xor & _MASK)]
     upper = sum(unit >> 32 for unit in units)
     is_right = len(units) == count and sum_ == (upper if missing_count > 0 else -upper)
@@ -29,7 +30,7 @@ def name_missing(missing_count: int, xor: int, sum_: int, members: Sequence[int]
 
 
 def _solve(units: Sequence[int], wanted: int) -> list[int]:
-    """Solve by Gaussian elimination; empty if no set, or more than one, has the XOR."""
+    """Solve by Gaussian elimination. Return an empty list unless exactly one set has the XOR."""
     basis: list[tuple[int, int]] = []
 
     def reduced(value: int, members: int) -> tuple[int, int]:

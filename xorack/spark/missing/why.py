@@ -1,4 +1,4 @@
-"""What missing rows have in common: conditions, counted exactly, and the duplicates of a job."""
+"""Reasons for missing rows: conditions with exact counts, and duplicates that a job dropped."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 SAMPLE = 10_000
-"""Rows of each kind that are compared on the driver, at most."""
+"""Most rows of each kind that are compared on the driver."""
 _MAX_COLUMNS = 60
 _MAX_KEYS = 12
-"""Columns of which up to three may be the key of duplicates that a job dropped."""
+"""Most columns that are tried, up to three together, as the key of dropped duplicates."""
 _MAX_COUNTED = 3
-"""Findings whose counts are those of all rows."""
+"""Findings that are counted in all rows."""
 _FILE = "input file"
 _STATE = """
     CASE WHEN missing_count = 0 THEN 'other' WHEN missing_count < 0 THEN 'doubled'
@@ -40,9 +40,10 @@ class Sample(NamedTuple):
     """Rows of a source with their ``missing_count``: those that differ, and others.
 
     Attributes:
-        kept: All rows that differ, or a sample, and a sample of the others.
+        kept: All rows that differ, or a sample of them, and a sample of the others.
         differing: All rows that differ.
-        has_all_differing: Whether `kept` has them all; `has_all_others` says the same of others.
+        has_all_differing: Whether `kept` has all rows that differ.
+        has_all_others: Whether `kept` has all other rows.
     """
 
     kept: DataFrame
@@ -53,13 +54,14 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """What missing rows have in common, what doubled ones have, and what a job dropped.
+    """The values that missing and surplus rows have in common, and duplicates that were dropped.
 
     Attributes:
-        of_rows: The reasons for missing rows, for doubled rows, or for rows that are suspect:
+        of_rows: The reasons for missing rows, for surplus rows, or for suspect rows, which are
             those of groups that have other units than were started.
-        key: The columns of which the output has one row each, if that explains all missing rows.
-        repeated: Sentences on units that the source has more than once.
+        key: The columns of which the output has one row for each value, if this explains all
+            missing rows.
+        repeated: Sentences about units that the source has more than once.
     """
 
     of_rows: tuple[Reasons, ...] = ()
@@ -68,12 +70,12 @@ class Explanation:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The conditions on missing rows, or else on others, the best first."""
+        """The conditions on missing rows, or else on surplus or suspect rows, the best first."""
         return next((reasons.findings for reasons in self.of_rows if reasons.findings), ())
 
     @property
     def sentence(self) -> str:
-        """The reasons in words, the missing rows' first."""
+        """The reasons in words, those of missing rows first."""
         parts = [self.repeated]
         if self.key:
             same = f"has a row with the same {', '.join(self.key)} that is in the output"
@@ -92,7 +94,7 @@ NO_REASON = Explanation()
 def explain_sample(
     rows: RowNames, facts: Facts, sample: Sample | None, source: DataFrame
 ) -> Explanation:
-    """Find what the differing rows of a sample have in common; `source` has all rows."""
+    """Find the values that the differing rows of a sample have in common; `source` has all rows."""
     repeated = _repeated(rows, facts)
     if sample is None:
         return Explanation(repeated=repeated)
@@ -131,7 +133,7 @@ def explain_sample(
 def explain_groups(
     rows: RowNames, facts: Facts, source: DataFrame, candidates: DataFrame
 ) -> Explanation:
-    """Find what the rows of groups have in common that have other units than were started."""
+    """Find what rows have in common whose groups have other units than were started."""
     count = facts.exchanged
     if not count:
         return Explanation()
@@ -151,7 +153,7 @@ def explain_groups(
 
 
 def _repeated(rows: RowNames, facts: Facts) -> str:
-    """Say which units the source has more than once, of which some rows are missing."""
+    """Say which units are more than once in the source and have missing rows."""
     count = facts.missing - facts.named
     if not facts.is_exact or not count:
         return ""
@@ -164,12 +166,12 @@ def _repeated(rows: RowNames, facts: Facts) -> str:
 
 
 def _columns(facts: Facts, source: DataFrame) -> tuple[dict[str, Column], dict[str, float]]:
-    """Return the columns that are compared, and the handicaps of those that are no property."""
+    """Return the columns to compare, and handicaps for columns that are not the user's."""
     shown = dict([*comparable(source, CHARACTERS).items()][:_MAX_COLUMNS])
     handicaps = {_FILE: 10.0}
     if has_columns(source, ["xorack_file_"]):
         shown[_FILE] = F.col("xorack_file_")
-    # Only what was lost behind the job's rows was lost with a task.
+    # Rows can only be lost with a task after the job's frame.
     if facts.is_after_frame and facts.by and has_columns(source, facts.by):
         tasks = int(source.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
         task = f"shuffle partition by {', '.join(facts.by)}"
@@ -192,7 +194,7 @@ def _count(sample: Sample, state: str) -> int:
 
 
 def _is_certain(reasons: Reasons) -> bool:
-    """Return whether a few values of a column explain all missing rows, and no other row."""
+    """Return whether values of a column match all missing rows, and no other row."""
     best = next(iter(reasons.findings), None)
     is_only = best is not None and (best.missing, best.others) == (reasons.compared[0], 0)
     return best is not None and is_only and isinstance(best.condition, Values)
@@ -208,7 +210,7 @@ class _Counted(NamedTuple):
     state: str
 
     def exactly(self, reasons: Reasons) -> Reasons:
-        """Return reasons with the counts of all rows, as far as Spark can test them."""
+        """Return reasons with the counts of all rows, if Spark can test the conditions."""
         tests: list[Column] = []
         for finding in reasons.findings[:_MAX_COUNTED]:
             test = self._column(finding.condition)
@@ -225,7 +227,7 @@ class _Counted(NamedTuple):
         return reasons.with_counts([(n, total - n) for n, total in zip(own, every, strict=True)])
 
     def _column(self, condition: Condition) -> Column | None:
-        """Return a condition as a column; None if its values are masked."""
+        """Return a condition as a column, or None if its values are masked."""
         if isinstance(condition, Both):
             first, second = map(self._column, (condition.first, condition.second))
             return None if first is None or second is None else first & second
@@ -248,9 +250,9 @@ class _Counted(NamedTuple):
 def _key_of(
     names: Sequence[str], missing: Sequence[Row], others: Sequence[Row], is_all: bool
 ) -> tuple[str, ...]:
-    """Return the fewest columns of which the others have one row each, and missing rows another.
+    """Return the smallest key that is unique in other rows, and that missing rows share with them.
 
-    Of samples, one missing row with such a row is enough: the caller counts all.
+    In samples, one such missing row is enough, because the caller counts all rows.
     """
     if len(missing) <= 2:
         return ()
@@ -269,7 +271,7 @@ def _key_of(
 
 
 def _is_key(key: Iterable[str], sample: Sample, source: DataFrame) -> bool:
-    """Return whether a source has one row of each key that is not missing."""
+    """Return whether exactly one row of each key is not missing."""
     columns = [F.col(quoted(name)) for name in key]
     lost = sample.differing.select("xorack_unit_")
     others = source.join(lost, "xorack_unit_", "left_anti").select(*columns, F.lit(1).alias("_n"))

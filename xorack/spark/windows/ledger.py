@@ -1,33 +1,34 @@
-"""Windows over a log: what is proved of it, and which windows are complete. No I/O, no Spark.
+"""Windows over a log: which positions are proved, and which windows are complete. No I/O, no Spark.
 
 Theory of operation
 ===================
 
-A log has partitions; a partition has positions in an order, some without a row. A *window* is a
-range of positions of each partition, fixed when it is opened. A *proof* says of one batch of one
-stream: the rows of these ranges lie in the output. The window's chain starts a unit for each of its
-partitions. The unit finishes when proved ranges reach from the window's start to its end without
-a hole (`contiguous_end`). So the chain is acked if and only if all partitions are covered.
+A log has partitions. A partition has ordered positions, some without a row. A *window* is a range
+of positions of each partition, fixed when it is opened. A *proof* says that the rows of some ranges
+are in the output of one batch of a stream. The window's chain starts a unit for each of its
+partitions. The unit finishes when proved ranges reach from the window's start to its end without a
+gap (`contiguous_end`). So the chain is acked if and only if all partitions are covered.
 
-A `_Store` keeps windows, each written once, and the last two proofs of each stream, of which each
-has all that its stream proved so far. It must show at once what it has taken. What is to be sent
-follows from windows and proofs alone. Two rules make every interleaving safe:
+A `_Store` keeps windows, each written once, and the last two proofs of each stream. Each proof has
+everything that its stream has proved so far. A store must show stored values at once. The requests
+to send follow only from windows and proofs. Two rules make every interleaving safe:
 
 1. *Keep, then look.* `prove` keeps its proof, then reads the windows. `open_window` keeps its
-   window, then reads the proofs. Of any two calls, the one that looks last sees what both kept, so
-   at least one of them finishes a unit.
-2. *A request follows from its window and partition alone.* Whoever sends it, and however often, it
-   has the same id and content, and counts once.
+   window, then reads the proofs. Of any two calls, the later reader sees what both have kept, so at
+   least one of them finishes a unit.
+2. *A request follows only from its window and partition.* It has the same id and content, whichever
+   process sends it and however often, so it counts once.
 
-Spark repeats a batch whose call did not return. If its proof was kept, what it proves now must
-equal that. A proof goes to the slot that the last one is not in: a crash empties no other.
+Spark repeats a batch whose call did not return. If its proof was kept, the new proof must be equal.
+A new proof replaces the older of the two proofs, so a crash does not damage the last proof.
 
-A batch covers a partition from its first row there to its last. Positions without a row (markers of
+A batch covers a partition from its first row to its last row. Positions without a row (markers of
 transactions, aborted or compacted records) at the edges are covered if the source's offsets
-(``since``, ``until``) say so. A batch without any row is believed only where its offsets follow on.
+(``since``, ``until``) say so. A batch without any row is accepted only if its offsets begin where
+the batch before it ended.
 
-Two calls that open a window with other ends at once do not see each other. Units depend on the
-ends: if the chain is that of one call and the record that of the other, it is never acked.
+Two simultaneous calls that open a window with different ends do not see each other. Units depend on
+the ends. If one call creates the chain and the other keeps the window, the chain is never acked.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ from xorack.core.request import Request
 _CELLS = 16
 _DATED = re.compile(r"\d{4}-\d\d-\d\d")
 _MAX_SEPARATE = 8
-"""Ranges with gaps that a partition keeps apart, to know which windows have them."""
+"""Most ranges with gaps that a partition keeps separate, to know which windows contain them."""
 Ends = Mapping[str, int]
 Bounds = tuple[Ends, Ends]
 
 
 class Range(NamedTuple):
-    """Positions ``begin`` to ``end - 1``, and how many rows they have."""
+    """Positions ``begin`` to ``end - 1``, and the number of their rows."""
 
     begin: int
     end: int
@@ -86,7 +87,7 @@ class Window(NamedTuple):
 
 
 class StreamProof(NamedTuple):
-    """What a stream proved up to a batch."""
+    """The ranges that a stream has proved up to a batch."""
 
     stream: str
     batch: int
@@ -95,7 +96,7 @@ class StreamProof(NamedTuple):
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> StreamProof:
-        """Read it from JSON."""
+        """Read a proof from JSON."""
         ranges = {key: [Range(*given) for given in some] for key, some in raw["ranges"].items()}
         return cls(**{**raw, "ranges": ranges})
 
@@ -113,9 +114,9 @@ class WindowStatus:
 
     Attributes:
         window: The window, with its ``name``, ``starts`` and ``ends`` by partition.
-        proved: How far each partition is proved, from its start on.
+        proved: The position up to which each partition is proved, from its start.
         gaps: Positions without a row, by partition, in the batches that have rows of the window.
-        others: Partitions that have proved rows but no end, as they appeared after it was opened.
+        others: Partitions that have proved rows but no end, because they appeared later.
     """
 
     window: Window
@@ -125,7 +126,7 @@ class WindowStatus:
 
     @classmethod
     def of(cls, window: Window, proved: Proved) -> WindowStatus:
-        """Return the status by what is proved."""
+        """Return the status of a window for these proved ranges."""
         near = {
             key: [found for found in proved.get(key, ()) if overlaps(window, key, found)]
             for key in window.starts
@@ -136,7 +137,7 @@ class WindowStatus:
 
     @property
     def lagging(self) -> dict[str, tuple[int, int]]:
-        """The partitions that are not covered: how far each is proved, and its end."""
+        """The partitions that are not covered: the proved position of each, and its end."""
         ends, far = self.window.ends, self.proved
         return {key: (far[key], end) for key, end in ends.items() if far[key] < end}
 
@@ -153,7 +154,7 @@ def overlaps(window: Window, key: str, found: Range) -> bool:
 
 
 def contiguous_end(ranges: Iterable[Range], start: int) -> int:
-    """Return how far ranges, which are in order, prove from a start on, without a hole."""
+    """Return the end of the ranges that follow a start without a gap; the ranges are ordered."""
     for begin, end, _ in ranges:
         if begin > start:
             break
@@ -162,7 +163,7 @@ def contiguous_end(ranges: Iterable[Range], start: int) -> int:
 
 
 def _joined(key: str, ranges: Iterable[Range]) -> list[Range]:
-    """Sort ranges and join neighbours; of those with gaps, the last `_MAX_SEPARATE` stay apart."""
+    """Sort ranges and join neighbours; the last `_MAX_SEPARATE` with gaps stay separate."""
     joined, ordered = [Range(-1, -1, 0)], sorted(ranges)
     for number, later in enumerate(ordered):
         last, is_old = joined[-1], len(ordered) - number >= _MAX_SEPARATE
@@ -187,13 +188,13 @@ def _united(some: Iterable[Mapping[str, Iterable[Range]]]) -> Proved:
 
 
 def proved_of(proofs: Iterable[StreamProof]) -> Proved:
-    """Return what all streams proved, by partition."""
+    """Return the ranges that all streams proved, by partition."""
     newest = {proof.stream: proof.ranges for proof in sorted(proofs, key=attrgetter("batch"))}
     return _united(newest.values())
 
 
 def _proved(store: _Store) -> Proved:
-    """Read what all streams proved: twice, as a stream may replace both proofs meanwhile."""
+    """Read the proved ranges twice, because a stream may replace both proofs during one reading."""
     return proved_of([*store.proofs(), *store.proofs()])
 
 
@@ -205,15 +206,21 @@ def prove(
     *,
     gaps: str = "count",
 ) -> list[tuple[WindowStatus, list[str]]]:
-    """Keep the proof of a batch, a stream and its number, once its output was compared.
+    """Keep the proof of a batch, after its output was compared.
 
-    Its rows were `seen` at these positions. The source says its `bounds`, as far as it knows them.
+    Args:
+        store: Keeps windows and proofs.
+        batch: The stream and the number of the batch.
+        seen: The positions of the batch's rows, by partition.
+        bounds: The offsets of the batch, as far as the source knows them.
+        gaps: What to do with positions without rows.
 
     Returns:
-        The windows that it has positions of, each with the partitions that have passed its end.
+        The windows that contain positions of the batch, each with the partitions that have passed
+        its end.
 
     Raises:
-        StateError: The batch contradicts what was proved before. Nothing was kept.
+        StateError: The batch contradicts an earlier proof. Nothing was kept.
     """
     stream, number = batch
     proofs, none = store.proofs(), StreamProof(stream, -1, 1, {})
@@ -231,11 +238,11 @@ def prove(
         if last.batch >= number:
             raise StateError(
                 f"stream {stream!r} has proved batch {last.batch}, and this is batch {number} with "
-                "other rows: a checkpoint made anew needs another run_id"
+                "other rows: a new checkpoint needs a new run_id"
             )
         proved_of([*(other for other in proofs if other.stream != stream), proof])
         store.keep_proof(proof)
-    # Only now: a window or a proof that is kept meanwhile sees this one, or is seen here.
+    # Read the windows only after the proof is kept: see rule 1.
     touched = [
         (window, keys)
         for window in store.windows()
@@ -247,12 +254,12 @@ def prove(
 
 
 def _own(seen: Seen, bounds: Bounds) -> dict[str, Range]:
-    """Return what a batch covers of each partition; see the theory of operation."""
+    """Return the range of each partition that a batch covers; see the theory of operation."""
     since, until = bounds
     if until and (unknown := sorted(seen.keys() - until.keys())):
         raise StateError(
-            f"the batch has rows of {unknown[0]}, a partition that is not in its offsets: are they "
-            "of another query's checkpoint, or has the window no end of it?"
+            f"the batch has rows of {unknown[0]}, a partition that is not in its offsets: is this "
+            "the checkpoint of another query?"
         )
     own = {}
     for key in sorted({*seen, *(since.keys() & until.keys())}):
@@ -262,32 +269,33 @@ def _own(seen: Seen, bounds: Bounds) -> dict[str, Range]:
             raise StateError(
                 f"{key} has {rows.rows} rows at the positions {rows.begin} to {rows.end - 1} in "
                 f"this batch, expected at most one each at {found.begin} to {found.end - 1}: some "
-                "are of another batch, or are there twice"
+                "belong to another batch, or are duplicates"
             )
     return {key: found for key, found in own.items() if found.begin < found.end}
 
 
 def _check_gaps(own: Mapping[str, Range], gaps: str, *, follows: bool) -> None:
-    """Refuse positions without rows: any, or those of a batch without rows that follows none."""
+    """Refuse gaps if `gaps` is error, and batches without rows that follow no other batch."""
     if own and not follows and not any(found.rows for found in own.values()):
         raise StateError(
             f"the batch has no row at any of the {sum(found.gaps for found in own.values()):,} "
-            "positions that it covers: is it a wrong path, or another query's checkpoint? If they "
-            "have none, as markers, give checkpoint= to each batch, or gaps='ignore'"
+            "positions that it covers: is the path wrong, or the checkpoint of another query? If "
+            "these positions are markers, pass checkpoint= to each batch, or gaps='ignore'"
         )
     for key, found in own.items():
         if found.gaps and gaps == "error":
             raise StateError(
                 f"{found.gaps} of the positions {found.begin} to {found.end - 1} of {key} have no "
-                "row in this batch, and gaps='error' refuses that"
+                "row in this batch, and gaps='error' refuses this"
             )
 
 
 def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
-    """Return the open window of a name, or a new one, which `open_window` keeps.
+    """Return the open window with a name, or a new window, which `open_window` keeps.
 
-    Windows may be opened in any order. Of two, one ends in no partition before the other. A new one
-    begins where `starts` say, or else where the one before it ends, or at 0.
+    Windows may be opened in any order. Of any two windows, one ends after the other in each
+    partition, or at the same position. A new window begins at `starts`, or else where the window
+    before it ends, or at 0.
     """
     windows, before = store.windows(), dict[str, int]()
     for window in windows:
@@ -302,8 +310,8 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
     known = proved_of(store.proofs()).keys() | {key for window in windows for key in window.ends}
     if missing := sorted(known - ends.keys()):
         problem = (
-            f"no end of {', '.join(missing[:5])}, a partition of this log: give its end, 0 if "
-            "the window has no row of it, the last one if the partition is gone"
+            f"no end of {', '.join(missing[:5])}, a partition of this log: pass its end, 0 if "
+            "the window has no row of it, or its last end if the partition was deleted"
         )
         raise ArgumentError("ends", problem=problem)
     for window in windows:
@@ -314,10 +322,10 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
             what = f"end in {later}" if later else "name"
             problem = (
                 f"{name!r} ends before window {window.name!r} in {earlier}, but its {what} is "
-                "later: a topic made anew needs another run_id"
+                "later: a new topic needs a new run_id"
             )
             raise ArgumentError("ends", problem=problem)
-        # Ends grow together, so of the windows before, the last has the greatest sum.
+        # Ends grow together, so the last of the earlier windows has the greatest sum.
         if not earlier and sum(window.ends.values()) >= sum(before.values()):
             before = dict(window.ends)
     begins = {key: starts.get(key, before.get(key, 0)) for key in ends}
@@ -328,10 +336,10 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
 
 
 def open_window(store: _Store, window: Window) -> WindowStatus:
-    """Keep a window of `find_window`; return its status, by which its requests are to be sent."""
+    """Keep a window of `find_window`, and return its status, which decides what to send."""
     if window not in store.windows():
         store.keep_window(window)
-    # Only now, as in `prove`.
+    # Read the proofs only after the window is kept, as in `prove`.
     return WindowStatus.of(window, _proved(store))
 
 
@@ -349,6 +357,6 @@ def create_request(
 
 
 def finish_request(tag: str, digest: str, key: str) -> Request:
-    """Return the request that finishes a partition of a window: the same from every sender."""
+    """Return the request that finishes a partition of a window. It is the same for every sender."""
     unit = unit_id(tag, digest, key)
     return Request.stamp_(tag, f"pass/{unit:016x}", finishes=[unit], cells=_CELLS)
