@@ -232,7 +232,7 @@ def test_a_session_that_reads_another_branch_is_refused(run, warehouse, configur
     run.rows.start(lines)
     run.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.wap.enabled'='true')")
     configure("spark.wap.branch", "audit")
-    with pytest.raises(ArgumentError, match=f"unset it after the write, and give {table}.branch_a"):
+    with pytest.raises(ArgumentError, match=f"unset it after the write, and pass {table}.branch_a"):
         run.rows.finish(table)
 
 

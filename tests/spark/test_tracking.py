@@ -449,7 +449,7 @@ def test_outputs_that_are_invalid(run):
         (lambda: lines.evidence(path), "frame: '/.*, expected a frame"),
         (lambda: lines.evidence(doubled), "column xorack_lines is 2 times in the frame"),
         (lambda: lines.advance("x", path), "following: 'x', expected rows of another name"),
-        (lambda: lines.batch(0).audit(path), "batch_id: 0, expected None: a batch is compared by"),
+        (lambda: lines.batch(0).audit(path), "batch_id: 0, expected None, because only finish"),
     ]:
         with pytest.raises((ArgumentError, ColumnsError), match=f"^{text}"):
             call()
