@@ -68,8 +68,8 @@ class AckEvents(Construct):
         owner: Any = bus.node.scope
         if isinstance(owner, AckEvents) and owner is not self and owner.denies_others:
             raise ValueError(
-                f"bus: {bus.node.path} denies the events of all but its own acker: create that one "
-                "with deny_forged_events=false"
+                f"bus: {bus.node.path} denies events of all but its own acker: set "
+                "deny_forged_events=false for the acker that creates it"
             )
 
     def check_at_deployment(self) -> None:
