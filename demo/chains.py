@@ -1,18 +1,16 @@
-"""Follows the chains while the jobs run, by their events."""
+"""The chain of the run while the jobs run: how many files have ended, and the run's one event."""
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from demo.database import DemoFailed
-from demo.loss import LostWord
+from demo.loss import RUN, LostWord
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.sqs import send
 from xorack.core.chain import Chain
@@ -22,22 +20,19 @@ from xorack.local.deploy import Stack
 
 _PAUSE_SECONDS = 0.2
 _SWEEPS = 30
+_NONE = Chain(RUN)
 
 
 @dataclass
-class ChainMonitor:
-    """Counts ended chains in a thread, and calls `show` with `ended` and `expected`."""
+class RunMonitor:
+    """Read the run's chain in a thread, one item a poll; `show` is called when it changes."""
 
-    stack: Stack
     store: DynamoDBStore
-    expected: int  # the number of chains, as far as it is known
-    show: Callable[[Counter[str], int], object]  # called in the thread when the numbers change
-    ended: Counter[str] = field(default_factory=Counter, init=False)
-    """The number of chains that have an event, by status."""
-    events: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
-    """The events so far by tag, in the form in which EventBridge delivers them."""
+    files: int
+    show: Callable[[int, int, int], object]  # files acked, failed, and in all
+    chain: Chain = field(default=_NONE, init=False)
 
-    def __enter__(self) -> ChainMonitor:
+    def __enter__(self) -> RunMonitor:
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(1)
         self._thread = self._pool.submit(self._run)
@@ -47,78 +42,60 @@ class ChainMonitor:
         self._stop.set()
         self._pool.shutdown()
 
-    def wait(self, patience_seconds: float, outstanding: int = 0) -> bool:
-        """Wait until all chains have ended and no event is pending; return whether that happened.
+    @property
+    def acked(self) -> int:
+        """How many files are acked."""
+        return int(self.chain.ended_children["acked"])
 
-        It returns False after `patience_seconds` without a change. Chains with at most
-        `outstanding` units in all count as ended, because they cannot end without help.
+    @property
+    def failed(self) -> int:
+        """How many files have failed."""
+        return int(self.chain.ended_children["failed"])
+
+    def wait(self, patience_seconds: float, files: int) -> bool:
+        """Wait until the chains of so many files have ended; return whether they have.
+
+        Return False after `patience_seconds` without a change.
         """
-        before, deadline = self.ended, time.monotonic() + patience_seconds
-        while not self._has_ended(outstanding):
+        return self._wait_for(lambda: self.acked + self.failed >= files, patience_seconds)
+
+    def wait_for_end(self, patience_seconds: float) -> bool:
+        """Wait until the run's chain has ended and its event is out; return whether it has."""
+        return self._wait_for(
+            lambda: self.chain.final and not self.chain.reports.event_pending, patience_seconds
+        )
+
+    def _wait_for(self, has_come: Callable[[], bool], patience_seconds: float) -> bool:
+        before, deadline = self.chain, time.monotonic() + patience_seconds
+        while not has_come():
             if self._thread.done():
                 self._thread.result()  # raises its error
-            if self.ended != before:
-                before, deadline = self.ended, time.monotonic() + patience_seconds
+            if self.chain != before:
+                before, deadline = self.chain, time.monotonic() + patience_seconds
             elif time.monotonic() >= deadline:
                 return False
             time.sleep(_PAUSE_SECONDS)
         return True
 
-    def _has_ended(self, outstanding: int) -> bool:
-        chains = list(self.store.scan())
-        # The consumer publishes an event before it marks the event as published.
-        if any(chain.reports.event_pending or chain.status == "pending" for chain in chains):
-            return False
-        left = [_left(chain) for chain in chains if chain.status == "open"]
-        return self.ended.total() + len(left) >= self.expected and sum(left) <= outstanding
-
-    def incomplete(self) -> list[str]:
-        return sorted(chain.tag for chain in self.store.scan() if chain.status == "open")
-
     def _run(self) -> None:
-        position = 0
-        while not self._stop.is_set():
-            begun = time.monotonic()
-            events, position = self.stack.events(position)
-            self.events |= {event["detail"]["tag"]: event for event in events}
-            self._update()
-            # A large table is scanned less often, so that the scan does not become the load.
-            self._stop.wait(max(_PAUSE_SECONDS, 4 * (time.monotonic() - begun)))
-
-    def _update(self) -> None:
-        ended = Counter(event["detail"]["status"] for event in self.events.values())
-        if ended != self.ended:
-            self.ended = ended
-            self.show(ended, max(self.expected, ended.total()))
+        while not self._stop.wait(_PAUSE_SECONDS):
+            chain = self.store.read([RUN]).get(RUN, _NONE)
+            if chain != self.chain:
+                self.chain = chain
+                self.show(self.acked, self.failed, self.files)
 
 
-def _left(chain: Chain) -> int:
-    """Return how many units of a chain are missing by its note, or outstanding by its counts."""
-    noted = json.loads(chain.note)["missing_count"] if chain.note else None
-    return chain.counts.outstanding if noted is None else int(noted)
-
-
-def why_unacked(chain: Chain, has_event: bool) -> str | None:
-    if chain.status == "failed":
-        return chain.reason or "failed"
-    if chain.status != "acked":
-        left = chain.counts.outstanding
-        return f"{left:,} of {plural(chain.counts.started, 'unit')} outstanding"
-    return None if has_event else "acked, but no event arrived"
-
-
-def end_chains(stack: Stack, monitor: ChainMonitor, tags: Sequence[str]) -> None:
-    """Set the deadlines of chains to now, and invoke the sweeper until all of them have ended."""
+def end_chains(stack: Stack, tags: Iterable[str], has_ended: Callable[[float], bool]) -> None:
+    """Set the deadlines of chains to now, and invoke the sweeper until they have ended."""
     requests = [Request.extend(tag, "end of the demo", 0.001) for tag in tags]
     send(stack.queue_url, requests, client=stack.client("sqs"))
     for _ in range(_SWEEPS):
         response = stack.client("lambda").invoke(FunctionName=stack.outputs["SweeperName"])
         if "FunctionError" in response:
             raise DemoFailed(f"the sweeper failed: {response['Payload'].read().decode()}")
-        if monitor.wait(1):
+        if has_ended(1):
             return
-    files = plural(len(tags), "incomplete file")
-    raise DemoFailed(f"not all of {files} have an event `failed`; see the sweeper's log")
+    raise DemoFailed(f"not all of {plural(len(requests), 'chain')} have failed at their deadline")
 
 
 def named_words(events: Iterable[Mapping[str, Any]], lost: Iterable[LostWord]) -> list[LostWord]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,10 +68,10 @@ class Display:
             ended.set()
             thread.join()
 
-    def chains(self, ended: Counter[str], total: int) -> None:
-        """Show in the bar how many files are acked."""
-        doing = f"{ended['acked']:,} of {total:,} files acked"
-        self._bar.update(self._task, doing=doing, total=total, completed=ended.total())
+    def files(self, acked: int, failed: int, total: int) -> None:
+        """Show in the bar how many files have ended."""
+        doing = f"{acked:,} of {total:,} files acked"
+        self._bar.update(self._task, doing=doing, total=total, completed=acked + failed)
 
     def _break_silence(self, step: str, text: str, ended: threading.Event) -> None:
         while not ended.wait(_SILENCE_SECONDS):
@@ -127,7 +126,7 @@ def print_result(out: Console, result: Result) -> None:
     if (more := len(result.unacked) - _SHOWN_LINES) > 0:
         out.print(Text(f"and {more:,} more"))
     if result.event:
-        out.print(Text("\nan event, as EventBridge delivers it", style="bold"))
+        out.print(Text("\nthe event of the run, as EventBridge delivers it", style="bold"))
         out.print(Text(json.dumps(result.event, indent=2)))
     out.print(Text(f"\n{_NEXT}"))
 

@@ -30,6 +30,11 @@ class LostWord(NamedTuple):
     mistake: str
 
     @property
+    def tag(self) -> str:
+        """The chain of the word's file."""
+        return f"{RUN}/file/{self.file}"
+
+    @property
     def id(self) -> str:
         """The id of the word's unit, as an event names it."""
         return f"{unit_id(f'{RUN}/words', file_id(self.file), self.position):016x}"

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from demo.chains import ChainMonitor, end_chains, named_words, why_unacked
+from demo.chains import RunMonitor, end_chains, named_words
 from demo.database import Database, DemoFailed, copy_standard_library
 from demo.display import Display, Result
 from demo.loss import RUN, LostWord, lose_words, rows_in
@@ -112,18 +112,14 @@ class Demo:
                 return result
 
     def _work(self, database: Database) -> Result:
-        chains = self.display.chains
-        with ChainMonitor(self.stack, self.store, database.files, chains) as monitor:
+        with RunMonitor(self.store, database.files, self.display.files) as monitor:
             split = self._split(database)
-            monitor.expected = int(split["files"])
             lost = self._lose_words() if self.lose else []
             rows = rows_in(self.work / "words")
             count = self._count(len(lost))
-            with self.display.doing("end", "waiting for the last events"):
-                failed = self._fail(monitor, lost) if lost else []
-                monitor.wait(_PATIENCE_SECONDS)
-            named = named_words((monitor.events[tag] for tag in failed), lost)
-            return self._result(monitor, split, count, failed, named, rows)
+            with self.display.doing("end", "waiting for the event of the run"):
+                self._end(monitor, int(split["files"]), lost)
+            return self._result(monitor, split, count, lost, rows)
 
     @contextmanager
     def _page(self) -> Iterator[str]:
@@ -157,7 +153,8 @@ class Demo:
             f"Two Spark jobs count the words of {files}: the first writes a row for each word, the "
             f"second counts the rows.{losing} For xorack, a file with all of its words is a chain. "
             "It is acked once the counts on disk hold each of its words; otherwise it fails, and "
-            "its event names what is missing. All of it takes about a minute."
+            "its event names what is missing. The run is a chain of these chains, so "
+            "it has one event. All of it takes about a minute."
         )
         with display.doing("set up", "preparing the AWS and the stack"):
             say = partial(display.say, "set up")
@@ -199,16 +196,22 @@ class Demo:
             raise DemoFailed(f"count reports {missing}, but {lost:,} were lost: this is a defect")
         return summary
 
-    def _fail(self, monitor: ChainMonitor, lost: list[LostWord]) -> list[str]:
-        """End the incomplete chains by moving their deadlines; return their tags."""
-        if not monitor.wait(_PATIENCE_SECONDS, len(lost)):
+    def _end(self, monitor: RunMonitor, files: int, lost: list[LostWord]) -> None:
+        """Wait for the end of the run, which fails at its deadline if one of its files has failed.
+
+        The files that have lost words do not end by themselves either: their deadlines are moved.
+        """
+        tags = sorted({word.tag for word in lost})
+        if not monitor.wait(_PATIENCE_SECONDS, files - len(tags)):
             raise DemoFailed(
                 f"not every file ended besides the {_files(lost)} with lost words: this is a defect"
             )
-        tags = monitor.incomplete()
-        self.display.say("end", f"the deadline of {_files(lost)} is moved to now")
-        end_chains(self.stack, monitor, tags)
-        return tags
+        if tags:
+            self.display.say("end", f"the deadline of {_files(lost)} is moved to now")
+            end_chains(self.stack, tags, lambda seconds: monitor.wait(seconds, files))
+        if monitor.failed:
+            end_chains(self.stack, [RUN], monitor.wait_for_end)
+        monitor.wait_for_end(_PATIENCE_SECONDS)
 
     def _folders(self, *names: str) -> dict[str, Path]:
         return {name: self.work / name for name in names}
@@ -231,27 +234,25 @@ class Demo:
 
     def _result(
         self,
-        monitor: ChainMonitor,
+        monitor: RunMonitor,
         split: Mapping[str, Any],
         count: Mapping[str, Any],
-        failed: list[str],
-        named: list[LostWord],
+        lost: list[LostWord],
         rows: int,
     ) -> Result:
-        chains = {chain.tag: chain for chain in self.store.scan()}
-        unacked = [
-            (tag, reason)
-            for tag, chain in sorted(chains.items())
-            if tag not in failed and (reason := why_unacked(chain, tag in monitor.events))
-        ]
-        acked = len(chains) - len(failed) - len(unacked)
-        if missing := int(split["files"]) - len(chains):
-            unacked.append((plural(missing, "file"), "without a chain in the table"))
-        example = [*failed, *sorted(monitor.events)][:1]
-        event = monitor.events[example[0]] if example else {}
+        events = {event["detail"]["tag"]: event for event in self.stack.events()[0]}
+        tags = {word.tag for word in lost}
+        named = named_words((events[tag] for tag in sorted(tags) if tag in events), lost)
+        failed = [t for t in monitor.chain.ended_children["failed_tags"] if t not in tags]
+        unacked = [(tag, str(chain.reason)) for tag, chain in self.store.read(failed).items()]
+        if (more := monitor.failed - len(tags) - len(unacked)) > 0:
+            unacked.append((f"{more:,} more", "see the page, or xorack list --status failed"))
+        if RUN not in events:
+            unacked.append((RUN, "no event of the run arrived"))
         counts = os.path.relpath(self.work / "counts")
         counts = str(self.work / "counts") if counts.startswith("..") else counts
-        return Result(split, count, acked, unacked, named, rows, event, counts)
+        event = events.get(RUN, {})
+        return Result(split, count, monitor.acked, unacked, named, rows, event, counts)
 
 
 def _files(lost: Iterable[LostWord]) -> str:

@@ -116,9 +116,8 @@ INVALID = [
     ),
     ("list -tag", "No such option '-t' (see: xorack list --help)"),
     ("wait a --interval 0", "Invalid value for '--interval': 0.0 is not in the"),
-    ("wait", "expected one of TAG, --run and --window (see: xorack wait --help)"),
-    ("wait --run=", RUN_LENGTH),
-    ("wait a --chains 1", "--chains requires --run (see: xorack wait --help)"),
+    ("wait", "expected TAGs or --window (see: xorack wait --help)"),
+    ("list --run=", RUN_LENGTH),
     ("redrive --queue x", "--dead-letters and --queue must be used together (see: xorack redrive "),
     ("web --port 65536", "Invalid value for '--port'"),
     # As of `--stack "$STACK"` where the shell has no such variable.

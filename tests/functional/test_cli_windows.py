@@ -35,7 +35,7 @@ def test_a_window_is_waited_for(stack, xorack, sleeps):
     sleeps += [lambda: apply(stack, *finished(*KEYS[2:]))]
     status, (line,), _ = xorack("wait", "--window", TAG, "--json")
     assert (status, json.loads(line)["lagging"], json.loads(line)["status"]) == (0, [], "acked")
-    assert xorack("wait", "--window", TAG, "--run", "shop")[0] == 2
+    assert xorack("wait", "--window", TAG, "shop")[0] == 2
 
 
 def test_a_window_that_failed_tells_the_reason(stack, xorack):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-from tests.support.queue_server import requests_in
+from tests.support import queue_server
 from xorack import unit_id
 from xorack.core.hashing import decimal_text
 from xorack.core.request import validate_tag
@@ -79,8 +79,13 @@ def tag(order, run="2026-01-31") -> str:
     return f"{run}/order/{order}"
 
 
+def requests_in(bodies):
+    """Return the requests to chains of rows: the tag of the run's chain has no slash."""
+    return [request for request in queue_server.requests_in(bodies) if "/" in request.tag]
+
+
 def as_set(bodies):
-    """Return the requests of messages, to compare runs: their order is free."""
+    """Return the requests to chains of rows, to compare runs: their order is free."""
     requests = requests_in(bodies)
     distinct = {(r.tag, r.id): r for r in requests}
     assert len(distinct) == len(requests)

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.conftest import CONNECT, EACH_SESSION
-from tests.spark.orders import LINES, SIZES, Run, lines_of
-from tests.support.queue_server import QueueServer, requests_in
+from tests.spark.orders import LINES, SIZES, Run, lines_of, requests_in
+from tests.support.queue_server import QueueServer
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, StateError
 from xorack.spark import rows as rows_module
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from tests.spark.orders import LINES, SIZES, Run, part_files, tag
-from tests.support.queue_server import QueueServer, requests_in
+from tests.spark.orders import LINES, SIZES, Run, part_files, requests_in, tag
+from tests.support.queue_server import QueueServer
 from xorack import unit_id
 from xorack.errors import ArgumentError, OutputDiffersError
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.acker import Acker
-from tests.spark.orders import lines_of, tag_text
+from tests.spark.orders import lines_of, requests_in, tag_text
 from xorack import plain, unit_id, xor
 from xorack.errors import ColumnsError, OutputDiffersError, StateError
 from xorack.spark.units import quoted
@@ -107,18 +107,18 @@ def test_columns_that_are_unsuitable(run):
 
 @pytest.mark.slow
 def test_nothing(run):
-    """No rows: no message, no error, whatever the job."""
+    """No rows: no error, whatever the job, and no request but to the run's chain."""
     nothing = lines_of(run.spark).where("line < 0")
     invoices = run.tracking.rows("invoices", chain="order", unit="order")
     path = run.write(nothing, "lines")
-    assert run.rows.start(path).requests == 0
+    assert run.rows.start(path).requests == 2
     observed = run.rows.observe(
         run.bill(run.read()), lambda bills: bills.write.format("noop").mode("append").save()
     )
-    assert run.rows.finish(observed=observed).messages == 0
+    assert run.rows.finish(observed=observed).requests == 2
     by_order = run.write(run.bill(nothing, "order"), "by_order")
-    assert run.rows.advance(invoices, by_order).messages == 0
+    assert run.rows.advance(invoices, by_order).requests == 1
     assert invoices.finish(read=run.read("by_order")).chains == 0
-    assert run.queue.bodies == []
+    assert requests_in(run.sent()) == []
     with pytest.raises(StateError, match=r"started 0 rows .* and now others: 154 in 6"):
         run.rows.start(lines_of(run.spark))

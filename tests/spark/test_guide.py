@@ -68,7 +68,8 @@ PUBLISHES = "publish=True"
 
 
 def test_every_snippet_has_a_test_here():
-    texts = ("lines.start(path)", *FINISHES, PUBLISHES, "advance", "chains=known", "foreachBatch")
+    texts = ("lines.start(path)", *FINISHES, PUBLISHES, "advance", "chains=known", "day.close")
+    texts = (*texts, "foreachBatch")
     texts = (*texts, "missing_rows", "outstanding")
     assert [block_with(SNIPPETS, text) for text in texts] == SNIPPETS
 
@@ -96,6 +97,8 @@ def test_batch_jobs(run, tmp_path, capsys):
         "2026-02-01/order/91": ("failed", 1, 0),
     }
     assert json.loads(known.chains["2026-02-01/order/17"].detail) == {"customer": "Ahab"}
+    day = Acker(run("day.close")).all_chains["2026-02-02"]
+    assert (day.status, day.counts.outstanding) == ("open", 4)
     run("missing_rows")
     assert "missing rows can be named" in capsys.readouterr().out
     again = Acker(run("outstanding"))

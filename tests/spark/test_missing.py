@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from tests.spark.orders import Run
+from tests.spark.orders import Run, requests_in
 from tests.spark.sentences import Truth, false_claims
-from tests.support.queue_server import QueueServer, requests_in
+from tests.support.queue_server import QueueServer
 from xorack import unit_id
 from xorack.errors import OutputDiffersError
 from xorack.spark.missing import found, why

@@ -65,7 +65,7 @@ def test_readable_files_become_acked_chains(spark, database, queue, tmp_path, ca
     # A create a file; another request ends those without words, or without readable ones.
     assert summary == {
         **{"proof": "written", "chains": len(texts) - 2, "units": total, "missing": 0},
-        **{"files": files, "skipped": 3, "words": total, "failed": 3, "requests": files + 5},
+        **{"files": files, "skipped": 3, "words": total, "failed": 3, "requests": files + 7},
         "tolerated": 0,
     }
     acker = Acker(queue.bodies)

@@ -12,13 +12,7 @@ import time
 
 import pytest
 
-from tests.spark.helpers import (
-    ROOT,
-    apply,
-    chains_in,
-    duplicates_in,
-    totals,
-)
+from tests.spark.helpers import ROOT, apply, chains_in, duplicates_in, totals
 from tests.support.cluster_job import CHAINS, UNITS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -53,16 +47,21 @@ def run_job(queue, folder, spared=frozenset(), master="local-cluster[2,1,1024]")
     return queue.bodies[:starts], queue.bodies[starts:]
 
 
+def rows_in(aws):
+    """Return the totals of the chains of rows: the tag of the run's chain has no slash."""
+    return {tag: total for tag, total in totals(chains_in(aws)).items() if "/" in tag}
+
+
 def check(functions, starts, ends):
     """Apply all messages: chains stay open after all starts, and are acked after all ends."""
     aws = functions.aws
     apply(functions, starts)
-    assert totals(chains_in(aws)) == dict.fromkeys(TAGS, ("open", UNITS, 0))
+    assert rows_in(aws) == dict.fromkeys(TAGS, ("open", UNITS, 0))
     apply(functions, ends)
-    assert totals(chains_in(aws)) == dict.fromkeys(TAGS, ("acked", UNITS, UNITS))
-    assert functions.events().keys() == TAGS
+    assert rows_in(aws) == dict.fromkeys(TAGS, ("acked", UNITS, UNITS))
+    assert functions.events().keys() == {"r", *TAGS}
     apply(functions, starts + ends)
-    assert totals(chains_in(aws)) == dict.fromkeys(TAGS, ("acked", UNITS, UNITS))
+    assert rows_in(aws) == dict.fromkeys(TAGS, ("acked", UNITS, UNITS))
     assert aws.events() == []
     assert aws.dead_letters() == []
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import operator
 import shutil
 from datetime import date, datetime, timezone
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,10 @@ from pyspark.sql import functions as F
 
 from tests.spark.acker import Acker
 from tests.spark.conftest import EACH_SESSION
-from tests.spark.orders import LINES, SIZES, UNITS, as_set, lines_of, part_files, tag
-from tests.support.queue_server import requests_in
+from tests.spark.orders import LINES, SIZES, UNITS, as_set, lines_of, part_files, requests_in, tag
 from xorack import plain, unit_id, xor
 from xorack.aws.sqs import message_group_id
+from xorack.core.chain import Parent
 from xorack.core.request import Request
 from xorack.errors import ArgumentError, ColumnsError, OutputDiffersError, SendError, StateError
 from xorack.spark import Observed, Report, Tracking, folding, starting
@@ -31,8 +33,12 @@ def stamps(op, id, counter):
     requests = {}
     for order, size in enumerate(SIZES, 1):
         ids = [unit_id("2026-01-31/lines", order, line) for line in range(1, size + 1)]
-        stamp = xor(*map(plain, ids), bytes(8))
-        requests[tag(order), id] = Request(op, tag(order), id, stamp, **{counter: size})
+        stamp, fields = xor(*map(plain, ids), bytes(8)), {counter: size}
+        if op == "create":  # the chain is a unit of the run's chain
+            signed = [int.from_bytes(plain(id), "little", signed=True) for id in ids]
+            sums = reduce(operator.xor, signed), size, sum(id >> 32 for id in signed)
+            fields["parents"] = [Parent(unit_id(tag(order), *sums), ("2026-01-31",), 0)]
+        requests[tag(order), id] = Request(op, tag(order), id, stamp, **fields)
     return requests
 
 
@@ -43,7 +49,8 @@ def test_a_stored_proof(run):
     path = run.write_lines()
     report = lines.start(path)
     started = run.sent()
-    assert report == Report("written", ORDERS, ALL, 0, len(started), ORDERS, sum(map(len, started)))
+    sent = len(started), ORDERS + 2, sum(map(len, started))  # two to the run's chain
+    assert report == Report("written", ORDERS, ALL, 0, *sent)
     assert as_set(started) == stamps("create", "lines/start", "started")
 
     billed = run.write(run.bill(run.read()), "billed")
@@ -53,7 +60,7 @@ def test_a_stored_proof(run):
     times = sorted(path.stat().st_mtime for path in part_files(billed))
     ends = [datetime.fromtimestamp(int(one), timezone.utc) for one in (times[0], times[-1])]
     read = (Stored(f"file:{billed}", len(part_files(billed)), size, *ends),)
-    sent = (len(finished), ORDERS, sum(map(len, finished)))
+    sent = len(finished), ORDERS + 2, sum(map(len, finished))
     assert report == Report("written", ORDERS, ALL, 0, *sent, read)
     assert as_set(finished) == stamps("stamp", "lines/finish", "finished")
     acker = Acker(started)
@@ -108,7 +115,7 @@ def test_a_start_that_failed_claims_nothing(run):
     assert run.queue.bodies == []
     with pytest.raises(StateError):
         by_order.finish(path)
-    assert run.rows.start(path).requests == ORDERS
+    assert run.rows.start(path).requests == ORDERS + 2
 
 
 DAMAGES = {
@@ -141,7 +148,7 @@ def test_a_damaged_record_is_recreated(run, damage):
         run.rows.finish(billed)
     acker.apply(run.sent())
     assert acker.statuses().keys() & {"open"}
-    assert run.rows.start(path).requests == ORDERS
+    assert run.rows.start(path).requests == ORDERS + 2
     run.rows.finish(billed)
     acker.apply(run.sent())
     assert acker.statuses() == {"acked": ORDERS}

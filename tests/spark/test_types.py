@@ -7,8 +7,8 @@ import re
 import pytest
 from pyspark.sql import functions as F
 
-from tests.spark.orders import Run, lines_of
-from tests.support.queue_server import QueueServer, requests_in
+from tests.spark.orders import Run, lines_of, requests_in
+from tests.support.queue_server import QueueServer
 from xorack.errors import OutputDiffersError
 
 

@@ -15,8 +15,8 @@ def chain(tag, **fields):
 class Index(dict):
     """A store with these chains in its index."""
 
-    def first_due(self, limit, prefix):
-        return list(self)[:limit], len(self) > limit
+    def first_due(self, limit):
+        return list(self)[:limit]
 
     def read(self, tags, on_invalid=None):
         return {tag: self.pop(tag) for tag in tags}  # each chain is read once

@@ -30,8 +30,6 @@ from xorack.core.transitions import Retentions
 _DUE_PAGE = 20
 """The chains that a sweep reads at a time: less than 80 KB each, in each of its threads."""
 _WITHOUT_MARKS = tuple(sorted(schema.RESERVED - {"marks", schema.SPILLED_MARKS}))
-_SEARCH_PAGE = 1000
-"""The index entries that one query reads when it searches for tags with a prefix."""
 _READERS = 8
 """The partitions of the index that an operator's search reads at a time."""
 _PENDING = ("event_pending", "resume_pending", "parents_pending")
@@ -213,36 +211,24 @@ class DynamoDBStore(MarkBuckets):
             **more,
         )
 
-    def first_due(self, limit: int, prefix: str = "") -> tuple[list[str], bool]:
-        """Return tags of due chains, the earliest first, and whether there are more."""
-        names = {"#shard": schema.DUE_SHARD}
-        values: Item = {}
-        search: dict[str, Any] = {"Limit": limit}
-        if prefix:
-            names["#key"] = self.table.partition_key
-            values[":prefix"] = {"S": prefix}
-            search = {"Limit": _SEARCH_PAGE, "FilterExpression": "begins_with(#key, :prefix)"}
+    def first_due(self, limit: int) -> list[str]:
+        """Return tags of due chains, the earliest first."""
 
-        def read(shard: int) -> tuple[list[tuple[int, str]], bool]:
-            due: list[tuple[int, str]] = []
-            for page in self.table.pages(
+        def read(shard: int) -> list[tuple[int, str]]:
+            page = self.table.call(
                 "query",
                 IndexName=schema.DUE_INDEX,
                 KeyConditionExpression="#shard = :shard",
-                ExpressionAttributeNames=names,
-                ExpressionAttributeValues={":shard": {"N": str(shard)}, **values},
-                **search,
-            ):
-                times = [int(item[schema.DUE_AT]["N"]) for item in page["Items"]]
-                due += zip(times, self._tags(page), strict=True)
-                if len(due) >= limit:
-                    return due, "LastEvaluatedKey" in page
-            return due, False
+                ExpressionAttributeNames={"#shard": schema.DUE_SHARD},
+                ExpressionAttributeValues={":shard": {"N": str(shard)}},
+                Limit=limit,
+            )
+            times = [int(item[schema.DUE_AT]["N"]) for item in page["Items"]]
+            return [*zip(times, self._tags(page), strict=True)]
 
         with ThreadPoolExecutor(_READERS) as readers:
             shards = list(readers.map(read, range(schema.DUE_SHARDS)))
-        due = sorted(entry for entries, _ in shards for entry in entries)
-        return [tag for _, tag in due[:limit]], len(due) > limit or any(more for _, more in shards)
+        return [tag for _, tag in sorted(entry for due in shards for entry in due)[:limit]]
 
     def scan(
         self,

@@ -114,7 +114,7 @@ def _print_error(message: str) -> None:
   xorack show --stack orders order/17
   xorack explain --stack orders --run 2026-01-31
   xorack wait --stack orders order/17 order/18 && echo all done
-  xorack wait --stack orders --run 2026-01-31 --chains 5000 --timeout 3600
+  xorack wait --stack orders 2026-01-31 --timeout 3600
   xorack dead-letters list --stack orders
 
 Exit status: 0; 1 for a failure; 2 for invalid arguments; 3 for a time-out of wait; 130 when

@@ -128,13 +128,9 @@ class Chains(NamedTuple):
     run: RunChains | None
 
 
-def _chains(tags: tuple[str, ...], run: RunChains | None, chains: int | None = None) -> Chains:
+def _chains(tags: tuple[str, ...], run: RunChains | None) -> Chains:
     if tags and run:
         raise click.UsageError("TAG and --run cannot be used together")
-    if chains is not None:
-        if run is None:
-            raise click.UsageError("--chains requires --run")
-        run = RunChains(run.name, chains)
     return Chains(tags, run)
 
 

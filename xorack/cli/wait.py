@@ -11,41 +11,22 @@ import click
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.cli import screen
 from xorack.cli.error_messages import error_text
-from xorack.cli.options import (
-    Chains,
-    Duration,
-    Target,
-    json_option,
-    text_option,
-    with_chains,
-    with_table,
-)
+from xorack.cli.options import Duration, Target, json_option, text_option, with_table
 from xorack.core.errors import ArgumentError, TagNotFound, UnavailableError
 from xorack.core.text import plural
-from xorack.ops.backlog import Backlog
 from xorack.ops.log_windows import LogWindow
-from xorack.ops.run_chains import ChainCounts, RunChains, count_named
-from xorack.ops.snapshot import read_snapshot
+from xorack.ops.run_chains import ChainCounts, count_named
 from xorack.ops.status import read_status
 
 _TIMED_OUT = 3
 _NAMED = 10
-"""The most names in a line. JSON has all names."""
+"""Names in a line: --json has all."""
 _PAUSE = 9
-"""The least length of a pause, as a multiple of the last poll, so that polls use little time."""
-_Poll = Callable[[bool], ChainCounts | None]
-"""Counts the chains. Unless it gets True, it may return None if chains are known as unfinished."""
+"""Least length of a pause, in lengths of the poll before: reads take a tenth of the time."""
 
 
-@click.command(epilog="Example: xorack wait --run 2026-01-31 --chains 5000 --timeout 3600")
-@with_chains(
-    "The chains whose tags begin with RUN/, instead of TAGs.",
-    click.option(
-        "--chains",
-        type=click.IntRange(min=0),
-        help="The number of the run's chains.  [default: those that exist]",
-    ),
-)
+@click.command(epilog="Example: xorack wait 2026-01-31 --timeout 3600")
+@click.argument("tags", nargs=-1, metavar="[TAG]...")
 @click.option(
     "--interval",
     "interval_seconds",
@@ -67,7 +48,7 @@ _Poll = Callable[[bool], ChainCounts | None]
 @json_option
 @with_table
 def wait(
-    chains: Chains,
+    tags: tuple[str, ...],
     window: str | None,
     as_json: bool,
     target: Target,
@@ -76,87 +57,64 @@ def wait(
 ) -> int:
     """Wait until chains have ended, then print their counts.
 
-    For schedulers, it prints one line, or with --json one JSON object. It names the first failed
-    chains with their reasons, on stderr or in the object.
+    For schedulers: prints one line, or with --json one JSON object. Names the first failed chains
+    with their reasons, on stderr or in the object.
 
-    With TAGs, it waits until these chains have ended. A chain need not exist yet.
+    With TAGs: until these chains have ended. Waits for a chain that does not exist yet. A run of
+    Spark jobs is a chain, whose TAG is its run_id: one wait, and one item a poll, is enough for all
+    of its chains.
 
-    With --run and --chains, it waits until so many chains of the run have ended. More chains are an
-    error. Without --chains, it waits until the run has chains and all of them have ended. This is
-    not exact, because messages in the queue may create more chains.
+    With --window: until the window is complete. Names the partitions that lag.
 
-    With --window, it waits until the window is complete. It names the partitions that lag.
-
-    Exit status: 0 if all are acked; 1 if a chain failed, for missing rows, or after an error; 3
-    after the time-out.
+    Exit status: 0 if all are acked; 1 if one failed, for missing rows, or for an error; 3 after the
     time-out.
     """
-    tags, run = chains
-    if bool(tags) + (run is not None) + (window is not None) != 1:
-        raise click.UsageError("expected one of TAG, --run and --window")
+    if bool(tags) == (window is not None):
+        raise click.UsageError("expected TAGs or --window")
     if window is not None and window.count("/") < 2:
         raise ArgumentError("window", window, "a run, a log and a window: RUN/LOG/WINDOW")
     store, queues = target.open(), target.queues()
-    named = tags if window is None else (window,)
-    poll = _poll_run(store, run) if run else _poll_named(store, named, queues)
-    counts, ended = _poll_to_end(poll, run, interval_seconds, timeout_seconds)
-    if window is not None:
-        rows_are_missing = _print_window(store, window, as_json=as_json)
-    else:
-        rows_are_missing = False
-        _print_counts(counts, run, ended, as_json=as_json)
-    if not ended:
-        screen.say("timed out", error=True)
-        screen.say_backlog(queues())
-        return 1 if rows_are_missing else _TIMED_OUT
-    return int(counts.failed > 0)
-
-
-def _poll_named(
-    store: DynamoDBStore, tags: tuple[str, ...], queues: Callable[[], Backlog | None]
-) -> _Poll:
     absent: set[str] = set()
 
-    def poll(_: bool) -> ChainCounts:
-        counts = count_named(store, tags)
-        if new := [tag for tag in counts.absent if tag not in absent]:
+    def poll() -> ChainCounts:
+        counts = count_named(store, tags if window is None else (window,))
+        if new := [tag for tag in counts.not_found if tag not in absent]:
             for tag in new:
                 screen.say(f"{tag} does not exist yet: waiting for it", error=True)
             screen.say_backlog(queues())
         absent.update(new)
         return counts
 
-    return poll
-
-
-def _poll_run(store: DynamoDBStore, run: RunChains) -> _Poll:
-    def poll(must_count: bool) -> ChainCounts | None:
-        # The index is delayed and lacks chains without a deadline. It only shows unfinished chains.
-        unfinished = not must_count and read_snapshot(store, 1, run.prefix).chains
-        return None if unfinished else run.count(store)
-
-    return poll
+    counts = _poll_to_end(poll, interval_seconds, timeout_seconds)
+    if window is not None:
+        rows_are_missing = _print_window(store, window, as_json=as_json)
+    else:
+        rows_are_missing = False
+        _print_counts(counts, as_json=as_json)
+    if counts.unfinished:
+        screen.say("timed out", error=True)
+        screen.say_backlog(queues())
+        return 1 if rows_are_missing else _TIMED_OUT
+    return int(counts.failed > 0)
 
 
 def _poll_to_end(
-    poll: _Poll, run: RunChains | None, interval_seconds: float, timeout_seconds: float
-) -> tuple[ChainCounts, bool]:
-    """Poll until the end or the time-out; return the last counts, and whether all have ended.
+    poll: Callable[[], ChainCounts], interval_seconds: float, timeout_seconds: float
+) -> ChainCounts:
+    """Poll until the end or the time-out; return the last counts.
 
-    It continues after a failed poll, unless that is the first or the last one.
+    Goes on after a failed poll, but the first or the last one.
     """
     polled, give_up = False, time.monotonic() + timeout_seconds
     while True:
         began = time.monotonic()
-        last = began >= give_up
+        is_last = began >= give_up
         try:
-            counts, polled = poll(last), True
-            if counts is not None:
-                ended = run.has_ended(counts) if run else not counts.unfinished
-                if ended or last:
-                    return counts, ended
+            counts, polled = poll(), True
+            if is_last or not counts.unfinished:
+                return counts
         except UnavailableError as error:
-            if not polled or last:
+            if not polled or is_last:
                 raise
             screen.say(f"retrying: {error_text(error)}", error=True)
         now = time.monotonic()
@@ -182,26 +140,16 @@ def _print_window(store: DynamoDBStore, tag: str, *, as_json: bool) -> bool:
     return not status.chain.final and window.missing_count > 0
 
 
-def _print_counts(
-    counts: ChainCounts, run: RunChains | None, ended: bool, *, as_json: bool
-) -> None:
-    """Print the counts in a line and the first failed chains on stderr, or all as JSON."""
+def _print_counts(counts: ChainCounts, *, as_json: bool) -> None:
+    """Print the counts in one line, and the first failed chains on stderr, or all as JSON."""
     if as_json:
-        screen.print_json({"run": run and run.name, "ended": ended, **counts.to_dict()})
+        screen.print_json({"ended": not counts.unfinished, **counts.to_dict()})
         return
-    screen.say(_summary(counts, run))
+    numbers = {**counts.by_status, "not found": len(counts.not_found)}
+    order = ("acked", "failed", "open", "pending", "invalid", "not found")
+    parts = [f"{numbers[name]:,} {name}" for name in order if numbers.get(name)]
+    screen.say(f"{plural(counts.chains, 'chain')}: {', '.join(parts)}")
     for tag, reason in counts.failures:
         screen.say(f"{tag}: {reason}", error=True)
     if more := counts.failed - len(counts.failures):
         screen.say(f"and {more:,} more", error=True)
-
-
-def _summary(counts: ChainCounts, run: RunChains | None) -> str:
-    """Format the counts as a line, for example ``2026-01-31: 2 of 3 chains: 2 acked``."""
-    text = plural(counts.chains, "chain")
-    if run and run.chains not in (None, counts.chains):
-        text = f"{counts.chains:,} of {plural(run.chains, 'chain')}"
-    names = ("acked", "failed", "open", "pending", "invalid", "not_found")
-    numbers = [(counts.by_status[name], name.replace("_", " ")) for name in names]
-    parts = ", ".join(f"{number:,} {name}" for number, name in numbers if number)
-    return ": ".join(filter(None, (run.name if run else "", text, parts)))

@@ -25,14 +25,13 @@ class Snapshot:
     invalid: tuple[NotAChainError, ...] = ()
 
 
-def read_snapshot(store: DynamoDBStore, limit: int = 20, prefix: str = "") -> Snapshot:
+def read_snapshot(store: DynamoDBStore, limit: int = 20) -> Snapshot:
     """Read the unfinished chains with the nearest deadlines, with a limited number of reads.
 
-    With a prefix, only chains whose tags begin with it are returned, and the entire index may be
-    read. Chains without a deadline, which only the direct API creates, are not in the index.
+    Chains without a deadline, which only the direct API creates, are not in the index.
     """
     at = milliseconds()
-    tags, _ = store.first_due(limit * _READS_PER_CHAIN, prefix)
+    tags = store.first_due(limit * _READS_PER_CHAIN)
     statuses: list[ChainStatus] = []
     invalid: list[NotAChainError] = []
     while tags and len(statuses) < limit:

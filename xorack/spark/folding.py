@@ -46,10 +46,14 @@ class Totals:
 
 @dataclass(frozen=True)
 class Summary(Totals):
-    """What chains with units add up to, and the XOR of hashes of each one's tag and sums."""
+    """What chains with units add up to; and the number of all chains and the XOR of their hashes.
+
+    The hash of a chain is that of its tag and sums: see `xorack.spark.run_chain.UNIT_OF_CHAIN`.
+    """
 
     chains: int = 0
     fingerprint: int = 0
+    all_chains: int = 0
 
     @property
     def totals(self) -> Totals:
@@ -101,6 +105,7 @@ def summary_columns() -> list[Column]:
         "sum": "sum(if(count > 0, sum, NULL))",
         "chains": "count_if(count > 0)",
         "fingerprint": f"bit_xor(xxhash64(tag, {', '.join(SUMS)}))",
+        "all_chains": "count(1)",
         "cancelled": "min(if(count > 0 AND xor = 0, tag, NULL))",
     }
     return [F.expr(text).alias(name) for name, text in of_chains.items()]

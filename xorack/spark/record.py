@@ -106,11 +106,17 @@ class Record:
 
 def _headers(spark: SparkSession, place: str) -> list[Header]:
     """Read the headers of records in folders of a pattern; a damaged one is not there."""
-    headers = []
-    for text in read_texts(spark, f"{place}/summary"):
+    found = json_texts(spark, f"{place}/summary")
+    return [header for header in found if isinstance(header, dict) and "starts" in header]
+
+
+def json_texts(spark: SparkSession, pattern: str) -> list[Any]:
+    """Read the values of the texts in the folders of a pattern; damaged texts are left out."""
+    found = []
+    for text in read_texts(spark, pattern):
         with suppress(ValueError):
-            headers.append(json.loads(text))
-    return [header for header in headers if isinstance(header, dict) and "starts" in header]
+            found.append(json.loads(text))
+    return found
 
 
 def folder_part(key: str, value: str) -> str:

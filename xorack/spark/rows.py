@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import add
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -16,7 +15,7 @@ from pyspark.sql import functions as F
 from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.core.message import SendReport
 from xorack.errors import ColumnsError
-from xorack.spark import finishing, tables
+from xorack.spark import finishing, run_chain, tables
 from xorack.spark.evidence import check_output, collect_evidence, frames_in, has_evidence
 from xorack.spark.finishing import Job
 from xorack.spark.folding import together
@@ -26,7 +25,7 @@ from xorack.spark.observing import Observed
 from xorack.spark.outcome import Agrees, Differs, Lost
 from xorack.spark.record import summary_in
 from xorack.spark.run import RowNames
-from xorack.spark.sending import send_frame
+from xorack.spark.sending import send_few, send_frame
 from xorack.spark.starting import creates, keep_start
 from xorack.spark.storage import Stored
 from xorack.spark.units import check_frame, field_named, unit_column
@@ -34,6 +33,7 @@ from xorack.spark.units import check_frame, field_named, unit_column
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from xorack.core.request import Request
     from xorack.spark.evidence import Evidence, Output
     from xorack.spark.outcome import Outcome
     from xorack.spark.record import Header
@@ -167,7 +167,8 @@ class TrackedRows(Rows):
         """
         header = keep_start(self, written, chains)
         summary = summary_in(header)
-        sent = send_frame(creates(self, header), self.tracking.queue, summary.chains)
+        of_chains = send_frame(creates(self, header), self.tracking.queue, summary.chains)
+        sent = _sum(of_chains, self._send_few(run_chain.start_of_rows(self, header)))
         skipped, table = header.get("skipped", 0), tables.started(header)
         outputs = () if table is None else (tables.stored(self.tracking.spark, table),)
         counts = summary.chains, summary.count, 0
@@ -232,7 +233,7 @@ class TrackedRows(Rows):
             self._check(header, evidence, outcome)
             if branch is not None and isinstance(outcome, Agrees):
                 tables.publish(spark, branch, evidence.kind)
-            sent = self._send(outcome, partial(finishing.finish_requests, self))
+            sent = self._send(evidence, outcome, partial(finishing.finish_requests, self))
         return self._end(header, evidence, outcome, sent, allow_missing)
 
     def _check(self, header: Header, evidence: Evidence, outcome: Outcome) -> None:
@@ -242,11 +243,18 @@ class TrackedRows(Rows):
         except XorAckError as problem:
             raise (outcome.error if isinstance(outcome, Differs) else problem) from None
 
-    def _send(self, outcome: Outcome, stamps: Callable[[DataFrame], DataFrame]) -> SendReport:
+    def _send_few(self, requests: Sequence[Request]) -> SendReport:
+        return send_few(self.tracking.spark, requests, self.tracking.queue)
+
+    def _send(
+        self, evidence: Evidence, outcome: Outcome, stamps: Callable[[DataFrame], DataFrame]
+    ) -> SendReport:
         """Send the notes and the requests that finish chains."""
-        queue, sent, notes = self.tracking.queue, SendReport(), outcome.notes
-        if notes is not None and notes.chains:  # before a chain that is tolerated ends
-            sent = send_frame(notes.requests, queue, notes.chains)
+        queue, notes = self.tracking.queue, outcome.notes
+        # Notes go before the stamps: a chain that has ended takes none.
+        sent = self._send_few(run_chain.finish_requests(self, evidence.kind, outcome))
+        if notes is not None and notes.chains:
+            sent = _sum(sent, send_frame(notes.requests, queue, notes.chains))
         finished = outcome.finished
         if finished is None:
             return sent
@@ -257,7 +265,7 @@ class TrackedRows(Rows):
             raise StateError(
                 f"{lost:,} chains disappeared while their stamps were sent; repeat the call"
             )
-        return SendReport(*map(add, sent, stamped))
+        return _sum(sent, stamped)
 
     def _end(
         self,
@@ -324,7 +332,8 @@ class TrackedRows(Rows):
                 starts = partial(
                     finishing.advance_requests, self, header, following, written=written
                 )
-                sent = self._send(outcome, starts)
+                run_chain.following_started(following)
+                sent = self._send(evidence, outcome, starts)
             else:
                 sent = SendReport()
         return self._end(header, evidence, outcome, sent, allow_missing)
@@ -342,3 +351,7 @@ class TrackedRows(Rows):
             ColumnsError: The table has neither evidence nor units.
         """
         return audit(self, table)
+
+
+def _sum(*reports: SendReport) -> SendReport:
+    return SendReport(*map(sum, zip(*reports, strict=True)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from xorack.client.token import AnyToken, parent_fields
 from xorack.core.checks import CHECKS
 from xorack.core.errors import ArgumentError
 from xorack.core.masking import mask_of
@@ -51,6 +52,11 @@ class RunOptions:
         endpoint_url: Another endpoint than that of AWS.
         mask: Columns whose values are shown as hashes in errors, notes and reasons, and fields of
             details, in any case: see docs/security.md. Columns of a chain cannot be masked.
+        keep_open: Keep the run's chain open until `Tracking.close`. Needed if rows are started
+            after all others are finished, and for micro-batches and windows: without it, these
+            are no units of the run's chain. The same in all jobs of the run.
+        resume: The callback at the end of the run's chain, as for `xorack.Tracker.start`.
+        parent: The token of the unit of other chains that the run stands for, or several tokens.
 
     Raises:
         ArgumentError: An option is invalid.
@@ -66,6 +72,9 @@ class RunOptions:
     endpoint_url: str | None = None
     tolerated_units: int = 0
     mask: Collection[str] = ()
+    keep_open: bool = False
+    resume: Mapping[str, str] | None = field(default=None, repr=False)
+    parent: AnyToken | Sequence[AnyToken] | None = None
     jobs: JobFrames = field(default_factory=JobFrames, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -77,7 +86,8 @@ class RunOptions:
             raise ArgumentError("run_id", self.run_id, _RUN)
         names = ("timeout", "idle_timeout")
         times: dict[str, Any] = {name: getattr(self, name) for name in names}
-        checked = Request("create", self.run_id, "id", stamp=plain(1), **times)
+        of_chain = {"resume": self.resume, **parent_fields(self.parent, fail_parent=False)}
+        checked = Request("create", self.run_id, "id", stamp=plain(1), **times, **of_chain)
         for name in names:  # a timedelta becomes seconds
             object.__setattr__(self, name, getattr(checked, name))
         units = CHECKS["tolerated_units"]("tolerated_units", self.tolerated_units)
@@ -89,10 +99,14 @@ class RunOptions:
         """The queue, as tasks reach it."""
         return Queue(self.queue_url, self.region, self.endpoint_url, self.run_id)
 
+    @property
+    def run_folder(self) -> str:
+        """The folder of all records of the run."""
+        return f"{self.records.rstrip('/')}/{folder_part('run', self.run_id)}"
+
     def folder(self, label: str) -> str:
         """Return the folder of the records of a label."""
-        run = folder_part("run", self.run_id)
-        return f"{self.records.rstrip('/')}/{run}/{folder_part('label', label)}"
+        return f"{self.run_folder}/{folder_part('label', label)}"
 
 
 def check_text(option: str, value: object, pattern: str, expected: str) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from xorack.core.request import Request
 
+_JSON = ("detail", "parents")
+"""Columns of requests that are JSON text."""
 _MAX_CHAINS = 2_000
 """Of a task, a message's worth: else each small file of a record has a task and a message."""
 
@@ -89,14 +91,14 @@ def _ascii(text: str) -> str:
 
 
 def _text(requests: DataFrame) -> Column:
-    """Return requests as JSON without nulls; ``xor`` is the stamp, and ``detail`` is JSON."""
-    fields = [name for name in requests.columns if name not in ("xor", "detail")]
+    """Return requests as JSON without nulls; ``xor`` is the stamp, and `_JSON` are JSON already."""
+    fields = [name for name in requests.columns if name not in ("xor", *_JSON)]
     if "xor" in requests.columns:
         # A stamp is little-endian, and Spark has no function that turns bytes around.
         turned = "'(..)(..)(..)(..)(..)(..)(..)(..)', '$8$7$6$5$4$3$2$1'"
         fields.append(f"base64(unhex(regexp_replace(lpad(hex(xor), 16, '0'), {turned}))) AS stamp")
     text = f"to_json(struct({', '.join(fields)}), map('ignoreNullFields', 'true'))"
-    if "detail" in requests.columns:
-        head = f"left({text}, length({text}) - 1)"
-        text = f"if(detail IS NULL, {text}, concat({head}, ',\"detail\":', detail, '}}'))"
+    if parts := [name for name in _JSON if name in requests.columns]:
+        heads = [f"""coalesce(concat('"{name}":', {name}, ','), '')""" for name in parts]
+        text = f"concat('{{', {', '.join(heads)}, substring({text}, 2))"
     return F.expr(text)

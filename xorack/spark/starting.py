@@ -21,6 +21,7 @@ from xorack.spark.folding import SUMS, fold_units, of_units, summarize
 from xorack.spark.inputs import check_all_is_read, files_started
 from xorack.spark.messages import plain_errors, readable
 from xorack.spark.record import summary_in
+from xorack.spark.run_chain import check_open, is_unit_of_run, parents_column
 from xorack.spark.tables import pinned
 from xorack.spark.types import types_of
 from xorack.spark.units import (
@@ -53,6 +54,7 @@ def keep_start(rows: RowNames, written: Output, chains: DataFrame | None) -> Hea
             f"rows named {first['name']!r} have started chains {rows.prefix} before: "
             f"give {rows.name!r} another label"
         )
+    check_open(rows)
     facts = None if chains is None else _facts(rows, check_frame("chains", chains))
     times = {"timeout": tracking.timeout, "idle_timeout": tracking.idle_timeout}
     given = {"starts": True, **times}
@@ -177,8 +179,10 @@ def creates(rows: RowNames, header: Header) -> DataFrame:
     end = "array('create', if(failed IS NULL, 'stamp', 'fail'))"
     op = f"explode(if(count > 0, array('create'), {end})) AS op"
     times = [f"double({json.dumps(header[name])})" for name in ("timeout", "idle_timeout")]
+    parents = parents_column(rows.tracking) if is_unit_of_run(rows) else F.lit(None).cast("string")
     return (
         rows.record.chains(header)
+        .withColumn("parents", parents)
         .selectExpr("*", op, f"'{rows.request_id('start')}' AS step")
         .selectExpr(
             *("op", "tag", "if(op = 'create', step, concat(step, '/end')) AS id"),
@@ -188,6 +192,7 @@ def creates(rows: RowNames, header: Header) -> DataFrame:
             f"if(op = 'create', {times[0]}, NULL) AS timeout",
             f"if(op = 'create', {times[1]}, NULL) AS idle_timeout",
             "if(op = 'create', detail, NULL) AS detail",
+            "if(op = 'create', parents, NULL) AS parents",
             "if(op = 'fail', failed, NULL) AS reason",
         )
     )

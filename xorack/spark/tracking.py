@@ -8,6 +8,8 @@ from typing import Literal
 from xorack.core.errors import ArgumentError
 from xorack.spark.rows import TrackedRows
 from xorack.spark.run import RunOptions, check_text
+from xorack.spark.run_chain import close_requests
+from xorack.spark.sending import send_few
 from xorack.spark.units import encoded
 from xorack.spark.windows.windows import Windows
 
@@ -75,6 +77,17 @@ class Tracking(RunOptions):
             raise ArgumentError("gaps", gaps, "count, error or ignore")
         chain, (place,) = self._chain_names("partition", partition), _names("position", position)
         return Windows(self, name, chain, (*chain, place), encoded(name), None, place, gaps)
+
+    def close(self) -> None:
+        """Say that all rows of a run that is kept open are started.
+
+        The run's chain is acked once all chains of its rows are acked. A repeated call changes
+        nothing.
+
+        Raises:
+            SendError: The queue did not accept the request. Repeat the call.
+        """
+        send_few(self.spark, close_requests(self), self.queue)
 
     def _chain_names(self, option: str, value: str | Sequence[str]) -> tuple[str, ...]:
         names = _names(option, value)

@@ -23,6 +23,7 @@ from xorack.spark.missing.difference import error_of, find_difference
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
 from xorack.spark.run import check_text
+from xorack.spark.run_chain import Start, parent_of, start_requests
 from xorack.spark.sending import send_few
 from xorack.spark.storage import read_lines, read_texts, write_text
 from xorack.spark.units import GLOB, column_named, encoded, field_named
@@ -80,11 +81,18 @@ class Windows(Rows):
             raise ArgumentError("ends", problem="none, expected one of each partition")
         window = ledger.find_window(self._store, name, fixed, first)
         detail = {"log": self.name, "window": name, "ranges": window.digest}
-        times = {"timeout": self.tracking.timeout, "idle_timeout": self.tracking.idle_timeout}
+        names = ("timeout", "idle_timeout")
+        fields: dict[str, Any] = {each: getattr(self.tracking, each) for each in names}
+        tag, of_run = self.prefix + name, list[Request]()
+        unit = unit_id(tag, window.digest)
+        if self.tracking.keep_open:
+            fields["parents"] = [parent_of(self.tracking, unit)]
+            of_run = start_requests(self.tracking, Start(f"window/{unit:016x}", name), unit, 1)
         # Before the window is kept: it refuses a name that makes the tag too long.
-        create = ledger.create_request(self.prefix + name, detail, window.ends, **times)
+        create = ledger.create_request(tag, detail, window.ends, **fields)
         status = ledger.open_window(self._store, window)
-        self._send([create, *self._finishes(status, window.ends.keys() - status.lagging.keys())])
+        passed = window.ends.keys() - status.lagging.keys()
+        self._send([*of_run, create, *self._finishes(status, passed)])
         return status
 
     def batch(self, batch_id: int, stream: str = "stream") -> Windows:

@@ -1,0 +1,165 @@
+"""The chain of a run: each chain of its rows is a unit of it, so that a run has one event."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from tests.spark.acker import Acker
+from tests.spark.conftest import EACH_SESSION
+from tests.spark.orders import LINES, lines_of
+from xorack.errors import OutputDiffersError, StateError
+
+RUN = "2026-01-31"
+
+
+def status(acker):
+    return acker.all_chains[RUN].status
+
+
+def event_of(acker):
+    """Return the only event of the run."""
+    (event,) = (event for event in acker.bus.events if event["tag"] == RUN)
+    return event
+
+
+def bill(run, rows, source="lines", name="billed", where="true"):
+    """Write the bills of rows; return the path."""
+    lines = run.spark.read.parquet(str(run.root / source))
+    return run.write(run.bill(lines.where(where), rows=rows), name)
+
+
+@EACH_SESSION
+def test_a_run_is_acked_once_after_all_of_its_chains(run):
+    """In any order of messages, with copies, and with repeated calls."""
+    path = run.write_lines()
+    known = run.spark.createDataFrame([(90, None)], "order int, failed string")
+    run.rows.start(path, chains=known)  # order 90 has no rows
+    run.rows.start(path, chains=known)
+    billed = bill(run, run.rows)
+    for _ in range(2):
+        run.rows.finish(billed)
+    bodies, draw = run.sent(), random.Random(4)
+    for _ in range(20):
+        acker = Acker()
+        for body in draw.sample(bodies, len(bodies)):
+            acker.apply([body])
+            if any(event["tag"] == RUN for event in acker.bus.events):
+                assert acker.statuses() == {"acked": 7}
+        assert event_of(acker)["children"] == {"acked": 7, "failed": 0, "failed_tags": []}
+    acker = Acker(bodies)
+    assert event_of(acker)["note"]["text"] == (
+        "lines: 154 units in 6 chains finished; proof: written"
+    )
+
+
+def test_the_run_stays_open_with_a_failed_chain_and_names_it(run):
+    run.options["timeout"] = 60
+    run.write_lines()
+    run.rows.start(str(run.root / "lines"))
+    lost = run.write(run.bill(run.read().where("order <> 3"), "order"), "billed")
+    with pytest.raises(OutputDiffersError):
+        run.rows.finish(lost)
+    acker = Acker(run.sent())
+    assert (status(acker), acker.statuses()["acked"]) == ("open", 5)
+    acker.sweep(60)
+    assert status(acker) == "open"
+    acker.sweep(361)
+    event = event_of(acker)
+    assert (event["status"], event["reason"]) == ("failed", "timed out")
+    assert event["children"] == {"acked": 5, "failed": 1, "failed_tags": [f"{RUN}/order/3"]}
+    assert event["note"]["text"].startswith("149 of 154 units of 'lines' are in")
+
+
+def test_several_names_are_units_of_one_run(run):
+    """A name that starts when all others are finished needs a run that is kept open."""
+    path = run.write_lines()
+    rows = [run.tracking.rows(n, chain="order", unit=["order", "line"], label=n) for n in "ab"]
+    for each in rows:
+        each.start(path)
+    for each in rows:
+        each.finish(bill(run, each))
+    bodies, draw = run.sent(), random.Random(4)
+    for _ in range(50):
+        acker = Acker()
+        for body in draw.sample(bodies, len(bodies)):
+            acker.apply([body])
+            if acker.bus.events and RUN in {event["tag"] for event in acker.bus.events}:
+                assert acker.statuses() == {"acked": 12}
+        assert status(acker) == "acked"
+    late = run.tracking.rows("c", chain="order", unit=["order", "line"], label="c")
+    with pytest.raises(StateError, match=r"^run '2026-01-31' is closed: its rows named a, b are f"):
+        late.start(path)
+    rows[0].start(path)  # a repetition is none
+    acker.apply(run.sent())
+    assert len(acker.bus.events) == 13
+
+
+def test_a_run_that_is_kept_open_ends_by_close(run):
+    run.options["keep_open"] = True
+    acker = Acker()
+    for number in range(2):
+        batch = lines_of(run.spark, [k for k in LINES if k[0] % 2 == number]).persist()
+        rows = run.rows.batch(number)
+        for _ in range(2):  # Spark repeats a batch
+            rows.start(batch)
+            sums = run.write(run.bill(batch), f"billed {number}")
+            rows.finish(sums, source=batch)
+        acker.apply(run.sent())
+        assert (status(acker), acker.statuses()["open"]) == ("open", 0)
+    for _ in range(2):
+        run.tracking.close()
+        acker.apply(run.sent())
+    assert event_of(acker)["children"]["acked"] == 6
+    empty = run.again(run_id="empty")
+    empty.tracking.close()
+    acker.apply(run.sent())
+    assert acker.all_chains["empty"].status == "acked"
+
+
+def test_batches_of_a_run_that_is_not_kept_open_have_no_chain_of_the_run(run):
+    batch = lines_of(run.spark).persist()
+    run.rows.batch(0).start(batch)
+    assert RUN not in Acker(run.sent()).all_chains
+
+
+def test_windows_of_a_run_that_is_kept_open(run):
+    run.options["keep_open"] = True
+    log = run.tracking.windows("log", partition="order", position="line")
+    for _ in range(2):
+        log.open("1", {"1": 5})
+    acker = Acker(run.sent())
+    assert (status(acker), acker.all_chains[RUN].counts.started) == ("open", 2)
+    run.tracking.close()
+    acker.apply(run.sent())
+    assert (status(acker), acker.chains[f"{RUN}/log/1"].status) == ("open", "open")
+
+
+def test_an_empty_run_is_acked(run):
+    run.rows.start(run.write_lines([]))
+    acker = Acker(run.sent())
+    assert status(acker) == "open"
+    run.rows.finish(bill(run, run.rows))
+    acker.apply(run.sent())
+    assert event_of(acker)["status"] == "acked"
+
+
+def test_the_callback_and_the_parent_of_a_run(run):
+    """A job that is retried brings another token of the task that waits."""
+    parent = {"v": 1, "unit": f"{5:016x}", "tags": ["week"], "kind": "plain"}
+    run.write_lines()
+    for token in ("token 1", "token 2"):
+        again = run.again(options={"resume": {"step_functions": token}, "parent": parent})
+        again.rows.start(str(run.root / "lines"))
+    (first, second) = (
+        request
+        for body in run.sent()
+        for request in json.loads(body)["requests"]
+        if (request["op"], request["tag"]) == ("create", RUN)
+    )
+    assert first.pop("resume") != second.pop("resume")
+    assert first == second
+    assert first["parents"] == [{"unit": f"{5:016x}", "tags": ["week"], "kind": "plain"}]
+    assert "token 2" not in repr(again.tracking)

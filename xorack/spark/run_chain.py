@@ -1,0 +1,257 @@
+"""The chain of a run: each chain of the run's rows is a unit of it, so the run has one event.
+
+The create starts one more unit, the run itself, which the close finishes. The chain cannot be acked
+before. Messages may arrive in any order, so the close may overtake the stamp of a start. Therefore
+each start finishes a unit of its own, and the close starts these units: as long as one stamp has
+not arrived, its unit is outstanding.
+
+A folder beside the records has a small text for each start, and one for each name that is finished.
+A finish that finds all names finished closes the run, unless it is kept open until
+`Tracking.close`. A start writes its text before it reads those of others, and a finish does so too.
+So one of the two sees the other, and no start is left out of a close.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import reduce
+from operator import xor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import functions as F
+
+from xorack.client.token import parent_fields
+from xorack.core.chain import Parent
+from xorack.core.checks import MAX_TIMEOUT_SECONDS
+from xorack.core.errors import StateError
+from xorack.core.hashing import MASK, unit_id
+from xorack.core.request import Request
+from xorack.core.stamp import plain
+from xorack.core.text import plural
+from xorack.spark.folding import SUMS
+from xorack.spark.outcome import Agrees, Differs, Lost
+from xorack.spark.record import json_texts, summary_in
+from xorack.spark.storage import write_text
+from xorack.spark.units import GLOB
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from xorack.spark.outcome import Outcome
+    from xorack.spark.record import Header
+    from xorack.spark.run import RowNames, RunOptions
+
+UNIT_OF_CHAIN = f"xxhash64(tag, {', '.join(SUMS)})"
+"""The unit of a chain in its run, in SQL: the fingerprint of a record is the XOR of these."""
+_MARGIN_SECONDS = 300
+"""The run times out later than its chains, so that its event names those that have failed."""
+_MAX_NOTE_BYTES = 1000
+
+
+class Start(NamedTuple):
+    """A start of rows, a micro-batch or a window, as its text in the run's folder has it.
+
+    Attributes:
+        id: The id of the request to the run's chain.
+        name: The name of the rows, for errors.
+        is_stamped: Whether the run's chain gets a stamp: not for rows that `advance` starts,
+            because they are in chains that are units already.
+        is_first: Whether it found no other start: then it sends the create.
+        is_withdrawn: Whether it came too late, and was refused.
+    """
+
+    id: str
+    name: str
+    is_stamped: bool = True
+    is_first: bool = False
+    is_withdrawn: bool = False
+
+
+class _State(NamedTuple):
+    """The starts of a run, and the ids of those that are finished."""
+
+    starts: dict[str, Start]
+    finished: set[str]
+
+    def are_finished(self, but: str = "") -> bool:
+        """Return whether there are starts, besides one, and all of them are finished."""
+        others = [start for start in self.starts.values() if start.id != but]
+        return bool(others) and all(start.id in self.finished for start in others)
+
+
+def is_unit_of_run(rows: RowNames) -> bool:
+    """Return whether the chains of rows are units of the run's chain.
+
+    Nobody knows the last micro-batch of a stream, so only a run that is kept open has its chains.
+    """
+    return rows.batch_id is None or rows.tracking.keep_open
+
+
+def parents_column(tracking: RunOptions) -> Column:
+    """Return the field ``parents`` of the create of a chain, as JSON text."""
+    tags = json.dumps([tracking.run_id])
+    unit = F.expr(f"lower(lpad(hex({UNIT_OF_CHAIN}), 16, '0'))")
+    return F.concat(F.lit('[{"unit":"'), unit, F.lit(f'","tags":{tags},"kind":"plain"}}]'))
+
+
+def parent_of(tracking: RunOptions, unit: int) -> Parent:
+    """Return the unit that a chain is in the run's chain."""
+    return Parent(unit, (tracking.run_id,), 0)
+
+
+def check_open(rows: RowNames) -> None:
+    """Raise an error if the run is closed, because all of its other rows are finished."""
+    if rows.batch_id is not None or rows.tracking.keep_open:
+        return
+    state, id = _read(rows.tracking), _id_of(rows, "start")
+    if id not in state.starts and state.are_finished(but=id):
+        raise _closed(rows.tracking, rows.name, state)
+
+
+def start_requests(tracking: RunOptions, start: Start, units: int, number: int) -> list[Request]:
+    """Write the text of a start, and return the requests that start the units of its chains.
+
+    `units` is the XOR of the ids of these units, and `number` is how many they are.
+    """
+    if not tracking.keep_open:
+        start = _checked(tracking, start)
+    else:
+        _write(tracking, start)
+    stamp = plain((units ^ _unit_of(tracking, start)) & MASK)
+    requests = [Request.stamp_(tracking.run_id, start.id, stamp, number, 1)]
+    if tracking.keep_open or start.is_first:
+        requests.append(_create(tracking))
+    if tracking.keep_open and tracking.timeout is not None:  # of the chains that start last
+        requests.append(Request.extend(tracking.run_id, f"{start.id}/extend", _timeout(tracking)))
+    return requests
+
+
+def _checked(tracking: RunOptions, start: Start) -> Start:
+    """Write the text of a start that is new; withdraw it if a finish may have closed the run."""
+    state = _read(tracking)
+    if before := state.starts.get(start.id):
+        return before
+    start = start._replace(is_first=not state.starts)
+    _write(tracking, start)
+    if (state := _read(tracking)).are_finished(but=start.id):
+        _write(tracking, start._replace(is_withdrawn=True))
+        raise _closed(tracking, start.name, state)
+    return start
+
+
+def start_of_rows(rows: RowNames, header: Header) -> list[Request]:
+    """Return the requests to the run's chain when rows are started, by their record."""
+    if not is_unit_of_run(rows):
+        return []
+    summary = summary_in(header)
+    start = Start(_id_of(rows, "start"), rows.name)
+    return start_requests(rows.tracking, start, summary.fingerprint, summary.all_chains)
+
+
+def following_started(rows: RowNames) -> None:
+    """Write that `advance` starts rows: the run is not closed before they are finished."""
+    if rows.batch_id is None:
+        _write(rows.tracking, Start(_id_of(rows, "start"), rows.name, is_stamped=False))
+
+
+def finish_requests(rows: RowNames, proof: str, outcome: Outcome) -> list[Request]:
+    """Return the note on what a finish found out, and the close if the whole run is finished."""
+    if not is_unit_of_run(rows):
+        return []
+    tracking, text = rows.tracking, _sentence(rows, proof, outcome).replace("\0", "")
+    text = text.encode(errors="replace")[:_MAX_NOTE_BYTES].decode(errors="ignore")
+    id = f"{_id_of(rows, 'note')}/{unit_id(text):016x}"
+    note = Request("note", tracking.run_id, id, text=text)
+    if rows.batch_id is not None or not isinstance(outcome, Agrees):
+        return [note]
+    started = _id_of(rows, "start")
+    write_text(
+        tracking.spark, f"{_folder(tracking)}/finished={_hash(started)}", json.dumps(started)
+    )
+    state = _read(tracking)
+    is_closed = not tracking.keep_open and state.are_finished()
+    return [note, *([_close(tracking, state)] if is_closed else [])]
+
+
+def close_requests(tracking: RunOptions) -> list[Request]:
+    """Return the requests that say that all rows of a run are started."""
+    state = _read(tracking)
+    return [*([] if state.starts else [_create(tracking)]), _close(tracking, state)]
+
+
+def _close(tracking: RunOptions, state: _State) -> Request:
+    units = [_unit_of(tracking, one) for one in state.starts.values() if one.is_stamped]
+    stamp = plain(reduce(xor, units, _root(tracking)))
+    return Request.stamp_(tracking.run_id, "close", stamp, len(units), 1)
+
+
+def _closed(tracking: RunOptions, name: str, state: _State) -> StateError:
+    names = ", ".join(sorted({start.name for start in state.starts.values()} - {name}))
+    return StateError(
+        f"run {tracking.run_id!r} is closed: its rows named {names} are finished, so it may be "
+        f"acked. To start {name!r} after that, use Tracking(keep_open=True) in all jobs of the "
+        "run, and call close() after the last start"
+    )
+
+
+def _sentence(rows: RowNames, proof: str, outcome: Outcome) -> str:
+    name = rows.name if rows.batch_id is None else f"{rows.name}, batch {rows.batch_id}"
+    match outcome:
+        case Differs(error):
+            head = str(error).split("\n")[0]
+            return f"{head}; {error.why}" if error.why else head
+        case Lost(finished, missing, open_chains):
+            lost = f"{name}: {plural(missing, 'unit')} not in what the job read"
+            return f"{lost}; {plural(finished.number, 'chain')} finished, {open_chains:,} stay open"
+        case Agrees(finished, tolerated):
+            units = f"{name}: {plural(finished.units - tolerated, 'unit')}"
+            more = f", {tolerated:,} missing and tolerated" if tolerated else ""
+            return f"{units} in {plural(finished.number, 'chain')} finished{more}; proof: {proof}"
+
+
+def _create(tracking: RunOptions) -> Request:
+    fields: dict[str, Any] = parent_fields(tracking.parent, fail_parent=False)
+    fields["timeout"] = None if tracking.timeout is None else _timeout(tracking)
+    root = [_root(tracking)]
+    return Request.create(
+        tracking.run_id, "create", starts=root, cells=0, resume=tracking.resume, **fields
+    )
+
+
+def _timeout(tracking: RunOptions) -> float:
+    assert isinstance(tracking.timeout, (int, float))
+    return min(tracking.timeout + _MARGIN_SECONDS, MAX_TIMEOUT_SECONDS)
+
+
+def _root(tracking: RunOptions) -> int:
+    return unit_id(tracking.run_id)
+
+
+def _unit_of(tracking: RunOptions, start: Start) -> int:
+    return unit_id(tracking.run_id, start.id)
+
+
+def _id_of(rows: RowNames, step: str) -> str:
+    """Return the id of a step of rows: two labels may have rows of one name."""
+    return f"{rows.request_id(step)}/{unit_id(rows.label):016x}"
+
+
+def _hash(id: str) -> str:
+    return f"{unit_id(id):016x}"
+
+
+def _folder(tracking: RunOptions) -> str:
+    return f"{tracking.run_folder}/chain"
+
+
+def _write(tracking: RunOptions, start: Start) -> None:
+    place = f"{_folder(tracking)}/start={_hash(start.id)}"
+    write_text(tracking.spark, place, json.dumps(start._asdict()))
+
+
+def _read(tracking: RunOptions) -> _State:
+    place = f"{_folder(tracking).translate(GLOB)}/{{start=*,finished=*}}"
+    texts = json_texts(tracking.spark, place)
+    starts = [Start(**text) for text in texts if isinstance(text, dict)]
+    finished = {text for text in texts if isinstance(text, str)}
+    return _State({one.id: one for one in starts if not one.is_withdrawn}, finished)
