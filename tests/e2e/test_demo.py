@@ -58,7 +58,9 @@ def test_every_file_is_acked_but_the_one_that_cannot_be_read(demo_work, database
     assert line.startswith(f"not acked: demo/file/bad.txt: {database}/bad.txt ")
     assert "utf-8" in line
     assert (event["source"], event["detail-type"]) == ("xorack", "failed")
-    assert event["detail"]["tag"] == "demo/file/bad.txt"
+    assert event["detail"]["tag"] == "demo"
+    ended = {"acked": 4, "failed": 1, "failed_tags": ["demo/file/bad.txt"]}
+    assert event["detail"]["children"] == ended
     expected = counted(" ".join(TEXTS.values()))
     assert read_counts(demo_work / "counts") == expected
     assert not (demo_work / "tmp").exists()
@@ -79,4 +81,5 @@ def test_lost_words_are_named(demo_work, database):
     assert "xorack       2 words lost; the events of the failed files name 2" in done.stdout
     assert "\n2 of 4 files acked, 2 failed\n" in done.stdout
     assert (event["detail-type"], event["detail"]["reason"]) == ("failed", "timed out")
+    assert (event["detail"]["tag"], event["detail"]["children"]["failed"]) == ("demo", 2)
     assert read_counts(demo_work / "counts") == expected - Counter(word for word, *_ in lost)
