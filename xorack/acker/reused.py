@@ -29,7 +29,7 @@ def explain_reused_id(error: Exception | None, request: Request, chain: Chain | 
     named = " and ".join(f"{unit:016x}" for unit in units[:_NAMED])
     more = f" and {len(units) - _NAMED} more" if len(units) > _NAMED else ""
     verb = "was" if len(units) == 1 else "were"
-    # One pair of quotes around all ids: dead letters are grouped by reasons without quoted text.
+    # All ids share one pair of quotes, because dead letters are grouped without quoted texts.
     return f"{text}; '{named}{more}' {verb} started by the rejected request only"
 
 
