@@ -370,7 +370,7 @@ class ChainWriter:
         if chain is None or not (chain.spilled or chain.end_levels):
             return {}
         generation, count, marks = work.searched
-        # Marks of ends are not counted, so nothing tells which were spilled since.
+        # Marks of ends are not counted, so it is unknown which of them were spilled since then.
         if generation == chain.generation and chain.spilled <= count and not chain.end_levels:
             return marks  # the marks spilled since then were in the item, and were searched there
         ours = {position - batch.first for position, _ in work.unknown}

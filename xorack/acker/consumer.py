@@ -83,7 +83,7 @@ class BatchResult:
     latencies_ms: list[int] = field(default_factory=list)  # from create to ack, of each acked chain
     events: int = 0  # published events
     events_pending: int = 0  # events that the sweeper has to publish
-    dropped: int = 0  # ends of chains that are older than the retention, which no parent got
+    dropped: int = 0  # ends that are older than the retention and have no parent any more
     refused: int = 0  # events and callbacks that a service refused for the first time
     stats: WriteStats = field(default_factory=WriteStats)
 

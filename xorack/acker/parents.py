@@ -89,8 +89,8 @@ class _Applied(NamedTuple):
 def _write(writer: ChainWriter, tag: str, ends: Sequence[_End]) -> _Applied | Failure:
     """Apply ends to one parent. If the parent does not exist, recent ends start it as pending."""
     oldest = writer.oldest()
-    # The mark of an end that was pending for so long may have expired: nothing tells whether the
-    # end was applied. It would be the second time, or the parent fails at its deadline.
+    # The mark of an end that was pending for so long may have expired, so the end may have been
+    # applied already. Without it, the parent at worst fails at its deadline.
     forgotten = [end for end in ends if (end.child.ended_at or 0) < oldest]
     if forgotten:
         _log_dropped("ends dropped: older than the retention", tag, forgotten)

@@ -49,7 +49,7 @@ class SweepResult:
     events: int = 0  # published events and callbacks that were made
     events_pending: int = 0  # reports left to the next sweep
     pending_since: int | None = None  # the earliest end of these chains, in ms since the epoch
-    dropped: int = 0  # ends of chains that are older than the retention, which no parent got
+    dropped: int = 0  # ends that are older than the retention and have no parent any more
     refused: int = 0  # reports refused for the first time, and callbacks that were given up
     problems: int = 0  # chains that could not be read or written; the next sweep retries
     complete: bool = True  # False if time ran out before all due chains were checked

@@ -34,7 +34,7 @@ no deadline waits for them.
 Every reader of the index reads all partitions. A lower number would hide the chains of the rest. A
 higher number hides none, because each place begins at a number of its own."""
 _ROOM: Final = 1_000
-"""The most partitions of a place: the numbers between the beginnings of two."""
+"""The most partitions of a place, which is the distance between the beginnings of two places."""
 _FEWER: Final = 8
 """Chains with callbacks are rare, so they have fewer partitions by this factor."""
 

@@ -149,7 +149,7 @@ class Acker(AckerParts):
         queue: cdk.aws_sqs.IQueue | None,
         dead_letters: cdk.aws_sqs.IQueue | None,
     ) -> None:
-        """Create the table and the queues, or use those that are supplied."""
+        """Create the table and the queues, unless the user passes them."""
         settings, key = self.settings, self.encryption_key
         chains, queues = Construct(self, "Chains"), Construct(self, "Stamps")
         adopted = adopt_table(chains, settings, table, key)
@@ -158,7 +158,7 @@ class Acker(AckerParts):
         self.queue, self.dead_letters = create_queues(queues, settings, key, queue, dead_letters)
 
     def _create_functions(self, role: cdk.aws_iam.IRole | None) -> None:
-        """Create consumer and sweeper, with roles of their own or with the one that is supplied."""
+        """Create the consumer and the sweeper, each with a new role or with the user's role."""
         self.own_role = own_role(self, role)
         if role is not None:
             warn_if_nothing_is_attached(self, role, "dynamodb:UpdateItem", self.table.table_arn)

@@ -1,4 +1,4 @@
-"""The permission to complete callbacks, which an acker's functions need."""
+"""The permission to complete callbacks, which the acker's functions need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xorack.cdk.validation import is_known_to_differ
 
 
 class _Kind(NamedTuple):
-    """A kind of callback: the actions that complete it, and the resource that waits for it."""
+    """A kind of callback: the actions that complete it, and the type of the waiting resource."""
 
     actions: tuple[str, str]
     service: str
@@ -46,14 +46,14 @@ def kind_of(acker: Construct, place: Mapping[str, Any], waiting: Any) -> str:
     if kind is None:
         raise TypeError(f"waiting is {waiting!r}: expected an IStateMachine or an IFunction")
     stack, env = Stack.of(acker), waiting.env
-    for what, other, own in (
+    for name, other, own in (
         ("account", env.account, place.get("account") or stack.account),
         ("region", env.region, place.get("region") or stack.region),
     ):
         if is_known_to_differ(own, other):
             raise ValueError(
-                f"grant_resume: {waiting.node.path} is in the {what} {other}, expected {own}: "
-                "its tokens are valid there only"
+                f"grant_resume: {waiting.node.path} is in the {name} {other}, expected {own}, "
+                "because its tokens are valid only there"
             )
     return kind
 
@@ -67,7 +67,7 @@ def statement_of(kind: str, waiting: Any) -> aws_iam.PolicyStatement:
 
 
 def statement_of_all(scope: Construct, kind: str) -> aws_iam.PolicyStatement:
-    """Allow to complete all callbacks of a kind in the account and region."""
+    """Return a statement that permits all callbacks of a kind in the account and region."""
     actions, service, resource, _ = KINDS[kind]
     arn = arn_of_all(scope, service, resource)
     # cdk-nag prints ``${Token[AWS.Region.13]}`` as ``<AWS::Region>``.

@@ -27,7 +27,7 @@ LAMBDA_PYTHON: Final = (3, 13)
 """The Python version of the functions' runtime."""
 _HANDLERS: Final = ("lambda_src.consumer", "lambda_src.sweeper")
 _FOR_TYPES_ALONE: Final = [f"xorack.{name}" for name in ("client", "compat")]
-"""Imported below `TYPE_CHECKING`, which the finder does not know."""
+"""Modules that are imported only under `TYPE_CHECKING`, which the finder does not know."""
 _PACKAGES: Final = ("aws-lambda-powertools==3.37.0", "jmespath==1.1.0", "typing_extensions==4.16.0")
 _NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 MB of JavaScript
 
@@ -102,7 +102,7 @@ def _compiled_by_pip(_: str, names: list[str]) -> list[str]:
 
 
 def handlers_closure(root: Path) -> list[Path]:
-    """Return the files of a checkout that the handlers import, also in functions."""
+    """Return the files of a checkout that the handlers import, even inside functions."""
     finder = ModuleFinder([str(root)], excludes=_FOR_TYPES_ALONE)
     for handler in _HANDLERS:
         finder.import_hook(handler)

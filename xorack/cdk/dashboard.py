@@ -29,7 +29,7 @@ def create_dashboard(scope: Construct, acker: AckerParts) -> aws_cloudwatch.Dash
 
 
 def _overview(acker: AckerParts) -> list[aws_cloudwatch.IWidget]:
-    """Return what to look at first: health, numbers of chains, and what waits."""
+    """Return the first widgets: health, numbers of chains, and waiting messages and events."""
     metric = acker.metric
     chains = [
         metric(Metric.CHAINS_CREATED),

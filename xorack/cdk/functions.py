@@ -65,7 +65,7 @@ def _create_logs(scope: Construct, acker: AckerParts) -> cdk.aws_logs.LogGroup:
 def _role_with(
     access: Sequence[cdk.aws_iam.PolicyStatement], scope: Construct, acker: AckerParts, handler: str
 ) -> cdk.aws_iam.IRole:
-    """Return the role that is supplied, or a new one, with these permissions."""
+    """Return the user's role, or a new one, with these permissions."""
     if acker.own_role is None:
         return ClosedRole(scope, handler, access)
     for statement in access:
@@ -74,7 +74,7 @@ def _role_with(
 
 
 def _acknowledge_findings(scope: Construct, acker: AckerParts) -> None:
-    """Answer what cdk-nag finds in a function."""
+    """Acknowledge the findings of cdk-nag about a function."""
     acknowledge(
         scope,
         "AwsSolutions-L1",

@@ -220,7 +220,7 @@ class IAcker(Construct):
     def grant_resume(
         self, waiting: cdk.aws_stepfunctions.IStateMachine | cdk.aws_lambda.IFunction
     ) -> cdk.aws_iam.Grant:
-        """Let chains resume tasks of a state machine, or callbacks of a durable function.
+        """Allow chains to complete tasks of a state machine or callbacks of a durable function.
 
         A `create` may then name the callback that its chain's end completes: docs/schedulers.md.
         The functions of an imported acker accept it if its setting `resume` is not `none`:
@@ -242,10 +242,10 @@ class IAcker(Construct):
         return grant_to(self._roles_beside(waiting), statement_of(kind, waiting))
 
     def _accept_callbacks(self, kind: str) -> None:
-        """Let the functions accept callbacks of a kind; those of another app cannot be changed."""
+        """Let the functions accept callbacks of a kind. Functions of another app do not change."""
 
     def _roles_beside(self, waiting: Construct) -> Sequence[cdk.aws_iam.IRole]:
-        """Import the functions' roles into the stack of an execution, which gets the policy.
+        """Import the functions' roles into an execution's stack, which gets the policy.
 
         In a policy of the acker's stack, its ARN would make both stacks depend on each other if
         the execution also sends requests.

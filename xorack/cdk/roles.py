@@ -1,4 +1,4 @@
-"""The roles of the functions: one for each that takes no further permissions, or one of yours."""
+"""The roles of the functions: a closed role for each function, or the user's role for both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xorack.cdk.validation import is_immutable
 
 
 class ClosedRole(cdk.aws_iam.Role):
-    """A function's role: one inline policy. Once the role is closed, a grant to it is an error."""
+    """A function's role with one inline policy. Once it is closed, a grant to it is an error."""
 
     def __init__(
         self, scope: Construct, handler: str, access: Sequence[cdk.aws_iam.PolicyStatement]
@@ -41,9 +41,9 @@ class ClosedRole(cdk.aws_iam.Role):
         self._check(policy.node.path)
 
     def add_managed_policy(self, policy: cdk.aws_iam.IManagedPolicy) -> None:
-        # Before the role is closed, it is AWS's policy for a network, whose actions it has anyway.
+        # Before the role is closed, this is AWS's policy for a VPC. Its actions are allowed anyway.
         if self.is_closed:
-            # An aspect may have to add an organisation's policy to each role.
+            # An aspect may have to add an organisation's policy to all roles.
             super().add_managed_policy(policy)
             cdk.Annotations.of(self).add_warning_v2(
                 "xorack:managed-policy",
@@ -51,20 +51,20 @@ class ClosedRole(cdk.aws_iam.Role):
                 "acknowledge this if it only denies, or if your organisation adds it to all roles",
             )
 
-    def _check(self, what: str) -> None:
+    def _check(self, source: str) -> None:
         if self.is_closed:
             raise ValueError(
-                f"{what}: the role {self.node.path} takes no further permissions, since its code "
-                "is xorack's alone: grant it to a function of yours, such as a target of "
+                f"{source}: the role {self.node.path} takes no further permissions, because it is "
+                "reserved for xorack: grant them to a function of yours, such as a target of "
                 "`events.rule`"
             )
 
 
 def own_role(scope: Construct, role: cdk.aws_iam.IRole | None) -> cdk.aws_iam.IRole | None:
-    """Return your role as the functions use it: its policy belongs to the acker's stack.
+    """Return the user's role in the form for the functions, with its policy in the acker's stack.
 
-    A role of another stack of the app would get a policy there, and both stacks would depend on
-    each other.
+    A role in another stack of the app would get a policy there. Then the two stacks would depend
+    on each other.
     """
     if role is None or is_immutable(role):
         return role
@@ -87,7 +87,7 @@ def name_policy(role: cdk.aws_iam.IRole) -> None:
 def grant_to(
     roles: Sequence[cdk.aws_iam.IRole], statement: cdk.aws_iam.PolicyStatement
 ) -> cdk.aws_iam.Grant:
-    """Add a permission of the acker's own to roles, also to closed ones."""
+    """Add one of the acker's own permissions to roles, even to closed ones."""
     closed: Any = [role for role in roles if isinstance(role, ClosedRole)]
     for role in closed:
         role.is_closed = False

@@ -271,7 +271,7 @@ class Chain:
 
     @property
     def ended_children(self) -> dict[str, Any]:
-        """What `children` says; zeros without it."""
+        """The counts of ended children in `children`, or zeros."""
         ended: dict[str, Any] = {"acked": 0, "failed": 0, "failed_tags": []}
         ended.update(json.loads(self.children or "{}"))
         return ended

@@ -108,7 +108,7 @@ def event_detail(chain: Chain) -> dict[str, Any]:
         detail["children"] = json.loads(chain.children)
     note = json.loads(chain.note or "{}")
     is_incomplete = chain.status == "failed" or chain.tolerated
-    # A job that tolerates missing units finishes them too, and only its note tells of them.
+    # A job that tolerates missing units finishes them, too. Then only its note reports them.
     tells_missing = bool(note.get("missing") or note.get("missing_count"))
     if note and (is_incomplete or chain.children or tells_missing):
         detail["note"] = note

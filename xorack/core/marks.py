@@ -33,7 +33,7 @@ MARK_BYTES = 16
 NO_CONTENT = bytes(MARK_BYTES - MARK_KEY_BYTES)
 """The checksum in the marks of units and callbacks, because their key contains everything."""
 END_CONTENT = NO_CONTENT[:-1] + b"\1"
-"""The checksum in the marks of children's ends, whose id contains everything."""
+"""The checksum in the marks of children's ends, because their id contains everything."""
 INLINE_MARKS = 8
 """The number of marks in a chain's item before they are spilled, in multiples of this number. A
 traced item then has less than 1 KB, so each write costs one unit."""
@@ -48,17 +48,17 @@ _TOP_LEVEL = 5
 
 _TIME_BYTES = 4
 _TICK_MS = 256
-"""The time in the mark of an end is a number of ticks. It repeats itself after 34 years."""
+"""The time in the mark of an end, which is a number of ticks. It starts again after 34 years."""
 _END_LEVELS = 5
-"""A bucket of level 0 takes the marks of one tick. One of each higher level takes 16 times as many
-ticks, up to 4.7 hours. Marks go to the lowest level where a bucket gets enough of them together."""
+"""A bucket of level 0 has the marks of one tick. Each higher level has 16 times as many ticks,
+up to 4.7 hours. Marks go to the lowest level at which a bucket gets enough of them."""
 _MARKS_A_BUCKET = 16
 
 
 class Bucket(NamedTuple):
     """One of the items that hold the spilled marks of a run; `start` is the run's first mark.
 
-    Buckets of ends have the levels below 0: -1 for level 0 of ends; `start` is their time.
+    Buckets of ends have negative levels: -1 stands for level 0 of ends. Their `start` is a time.
     """
 
     level: int
@@ -109,7 +109,7 @@ def changes_of(spilled: int, count: int) -> tuple[list[MarkRun], list[MarkRun]]:
 
 
 def buckets_of(spilled: int, end_levels: int, key: bytes) -> list[Bucket]:
-    """Return the buckets that may hold the mark of this key: one of each run and level of ends."""
+    """Return the buckets that may hold this key's mark: one for each run and each level of ends."""
     levels = [level for level in range(_END_LEVELS) if end_levels & 1 << level]
     buckets = [run.bucket_for(key) for run in runs_of(spilled)]
     return buckets + [_end_bucket(key, level) for level in levels]
@@ -121,7 +121,7 @@ def _end_bucket(key: bytes, level: int) -> Bucket:
 
 
 class Spill(NamedTuple):
-    """Marks that leave a chain: of its requests, and of the ends of children, with their level."""
+    """Marks that are spilled: those of requests, and those of children's ends with their level."""
 
     requests: list[bytes]
     ends: list[bytes]
@@ -136,12 +136,12 @@ class Spill(NamedTuple):
 
 
 def spill_of(marks: bytes) -> Spill:
-    """Return what to spill of the marks in an item: all of ends, others by INLINE_MARKS."""
+    """Return the marks of an item to spill: all those of ends, and others in INLINE_MARKS."""
     each = [marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)]
     ends = [mark for mark in each if mark[MARK_KEY_BYTES:] == END_CONTENT]
     others = [mark for mark in each if mark[MARK_KEY_BYTES:] != END_CONTENT]
     spill = Spill(others[: len(others) // INLINE_MARKS * INLINE_MARKS], ends, 0)
-    most = max(2, len(ends) // _MARKS_A_BUCKET)  # marks of a short time may be in two buckets
+    most = max(2, len(ends) // _MARKS_A_BUCKET)  # even marks of a short time may need two buckets
     while len(spill.end_buckets) > most and spill.level < _END_LEVELS - 1:
         spill = spill._replace(level=spill.level + 1)
     return spill
@@ -247,7 +247,7 @@ def mark_of(request: Request) -> bytes:
         checksum = crc32(_canonical(*options, *present), checksum)
     elif request.finishes_once:
         checksum = crc32(_canonical(request.finishes_once), checksum)
-    checksum = max(checksum, 2)  # the lowest ones mark units, callbacks and ends
+    checksum = max(checksum, 2)  # lower checksums mark units, callbacks and ends
     mark = mark_key(request.id) + checksum.to_bytes(MARK_BYTES - MARK_KEY_BYTES, "big")
     assert len(mark) == MARK_BYTES, "marks are cut out of an item by their length"
     return mark

@@ -373,7 +373,7 @@ def apply(
 
 
 _MAX_FAILED = 20
-"""Failed children that a chain names; it counts all."""
+"""The most failed children that a chain names. It counts all of them."""
 _MAX_FAILED_BYTES = 2048
 _RANKS: dict[Op, int] = {"create": 0, "note": 1, "fail": 2}
 
@@ -460,7 +460,7 @@ def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Ch
 
 
 def _noted(request: Request, before: str | None) -> dict[str, str]:
-    """Return the note that a request sets. That of a failed child replaces no sender's note."""
+    """Return the note after a request. The note of a failed child does not replace a sender's."""
     if not request.note:
         return {}
     if request.child is not None and before and "chain" not in json.loads(before):
@@ -469,7 +469,7 @@ def _noted(request: Request, before: str | None) -> dict[str, str]:
 
 
 def _with_ends(children: dict[str, Any], ends: Sequence[Request]) -> str:
-    """Return the ended children with more ends; tags of failed ones as long as there is room."""
+    """Return the ended children after further ends, with the tags of failed ones if they fit."""
     tags = children["failed_tags"]
     for end in ends:
         children["acked" if end.op == "stamp" else "failed"] += 1
