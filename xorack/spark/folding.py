@@ -1,7 +1,7 @@
-"""Sums of units: what chains, outputs and runs add up to, and how a frame is folded to them.
+"""Sums of the units of chains, outputs and runs, and the folding of frames to these sums.
 
-The XOR is what stamps are made of. The count and the sum tell what an XOR cannot: two equal units
-cancel out in it. The sum is of each unit's upper 32 bits: no number of rows overflows a long.
+Stamps consist of the XOR. Two equal units cancel out in an XOR, but not in the count and the sum.
+The sum adds the upper 32 bits of each unit, so that no number of rows overflows a long.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 SUMS = ("xor", "count", "sum")
 """The columns of sums in all frames: longs."""
 _PATIENCE_SECONDS = 60
-"""How long an observation may take to arrive once its action has ended."""
+"""Most seconds that an observation may take to arrive after its action has ended."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What rows add up to: the XOR of their ids (signed), their count, and the sum."""
+    """The sums of rows: the XOR of their ids (signed), their count, and the sum."""
 
     xor: int = 0
     count: int = 0
     sum: int = 0
 
     def __add__(self, other: Totals) -> Totals:
-        """Return the totals of the rows of both."""
+        """Return the totals of both sets of rows."""
         return Totals(self.xor ^ other.xor, self.count + other.count, self.sum + other.sum)
 
     def __sub__(self, other: Totals) -> Totals:
-        """Return the totals of these rows without the others."""
+        """Return the totals of these rows without the other rows."""
         return Totals(self.xor ^ other.xor, self.count - other.count, self.sum - other.sum)
 
 
 @dataclass(frozen=True)
 class Summary(Totals):
-    """What chains with units add up to; and the number of all chains and the XOR of their hashes.
+    """The sums of chains with units, the number of all chains, and the XOR of their hashes.
 
     The hash of a chain is that of its tag and sums: see `xorack.spark.run_chain.UNIT_OF_CHAIN`.
     """
@@ -57,7 +57,7 @@ class Summary(Totals):
 
     @property
     def totals(self) -> Totals:
-        """What an output must add up to."""
+        """The sums that an output must have."""
         return Totals(self.xor, self.count, self.sum)
 
 
@@ -67,14 +67,14 @@ def of_units(unit: Column) -> tuple[Column, Column, Column]:
 
 
 def named(columns: Sequence[Column]) -> list[Column]:
-    """Give columns of sums their names."""
+    """Return columns of sums with their names."""
     return [column.alias(name) for column, name in zip(columns, SUMS, strict=True)]
 
 
 def together(
     names: Sequence[str] = SUMS, to: Sequence[str] = SUMS
 ) -> tuple[Column, Column, Column]:
-    """Return aggregates that add up columns of sums."""
+    """Return aggregates over columns of sums."""
     xor, count, sum_ = (
         F.expr(f"{fold}({quoted(name)}) AS {quoted(new)}")
         for fold, name, new in zip(("bit_xor", "sum", "sum"), names, to, strict=True)
@@ -112,7 +112,7 @@ def summary_columns() -> list[Column]:
 
 
 def summary_of(row: dict[str, Any]) -> Summary:
-    """Return what `summary_columns` gave, or raise if the units of a chain cancel out."""
+    """Return the summary in a row of `summary_columns`, or raise if a chain's units cancel out."""
     cancelled = row.pop("cancelled")
     if cancelled is not None:
         raise ColumnsError(
@@ -130,14 +130,14 @@ def summarize(chains: DataFrame) -> Summary:
 
 
 def metrics_of(observation: Observation) -> dict[str, Any] | None:
-    """Return what an observation saw; None if no action ran it."""
+    """Return the values of an observation, or None if no action ran it."""
     got: list[dict[str, Any]] = []
 
     def get() -> None:
         with suppress(Exception):
             got.append(dict(observation.get))
 
-    # A classic session waits for ever for the observation of a frame that nobody runs.
+    # If no action runs the frame, a classic session waits for ever for its observation.
     thread = threading.Thread(target=get, daemon=True)
     thread.start()
     thread.join(_PATIENCE_SECONDS)

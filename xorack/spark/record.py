@@ -1,7 +1,7 @@
-"""The record of a start: which chains, with how many units, and what their stamps are made of.
+"""The record of a start: its chains, with the sums of their units.
 
-It is kept apart from the data. Each attempt has a folder of Parquet files of its own. A header, one
-line of JSON written last, names the attempt that counts, and what a repeated run must equal.
+It is stored apart from the data. Each attempt has a folder of Parquet files. A header, one line of
+JSON that is written last, names the valid attempt, and has the sums that a repeated run must equal.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
 
 _CHAINS = "tag string, xor long, count long, sum long, detail string, failed string"
 _MAX_CHARACTERS = 200
-"""Beyond it, names of folders are cut: file systems allow 255 bytes."""
+"""Most bytes of a folder's name, because file systems allow 255."""
 
 
 def summary_in(header: Header) -> Summary:
-    """Return the summary that a header has."""
+    """Return the summary in a header."""
     return Summary(**header["summary"])
 
 
 class Record:
-    """The record of one name in one run and label, or in one batch of it."""
+    """The record of one name in one run and label, or in one batch."""
 
     def __init__(self, spark: SparkSession, label: str, name: str, batch_id: int | None) -> None:
         """Use the record in the folder of a label, which need not exist."""
         self._spark, self._label = spark, label
-        self._pattern = label.translate(GLOB)  # what Spark reads is a pattern
+        self._pattern = label.translate(GLOB)  # Spark reads patterns
         self._of = {"name": name, "batch": batch_id}
         self._name = f"name={name}"
         self._place = self._name if batch_id is None else f"{self._name}/batch={batch_id}"
 
     def read(self) -> tuple[Header | None, Header | None]:
-        """Read the header of the name that starts the label's chains, and this record's own."""
+        """Read the header of the name that started the label's chains, and this record's header."""
         place = f"{self._pattern}/{{name=*,{self._place}}}"
         headers = _headers(self._spark, place)
         first = (header for header in headers if header["starts"])
@@ -58,7 +58,7 @@ class Record:
         return next(first, None), next(own, None)
 
     def follower(self) -> str | None:
-        """Return the name that `advance` has started in place of this one."""
+        """Return the name that `advance` started for the rows that follow this name."""
         place = self._place.replace(self._name, "name=*", 1)
         headers = _headers(self._spark, f"{self._pattern}/{place}")
         names = (each["name"] for each in headers if each.get("follows") == self._of["name"])
@@ -84,9 +84,9 @@ class Record:
         write_text(self._spark, f"{self._label}/{place}/summary", text)
 
     def chains(self, header: Header | None = None) -> DataFrame:
-        """Return the chains of the record with this header, by default its own."""
+        """Return the chains of the record with this header, by default the record's own header."""
         header = header or self.read()[1] or {}
-        # With a schema, Spark runs no job to find it.
+        # With a schema, Spark needs no job to find it.
         place = f"{self._pattern}/{self._place}/{header['attempt']}/chains"
         return self._spark.read.schema(_CHAINS).parquet(place)
 
@@ -105,13 +105,13 @@ class Record:
 
 
 def _headers(spark: SparkSession, place: str) -> list[Header]:
-    """Read the headers of records in folders of a pattern; a damaged one is not there."""
+    """Read the headers of records in the folders of a pattern, except corrupt ones."""
     found = json_texts(spark, f"{place}/summary")
     return [header for header in found if isinstance(header, dict) and "starts" in header]
 
 
 def json_texts(spark: SparkSession, pattern: str) -> list[Any]:
-    """Read the values of the texts in the folders of a pattern; damaged texts are left out."""
+    """Read the values of the texts in the folders of a pattern, except corrupt texts."""
     found = []
     for text in read_texts(spark, pattern):
         with suppress(ValueError):
@@ -120,7 +120,7 @@ def json_texts(spark: SparkSession, pattern: str) -> list[Any]:
 
 
 def folder_part(key: str, value: str) -> str:
-    """Return a folder's name, as Spark names partitions: any value is safe in it."""
+    """Return a folder's name in Spark's form of partitions, in which any value is safe."""
     text = quote(value, safe="")
     if len(text) > _MAX_CHARACTERS:
         text = f"{text[:_MAX_CHARACTERS]}...{unit_id(text):016x}"

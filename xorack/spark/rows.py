@@ -1,6 +1,6 @@
-"""Tracked rows: one job starts what it wrote, another finishes what it wrote.
+"""Tracked rows: one job starts the rows that it wrote, and another finishes them.
 
-The order is always output, record or comparison, requests: a job that died is repeated as it was.
+The order is always output, record or comparison, requests. So a job that died can be repeated.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Report:
-    """What a call did.
+    """The result of a call.
 
     Attributes:
-        proof: What the requests rest on: ``written``, ``observed`` or ``read``.
-        chains: The chains with units.
-        units: The units that were started, or finished.
-        missing: The units that were started, and are not in the input of this job.
-        messages: SQS messages that were sent.
-        requests: The requests in them.
+        proof: The proof behind the requests: ``written``, ``observed`` or ``read``.
+        chains: The number of chains with units.
+        units: The number of units that were started or finished.
+        missing: The number of started units that are missing from the input of this job.
+        messages: The number of SQS messages that were sent.
+        requests: The number of requests in them.
         bytes: The bytes of their bodies.
-        outputs: What was read of the outputs, if that is known: folder, files, bytes and times;
-            of a table that has versions, its name and its version.
-        tolerated: The units that are missing, and that the run tolerates: the chains finished.
-        skipped: The files and folders that Spark did not read because of their names.
+        outputs: The storage of the outputs, if it is known: folder, files, bytes and times. For a
+            table with versions, its name and its version.
+        tolerated: The number of missing units that the run tolerates.
+        skipped: The number of files and folders that Spark did not read because of their names.
     """
 
     proof: str
@@ -78,13 +78,13 @@ def check_batch(batch_id: int) -> int:
 
 @dataclass(frozen=True)
 class Rows(RowNames):
-    """The rows of one name in one run, of whose units an output can have evidence."""
+    """The rows of one name in one run, and their evidence in outputs."""
 
     def with_unit(self, frame: DataFrame) -> DataFrame:
         """Add the unit of each row, a long in the column ``xorack_{name}``.
 
-        The unit equals ``xorack.unit_id("{run_id}/{name}", *values)`` of the unit columns: rows of
-        another run or name have other units.
+        The unit equals ``xorack.unit_id("{run_id}/{name}", *values)`` of the unit columns. So rows
+        of another run or name have other units.
 
         Raises:
             ColumnsError: A unit column is missing, or has another type than an
@@ -98,8 +98,8 @@ class Rows(RowNames):
         """Return three aggregates of the units of a group, for the output: XOR, count and sum.
 
         Args:
-            frame: The frame that is aggregated: it has the column that `with_unit` adds, or
-                evidence, which is added up then. By default the former.
+            frame: The frame that is aggregated. It has the column that `with_unit` adds, or
+                columns of evidence, which are summed up. By default the former.
 
         Raises:
             ColumnsError: The frame has neither.
@@ -119,51 +119,51 @@ class Rows(RowNames):
         return F.bit_xor(unit).alias(xor), F.count(unit).alias(count), upper
 
     def observe(self, frame: DataFrame, write: Callable[[Any], object]) -> Observed:
-        """Write a frame, and observe its evidence in the tasks: nothing has to be read back.
+        """Write a frame, and observe its evidence in the tasks, so that nothing is read back.
 
         Args:
             frame: A frame with the columns of `evidence`.
-            write: A function that writes the frame it is given, without these columns:
+            write: A function that writes the frame it gets, which lacks these columns:
                 ``lambda bills: bills.write.jdbc(url, "bills")``.
 
         Returns:
-            What to give to `finish`.
+            The argument ``observed`` of `finish`.
 
         Raises:
-            ArgumentError: The function did not write, or wrote twice, or tried again.
+            ArgumentError: The function did not write, or wrote more than once.
         """
         return Observed.of(check_frame("frame", frame), self.evidence_names, write)
 
 
 @dataclass(frozen=True)
 class TrackedRows(Rows):
-    """The rows of one name in one run, to be started and finished; `Tracking.rows` makes it."""
+    """The rows of one name in one run, which jobs start and finish; see `Tracking.rows`."""
 
     def batch(self, batch_id: int) -> TrackedRows:
-        """Return these rows as those of a micro-batch, inside ``foreachBatch``.
+        """Return these rows for a micro-batch, inside ``foreachBatch``.
 
-        A batch that Spark repeats sends the same requests. Start a chain in one batch only: let
-        it be what arrives at once, a file or a message.
+        A batch that Spark repeats sends the same requests. Start all rows of a chain in one batch:
+        make a chain of each file or message.
         """
         return replace(self, batch_id=check_batch(batch_id))
 
     def start(self, written: DataFrame | str, chains: DataFrame | None = None) -> Report:
-        """Start the units of what was written: each chain is created with all its units.
+        """Start the units of an output, and create each chain with all its units.
 
         Args:
-            written: What was written: a frame that reads it back, the path of Parquet files
-                (with a ``/``), or a table's name.
+            written: The output: a frame that reads it back, the path of Parquet files (with a
+                ``/``), or a table's name.
             chains: Facts about chains, a row each: the chain columns and optionally ``detail``, a
-                JSON object that the chain's event gives back, and ``failed``, a reason. A chain
+                JSON object that the chain's event returns, and ``failed``, a reason. A chain
                 without rows is acked at once. A chain with a reason fails at once; its rows are
                 not started, so the next job must leave them out.
 
         Raises:
             ColumnsError: Columns of the frames or their values are unsuitable, or the units of a
-                chain cancel each other out; nothing was sent.
+                chain cancel out. No request was sent.
             StateError: Another name has started these chains, or this run was started with other
-                rows; nothing was sent.
-            SendError: The queue did not accept all. Repeat the call.
+                rows. No request was sent.
+            SendError: The queue did not accept all requests. Repeat the call.
         """
         header = keep_start(self, written, chains)
         summary = summary_in(header)
@@ -186,41 +186,42 @@ class TrackedRows(Rows):
         allow_missing: bool = False,
         publish: bool = False,
     ) -> Report:
-        """Finish the units that the output of this job stands for.
+        """Finish the units of the rows from which this job made its output.
 
-        The evidence of the output must equal what was started: then each chain finishes. If it
-        does not, the frame of `evidence` is computed again and compared with the source, unit by
-        unit. Chains that differ do not finish: they get a note for their event.
+        If the evidence of the output equals what was started, all chains finish. If it does not,
+        the frame of `evidence` is computed again and compared with the source by unit. Chains that
+        differ do not finish, and get a note for their event.
 
         Args:
-            written: What was written, as for `start`; several outputs as a list. It has the
-                columns of `evidence`, the one of `with_unit`, or the unit columns.
-            observed: What `observe` returned, once its frame is written.
+            written: The output, as for `start`, or a list of outputs. It has the columns of
+                `evidence`, the column of `with_unit`, or the unit columns.
+            observed: The result of `observe`, after its frame was written.
             read: A frame that was only read, for outputs that cannot be read back. It proves
-                the reading, and nothing of what was written.
-            source: The input of this job. By default what `start` was given, if that was a path
-                or a table. In a micro-batch, its frame: it is compared in place of a record.
-            rows: The frame that was aggregated, or several as a list. By default those that
+                that the rows were read, and nothing about the output.
+            source: The input of this job. By default the output that `start` was given, if that
+                was a path or a table. In a micro-batch it is the batch's frame, which replaces the
+                record.
+            rows: The frame that was aggregated, or a list of frames. By default the frames that
                 `evidence` was given since the last finish.
-            recompute: Compute these frames again if the output differs. Else rows have names only
-                if the sums of all groups tell them.
-            allow_missing: Return the report, too, if rows that were started are missing from the
-                input of this job: ``missing`` counts them.
-            publish: Make what was proved visible, then send the requests. ``written`` is a branch
-                of an Iceberg table, such as ``cat.db.bills.branch_audit``. Only if it has all
-                units, ``main`` is fast-forwarded to exactly the snapshot that was read. Else
-                nothing is published, and no chain finishes.
+            recompute: Compute these frames again if the output differs. If False, rows have names
+                only if the sums of all groups determine them.
+            allow_missing: Return the report even if started rows are missing from the input of
+                this job; its ``missing`` counts them.
+            publish: Publish the proved output, then send the requests. ``written`` is a branch of
+                an Iceberg table, such as ``cat.db.bills.branch_audit``. If it has all units,
+                ``main`` is fast-forwarded to exactly the snapshot that was read. Otherwise nothing
+                is published, and no chain finishes.
 
         Raises:
             ArgumentError: Not exactly one of written, observed and read is given, or the output
-                cannot be of this run.
-            StateError: This run and name has no record of a start, or a damaged one, or another
-                name follows; or ``main`` cannot be fast-forwarded.
-            OutputDiffersError: The job lost more rows of a chain than the run tolerates, or has
-                too many: chains that differ are not finished, but noted on; without columns that
-                tell chains apart, none is finished. Or rows were missing in the job's input.
+                cannot belong to this run.
+            StateError: The record of this run and name is missing or corrupt, another name
+                follows, or ``main`` cannot be fast-forwarded.
+            OutputDiffersError: More rows are missing than the run tolerates, or rows are surplus.
+                Chains that differ get a note and do not finish. If the output lacks the chain
+                columns, no chain finishes. The error is also raised if the job's input lost rows.
             ColumnsError: The output has neither evidence nor units.
-            SendError: The queue did not accept all. Repeat the call.
+            SendError: The queue did not accept all requests. Repeat the call.
         """
         spark = self.tracking.spark
         branch = tables.to_publish(spark, written, allow_missing) if publish else None
@@ -237,7 +238,7 @@ class TrackedRows(Rows):
         return self._end(header, evidence, outcome, sent, allow_missing)
 
     def _check(self, header: Header, evidence: Evidence, outcome: Outcome) -> None:
-        """Check the output; if it cannot be one of this job, say first that it differs."""
+        """Check the output. If it cannot come from this job, first say that it differs."""
         try:
             check_output(self, header, evidence)
         except XorAckError as problem:
@@ -251,14 +252,14 @@ class TrackedRows(Rows):
     ) -> SendReport:
         """Send the notes and the requests that finish chains."""
         queue, notes = self.tracking.queue, outcome.notes
-        # Notes go before the stamps: a chain that has ended takes none.
+        # Notes go before the stamps, because a chain that has ended takes no note.
         sent = self._send_few(run_chain.finish_requests(self, evidence.kind, outcome))
         if notes is not None and notes.chains:
             sent = _sum(sent, send_frame(notes.requests, queue, notes.chains))
         finished = outcome.finished
         if finished is None:
             return sent
-        requests = stamps(finished.chains)  # advance keeps a record, though of no chain
+        requests = stamps(finished.chains)  # advance keeps a record without chains
         stamped = send_frame(requests, queue, finished.number) if finished.number else SendReport()
         if stamped.requests < finished.number:
             lost = finished.number - stamped.requests
@@ -298,20 +299,20 @@ class TrackedRows(Rows):
         recompute: bool = True,
         allow_missing: bool = False,
     ) -> Report:
-        """Finish these units and start those of what was written from them, in one stamp a chain.
+        """Finish these units and start the units of this job's output, in one stamp for each chain.
 
         Args:
             following: The rows that this job wrote, with the same label.
-            written: What was written, as for `start`. It has the chain columns, the unit columns
-                of `following`, and the evidence of these units.
+            written: The output, as for `start`. It has the chain columns, the unit columns of
+                `following`, and the evidence of these units.
             source: As for `finish`.
             rows: As for `finish`.
             recompute: As for `finish`.
             allow_missing: As for `finish`.
 
         Raises:
-            XorAckError: As `start` and `finish` do; but where an output differs, nothing was kept
-                or sent for any chain.
+            XorAckError: As `start` and `finish` do. But if an output differs, nothing was kept or
+                sent for any chain.
         """
         if not isinstance(following, TrackedRows) or following.name == self.name:
             raise ArgumentError("following", following, "rows of another name")
@@ -339,11 +340,11 @@ class TrackedRows(Rows):
         return self._end(header, evidence, outcome, sent, allow_missing)
 
     def audit(self, table: Output | Sequence[Output]) -> Audit:
-        """Compare what was started with what a table holds, and send nothing.
+        """Compare a table with what was started, and send nothing.
 
         Args:
-            table: What was written, as for `finish`: with the columns of `evidence`, the one of
-                `with_unit`, or the unit columns; several outputs as a list.
+            table: The output, as for `finish`, or a list of outputs. It has the columns of
+                `evidence`, the column of `with_unit`, or the unit columns.
 
         Raises:
             ArgumentError: The table cannot be read.

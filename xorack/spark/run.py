@@ -1,4 +1,4 @@
-"""A run of Spark jobs: where its stamps and records go, and the names of rows in it."""
+"""A run of Spark jobs: its queue, its folder of records, and the names of its rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TEXTS = {
     "region": (r"[a-z]{2,}(-[a-z]+)+-\d+", "one such as eu-west-1"),
     "endpoint_url": (r"https?://[^/\s]+(/\S*)?", "http(s)://HOST"),
 }
-"""The patterns of options that are strings, and what they are."""
+"""The patterns and the descriptions of options that are strings."""
 
 
 @dataclass(frozen=True)
@@ -40,23 +40,23 @@ class RunOptions:
     Attributes:
         spark: The session, classic or Spark Connect.
         queue_url: The queue of stamp requests (the stack's output ``QueueUrl``).
-        run_id: The run's name, the first part of every tag. Repeat it to repeat the run: what is
-            sent twice counts once. Another run has other chains.
-        records: A folder that Spark can write to, where the record of each start is kept.
-        timeout: Seconds, or a timedelta, from the start of a chain to its failure, if it is not
-            acked. By default that of the stack.
-        idle_timeout: The same, from the last stamp.
-        tolerated_units: The most missing units with which `finish` finishes a chain: it knows
-            exactly which ones are missing, and says so. Windows tolerate none.
-        region: The queue's region; by default the one in its URL.
-        endpoint_url: Another endpoint than that of AWS.
+        run_id: The run's name, the first part of every tag. Use it again to repeat the run:
+            requests that are sent twice count once. Another run has other chains.
+        records: A folder that Spark can write, for the record of each start.
+        timeout: Seconds, or a timedelta, from the start of a chain until it fails. By default
+            that of the stack.
+        idle_timeout: Seconds, or a timedelta, from the last stamp until the chain fails.
+        tolerated_units: The most missing units with which `finish` finishes a chain, if it knows
+            exactly which units are missing. Windows tolerate no missing units.
+        region: The queue's region; by default the region in its URL.
+        endpoint_url: An endpoint other than that of AWS.
         mask: Columns whose values are shown as hashes in errors, notes and reasons, and fields of
             details, in any case: see docs/security.md. Columns of a chain cannot be masked.
-        keep_open: Keep the run's chain open until `Tracking.close`. Needed if rows are started
-            after all others are finished, and for micro-batches and windows: without it, these
-            are no units of the run's chain. The same in all jobs of the run.
+        keep_open: Keep the run's chain open until `Tracking.close`. This is needed if rows are
+            started after all other rows are finished. Without it, micro-batches and windows are
+            not units of the run's chain. Use the same value in all jobs of the run.
         resume: The callback at the end of the run's chain, as for `xorack.Tracker.start`.
-        parent: The token of the unit of other chains that the run stands for, or several tokens.
+        parent: The token of a unit of other chains that the run is, or several tokens.
 
     Raises:
         ArgumentError: An option is invalid.
@@ -88,7 +88,7 @@ class RunOptions:
         times: dict[str, Any] = {name: getattr(self, name) for name in names}
         of_chain = {"resume": self.resume, **parent_fields(self.parent, fail_parent=False)}
         checked = Request("create", self.run_id, "id", stamp=plain(1), **times, **of_chain)
-        for name in names:  # a timedelta becomes seconds
+        for name in names:  # convert a timedelta to seconds
             object.__setattr__(self, name, getattr(checked, name))
         units = CHECKS["tolerated_units"]("tolerated_units", self.tolerated_units)
         object.__setattr__(self, "tolerated_units", units)
@@ -96,7 +96,7 @@ class RunOptions:
 
     @property
     def queue(self) -> Queue:
-        """The queue, as tasks reach it."""
+        """The queue, as an object for tasks."""
         return Queue(self.queue_url, self.region, self.endpoint_url, self.run_id)
 
     @property
@@ -105,7 +105,7 @@ class RunOptions:
         return f"{self.records.rstrip('/')}/{folder_part('run', self.run_id)}"
 
     def folder(self, label: str) -> str:
-        """Return the folder of the records of a label."""
+        """Return the folder with the records of a label."""
         return f"{self.run_folder}/{folder_part('label', label)}"
 
 
@@ -116,7 +116,7 @@ def check_text(option: str, value: object, pattern: str, expected: str) -> None:
 
 @dataclass(frozen=True)
 class RowNames:
-    """What the rows of one name in one run are called; see `Tracking.rows`."""
+    """The names that belong to the rows of one name in one run; see `Tracking.rows`."""
 
     tracking: RunOptions
     name: str
@@ -132,13 +132,13 @@ class RowNames:
 
     @property
     def record(self) -> Record:
-        """The record of what was started."""
+        """The record of the start of these rows."""
         folder = self.tracking.folder(self.label)
         return Record(self.tracking.spark, folder, self.name, self.batch_id)
 
     @property
     def namespace(self) -> str:
-        """The first part of the unit ids: a stale output of another run is no evidence."""
+        """The first part of the units' names, so that an output of another run has other units."""
         return f"{self.tracking.run_id}/{self.name}"
 
     @property
@@ -152,6 +152,6 @@ class RowNames:
         return f"{self.unit_name}_xor", f"{self.unit_name}_count", f"{self.unit_name}_sum"
 
     def request_id(self, step: str) -> str:
-        """Return the id of a step's requests: the same whenever the step is repeated."""
+        """Return the id of a step's requests, which is the same when the step is repeated."""
         batch = "" if self.batch_id is None else f"/{self.batch_id}"
         return f"{self.name}/{step}{batch}"

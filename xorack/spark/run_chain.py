@@ -1,14 +1,14 @@
-"""The chain of a run: each chain of the run's rows is a unit of it, so the run has one event.
+"""The chain of a run. Each chain of the run's rows is a unit of it, so the run has one event.
 
-The create starts one more unit, the run itself, which the close finishes. The chain cannot be acked
-before. Messages may arrive in any order, so the close may overtake the stamp of a start. Therefore
-each start finishes a unit of its own, and the close starts these units: as long as one stamp has
-not arrived, its unit is outstanding.
+The create starts one more unit, the run itself. The close finishes this unit, so the chain cannot
+be acked before the close. Messages may arrive in any order, so the close may arrive before the
+stamp of a start. Therefore each start finishes a unit of its own, and the close starts these units.
+Such a unit is outstanding until the stamp of its start has arrived.
 
-A folder beside the records has a small text for each start, and one for each name that is finished.
-A finish that finds all names finished closes the run, unless it is kept open until
-`Tracking.close`. A start writes its text before it reads those of others, and a finish does so too.
-So one of the two sees the other, and no start is left out of a close.
+A folder beside the records has a small text for each start, and a text for each finished name. A
+finish closes the run if all names are finished, unless the run is kept open until `Tracking.close`.
+A start and a finish each write their text before they read the other texts. So at least one of them
+sees the other, and the close includes every start.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames, RunOptions
 
 UNIT_OF_CHAIN = f"xxhash64(tag, {', '.join(SUMS)})"
-"""The unit of a chain in its run, in SQL: the fingerprint of a record is the XOR of these."""
+"""The unit of a chain in its run, in SQL. The fingerprint of a record is the XOR of these units."""
 _MARGIN_SECONDS = 300
-"""The run times out later than its chains, so that its event names those that have failed."""
+"""How much later the run times out than its chains, so that its event names the failed chains."""
 _MAX_NOTE_BYTES = 1000
 
 
 class Start(NamedTuple):
-    """A start of rows, a micro-batch or a window, as its text in the run's folder has it.
+    """The start of rows, a micro-batch or a window, as stored in the run's folder.
 
     Attributes:
         id: The id of the request to the run's chain.
         name: The name of the rows, for errors.
-        is_stamped: Whether the run's chain gets a stamp: not for rows that `advance` starts,
-            because they are in chains that are units already.
-        is_first: Whether it found no other start: then it sends the create.
-        is_withdrawn: Whether it came too late, and was refused.
+        is_stamped: Whether the run's chain gets a stamp. Rows that `advance` starts need none,
+            because their chains are units already.
+        is_first: Whether it is the first start, which sends the create.
+        is_withdrawn: Whether it was too late, and was refused.
     """
 
     id: str
@@ -82,7 +82,8 @@ class _State(NamedTuple):
 def is_unit_of_run(rows: RowNames) -> bool:
     """Return whether the chains of rows are units of the run's chain.
 
-    Nobody knows the last micro-batch of a stream, so only a run that is kept open has its chains.
+    The last micro-batch of a stream is not known, so its chains are units only in a run that is
+    kept open.
     """
     return rows.batch_id is None or rows.tracking.keep_open
 
@@ -95,7 +96,7 @@ def parents_column(tracking: RunOptions) -> Column:
 
 
 def parent_of(tracking: RunOptions, unit: int) -> Parent:
-    """Return the unit that a chain is in the run's chain."""
+    """Return the unit of a chain in the run's chain."""
     return Parent(unit, (tracking.run_id,), 0)
 
 
@@ -111,7 +112,7 @@ def check_open(rows: RowNames) -> None:
 def start_requests(tracking: RunOptions, start: Start, units: int, number: int) -> list[Request]:
     """Write the text of a start, and return the requests that start the units of its chains.
 
-    `units` is the XOR of the ids of these units, and `number` is how many they are.
+    `units` is the XOR of the ids of these units, and `number` is their number.
     """
     if not tracking.keep_open:
         start = _checked(tracking, start)
@@ -127,7 +128,7 @@ def start_requests(tracking: RunOptions, start: Start, units: int, number: int) 
 
 
 def _checked(tracking: RunOptions, start: Start) -> Start:
-    """Write the text of a start that is new; withdraw it if a finish may have closed the run."""
+    """Write the text of a new start. Withdraw it if a finish may have closed the run."""
     state = _read(tracking)
     if before := state.starts.get(start.id):
         return before
@@ -140,7 +141,7 @@ def _checked(tracking: RunOptions, start: Start) -> Start:
 
 
 def start_of_rows(rows: RowNames, header: Header) -> list[Request]:
-    """Return the requests to the run's chain when rows are started, by their record."""
+    """Return the requests to the run's chain for rows that are started, from their record."""
     if not is_unit_of_run(rows):
         return []
     summary = summary_in(header)
@@ -149,13 +150,13 @@ def start_of_rows(rows: RowNames, header: Header) -> list[Request]:
 
 
 def following_started(rows: RowNames) -> None:
-    """Write that `advance` starts rows: the run is not closed before they are finished."""
+    """Write that `advance` starts rows, so that the run stays open until they are finished."""
     if rows.batch_id is None:
         _write(rows.tracking, Start(_id_of(rows, "start"), rows.name, is_stamped=False))
 
 
 def finish_requests(rows: RowNames, proof: str, outcome: Outcome) -> list[Request]:
-    """Return the note on what a finish found out, and the close if the whole run is finished."""
+    """Return the note about a finish, and the close if the entire run is finished."""
     if not is_unit_of_run(rows):
         return []
     tracking, text = rows.tracking, _sentence(rows, proof, outcome).replace("\0", "")
@@ -174,7 +175,7 @@ def finish_requests(rows: RowNames, proof: str, outcome: Outcome) -> list[Reques
 
 
 def close_requests(tracking: RunOptions) -> list[Request]:
-    """Return the requests that say that all rows of a run are started."""
+    """Return the requests that close a run whose rows have all been started."""
     state = _read(tracking)
     return [*([] if state.starts else [_create(tracking)]), _close(tracking, state)]
 
@@ -232,7 +233,7 @@ def _unit_of(tracking: RunOptions, start: Start) -> int:
 
 
 def _id_of(rows: RowNames, step: str) -> str:
-    """Return the id of a step of rows: two labels may have rows of one name."""
+    """Return the id of a step. It contains the label, because two labels may have the same name."""
     return f"{rows.request_id(step)}/{unit_id(rows.label):016x}"
 
 

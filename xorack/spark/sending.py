@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from xorack.core.request import Request
 
 _JSON = ("detail", "parents")
-"""Columns of requests that are JSON text."""
+"""Columns of requests that contain JSON text."""
 _MAX_CHAINS = 2_000
-"""Of a task, a message's worth: else each small file of a record has a task and a message."""
+"""Requests of a task, which fill a message, so that small files share messages."""
 
 
 class Queue(NamedTuple):
-    """The queue of stamp requests; it travels to the tasks.
+    """The queue of requests, as an object that is sent to the tasks.
 
-    The messages of a run are a group: its backlog does not delay other runs.
+    The messages of a run form a group, so that its backlog does not delay other runs.
     """
 
     url: str
@@ -45,22 +45,22 @@ class Queue(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _client(queue: Queue) -> Any:
-    """Return a boto3 client, one for all tasks of a worker."""
+    """Return a boto3 client, which all tasks of a worker share."""
     from xorack.aws.sqs import queue_client
 
     return queue_client(queue.url, queue.region, queue.endpoint_url)
 
 
 def send_frame(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
-    """Send requests, a row each, from the tasks; `chains` is about their number.
+    """Send the requests in the rows of a frame from its tasks; `chains` is about their number.
 
-    The messages of a retried task count once, though they may go out twice.
+    A retried task may send messages twice, but they count once.
     """
     return _send(requests.select(_text(requests).alias("request")), queue, chains)
 
 
 def send_few(spark: SparkSession, requests: Iterable[Request], queue: Queue) -> SendReport:
-    """Send requests that the driver has: it does so itself, or has a task do it on Connect."""
+    """Send requests of the driver from the driver itself, or from a task on Connect."""
     texts = [json.dumps(request.to_json(), separators=(",", ":")) for request in requests]
     if not texts:
         return SendReport()
@@ -86,15 +86,15 @@ def _send(requests: DataFrame, queue: Queue, number: int) -> SendReport:
 
 
 def _ascii(text: str) -> str:
-    """Escape what is not ASCII: SQS takes no U+FFFF as it is."""
+    """Escape characters that are not ASCII, because SQS does not accept U+FFFF."""
     return text if text.isascii() else json.dumps(json.loads(text), separators=(",", ":"))
 
 
 def _text(requests: DataFrame) -> Column:
-    """Return requests as JSON without nulls; ``xor`` is the stamp, and `_JSON` are JSON already."""
+    """Return requests as JSON without nulls. ``xor`` is the stamp, and `_JSON` have JSON text."""
     fields = [name for name in requests.columns if name not in ("xor", *_JSON)]
     if "xor" in requests.columns:
-        # A stamp is little-endian, and Spark has no function that turns bytes around.
+        # A stamp is little-endian, and Spark has no function that reverses bytes.
         turned = "'(..)(..)(..)(..)(..)(..)(..)(..)', '$8$7$6$5$4$3$2$1'"
         fields.append(f"base64(unhex(regexp_replace(lpad(hex(xor), 16, '0'), {turned}))) AS stamp")
     text = f"to_json(struct({', '.join(fields)}), map('ignoreNullFields', 'true'))"

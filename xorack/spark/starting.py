@@ -1,4 +1,4 @@
-"""Starting: the record of what was written, and the requests that create its chains."""
+"""Starting: keep the record of an output, and make the requests that create its chains."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 _MAX_COUNTED = 1_000_000
-"""Rows up to which `start` counts the units that occur more than once."""
+"""Most rows among which `start` counts the units that occur more than once."""
 NO_FACTS = ("string(NULL) AS detail", "string(NULL) AS failed")
 
 
 def keep_start(rows: RowNames, written: Output, chains: DataFrame | None) -> Header:
-    """Keep the record of a start; return its header, or that of this run's first start."""
+    """Keep the record of a start. Return its header, or the header of the run's first start."""
     tracking = rows.tracking
     first, before = rows.record.read()
     if first is not None and first["name"] != rows.name:
@@ -58,7 +58,7 @@ def keep_start(rows: RowNames, written: Output, chains: DataFrame | None) -> Hea
     facts = None if chains is None else _facts(rows, check_frame("chains", chains))
     times = {"timeout": tracking.timeout, "idle_timeout": tracking.idle_timeout}
     given = {"starts": True, **times}
-    with readable("written", "it cannot be read, or its record not be kept", tracking.mask):
+    with readable("written", "it cannot be read, or its record cannot be kept", tracking.mask):
         kept = keep_record(
             rows, written, before or given, lambda folded: _with_facts(rows, folded, facts)
         )
@@ -78,7 +78,7 @@ def keep_record(
     header: Header,
     complete: Callable[[DataFrame], DataFrame],
 ) -> Header:
-    """Fold what was written, complete its chains, and keep or compare the record."""
+    """Fold an output, complete its chains, and keep the record or compare with it."""
     tracking = rows.tracking
     written = pinned(tracking.spark, written)
     frame = open_output(tracking, written)
@@ -132,7 +132,7 @@ def _warn_of_units(rows: RowNames, frame: DataFrame, count: int) -> None:
 
 
 def _facts(rows: RowNames, chains: DataFrame) -> DataFrame:
-    """Return ``tag``, ``detail`` and ``failed`` of a frame of chains."""
+    """Return ``tag``, ``detail`` and ``failed`` of the chains in a frame."""
     columns = chain_columns(chains, rows.chain)
     texts = [
         column_named(chains, name)[0].cast("string").alias(name)
@@ -162,7 +162,7 @@ def check_detail(tag: str, text: str | None, mask: Collection[str] = ()) -> str 
 
 
 def _with_facts(rows: RowNames, folded: DataFrame, facts: DataFrame | None) -> DataFrame:
-    """Add the facts about chains. A chain with nothing started has its root as its one unit."""
+    """Add the facts about chains. A chain without rows has its root as its only unit."""
     if facts is None:
         return folded.selectExpr("*", *NO_FACTS)
     has_units = F.col("failed").isNull() & F.col("count").isNotNull()
@@ -175,7 +175,7 @@ def _with_facts(rows: RowNames, folded: DataFrame, facts: DataFrame | None) -> D
 
 
 def creates(rows: RowNames, header: Header) -> DataFrame:
-    """Return the requests that create the chains of a record, and end those without units."""
+    """Return the requests that create the chains of a record, and end chains without units."""
     end = "array('create', if(failed IS NULL, 'stamp', 'fail'))"
     op = f"explode(if(count > 0, array('create'), {end})) AS op"
     times = [f"double({json.dumps(header[name])})" for name in ("timeout", "idle_timeout")]

@@ -37,8 +37,8 @@ class Tracking(RunOptions):
         Args:
             name: The name of the rows, the same in all jobs of the run: letters, digits, ``_``
                 and ``-``. It is part of the unit ids.
-            chain: The columns that tell chains apart: what somebody waits for, an order or a file.
-            unit: The columns that tell all rows apart.
+            chain: The columns that distinguish chains, such as the number of an order or a file.
+            unit: The columns that distinguish all rows.
             label: The part of the tags between the run and the chain's values; by default the
                 names of the chain columns. Rows of two names are in the same chains if their
                 labels are equal: see `TrackedRows.advance`.
@@ -60,14 +60,14 @@ class Tracking(RunOptions):
         position: str,
         gaps: Literal["count", "error", "ignore"] = "count",
     ) -> Windows:
-        """Name a log that gets windows: see docs/windows.md.
+        """Name a log for windows; see docs/windows.md.
 
         Args:
             name: The name of the log, as for `rows`.
-            partition: The columns that tell partitions apart: ``["topic", "partition"]``.
+            partition: The columns that distinguish partitions: ``["topic", "partition"]``.
             position: The column of the position in the partition, an integer.
-            gaps: What to do with positions without rows: ``count`` tells them in a note,
-                ``error`` refuses them, ``ignore`` takes batches without any row, too.
+            gaps: How to treat positions without rows: ``count`` reports them in a note,
+                ``error`` refuses them, ``ignore`` also accepts batches without any row.
 
         Raises:
             ArgumentError: An argument is invalid.
@@ -79,7 +79,7 @@ class Tracking(RunOptions):
         return Windows(self, name, chain, (*chain, place), encoded(name), None, place, gaps)
 
     def close(self) -> None:
-        """Say that all rows of a run that is kept open are started.
+        """Declare that all rows of a run that is kept open have been started.
 
         The run's chain is acked once all chains of its rows are acked. A repeated call changes
         nothing.

@@ -1,4 +1,4 @@
-"""What a failing finish finds out about an output that differs, and the error that says it."""
+"""The findings of a failing finish about an output that differs, and its error."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 _MAX_NAMED = 100
-"""Rows that an error has."""
+"""Most rows in an error."""
 _LOG = logging.getLogger("xorack.spark")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How an output differs from what was started, as far as it is known.
+    """The known difference between an output and what was started.
 
     Attributes:
-        started: What was started adds up to this, and the output to `written`.
+        started: The sums of what was started; `written` has those of the output.
         found: The missing rows; None if the source cannot be compared.
-        names: The unit columns of the first missing rows; `doubled` are those of doubled rows.
-        keys: A sentence that explains the whole difference: keys or evidence in another form.
-        hints: Sentences on what else is odd about the output.
+        names: The unit columns of the first missing rows; `doubled` has those of surplus rows.
+        keys: A sentence that explains the entire difference, by keys or evidence in another form.
+        hints: Sentences about other problems of the output.
         problem: Why rows cannot be compared.
     """
 
@@ -59,13 +59,13 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """The most that is known in one sentence."""
+        """The reasons, or else the hints, in one sentence."""
         if self.keys or self.explanation.sentence:
             return self.keys or self.explanation.sentence
         return self.problem if self.found is None else self.found.proof
 
     def tells_chains(self, rows: RowNames, source: DataFrame) -> bool:
-        """Return whether the rows that differ, and their chains, are known exactly."""
+        """Return whether the differing rows and their chains are known exactly."""
         if self.found is None or self.sample is None or not self.found.is_exact:
             return False
         is_apart = {*rows.chain} <= {*rows.unit} or self.found.is_apart
@@ -80,7 +80,7 @@ def find_difference(
     frames: Sequence[DataFrame],
     keep: Keep,
 ) -> Difference:
-    """Compare a source with an output that differs: once by unit, with names and reasons."""
+    """Compare a source with an output that differs, once and by unit, with names and reasons."""
     found = Difference(started, evidence.totals)
     _say_what_is_computed(rows, started, evidence.totals, frames)
     try:
@@ -111,7 +111,7 @@ def _hints(rows: RowNames, evidence: Evidence, started: Totals) -> tuple[str, ..
 def _say_what_is_computed(
     rows: RowNames, started: Totals, written: Totals, frames: Sequence[DataFrame]
 ) -> None:
-    """Log what a failing finish computes, before it does."""
+    """Log what a failing finish is going to compute."""
     seconds = rows.tracking.jobs.seconds(rows.namespace)
     took = "" if seconds is None else f"; the job took {seconds:,.0f} s"
     what = f"reading the source{took}"
@@ -142,9 +142,9 @@ def error_of(
     finished_of: tuple[int, int] | None = None,
     examples: Sequence[str] = (),
 ) -> OutputDiffersError:
-    """Put a difference into the words of an error.
+    """Make the error for a difference.
 
-    Of chains, `finished_of` says how many finish, and how many there are.
+    `finished_of` has the number of chains that finish, and the number of all chains.
     """
     missing = found.found
     head = telling.head_of(rows.name, found.started, found.written, missing)

@@ -1,4 +1,4 @@
-"""What is known of rows that are missing, as values, and the words for it."""
+"""The facts about missing rows, as values, and their texts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from xorack.core.text import cut, plural
 from xorack.spark.folding import Totals
 
 _MAX_SHOWN = 20
-"""Rows in the text of an error."""
+"""Most rows in the text of an error."""
 
 
 class Basis(Enum):
-    """What the numbers of missing rows rest on."""
+    """The basis of the numbers of missing rows."""
 
     UNITS = "the output has the units of rows"
     FRAME = "the job's rows, computed again, add up to the output"
@@ -30,17 +30,17 @@ class Basis(Enum):
 
 @dataclass(frozen=True)
 class Counts:
-    """How two sides differ, in rows of the source and in units.
+    """The difference between two sides, in rows of the source and in units.
 
     Attributes:
-        missing: How many rows of the source the other side does not have.
-        named: Those of them that no other row hides: a unit that the source has once, or a unit
-            that the other side has not at all.
-        surplus: How many units the other side has more often than the source.
-        unknown: Those of them that the source does not have at all.
-        hidden_units: Units that the source has more than once, and of which the other side has
-            some rows, and not all; `hidden_rows` are their rows in the source.
-        differing: The units that differ.
+        missing: The number of the source's rows that the other side lacks.
+        named: The number of missing rows that can be named, because the source has their unit once,
+            or the other side does not have it.
+        surplus: The number of units that the other side has more often than the source.
+        unknown: The number of surplus units that the source does not have.
+        hidden_units: The number of units that are more than once in the source and of which the
+            other side lacks some rows; `hidden_rows` is the number of their rows in the source.
+        differing: The number of units that differ.
     """
 
     missing: int = 0
@@ -57,17 +57,19 @@ _NO_COUNTS = Counts()
 
 @dataclass(frozen=True, kw_only=True)
 class Facts(Counts):
-    """What a comparison of a source with an output found.
+    """The result of a comparison of a source with an output.
 
     Attributes:
-        basis: What the counts rest on.
-        started: What was started adds up to this, the output to `written`, the source to `source`.
-        is_exact: Whether the counts are proved, and are no net of rows lost and doubled.
+        basis: The basis of the counts.
+        started: The sums of what was started; `written` has those of the output, and `source` those
+            of the source.
+        is_exact: Whether the counts are proved. Otherwise missing and surplus rows may cancel out.
         by: The columns by which the output was compared in groups.
-        exchanged: The rows of groups that have as many units as were started, but others.
-        is_apart: No unit is in two chains.
-        frames: The frames of the job that were at hand; `asked` of them were compared.
-        of_frames: How the source differs from these.
+        exchanged: The number of rows in groups that have as many units as were started, but other
+            units.
+        is_apart: Whether no unit is in two chains.
+        frames: The number of known frames of the job; `asked` of them were compared.
+        of_frames: The difference between the source and these frames.
         problem: Why the job's rows could not be computed.
     """
 
@@ -86,7 +88,7 @@ class Facts(Counts):
 
     @property
     def difference(self) -> Totals:
-        """What the units that differ must add up to."""
+        """The sums that the differing units must have."""
         return self.started - self.written
 
     @property
@@ -96,7 +98,7 @@ class Facts(Counts):
 
 
 def counts_in_words(facts: Facts) -> str:
-    """Say how many rows are missing, how many of them have names, and how many are too many."""
+    """Say how many rows are missing, how many of them have names, and how many are surplus."""
     least = "" if facts.is_exact else "at least "
     by = f", by {', '.join(facts.by)}" if facts.by else ""
     parts = []
@@ -119,7 +121,7 @@ _SENTENCES = {
     Basis.OTHER_OUTPUT: "the output gives other rows each time it is read: write it, and finish "
     "that",
 }
-"""Sentences on bases that need no comparison of groups."""
+"""Sentences for bases that need no comparison of groups."""
 _BEGINNINGS = {
     Basis.GROUPS: "",
     Basis.AFTER_FRAME: f"{_AGAIN} are all that were started: rows differ because of what came "
@@ -138,7 +140,7 @@ _OTHER_RUN = (
 
 
 def basis_in_words(facts: Facts) -> str:
-    """Say what names rest on, or why there are none."""
+    """Say what proves the names, or why there are no names."""
     if facts.basis == Basis.SOURCE_CHANGED:
         return f"the source is not what was started: {source_in_words(facts)}"
     if facts.basis in _SENTENCES:
@@ -162,7 +164,7 @@ def source_in_words(facts: Facts) -> str:
 
 
 def head_of(name: str, started: Totals, written: Totals, facts: Facts | None) -> str:
-    """Say how many units the output has of those that were started."""
+    """Say how many of the started units the output has."""
     if facts is not None and facts.is_exact:
         there = started.count - facts.missing
         head = f"{there:,} of {started.count:,} units of {name!r} are in the output"
@@ -179,7 +181,7 @@ def head_of(name: str, started: Totals, written: Totals, facts: Facts | None) ->
 
 
 def doubling_in_words(started: Totals, written: Totals, times: Sequence[Any]) -> str:
-    """Say that an output has everything several times, if its count and sum say so; else nothing.
+    """Say that an output has all rows several times, if its count and sum show it; else return "".
 
     The XOR of an even number of copies is 0.
     """
@@ -201,7 +203,7 @@ def named_in_words(word: str, unit: Sequence[str], some: Sequence[Any], count: i
 
 
 def chains_in_words(examples: Sequence[str], open_: int, finished: int, of: int) -> str:
-    """Say how many chains stay open, and what became of the others."""
+    """Say how many chains stay open, and what happened to the other chains."""
     which = f": {', '.join(examples)}" if examples else ""
     if finished:
         acked = f"{finished:,} {'is' if finished == 1 else 'are'} acked"

@@ -1,4 +1,4 @@
-"""Windows over a log on Spark: "may I close hour 14?", by what was written; see `Windows`."""
+"""Windows over a log on Spark: find out whether all rows of an hour were written; see `Windows`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _TEXT = r"[^\0\ud800-\udfff]+"
 _MAX_PIECE = 1 << 20
-"""Positions of a row that Spark expands: they take 8 MB."""
+"""Positions in one row that Spark expands, which take 8 MB."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Windows(Rows):
 
     Attributes:
         position: The column of a row's position in its partition.
-        gaps: ``count``, ``error`` or ``ignore``: what to do with positions without rows.
-        stream: Whose batches these are: see `batch`.
-        of: The window that a batch job reads: see `job`.
+        gaps: How to treat positions without rows: ``count``, ``error`` or ``ignore``.
+        stream: The stream to which these batches belong; see `batch`.
+        of: The window that a batch job reads; see `job`.
     """
 
     position: str = ""
@@ -62,17 +62,17 @@ class Windows(Rows):
     def open(
         self, name: str, ends: Mapping[Any, Any], starts: Mapping[Any, Any] | None = None
     ) -> WindowStatus:
-        """Open a window: fix its ends and create its chain. A repetition changes nothing.
+        """Open a window: fix its ends and create its chain. A repeated call changes nothing.
 
         Args:
-            name: Its name, such as ``2026-09-14T14``. The chain's tag is ``RUN/LOG/NAME``.
-            ends: The first position after it in each partition: ``{"orders": {0: 17}}``.
-            starts: Its first positions; by default where the window before it ends, or 0.
+            name: The window's name, such as ``2026-09-14T14``. The chain's tag is ``RUN/LOG/NAME``.
+            ends: The first position after the window in each partition: ``{"orders": {0: 17}}``.
+            starts: The window's first positions; by default the end of the window before it, or 0.
 
         Raises:
-            ArgumentError: The ends leave a partition out, go back, or cross another window's.
+            ArgumentError: The ends lack a partition, go back, or cross those of another window.
             StateError: The window is open with other ends.
-            SendError: The queue did not accept all. Repeat the call.
+            SendError: The queue did not accept all requests. Repeat the call.
         """
         check_text("name", name, rf"(?!.*/){_TEXT}", "the name of a window, without '/'")
         fixed = _positions_of(ends, self.unit, "ends")
@@ -88,7 +88,7 @@ class Windows(Rows):
         if self.tracking.keep_open:
             fields["parents"] = [parent_of(self.tracking, unit)]
             of_run = start_requests(self.tracking, Start(f"window/{unit:016x}", name), unit, 1)
-        # Before the window is kept: it refuses a name that makes the tag too long.
+        # Make the request before the window is kept, because it refuses a name that is too long.
         create = ledger.create_request(tag, detail, window.ends, **fields)
         status = ledger.open_window(self._store, window)
         passed = window.ends.keys() - status.lagging.keys()
@@ -101,7 +101,7 @@ class Windows(Rows):
         return replace(self, batch_id=check_batch(batch_id), stream=stream)
 
     def job(self, name: str) -> Windows:
-        """Return the windows for a batch job that reads the range of one window, which is open."""
+        """Return the windows for a batch job that reads the range of one open window."""
         return replace(self, batch_id=0, stream=f"window {name}", of=self._window(name))
 
     def finish(
@@ -115,19 +115,19 @@ class Windows(Rows):
         """Prove that a batch is in its output, and finish the partitions that windows have passed.
 
         Args:
-            written: What was written, as for `TrackedRows.finish`: it lies in storage.
-            source: The rows of the batch, all that the log gave.
-            observed: What `observe` returned, once its frame is written.
-            checkpoint: The folder of the query's checkpoint. Its offsets show positions without
-                rows at the edges of a batch, which else stay unproved.
+            written: The output in storage, as for `TrackedRows.finish`.
+            source: All rows of the batch, as the log gave them.
+            observed: The result of `observe`, after its frame was written.
+            checkpoint: The folder of the query's checkpoint. Its offsets prove positions without
+                rows at the edges of a batch.
 
         Returns:
-            What was proved and sent; ``chains`` are windows of which partitions finished.
+            A report; its ``chains`` are the windows of which partitions finished.
 
         Raises:
-            OutputDiffersError: The output has too few or too many rows. The windows get a note.
-            StateError: The rows contradict what was proved before, or there are none.
-            SendError: The queue did not accept all. Repeat the call.
+            OutputDiffersError: Rows are missing or surplus. The windows get a note.
+            StateError: The rows contradict an earlier proof, or the batch has no rows.
+            SendError: The queue did not accept all requests. Repeat the call.
         """
         if self.batch_id is None:
             raise ArgumentError("batch_id", None, "a call of .batch(batch_id) or .job(window)")
@@ -135,7 +135,7 @@ class Windows(Rows):
         frame = open_output(self.tracking, source, "source")
         header = {} if written is None else source_of(self, source, frame)
         evidence = collect_evidence(self, header, written, observed)
-        if observed is not None:  # its groups tell which rows are missing, if it is computed again
+        if observed is not None:  # its groups determine missing rows, if it is computed again
             evidence = evidence._replace(outputs=[observed.source])
         bounds: Bounds = {}, {}
         if self.of is not None:
@@ -154,11 +154,11 @@ class Windows(Rows):
         return Report(evidence.kind, *counts, *self._send(sent), evidence.stored)
 
     def status(self, name: str) -> WindowStatus:
-        """Return how far a window is proved, by what is in the records."""
+        """Return how far a window is proved, from the records."""
         return WindowStatus.of(self._window(name), ledger.proved_of(self._store.proofs()))
 
     def _seen(self, evidence: Evidence, frame: DataFrame, source: Output, bounds: Bounds) -> Seen:
-        """Return where the rows of a batch lie; raise, and note it, if the output differs."""
+        """Return the positions of a batch's rows. If the output differs, add a note and raise."""
         if evidence.kind == "read":
             text = "what was written, or what observe returned: a window is not proved by reading"
             raise ArgumentError("written", problem=f"it was only read, expected {text}")
@@ -197,7 +197,7 @@ class Windows(Rows):
         return named[name]
 
     def _all_positions(self, frame: DataFrame, bounds: Bounds, count: int) -> list[DataFrame]:
-        """Make the units' columns of a batch in which each position has a row, if so many are.
+        """Return the expected units of a batch if the number of rows equals that of positions.
 
         Units follow from positions, so the rows need not be read.
         """
@@ -206,7 +206,7 @@ class Windows(Rows):
             shown = kind.simpleString()
             raise ColumnsError(f"column {self.position} is {shown}, expected an integer position")
         since, until = bounds
-        # A begin that is not known is guessed to be 0: the units show whether that is right.
+        # Assume that an unknown begin is 0. The units show whether this is right.
         ranges = {key: (since.get(key, 0), end) for key, end in until.items()}
         is_text = all(isinstance(type_, (StringType, IntegralType)) for type_ in kinds)
         if not until or not is_text or count != sum(end - at for at, end in ranges.values()):
@@ -226,7 +226,7 @@ class Windows(Rows):
         return [frame.sparkSession.createDataFrame(pieces, schema).select(*columns, places)]
 
     def _folded(self, frame: DataFrame) -> tuple[Totals, Seen]:
-        """Fold a batch: what its units add up to, and where the rows of each partition lie."""
+        """Fold a batch to the sums of its units and the positions of each partition's rows."""
         columns = [column_named(frame, name)[0] for name in self.unit]
         keys = [f"c{i}" for i in range(len(self.chain))]
         places = [c.alias(name) for c, name in zip(columns, [*keys, "place"], strict=True)]
@@ -241,7 +241,7 @@ class Windows(Rows):
         return totals, seen
 
     def _finishes(self, status: WindowStatus, keys: Collection[str]) -> Iterator[Request]:
-        """Yield the requests of partitions that a window has passed, and before a note on gaps."""
+        """Yield a note on gaps, then the requests for partitions that have passed a window."""
         window, gaps = status.window, status.gaps
         if keys and gaps and self.gaps == "count":
             some = ", ".join(f"{count} of {key}" for key, count in [*gaps.items()][:10])
@@ -250,7 +250,7 @@ class Windows(Rows):
             yield ledger.finish_request(self.prefix + window.name, window.digest, key)
 
     def _notes(self, seen: Seen, what: str, count: int | None = None) -> Iterator[Request]:
-        """Yield notes on a batch, for the windows that its rows are of."""
+        """Yield notes on a batch for the windows of its rows."""
         for window in self._store.windows():
             if any(ledger.overlaps(window, *pair) for pair in seen.items()):
                 yield self._note(window, f"batch {self.batch_id} of {self.stream} {what}", count)
@@ -265,7 +265,7 @@ class Windows(Rows):
 
 
 class _Folder:
-    """Windows, proofs, and each stream's last batch that lost rows, in texts of a line of JSON."""
+    """The store of windows, proofs, and each stream's last lossy batch, as lines of JSON."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark, self._folder = spark, folder
@@ -305,7 +305,7 @@ def _key_of(values: Sequence[object]) -> str:
 
 
 def _positions_of(given: Any, columns: Sequence[str], option: str) -> dict[str, int]:
-    """Return positions by partition, of dicts in dicts."""
+    """Return positions by partition from nested dicts."""
     found: dict[str, int] = {}
     for *path, position in _leaves(given):
         if len(path) != len(columns) - 1 or not str(position).isdecimal():
@@ -326,7 +326,7 @@ def _leaves(given: Any) -> list[tuple[Any, ...]]:
 def _offsets_of(
     spark: SparkSession, checkpoint: str, batch_id: int, columns: Sequence[str]
 ) -> Bounds:
-    """Return where a batch begins and ends, as the query's log of offsets says."""
+    """Return the first and the last offsets of a batch, from the query's log of offsets."""
 
     def read(batch: int) -> Ends:
         lines = read_lines(spark, f"{checkpoint}/offsets/{batch}")
@@ -339,5 +339,5 @@ def _offsets_of(
         return found
 
     until = read(batch_id)
-    # A partition that is in no earlier batch is new, and is read from its beginning.
+    # A partition without an earlier batch is new, and is read from its beginning.
     return ({**dict.fromkeys(until, 0), **read(batch_id - 1)} if batch_id else {}), until
