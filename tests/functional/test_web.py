@@ -4,7 +4,7 @@ import html
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -137,6 +137,28 @@ def test_a_chain_has_a_timeline_and_its_dead_letters(aws, web, sqs):
 
 
 ROPE = "rope <four>"
+
+
+def linked(page, tag):
+    """Return the address of a chain's page, to which the page has a link."""
+    targets = map(html.unescape, re.findall(r'href="(chain\?tag=[^"]*)"', page.text))
+    (target,) = {each for each in targets if unquote(each) == f"chain?tag={tag}"}
+    return target
+
+
+def test_a_run_leads_to_its_failed_file_its_missing_words_and_back(aws, web):
+    file, missing = "run/file/a", f"{unit_id('whale'):016x}"
+    parent = {"unit": f"{5:016x}", "tags": ["run"], "kind": "plain"}
+    create = Request.create(file, "c", starts=[6, 7], cells=0, parents=[parent])
+    note = Request("note", file, "n", text="word = 'whale'", missing=[unit_id("whale")])
+    run = Request.create("run", "c", starts=[4, 5], cells=0)
+    apply(aws, run, create, note, Request.fail(file, "f", "2 words are missing"))
+    page = request(web, "chain?tag=run")
+    assert "0 acked, 1 open, 1 failed: run/file/a" in page.text
+    assert "1 of 1 chain failed: 2 words are missing: word = &#39;whale&#39;" in page.text
+    page = request(web, linked(page, file))
+    assert missing in page.text
+    assert "1 open, 1 failed" in request(web, linked(page, "run")).text
 
 
 def start_with_rope(aws):

@@ -9,11 +9,10 @@ import click
 from xorack.cli import screen
 from xorack.cli.error_messages import EXPECTED, error_text
 from xorack.cli.options import (
-    Chains,
     Duration,
     Target,
     json_option,
-    with_chains,
+    run_option,
     with_table,
     yes_option,
 )
@@ -25,11 +24,13 @@ from xorack.ops.changes import Changed, ChangeResult, NotChanged, change_chains,
 from xorack.ops.run_chains import RunChains
 
 Change = Literal["fail", "extend"]
-_with_chains = with_chains("All unfinished chains whose tags begin with RUN/, instead of TAGs.")
+_tags = click.argument("tags", nargs=-1, metavar="[TAG]...")
+_run = run_option(help="All unfinished chains whose tags begin with RUN/, instead of TAGs.")
 
 
 @click.command(epilog='Example: xorack fail "database/file13" --reason "the file was withdrawn"')
-@_with_chains
+@_tags
+@_run
 @yes_option
 @click.option("--reason", required=True, help="The reason; the chain's event repeats it.")
 @json_option
@@ -46,7 +47,8 @@ def fail(reason: str, **options: Any) -> int:
 
 
 @click.command(epilog='Example: xorack extend "database/file13" --timeout 7200')
-@_with_chains
+@_tags
+@_run
 @yes_option
 @click.option(
     "--timeout",
@@ -71,12 +73,19 @@ def extend(timeout_seconds: float, **options: Any) -> int:
 
 
 def _change(
-    op: Change, fields: dict[str, Any], *, chains: Chains, target: Target, yes: bool, as_json: bool
+    op: Change,
+    fields: dict[str, Any],
+    *,
+    tags: tuple[str, ...],
+    run: RunChains | None,
+    target: Target,
+    yes: bool,
+    as_json: bool,
 ) -> int:
     """Change the chains and print a line for each, or for a run the number and the problems."""
-    tags, run = chains
-    if not tags and run is None:
-        raise click.UsageError("Missing TAG or --run")
+    if bool(tags) == (run is not None):
+        problem = "TAG and --run cannot be used together" if tags else "Missing TAG or --run"
+        raise click.UsageError(problem)
     if run and as_json and not yes:
         raise click.UsageError("--json with --run requires --yes")
     store, problems = target.open(), 0

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 import click
 from click.core import ParameterSource
@@ -121,19 +121,6 @@ class Target:
         return Redrive(*urls, self.client("sqs"), outputs.retention_ms)
 
 
-class Chains(NamedTuple):
-    """The chains that a command names by their tags or their run."""
-
-    tags: tuple[str, ...]
-    run: RunChains | None
-
-
-def _chains(tags: tuple[str, ...], run: RunChains | None) -> Chains:
-    if tags and run:
-        raise click.UsageError("TAG and --run cannot be used together")
-    return Chains(tags, run)
-
-
 def read_letters(target: Target, selector: Selector) -> list[DeadMessage]:
     """Return the selected dead letters; none if the queue is unknown or cannot be read."""
     backlog = target.queues()()
@@ -236,12 +223,6 @@ def _target(
     if source("table") is environment and source("stack") is not ParameterSource.DEFAULT:
         table = None
     return Target(stack, region, table, dead_letters, queue)
-
-
-def with_chains(run_help: str, *options: _Decorator) -> _Decorator:
-    """Add TAGs, --run and others to a command. It gets them as ``chains``."""
-    tags = click.argument("tags", nargs=-1, metavar="[TAG]...")
-    return gathered("chains", _chains, tags, run_option(help=run_help), *options)
 
 
 with_table = with_target(table_option)

@@ -109,8 +109,8 @@ class ChainStatus:
         if not self.chain.children:
             return ""
         ended = self.chain.ended_children
-        counts = f"{ended['acked']:,} acked, {ended['failed']:,} failed"
-        counts += "" if self.chain.final else f", {self.open_units or 0:,} open"
+        left = "" if self.chain.final else f" {self.open_units or 0:,} open,"
+        counts = f"{ended['acked']:,} acked,{left} {ended['failed']:,} failed"
         tags = ended["failed_tags"]
         failed = cut(tags, min(_TAGS_SHOWN, len(tags)), ended["failed"])
         return ": ".join(filter(None, (counts, ", ".join(failed))))
