@@ -2,8 +2,15 @@
 
 import json
 
-from tests.support.cli import TAG, apply, finish, named_lines, start
+import pytest
+
+from tests.support.cli import TAG, apply, deliver, finish, named_lines, start
 from tests.support.dead_letters import put_messages
+from tests.support.functions import chain
+from tests.support.services import Message
+from xorack.aws.clock import milliseconds
+from xorack.core.event import milliseconds_of, rfc3339
+from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.ops import backlog
 
@@ -50,3 +57,21 @@ def test_the_first_screen_in_a_terminal(stack, xorack, monkeypatch):
 def test_the_table_alone_has_no_queues(stack, xorack):
     shown = named_lines(xorack("status", "--table", stack.table_name)[1])
     assert shown["queue"] == ["unknown; pass --stack"]
+
+
+def test_every_face_counts_from_when_the_start_was_sent(stack, xorack):
+    """The start waits in the queue for ten minutes, with all other requests of its chain."""
+    begin = milliseconds() - 600_000
+    for number, body in enumerate(pack(chain(TAG, 1, timeout=3600))):
+        deliver(stack, [Message(str(number), body, 1, begin)])
+    (event,) = stack.events()
+    assert 600_000 <= event["detail"]["duration_ms"] < 660_000
+    shown = json.loads(xorack("show", TAG, "--json")[1][0])
+    assert shown == json.loads(xorack("list", "--json")[1][0]) | shown
+    assert 600 <= shown["age_seconds"] < 660
+    assert shown["created_at"] == event["detail"]["created_at"] == rfc3339(begin)
+    # An ended chain keeps its deadline; the time-out counts from when the start was applied.
+    assert milliseconds_of(shown["deadline"]) == pytest.approx(begin + 4_200_000, abs=60_000)
+    assert named_lines(xorack("show", TAG)[1])["took"][0].startswith("10 min")
+    hour = json.loads(xorack("status", "--json")[1][0])["last_hour"]
+    assert [took for took in hour["took_ms"] if took] == [event["detail"]["duration_ms"]]
