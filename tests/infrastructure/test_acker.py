@@ -179,7 +179,7 @@ def test_functions_call_a_bus_of_another_account_by_its_arn(request, name, calle
     for function in ("consumer", "sweeper"):
         assert template.environment(function)["EVENT_BUS_NAME"] == called
     if (name, called) == ("here", THEIR_BUS):
-        with pytest.raises(ValueError, match="rule: Mine/All is a bus in the account 2222"):
+        with pytest.raises(ValueError, match="rule: Mine/All is in the account 2222"):
             acker.events.rule("Done", targets=[])
 
 
@@ -324,16 +324,22 @@ KINDS = [("settings", "a Settings"), ("table", "an ITable"), ("alarm_topic", "an
 def test_a_resource_in_another_region_is_rejected(here):
     for number, (argument, arn, place) in enumerate(
         (
-            ("queue", OUR_QUEUE.replace("eu-west-1", "us-east-1"), "us-east-1, expected eu-west-1"),
-            ("queue", OUR_QUEUE.replace("1" * 12, "2" * 12), "2{12}, expected 1{12}"),
-            ("dead_letters", OUR_QUEUE.replace("1" * 12, "2" * 12), "2{12}, expected 1{12}"),
+            ("queue", OUR_QUEUE.replace("eu-west-1", "us-east-1"), "region us-east-1, expected eu"),
+            ("queue", OUR_QUEUE.replace("1" * 12, "2" * 12), "account 2{12}, expected 1{12}"),
+            (
+                "dead_letters",
+                OUR_QUEUE.replace("1" * 12, "2" * 12),
+                "account 2{12}, expected 1{12}",
+            ),
         )
     ):
         there = imported(here, f"There{number}", arn)
-        with pytest.raises(ValueError, match=f"{argument}: Mine/There{number} is in {place}"):
+        with pytest.raises(ValueError, match=f"{argument}: Mine/There{number} is in the {place}"):
             Acker(here, f"Acker{number}", **{argument: there})
     topic = Settings(alarm_topic_arn="arn:aws:sns:us-east-1:111111111111:alarms")
-    with pytest.raises(ValueError, match=r"alarm_topic: .* is in us-east-1, expected eu-west-1"):
+    with pytest.raises(
+        ValueError, match=r"alarm_topic: .* is in the region us-east-1, expected eu"
+    ):
         Acker(here, "Alarmed", settings=topic)
 
 

@@ -128,7 +128,7 @@ def test_a_table_that_cannot_hold_chains_is_rejected(here, changes, line):
 
 
 def test_a_table_of_another_account_is_rejected(here):
-    line = "table: Mine/Table is in 222222222222, expected 111111111111"
+    line = "table: Mine/Table is in the account 222222222222, expected 111111111111"
     with pytest.raises(ValueError, match=line):
         Acker(here, "Acker", table=imported(here, "222222222222"))
 

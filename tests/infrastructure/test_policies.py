@@ -254,7 +254,7 @@ def test_an_own_role_is_of_the_account_and_may_be_of_another_stack():
     assert not Template.of_stack(roles).of("AWS::Lambda::Function")
     assert roles.dependencies == []
     there = aws_iam.Role.from_role_arn(stack, "There", THERE)
-    with pytest.raises(ValueError, match="role: Mine/There is in 222222222222, expected 1111"):
+    with pytest.raises(ValueError, match="role: Mine/There is in the account 2222222222"):
         Acker(stack, "Other", role=there)
 
 

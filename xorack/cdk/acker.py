@@ -257,7 +257,7 @@ class Acker(AckerParts):
                 acker, "DeadLetters", queue_arn=dead_letters_arn, key_arn=arn
             )
         bus = cdk.aws_events.EventBus.from_event_bus_arn(acker, "Bus", event_bus_arn)
-        account = place["account"] or cdk.Stack.of(acker).account
+        account = place.account or cdk.Stack.of(acker).account
         acker.events = AckEvents(acker, "Events", acker.table, bus, account)
         return acker
 

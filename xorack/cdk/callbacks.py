@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from aws_cdk import Stack, aws_iam
 from constructs import Construct
 
 from xorack.cdk.permissions import acknowledge, allow, arn_of_all
-from xorack.cdk.validation import is_known_to_differ
+from xorack.cdk.validation import check_place
 
 
 class _Kind(NamedTuple):
@@ -37,7 +36,7 @@ KINDS: Final = {
 }
 
 
-def kind_of(acker: Construct, place: Mapping[str, Any], waiting: Any) -> str:
+def kind_of(acker: Construct, place: Any, waiting: Any) -> str:
     """Return the kind of an execution's callbacks; raise if the acker cannot complete them.
 
     `place` has the account and the region of an imported acker, as far as they are known.
@@ -45,16 +44,9 @@ def kind_of(acker: Construct, place: Mapping[str, Any], waiting: Any) -> str:
     kind = next((name for name, each in KINDS.items() if hasattr(waiting, each.attribute)), None)
     if kind is None:
         raise TypeError(f"waiting is {waiting!r}: expected an IStateMachine or an IFunction")
-    stack, env = Stack.of(acker), waiting.env
-    for name, other, own in (
-        ("account", env.account, place.get("account") or stack.account),
-        ("region", env.region, place.get("region") or stack.region),
-    ):
-        if is_known_to_differ(own, other):
-            raise ValueError(
-                f"grant_resume: {waiting.node.path} is in the {name} {other}, expected {own}, "
-                "because its tokens are valid only there"
-            )
+    for here in (place or Stack.of(acker), Stack.of(acker)):
+        hint = ", because its tokens are valid only there"
+        check_place(f"grant_resume: {waiting.node.path}", waiting.env, here, hint)
     return kind
 
 

@@ -17,7 +17,7 @@ from aws_cdk import (
 )
 from constructs import Construct
 
-from xorack.cdk.validation import has_own_policy, is_known_to_differ
+from xorack.cdk.validation import check_place, has_own_policy, is_known_to_differ
 
 SOURCE: Final = "xorack"
 STATUSES: Final = ("acked", "failed")
@@ -140,15 +140,8 @@ class AckEvents(Construct):
         Examples:
             acker.events.rule("Done", targets=[targets.SqsQueue(done)], statuses=["acked"])
         """
-        for place, there, here in (
-            ("account", self.bus.env.account, Stack.of(self).account),
-            ("region", self.bus.env.region, Stack.of(self).region),
-        ):
-            if is_known_to_differ(there, here):
-                raise ValueError(
-                    f"rule: {self.bus.node.path} is a bus in the {place} {there}, expected {here}: "
-                    f"create the rule in the {place} of its bus"
-                )
+        hint = ": a rule has to be where its bus is"
+        check_place(f"rule: {self.bus.node.path}", self.bus.env, Stack.of(self), hint)
         if not statuses or not set(statuses) <= set(STATUSES):
             raise ValueError(f"statuses is {list(statuses)!r}: expected some of {STATUSES}")
         scope, own = scope or _stack_of_targets(targets), Stack.of(self)

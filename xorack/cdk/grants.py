@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import aws_cdk as cdk
@@ -25,8 +25,8 @@ from xorack.cdk.settings import Settings
 from xorack.cdk.table import index_arn
 from xorack.cdk.validation import (
     check_kind,
+    check_place,
     is_external,
-    is_known_to_differ,
     warn_if_nothing_is_attached,
 )
 
@@ -41,11 +41,8 @@ _METRICS: Final = frozenset(
 )
 
 
-_HERE: Final[Mapping[str, Any]] = {}
-
-
-def place_of(scope: Construct, table_arn: str, queue_arn: str) -> Mapping[str, Any]:
-    """Return the account and region of an imported acker. A place is None if its ARN is a token.
+def place_of(scope: Construct, table_arn: str, queue_arn: str) -> cdk.ArnComponents:
+    """Return the account and region of an imported acker: None where its ARNs are tokens.
 
     Raises:
         ValueError: The table and the queue are known to be in different places.
@@ -53,12 +50,8 @@ def place_of(scope: Construct, table_arn: str, queue_arn: str) -> Mapping[str, A
     stack, formats = cdk.Stack.of(scope), cdk.ArnFormat
     table = stack.split_arn(table_arn, formats.SLASH_RESOURCE_NAME)
     queue = stack.split_arn(queue_arn, formats.NO_RESOURCE_NAME)
-    for there, other in ((table.account, queue.account), (table.region, queue.region)):
-        if there is not None and other is not None and is_known_to_differ(there, other):
-            raise ValueError(
-                f"queue_arn: {queue_arn!r} is in {other}, expected {there}, the place of table_arn"
-            )
-    return {"account": table.account, "region": table.region}
+    check_place(f"queue_arn: {queue_arn!r}", queue, table, ", where table_arn is")
+    return table
 
 
 class IAcker(Construct):
@@ -89,7 +82,7 @@ class IAcker(Construct):
         construct_id: str,
         partition_key: str = TAG,
         policies_ready: bool = False,
-        place: Mapping[str, Any] = _HERE,
+        place: cdk.ArnComponents | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self._partition_key, self._policies_ready = partition_key, policies_ready
@@ -291,14 +284,16 @@ class IAcker(Construct):
             )
         if name not in _METRICS:
             raise ValueError(f"metric: {name!r}, expected one of {', '.join(sorted(_METRICS))}")
+        place = self._place
+        where = {"account": place.account, "region": place.region} if place else {}
         metric = cdk.aws_cloudwatch.Metric(
             namespace=METRIC_NAMESPACE,
             metric_name=name,
             dimensions_map={"service": self.service},
-            **{"statistic": "Sum", **self._place, **options},
+            **{"statistic": "Sum", **where, **options},
         )
         # The metrics of an imported acker are in its table's account and region.
-        return metric if self._place else metric.attach_to(self)
+        return metric if place else metric.attach_to(self)
 
     def metric_acked(self, **options: Any) -> cdk.aws_cloudwatch.Metric:
         """Return the number of chains that were acked.

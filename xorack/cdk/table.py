@@ -10,7 +10,7 @@ from constructs import Construct
 from xorack.aws.schema import DUE_AT, DUE_INDEX, DUE_SHARD, EXPIRES_AT
 from xorack.aws.table_check import check_definition, check_replicas, check_time_to_live
 from xorack.cdk.settings import Settings
-from xorack.cdk.validation import is_known_to_differ
+from xorack.cdk.validation import check_place
 
 _Attribute = aws_dynamodb.Attribute
 _Type = aws_dynamodb.AttributeType
@@ -92,13 +92,8 @@ def _check(table: aws_dynamodb.ITable, scope: Construct, partition_key: str) -> 
     path, here = table.node.path, Stack.of(scope)
     # An imported table has the stack's environment, so only its ARN shows its account and region.
     arn = here.split_arn(table.table_arn, ArnFormat.SLASH_RESOURCE_NAME)
-    for there, expected in (
-        (table.env.account, here.account),
-        (arn.account, here.account),
-        (arn.region, here.region),
-    ):
-        if there is not None and is_known_to_differ(there, expected):
-            raise ValueError(f"table: {path} is in {there}, expected {expected}")
+    for there in (table.env, arn):
+        check_place(f"table: {path}", there, here)
     definition = _definition(table)
     if definition is None:
         return

@@ -5,7 +5,7 @@ Without them, a mistake would show only at the deployment, or when a function's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from aws_cdk import Annotations, CfnResource, Stack, Token, Tokenization, aws_iam, aws_kms
@@ -34,6 +34,7 @@ def check_kind(name: str, value: object) -> None:
         raise TypeError(f"{name} is {value!r}: expected {kind}")
 
 
+_PLACES: Final = ("account", "region")
 _OF_THE_ACCOUNT: Final = ("queue", "dead_letters", "role")
 """Arguments that must be in the stack's account. For others, alarms have no metrics of a queue, and
 Lambda does not accept a role."""
@@ -46,15 +47,21 @@ def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
         if value is None:
             continue
         check_kind(name, value)
-        env = getattr(value, "env", None)
-        places = [] if env is None else [(stack.region, env.region)]
-        if name in _OF_THE_ACCOUNT:
-            places.append((stack.account, value.env.account))
-        for here, there in places:
-            if is_known_to_differ(here, there):
-                raise ValueError(f"{name}: {value.node.path} is in {there}, expected {here}")
+        if hasattr(value, "env"):
+            places = _PLACES if name in _OF_THE_ACCOUNT else ("region",)
+            check_place(f"{name}: {value.node.path}", value.env, stack, places=places)
         if name == "encryption_key":
             check_key(name, value)
+
+
+def check_place(
+    subject: str, there: Any, here: Any, hint: str = "", places: Sequence[str] = _PLACES
+) -> None:
+    """Raise ValueError if something is known to be in another account or region than expected."""
+    for place in places:
+        actual, expected = getattr(there, place), getattr(here, place)
+        if None not in (actual, expected) and is_known_to_differ(actual, expected):
+            raise ValueError(f"{subject} is in the {place} {actual}, expected {expected}{hint}")
 
 
 def check_key(name: str, key: aws_kms.IKey) -> None:
