@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.client.names import Candidate
 from xorack.core.chain import Chain
 from xorack.core.reasons import Reasons, find_reasons
-from xorack.core.text import cut, listed, plural, span
+from xorack.core.text import cut, listed, plural
 from xorack.ops.clues import Clue, clues_of
 from xorack.ops.dead_letters import DeadMessage
 from xorack.ops.run_chains import RunChains
@@ -120,7 +120,6 @@ class RunExplanation:
     names: NameReasons
     letters: Sequence[DeadMessage]
     hint: str
-    now: int = field(default_factory=milliseconds)
 
     @property
     def after_end(self) -> dict[str, int]:
@@ -168,8 +167,6 @@ class RunExplanation:
             "why": self.why,
             "groups": [group.to_dict() for group in self.groups],
             "name_findings": findings_of(self.names.reasons),
-            "ages_ms": _ends(status.age_ms for status in self.bad),
-            "silent_ms": _ends(map(self._silent_ms, self.bad)),
             "outstanding": self.outstanding,
             "unnamed": self.unnamed,
             "name_hint": self.hint if self.unnamed and any(self.named) else "",
@@ -178,28 +175,18 @@ class RunExplanation:
             "tags": [status.chain.tag for status in self.bad[:_SHOWN]],
         }
 
-    def _silent_ms(self, status: ChainStatus) -> int | None:
-        last = status.chain.last_stamp_at
-        return None if last is None else (status.chain.ended_at or self.now) - last
-
     def facts(self) -> list[tuple[str, str]]:
         """Return names and values for people, a line each."""
-        chains, values = f"{plural(len(self.chains), 'chain')} of run {self.run}", self.to_dict()
+        chains = f"{plural(len(self.chains), 'chain')} of run {self.run}"
         if not self.bad:
             none = "none has failed or is unfinished" if self.chains else "is the name correct?"
-            return [("run", f"{chains}: {none}"), *self._facts_after_end(values)]
+            return [("run", f"{chains}: {none}"), *self._facts_after_end()]
         facts = listed("why", self.why)
         verb = "have failed" if self.state == "failed" else "have not ended yet"
         facts.append(("run", f"{len(self.bad):,} of {chains} {verb}"))
         compared = [*(group.reasons for group in self.groups), self.names.reasons]
         more = [each.describe(finding) for each in compared for finding in each.findings[1:]]
         facts += listed("also", cut(more, _SHOWN))
-        for name, label, suffix in (
-            ("ages_ms", "age", ""),
-            ("silent_ms", "last stamp", " before the end" if self.state == "failed" else " ago"),
-        ):
-            if ends := values[name]:
-                facts.append((label, " to ".join(dict.fromkeys(map(span, ends))) + suffix))
         if self.state == "failed":
             reasons = Counter({group.reason: len(group.chains) for group in self.groups})
             facts += _counted_lines("reasons", reasons)
@@ -207,12 +194,12 @@ class RunExplanation:
         facts += self._outstanding_lines()
         tags = [status.chain.tag for status in self.bad]
         remaining = listed("tags", cut(tags, _SHOWN, len(tags)))
-        return [*facts, *self._facts_after_end(values), *remaining]
+        return [*facts, *self._facts_after_end(), *remaining]
 
-    def _facts_after_end(self, values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def _facts_after_end(self) -> list[tuple[str, str]]:
         """Return dead letters and late requests, which matter even if every chain is acked."""
         return [
-            *_counted_lines("dead letters", values["dead_letters"]),
+            *_counted_lines("dead letters", count_causes(map(letter_text, self.letters))),
             *_counted_lines("after end", self.after_end),
         ]
 
@@ -330,12 +317,6 @@ def findings_of(reasons: Reasons) -> list[dict[str, Any]]:
         }
         for finding in reasons.findings
     ]
-
-
-def _ends(values: Iterable[int | None]) -> list[int]:
-    """Return the least and the greatest of the known values; an empty list without any."""
-    known = [max(0, value) for value in values if value is not None]
-    return [min(known), max(known)] if known else []
 
 
 @dataclass(frozen=True)
