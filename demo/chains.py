@@ -95,7 +95,8 @@ def end_chains(stack: Stack, tags: Iterable[str], has_ended: Callable[[float], b
             raise DemoFailed(f"the sweeper failed: {response['Payload'].read().decode()}")
         if has_ended(1):
             return
-    raise DemoFailed(f"not all of {plural(len(requests), 'chain')} have failed at their deadline")
+    chains = plural(len(requests), "chain")
+    raise DemoFailed(f"not all of {chains} have failed at their deadline: this is a defect")
 
 
 def named_words(events: Iterable[Mapping[str, Any]], lost: Iterable[LostWord]) -> list[LostWord]:
