@@ -7,13 +7,14 @@ import pytest
 from tests.support.chains import make_chain
 from tests.support.fakes import NO_WAIT
 from tests.support.faults import counted_calls, error_response, on_the_wire
+from xorack.aws import mark_buckets
 from xorack.aws.client import CONFIG, config_of
 from xorack.aws.dynamodb_store import DynamoDBStore
 from xorack.aws.item import due_shard
 from xorack.aws.retry import RetryPolicy
 from xorack.core.budget import TimeOuts
 from xorack.core.errors import NotAChainError
-from xorack.core.marks import all_buckets, mark_key, spill_of
+from xorack.core.marks import END_CONTENT, all_buckets, end_marks_of, mark_key
 from xorack.core.transitions import mark_reported
 from xorack.errors import UnavailableError
 
@@ -85,9 +86,9 @@ def test_the_life_of_spilled_marks_is_only_prolonged(store, aws):
         return {int(i["expires_at"]["N"]) for i in items if "spilled_marks" in i}
 
     chain = make_chain("t", first_seen_at=1, spilled=600)
-    store.put_spilled_marks(chain, spill_of(marks(0, 104)), 10_000)
+    store.put_spilled_marks(chain, marks(0, 104), 10_000)
     assert ends() == {11}
-    store.put_spilled_marks(chain, spill_of(marks(100, 104)), 5_000)
+    store.put_spilled_marks(chain, marks(100, 104), 5_000)
     assert ends() == {11}
     chain = replace(chain, spilled=704)
     assert len(store.get_spilled_marks(chain, [mark_key(f"{n}") for n in range(204)])) == 204
@@ -144,8 +145,23 @@ def test_a_read_without_marks_writes_the_chain_with_them(aws, store):
     assert aws.item("m")["marks"] == {"B": bytes(16)}
 
 
+def test_marks_of_ends_go_to_the_bucket_of_their_time_while_it_has_room(store, monkeypatch):
+    monkeypatch.setattr(mark_buckets, "_MOST_END_MARKS", 100)
+    chain = make_chain("p", first_seen_at=1, end_levels=1)
+
+    def put(first):
+        marks = [n.to_bytes(12, "big") + END_CONTENT for n in range(first, first + 60)]
+        return store.put_end_marks(chain, end_marks_of(marks).by_bucket, 10_000)
+
+    assert put(0) == put(0) == []  # safe to repeat
+    assert put(60) == []
+    assert len(put(120)) == 60  # the bucket has 120 marks
+    keys = [n.to_bytes(12, "big") for n in range(180)]
+    assert sorted(store.get_spilled_marks(chain, keys)) == keys[:120]
+
+
 def test_a_scan_and_a_read_report_items_that_are_not_chains(store, aws):
-    store.put_spilled_marks(make_chain("t0"), spill_of(bytes(128)), 0)
+    store.put_spilled_marks(make_chain("t0"), bytes(128), 0)
     store.delete("t1")
     evil = {"tag": {"S": "evil"}, "stamp": {"S": "text"}}
     store.table.client.put_item(TableName=aws.table_name, Item=evil)

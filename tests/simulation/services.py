@@ -125,7 +125,7 @@ def simulated_clock_and_ids(world: World, top_level: int) -> Iterator[None]:
         patch.dict(ChainWriter.__init__.__kwdefaults__, clock=now),
         patch.object(initialize, "__defaults__", defaults),
         patch.multiple(marks, _GROWTH=3, _TOP_LEVEL=top_level),
-        patch.object(mark_buckets, "ThreadPoolExecutor", lambda _: in_turn),
+        patch.multiple(mark_buckets, ThreadPoolExecutor=lambda _: in_turn, _MOST_END_MARKS=12),
         # Small writes: a batch needs several for many chains.
         patch.object(chain_writer, "MAX_FOLD", 8),
         patch.object(schema, "DUE_SHARDS", 2),  # a sweep queries all of them

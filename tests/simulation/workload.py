@@ -400,7 +400,9 @@ class _ChainBuilder:
         random, options, tag = self.random, self.options, self.tag
         unit = (self.new_unit(),)
         stamp = self.stamp(unit)
-        used_id = random.choice(self.submissions).request.id
+        # A late extend may come when the mark of another request with its id has expired.
+        ids = [one.request.id for one in self.submissions if one.request.op != "extend"]
+        used_id = random.choice(ids)
         reason = pick(random, (("it broke", 70), (None, 30)))
         seconds = random.choice((random.uniform(5, 120), 40 * DAY_SECONDS))
         create = self.submissions[0]

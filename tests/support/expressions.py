@@ -1,8 +1,8 @@
 """DynamoDB's expressions, as far as the code uses them.
 
-Updates have the clauses SET, REMOVE and ADD (to sets). Conditions compare attributes with values by
-`=`, `<` and `<=`, test existence, and combine terms with AND, OR and parentheses: Python's
-operators, once the terms are translated.
+Updates have the clauses SET, REMOVE and ADD (to sets). Conditions compare attributes, or the sizes
+of sets, with values by `=`, `<` and `<=`. They test existence, and combine terms with AND, OR and
+parentheses: Python's operators, once the terms are translated.
 """
 
 import re
@@ -12,7 +12,7 @@ from types import CodeType
 Item = dict[str, dict]
 
 _CLAUSE = re.compile(r"\b(SET|REMOVE|ADD)\b")
-_TERM = re.compile(r"attribute_(not_)?exists\((#\w+)\)|(#\w+) (=|<=?) (:\w+)")
+_TERM = re.compile(r"attribute_(not_)?exists\((#\w+)\)|(#\w+|size\(#\w+\)) (=|<=?) (:\w+)")
 _COMPARISONS = {
     "=": lambda one, other: one == other,
     "<": lambda one, other: int(one["N"]) < int(other["N"]),
@@ -31,7 +31,13 @@ def holds(expression: str | None, item: Item | None, call: dict) -> bool:
         return names[name] in found
 
     def compare(name: str, operator: str, value: str) -> bool:
-        return exists(name) and _COMPARISONS[operator](found[names[name]], values[value])
+        attribute = name.removeprefix("size(").removesuffix(")")
+        if not exists(attribute):
+            return False
+        held = found[names[attribute]]
+        if attribute != name:
+            held = {"N": len(held["BS"])}
+        return _COMPARISONS[operator](held, values[value])
 
     return eval(_condition(expression), {"exists": exists, "compare": compare})
 

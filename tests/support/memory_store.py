@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain as chain_
 
 from xorack.aws.item import due_shard
 from xorack.core.chain import Chain
-from xorack.core.marks import Spill, split_marks
+from xorack.core.marks import Bucket, split_marks
 from xorack.core.ports import DueCount, DuePage, OnInvalid
 from xorack.errors import ConflictError, NotAChainError
 
@@ -51,10 +52,15 @@ class MemoryStore:
             marks = self.marks.get((chain.tag, chain.generation), {})
             return {key: marks[key] for key in keys if key in marks}
 
-    def put_spilled_marks(self, chain: Chain, spill: Spill, until: int) -> None:
-        marks = split_marks(b"".join([*spill.requests, *spill.ends]))
+    def put_end_marks(
+        self, chain: Chain, by_bucket: Mapping[Bucket, Sequence[bytes]], until: int
+    ) -> list[bytes]:
+        self.put_spilled_marks(chain, b"".join(chain_.from_iterable(by_bucket.values())), until)
+        return []
+
+    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
         with self._guard:
-            self.marks.setdefault((chain.tag, chain.generation), {}).update(marks)
+            self.marks.setdefault((chain.tag, chain.generation), {}).update(split_marks(marks))
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
         """Do nothing: no mark expires."""

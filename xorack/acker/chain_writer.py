@@ -21,12 +21,15 @@ from xorack.core.budget import UNLIMITED, Budget
 from xorack.core.chain import END_OF_TIME, Chain
 from xorack.core.errors import ConflictError, StaleLocalData, TagNotFound, UnavailableError
 from xorack.core.marks import (
+    END_CONTENT,
     INLINE_MARKS,
     MANY_INLINE_MARKS,
     MARK_BYTES,
+    MARK_KEY_BYTES,
+    end_marks_of,
     keys_of,
     mark_of,
-    spill_of,
+    marks_in,
     split_marks,
 )
 from xorack.core.ports import ChainStore, Failure, OnInvalid
@@ -499,27 +502,29 @@ class ChainWriter:
         most = size if 2 * added <= size else MARK_BYTES * MANY_INLINE_MARKS
         if len(after.marks) <= most:
             return after
-        spill = spill_of(before.marks)
-        if not (spill.requests or spill.ends):
-            return after
-        leaving = split_marks(b"".join([*spill.requests, *spill.ends]))
-        left = [k + c for k, c in split_marks(after.marks).items() if k not in leaving]
+        end = max(self.now(), self._latest_end(after))
+        longest = self.limits.retention_ms + _LATE_SWEEP_MS
+        # Keep them at least as long as earlier ones, because all buckets are prolonged together.
+        until = max(min(end + longest, END_OF_TIME), after.marks_until or 0)
         # The copies are written before the item loses the marks. A crash between the two leaves a
         # mark twice, which is harmless.
-        end = max(self.now(), self._latest_end(after))
-        until = min(end + self.limits.retention_ms + _LATE_SWEEP_MS, END_OF_TIME)
-        # Keep them at least as long as earlier ones, because all buckets are prolonged together.
-        until = max(until, after.marks_until or 0)
-        self.store.put_spilled_marks(before, spill, until)
-        self.stats.add(spilled=len(leaving))
-        assert len(left) + len(leaving) == len(after.marks) // MARK_BYTES, "no mark is lost"
-        after = replace(after, marks=b"".join(left))
-        if spill.ends:
-            after = replace(after, end_levels=after.end_levels | 1 << spill.level)
-        if spill.requests:
-            spilled = after.spilled + len(spill.requests)
+        old = marks_in(before.marks)
+        ends = end_marks_of([mark for mark in old if mark[MARK_KEY_BYTES:] == END_CONTENT])
+        full = self.store.put_end_marks(before, ends.by_bucket, until) if ends.by_bucket else []
+        copied = {mark for marks in ends.by_bucket.values() for mark in marks} - {*full}
+        others = [mark for mark in old if mark[MARK_KEY_BYTES:] != END_CONTENT] + full
+        others = others[: len(others) // INLINE_MARKS * INLINE_MARKS]
+        if others:
+            self.store.put_spilled_marks(before, b"".join(others), until)
+            spilled = after.spilled + len(others)
             after = replace(after, spilled=spilled, marks_until=after.marks_until or until)
-        return after
+        if copied:
+            after = replace(after, end_levels=after.end_levels | 1 << ends.level)
+        leaving = copied.union(others)
+        self.stats.add(spilled=len(leaving))
+        left = [mark for mark in marks_in(after.marks) if mark not in leaving]
+        assert len(left) + len(leaving) == len(after.marks) // MARK_BYTES, "no mark is lost"
+        return replace(after, marks=b"".join(left))
 
 
 def _credited(work: Application, batch: WriteBatch, applied: Applied) -> Written:

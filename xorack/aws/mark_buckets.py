@@ -6,7 +6,7 @@ docs/protocol.md describes the keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,13 +18,16 @@ from xorack.core.chain import Chain
 from xorack.core.marks import (
     MARK_KEY_BYTES,
     Bucket,
-    Spill,
     all_buckets,
     buckets_of,
     changes_of,
+    marks_in,
 )
 
 _NAMES = {"#marks": schema.SPILLED_MARKS, "#until": schema.EXPIRES_AT}
+_MOST_END_MARKS = 2048
+"""The number of marks with which a bucket of ends takes no more: 32 KB. Each write is billed by the
+whole bucket, and more children of one parent than fit an item may end at the same time."""
 _WRITERS = 16
 """The number of a chain's buckets that are written at a time."""
 
@@ -45,17 +48,33 @@ class MarkBuckets:
             if mark[:MARK_KEY_BYTES] in wanted
         }
 
-    def put_spilled_marks(self, chain: Chain, spill: Spill, until: int) -> None:
-        by_bucket = {bucket: set(marks) for bucket, marks in spill.end_buckets.items()}
-        if spill.requests:
-            ended, grown = changes_of(chain.spilled, len(spill.requests))
-            older = self._read(chain, [bucket for run in ended for bucket in run.buckets])
-            at = 0
-            for run in grown:
-                since, at = at, run.end - chain.spilled
-                for mark in (*older, *spill.requests[since:at]):
-                    by_bucket.setdefault(run.bucket_for(mark), set()).add(mark)
-                older = []
+    def put_end_marks(
+        self, chain: Chain, by_bucket: Mapping[Bucket, Sequence[bytes]], until: int
+    ) -> list[bytes]:
+        left: list[bytes] = []
+        condition = "attribute_not_exists(#marks) OR size(#marks) < :most"
+        update = "SET #until = :until ADD #marks :marks"
+
+        def add(bucket: Bucket) -> None:
+            values: Item = {":marks": {"BS": sorted(by_bucket[bucket])}, ":until": ttl(until)}
+            values[":most"] = {"N": str(_MOST_END_MARKS)}
+            if not self._update(chain, bucket, update, condition, values):
+                left.extend(by_bucket[bucket])
+
+        _each(add, by_bucket)
+        return left
+
+    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
+        new = marks_in(marks)
+        ended, grown = changes_of(chain.spilled, len(new))
+        older = self._read(chain, [bucket for run in ended for bucket in run.buckets])
+        by_bucket: dict[Bucket, set[bytes]] = {}
+        at = 0
+        for run in grown:
+            since, at = at, run.end - chain.spilled
+            for mark in (*older, *new[since:at]):
+                by_bucket.setdefault(run.bucket_for(mark), set()).add(mark)
+            older = []
         condition = "attribute_not_exists(#until) OR #until <= :until"
 
         def add(bucket: Bucket) -> None:

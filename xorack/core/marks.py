@@ -17,6 +17,7 @@ together happened at about the same time, so few buckets, each of a span of time
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -120,31 +121,23 @@ def _end_bucket(key: bytes, level: int) -> Bucket:
     return Bucket(-1 - level, time >> 4 * level, 0)
 
 
-class Spill(NamedTuple):
-    """Marks that are spilled: those of requests, and those of children's ends with their level."""
+class EndMarks(NamedTuple):
+    """Marks of the ends of children, by the buckets of a level that take them."""
 
-    requests: list[bytes]
-    ends: list[bytes]
     level: int
-
-    @property
-    def end_buckets(self) -> dict[Bucket, list[bytes]]:
-        buckets: dict[Bucket, list[bytes]] = {}
-        for mark in self.ends:
-            buckets.setdefault(_end_bucket(mark, self.level), []).append(mark)
-        return buckets
+    by_bucket: dict[Bucket, list[bytes]]
 
 
-def spill_of(marks: bytes) -> Spill:
-    """Return the marks of an item to spill: all those of ends, and others in INLINE_MARKS."""
-    each = [marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)]
-    ends = [mark for mark in each if mark[MARK_KEY_BYTES:] == END_CONTENT]
-    others = [mark for mark in each if mark[MARK_KEY_BYTES:] != END_CONTENT]
-    spill = Spill(others[: len(others) // INLINE_MARKS * INLINE_MARKS], ends, 0)
-    most = max(2, len(ends) // _MARKS_A_BUCKET)  # even marks of a short time may need two buckets
-    while len(spill.end_buckets) > most and spill.level < _END_LEVELS - 1:
-        spill = spill._replace(level=spill.level + 1)
-    return spill
+def end_marks_of(marks: Sequence[bytes]) -> EndMarks:
+    """Choose the buckets for marks of ends: those of the shortest time that get enough of them."""
+    most = max(2, len(marks) // _MARKS_A_BUCKET)  # marks of a short time may be in two buckets
+    for level in range(_END_LEVELS):
+        by_bucket: dict[Bucket, list[bytes]] = {}
+        for mark in marks:
+            by_bucket.setdefault(_end_bucket(mark, level), []).append(mark)
+        if len(by_bucket) <= most:
+            break
+    return EndMarks(level, by_bucket)
 
 
 def all_buckets(spilled: int) -> list[Bucket]:
@@ -251,6 +244,11 @@ def mark_of(request: Request) -> bytes:
     mark = mark_key(request.id) + checksum.to_bytes(MARK_BYTES - MARK_KEY_BYTES, "big")
     assert len(mark) == MARK_BYTES, "marks are cut out of an item by their length"
     return mark
+
+
+def marks_in(marks: bytes) -> list[bytes]:
+    """Return concatenated marks one by one."""
+    return [marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)]
 
 
 def split_marks(marks: bytes) -> dict[bytes, bytes]:

@@ -6,13 +6,13 @@ Their adapters are `xorack.aws.dynamodb_store`, `xorack.aws.sqs`, `xorack.aws.ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
-from xorack.core.marks import Spill
+from xorack.core.marks import Bucket
 
 DEFAULT_RETENTION_MS = 30 * 86_400_000
 """How long marks and tombstones are kept. A message can stay in a queue for 14 days and then in a
@@ -84,8 +84,16 @@ class ChainStore(Protocol):
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Read spilled marks of a chain consistently. Return the existing ones: key to checksum."""
 
-    def put_spilled_marks(self, chain: Chain, spill: Spill, until: int) -> None:
-        """Copy marks of a chain, as it was read, to buckets. Safe to repeat.
+    def put_end_marks(
+        self, chain: Chain, by_bucket: Mapping[Bucket, Sequence[bytes]], until: int
+    ) -> list[bytes]:
+        """Copy marks of children's ends to their buckets. Return those for which there is no room.
+
+        Safe to repeat. The marks must be kept until `until`.
+        """
+
+    def put_spilled_marks(self, chain: Chain, marks: bytes, until: int) -> None:
+        """Copy concatenated marks of a chain, as it was read, to buckets. Safe to repeat.
 
         The marks must be kept until `until`, in milliseconds since the epoch.
         """
