@@ -81,21 +81,20 @@ def test_the_python_of_lambda_adds_bytecode_that_it_does_not_check(monkeypatch, 
     assert {p.relative_to(unpacked) for p in unpacked.rglob("*.pyc")} == {*compiled[0]}
 
 
-def test_two_syntheses_are_equal_and_anybody_can_read_the_code(tmp_path):
+def test_two_syntheses_are_equal_and_anybody_can_read_the_code(template, tmp_path):
     """Lambda's user is another: with a strict umask, the functions could not be imported."""
-    command = [sys.executable, "-m", "infra.synth", "--out"]
-    for name, umask in (("strict", 0o077), ("usual", 0o022)):
-        subprocess.run([*command, tmp_path / name], cwd=ROOT, umask=umask, check=True)
-    made = [
-        {path.relative_to(tmp_path / name): path for path in (tmp_path / name).rglob("*")}
-        for name in ("strict", "usual")
-    ]
-    assert made[0].keys() == made[1].keys()
-    for path, first in made[0].items():
-        if first.is_file():
-            assert first.read_bytes() == made[1][path].read_bytes(), path
+    command = [sys.executable, "-m", "infra.synth", "--out", tmp_path]
+    subprocess.run(command, cwd=ROOT, umask=0o077, check=True)
+    strict, usual = (
+        {path.relative_to(folder): path for path in folder.rglob("*")}
+        for folder in (tmp_path, template.path.parent)
+    )
+    assert strict.keys() == usual.keys()
+    for path, file in strict.items():
+        if file.is_file():
+            assert file.read_bytes() == usual[path].read_bytes(), path
             if path.parts[0].startswith("asset."):
-                assert first.stat().st_mode & 0o777 == 0o644, path
+                assert file.stat().st_mode & 0o777 == 0o644, path
 
 
 def test_a_change_outside_of_the_closure_is_no_new_code(tmp_path):

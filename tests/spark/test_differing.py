@@ -64,6 +64,7 @@ def test_chains_that_agree_finish_and_the_others_are_named(run):
     assert notes[tag(6)].text.startswith("1 of 120 units of lines are not in the output; ")
 
 
+@pytest.mark.slow
 def test_rows_lost_and_rows_doubled_have_a_reason_each(run):
     """A dimension with duplicates, and a filter."""
     double = F.broadcast(run.spark.range(2).toDF("n"))
@@ -76,6 +77,7 @@ def test_rows_lost_and_rows_doubled_have_a_reason_each(run):
     assert str(error).startswith(head)
 
 
+@pytest.mark.slow
 def test_an_append_in_place_of_an_overwrite(run):
     path = billed(run, run.read())
     run.spark.read.parquet(path).write.mode("append").parquet(path)
@@ -117,6 +119,7 @@ def test_nothing_is_computed_again_where_that_is_not_wanted(run):
     assert named(error) == [(order, 7) for order in (4, 5, 6)]
 
 
+@pytest.mark.slow
 def test_no_cache_and_no_setting_is_left_behind(run):
     before = {row["key"]: row["value"] for row in run.spark.sql("SET").collect()}
     finish(run, billed(run, run.read().where("line <> 7"), "order"))
@@ -215,6 +218,7 @@ def test_unit_columns_that_an_insert_has_swapped(run):
     assert len(notes) == CHAINS
 
 
+@pytest.mark.slow
 def test_windows_that_are_observed_again_with_other_rows_name_none(spark, tmp_path):
     """The frame is computed again for the names: what it has then is not what was written."""
     with QueueServer() as queue:
