@@ -78,7 +78,7 @@ tests: venv
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 slow-tests: venv
-	@$(PYTEST) -n 3 --dist loadfile -m slow $(ARGS)
+	@$(PYTEST) -n 3 -m slow $(ARGS)
 
 test-spark35: python ## Run the tests of xorack.spark on PySpark 3.5, in .venv-spark35
 	@$(VENV) spark35

@@ -9,7 +9,6 @@ import pyspark
 import pytest
 from pyspark.sql import functions as F
 
-from tests.spark.conftest import EACH_SESSION
 from tests.spark.orders import LINES, lines_of, part_files
 from xorack.errors import ArgumentError, ColumnsError
 from xorack.spark.reading import SKIPPING, check_reading
@@ -61,7 +60,6 @@ def test_a_setting_is_refused_for_a_frame(run, configure, name, value):
     assert run.queue.bodies == []
 
 
-@EACH_SESSION
 @pytest.mark.parametrize(("name", "value"), cases(OPTIONS))
 def test_an_option_is_refused(run, name, value):
     path = str(run.root / "csv")
