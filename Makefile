@@ -71,13 +71,11 @@ test: lint types tests ## Run linters, types and all tests that are not slow
 coverage: venv ## Run the tests of `make test`, and print the share of lines that they cover
 	@$(PYTEST) -m "not slow" --cov --cov-report=term $(ARGS)
 
-test-slow: types-cdk slow-tests ## Run the slow tests, and check the types of the CDK code
-
-.PHONY: tests slow-tests
+.PHONY: tests
 tests: venv
 	@$(PYTEST) -m "not slow" $(ARGS)
 
-slow-tests: venv
+test-slow: venv ## Run the slow tests, and check the types of the CDK code
 	@$(PYTEST) -n 3 -m slow $(ARGS)
 
 test-spark35: python ## Run the tests of xorack.spark on PySpark 3.5, in .venv-spark35
