@@ -38,7 +38,7 @@ OUTPUTS = {"TableName": "Dead", "QueueUrl": "Queue", "DeadLetterQueueUrl": "Dead
 
 
 def resources():
-    """A function that gets each message twice, a second apart, and then no more."""
+    """A function that gets each message twice, four seconds apart, and then no more."""
     redrive = {"deadLetterTargetArn": {"Fn::GetAtt": ["Dead", "Arn"]}, "maxReceiveCount": 2}
     function = {
         "Runtime": "python3.13",
@@ -55,7 +55,7 @@ def resources():
     }
     every = {
         "Dead": ("SQS::Queue", {}),
-        "Queue": ("SQS::Queue", {"VisibilityTimeout": 1, "RedrivePolicy": redrive}),
+        "Queue": ("SQS::Queue", {"VisibilityTimeout": 4, "RedrivePolicy": redrive}),
         "Function": ("Lambda::Function", function),
         "Mapping": ("Lambda::EventSourceMapping", mapping),
         "Alarm": ("CloudWatch::CompositeAlarm", {"AlarmRule": "FALSE"}),
@@ -209,5 +209,5 @@ def test_nothing_remains_of_a_parent_that_is_killed(template):
     finally:
         parent.kill()
         parent.communicate()
-    assert eventually(lambda: not members(int(group)), seconds=30)
+    assert eventually(lambda: not members(int(group)))
     assert not Path(directory).exists()

@@ -59,7 +59,7 @@ def test_a_thousand_lines_are_handled_and_the_one_that_was_lost_is_named(stack):
     lines = [f"order {n}" for n in range(1, LINES + 1)]
     bucket.put("good.txt", lines)
     bucket.put("bad.txt", [*lines[: BROKEN - 1], "broken", *lines[BROKEN:]])
-    good = eventually(lambda: bucket.report("good.txt"), seconds=180)
+    good = eventually(lambda: bucket.report("good.txt"))
     assert good == {"status": "acked", "units": LINES + 1, "lost": {}}
 
     def dead():
@@ -68,7 +68,7 @@ def test_a_thousand_lines_are_handled_and_the_one_that_was_lost_is_named(stack):
         answer = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)
         return answer["Attributes"]["ApproximateNumberOfMessages"] == "1"
 
-    assert eventually(dead, seconds=180)
+    assert eventually(dead)
     assert bucket.report("bad.txt") is None
     tag = tag_of(stack, bucket, "bad.txt")
     send(stack.queue_url, [Request.extend(tag, "now", 0.001)], sqs)

@@ -24,7 +24,7 @@ from xorack.local.embedded import EmbeddedAWS
 def events(stack):
     """A function that waits until each tag has an event; each call gets the new events."""
     queue_url, sqs = subscribe(stack), stack.client("sqs")
-    return lambda *tags: events_of(tags, queue_url, sqs, seconds=90)
+    return lambda *tags: events_of(tags, queue_url, sqs, seconds=600)
 
 
 def send_all(stack, requests):
@@ -73,7 +73,7 @@ def test_the_template_is_deployed_by_cloudformation_alone(embedded_aws, tmp_path
     stack = Stack(embedded_aws, "alone", outputs, {})
     queue_url, sqs = subscribe(stack), stack.client("sqs")
     send_all(stack, chain("alone/1", 30))
-    assert_acked(stack, "alone/1", events_of(["alone/1"], queue_url, sqs, 60)["alone/1"], units=31)
+    assert_acked(stack, "alone/1", events_of(["alone/1"], queue_url, sqs, 600)["alone/1"], units=31)
     assert outputs["EventBusName"].startswith("alone")
     assert find_stack("alone", stack.client).queue_url == outputs["QueueUrl"]
     client = stack.client("lambda")
@@ -91,7 +91,7 @@ def test_the_schedule_invokes_the_sweeper(assembly):
         stack = deploy(aws, assembly)
         queue_url, tag = subscribe(stack, ["failed"]), "unattended/1"
         send_all(stack, [Request.create(tag, "create", xorack.traced(1), timeout=1)])
-        event = next(drain(queue_url, stack.client("sqs"), wait_seconds=150))
+        event = next(drain(queue_url, stack.client("sqs"), wait_seconds=600))
     assert event["detail"]["tag"] == tag
     assert event["detail"]["reason"] == "timed out"
 

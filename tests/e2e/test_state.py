@@ -107,7 +107,7 @@ class Operator(Shell):
         send(self.stack.queue_url, list(requests), self.client("sqs"))
 
     def events(self, queue, *tags):
-        return events_of(tags, queue, self.client("sqs"), seconds=60)
+        return events_of(tags, queue, self.client("sqs"), seconds=600)
 
 
 @pytest.fixture

@@ -197,7 +197,7 @@ def test_threads_share_a_handler_and_each_call_answers_for_its_own_event():
     together, sent = Barrier(2), FakeQueue()
 
     def handle(record, step):
-        together.wait(10)
+        together.wait(600)
         if record.message_id.endswith(record.body):
             raise ValueError
 

@@ -148,7 +148,7 @@ def test_many_dead_lettered_messages_are_sent_side_by_side(aws, client):
     wait = MagicMock(wraps=client)
 
     def send_together(**arguments):
-        together.wait(20)
+        together.wait(600)
         return client.send_message_batch(**arguments)
 
     wait.send_message_batch = send_together

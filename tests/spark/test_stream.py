@@ -98,7 +98,7 @@ def running(queue, files, log, **options):
 
 def until(process, log, holds):
     """Wait for a condition while the process runs."""
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     while not holds():
         assert process.poll() is None, log.read_text()[-4000:]
         assert time.monotonic() < deadline, log.read_text()[-4000:]
@@ -129,7 +129,7 @@ def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functio
         old.rename(files / "old.txt")
         until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 4, "failed": 1})
         process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == -signal.SIGTERM, log.read_text()[-4000:]
+        assert process.wait(600) == -signal.SIGTERM, log.read_text()[-4000:]
 
     # Another run id would give other request ids, and repeated requests would count twice.
     errors = run(queue, files, run_id="another", status=1)
@@ -146,7 +146,7 @@ def test_a_stopped_or_killed_stream_continues_where_it_was(spark, queue, functio
     with running(queue, files, log) as process:
         until(process, log, lambda: Acker(queue.bodies).statuses() == {"acked": 6, "failed": 1})
         process.send_signal(signal.SIGINT)
-        assert process.wait(120) == 1, log.read_text()[-4000:]
+        assert process.wait(600) == 1, log.read_text()[-4000:]
     assert duplicates_in(queue.bodies) > 0
 
     # The table, after SQS delivered everything once, and again after a second time.

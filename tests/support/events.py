@@ -34,7 +34,7 @@ def creates(*tags):
     return [message(Request.create(tag, "c", traced(1))) for tag in tags]
 
 
-def eventually(condition, seconds=60):
+def eventually(condition, seconds=600):
     """Poll until the condition holds, for a long time because machines may be busy."""
     deadline = time.monotonic() + seconds
     while not (holds := condition()) and time.monotonic() < deadline:

@@ -58,7 +58,7 @@ def run_function(name, event, *, service="xorack", level="INFO") -> list[dict[st
         )
         server.kill = process.kill
         try:
-            printed, _ = process.communicate(timeout=60)
+            printed, _ = process.communicate(timeout=600)
         finally:
             process.kill()
     assert server.responses == 1, printed

@@ -40,7 +40,7 @@ def request(server, path="", *, method="GET", body=None, secret=None, **headers)
 
     A header's name is written with underscores; None leaves one out.
     """
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=600)
     path = f"/{server.secret if secret is None else secret}/{path}"
     connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
     for name, value in headers.items():
