@@ -17,7 +17,7 @@ from xorack.core.request import Request
 from xorack.core.stamp import xor
 from xorack.ops import redrive
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=600_000)
 
 REFRESH_MS = 2000
 WIDER = "document.scrollingElement.scrollWidth - innerWidth"
@@ -67,6 +67,7 @@ def visit(browser, problems, web):
         page = browser.new_page(viewport={"width": 1200, "height": height})
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda said: said.type == "error" and problems.append(said.text))
+        page.set_default_timeout(600_000)
         page.clock.install()
         page.goto(web.url + path)
         opened.append(page)
