@@ -1,19 +1,23 @@
-"""Makes the pictures in docs/images: the page with example chains and messages, and the demo.
+"""Makes the pictures in docs/images: the page with example chains and messages, demo and notebook.
 
-.venv/bin/python -m tools.pictures [demo]
+.venv/bin/python -m tools.pictures [demo | notebook]
 """
 
 from __future__ import annotations
 
+import ast
 import json
+import os
 import random
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from html import escape
 from pathlib import Path
-from typing import Literal
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal
 from unittest.mock import patch
 from urllib.parse import urlencode
 
@@ -32,6 +36,9 @@ from xorack.core.message import pack
 from xorack.core.request import Request
 from xorack.core.stamp import TRACED_LENGTH, traced, xor
 from xorack.ops.status import ChainStatus
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TARGET = Path(__file__).parents[1] / "docs" / "images"
 
@@ -174,5 +181,88 @@ def take_demo() -> None:
     drawn.save_svg(str(TARGET / "lost-words.svg"), title="", code_format=own, unique_id="terminal")
 
 
+# -- A notebook ------------------------------------------------------------------------------------
+
+_SETUP = """
+from pyspark.sql import functions as F
+from xorack.spark import Tracking
+path, billed = f"{folder}/lines", f"{folder}/bills"
+orders = spark.range(400).selectExpr("id div 5 AS order", "id % 5 AS line", "id % 7 AS amount")
+orders = orders.withColumn("sku", F.expr("concat('sku ', (order * 3 + line) % 11)"))
+orders.write.parquet(path)
+tracking = Tracking(spark, queue_url, "2026-01-31", f"{folder}/records", timeout=3600)
+"""
+_CELLS = (
+    'lines = tracking.rows("lines", chain="order", unit=["order", "line"])\nlines.start(path)',
+    """\
+rows = spark.read.parquet(path).where("sku <> 'sku 3'").transform(lines.with_unit)
+bills = rows.groupBy("order").agg(F.sum("amount").alias("amount"), *lines.evidence(rows))
+bills.write.parquet(billed)
+lines.audit(billed)""",
+    "missing = lines.audit(billed).missing_rows(path)\nmissing.explain()\nmissing",
+)
+_STYLE = """
+body { font: 14px system-ui, sans-serif; width: 940px; margin: 16px; }
+pre { background: #f5f5f5; border: 1px solid #ddd; padding: 8px; margin: 0 0 8px }
+.output { margin: 0 0 20px 12px } th, td { padding: 2px 12px 2px 0; vertical-align: top }
+"""
+
+
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def take_notebook() -> None:
+    """Run cells on Spark, of which one loses rows, and draw the results as a notebook does."""
+    from pyspark.sql import SparkSession
+
+    from tests.support.queue_server import QueueServer
+    from xorack.local.isolation import isolated
+    from xorack.local.java import java_home
+
+    os.environ |= isolated(os.environ)
+    os.environ |= {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable}
+    local = SparkSession.builder.master("local[2]").config(map=_QUIET)
+    queue = QueueServer()
+    with (
+        TemporaryDirectory() as folder,
+        queue,
+        closing_session(local.getOrCreate()) as spark,
+    ):
+        names = {"spark": spark, "folder": folder, "queue_url": queue.queue_url}
+        exec(_SETUP, names)  # noqa: S102
+        page = f"<!doctype html><meta charset=utf-8><style>{_STYLE}</style>" + "".join(
+            f"<pre>{escape(cell)}</pre><div class=output>{_run_cell(cell, names)}</div>"
+            for cell in _CELLS
+        )
+    with running_browser() as browser:
+        opened = browser.new_page(
+            viewport=ViewportSize(width=990, height=700), device_scale_factor=2
+        )
+        opened.set_content(page.replace(folder, "s3://bucket"))
+        opened.screenshot(path=TARGET / "spark-notebook.png", full_page=True)
+
+
+def _run_cell(cell: str, names: dict[str, Any]) -> str:
+    """Run a cell as a notebook does; return the HTML of its last expression."""
+    *body, last = ast.parse(cell).body
+    assert isinstance(last, ast.Expr)
+    exec(compile(ast.Module(body, []), "cell", "exec"), names)  # noqa: S102
+    shown = eval(compile(ast.Expression(last.value), "cell", "eval"), names)  # noqa: S307
+    return str(shown._repr_html_())
+
+
+@contextmanager
+def closing_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """Stop a session of Spark when the block ends."""
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
 if __name__ == "__main__":
-    take_demo() if sys.argv[1:] == ["demo"] else main()
+    {"demo": take_demo, "notebook": take_notebook}.get("".join(sys.argv[1:]), main)()

@@ -58,6 +58,10 @@ def test_a_table_with_units_names_every_missing_row(started):
     text = "at most 150 of 154 units of 'lines' are in the table, and at least 3 too many; "
     text += "chains: 1 agree, 1 missing, 1 other, "
     assert str(audit) == f"{text}2 short, 1 surplus, 1 unknown"
+    assert (repr(audit), repr(missing)) == (f"<Audit: {audit}>", f"<MissingRows: {missing}>")
+    assert 'title="3 too many"' in audit._repr_html_()
+    assert 'title="5 missing, with names"' in missing._repr_html_()
+    assert "Missing rows of lines" in missing._repr_html_()
     gone = audit.missing_rows(started.read().where("order < 6"))
     assert gone.proof.endswith("it has 34 units, and 154 were started")
 

@@ -15,7 +15,9 @@ from operator import xor
 from typing import NamedTuple
 
 from xorack.core.hashing import xxh64_long_inverse
+from xorack.core.notebook import table
 from xorack.core.stamp import TRACED_LENGTHS, check_bytes, words_of
+from xorack.core.text import plural
 
 _VOUCHERS = 4
 """The number of empty cells that confirm a unit in an incomplete result."""
@@ -39,6 +41,8 @@ _MAX_TENANTS = 32
 """The most hashes of one cell. More hashes share a cell only if someone has chosen them."""
 _MAX_CHECKS = 50_000
 """The most comparisons of hashes that share cells."""
+_MAX_IN_TEXT = 4
+"""Ids in the text of a result."""
 _SLACK = 3
 """The search also follows guesses that leave up to this many more full cells."""
 
@@ -54,6 +58,17 @@ class Outstanding(NamedTuple):
 
     ids: frozenset[int]
     complete: bool
+
+    def __repr__(self) -> str:
+        names = [f"{id:016x}" for id in sorted(self.ids)[:_MAX_IN_TEXT]]
+        more = f", and {len(self.ids) - len(names):,} more" if len(self.ids) > len(names) else ""
+        all_ = "" if self.complete else ", and others that the stamp does not name"
+        return f"<Outstanding: {plural(len(self.ids), 'unit')}: {', '.join(names)}{more}{all_}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        ids = [f"{id:016x}" for id in sorted(self.ids)]
+        return table("Outstanding units", {"all are named": self.complete, "ids": ids})
 
 
 def peel(residual: bytes) -> Outstanding:

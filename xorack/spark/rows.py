@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError, StateError, XorAckError
 from xorack.core.message import SendReport
+from xorack.core.notebook import table
+from xorack.core.text import plural
 from xorack.errors import ColumnsError
 from xorack.spark import finishing, run_chain, tables
 from xorack.spark.evidence import check_output, collect_evidence, frames_in, has_evidence
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from xorack.spark.record import Header
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The result of a call.
 
@@ -67,6 +69,33 @@ class Report:
     outputs: tuple[Stored, ...] = ()
     tolerated: int = 0
     skipped: int = 0
+
+    def __repr__(self) -> str:
+        lacks = (
+            (self.missing, "missing"),
+            (self.tolerated, "tolerated"),
+            (self.skipped, "skipped"),
+        )
+        numbers = [f"{number:,} {word}" for number, word in lacks if number]
+        units = [f"{self.units:,} units", *numbers, f"{self.chains:,} chains"]
+        places = "; ".join(map(str, self.outputs[:1]))
+        return f"<Report: {self.proof}: {', '.join(units)}{places and f'; {places}'}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        facts = {
+            "proof": self.proof,
+            "chains": self.chains,
+            "outputs": [str(output) for output in self.outputs],
+            "names that Spark skipped": self.skipped or None,
+            "sent": f"{plural(self.requests, 'request')} in {plural(self.messages, 'message')}",
+        }
+        parts = (
+            ("done", "units", self.units),
+            ("missing", "missing", self.missing),
+            ("other", "missing and tolerated", self.tolerated),
+        )
+        return table("Report", facts, parts)
 
 
 def check_batch(batch_id: int) -> int:

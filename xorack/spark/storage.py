@@ -53,6 +53,11 @@ class Stored(NamedTuple):
     last: datetime | None = None
     version: int | None = None
 
+    def __str__(self) -> str:
+        words = self.folder if self.version is None else f"{self.folder} at {self.version}"
+        words += f", {self.files:,} files, {self.bytes:,} bytes" if self.files else ""
+        return words + (f", of {self.last:%Y-%m-%d %H:%M:%S} UTC" if self.last else "")
+
 
 def files_read(frame: DataFrame) -> list[str]:
     """Return the files that a frame reads, as Hadoop writes paths; no files for other sources.

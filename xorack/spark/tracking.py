@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from xorack.core.errors import ArgumentError
+from xorack.core.notebook import table
 from xorack.spark.rows import TrackedRows
 from xorack.spark.run import RunOptions, check_text
 from xorack.spark.run_chain import close_requests
@@ -23,6 +24,21 @@ class Tracking(RunOptions):
         >>> tracking = Tracking(spark, url, "2026-01-31", "s3://b/records")  # doctest: +SKIP
         >>> lines = tracking.rows("lines", chain="order", unit=["order", "line"])  # doctest: +SKIP
     """
+
+    def __repr__(self) -> str:
+        return f"<Tracking: run {self.run_id!r}, records {self.records!r}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        facts = {
+            "records": self.records,
+            "queue": self.queue_url,
+            "timeout in seconds": self.timeout,
+            "idle timeout in seconds": self.idle_timeout,
+            "tolerated units of a chain": self.tolerated_units or None,
+            "masked columns": ", ".join(sorted(self.mask)),
+        }
+        return table(f"Run {self.run_id}", facts)
 
     def rows(
         self,

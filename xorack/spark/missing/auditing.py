@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from xorack.core.errors import ArgumentError
+from xorack.core.notebook import table
 from xorack.spark.evidence import Evidence, as_list, frames_in, open_output, per_chain, total
 from xorack.spark.finishing import caches, header_of
 from xorack.spark.folding import SUMS, Totals
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from xorack.spark.run import RowNames
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """The comparison of a table with what was started; `TrackedRows.audit` returns it.
 
@@ -62,6 +63,21 @@ class Audit:
         head += "are in the table" + (f", and {least}{surplus:,} too many" if surplus else "")
         counts = [f"{number:,} {verdict}" for verdict, number in sorted(self.chains.items())]
         return f"{head}; chains: {', '.join(counts)}" if counts else head
+
+    def __repr__(self) -> str:
+        return f"<Audit: {self}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        missing, surplus = self._apart
+        facts = {"started": self.started, "found": self.found}
+        facts |= {f"chains: {verdict}": number for verdict, number in sorted(self.chains.items())}
+        parts = (
+            ("done", "in the table", self.started - missing),
+            ("missing", "missing", missing),
+            ("surplus", "too many", surplus),
+        )
+        return table(f"Audit of {self.name}", facts, parts)
 
     def missing_rows(
         self, source: Output, rows: DataFrame | Sequence[DataFrame] | None = None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from xorack.core.errors import StateError
+from xorack.core.notebook import table
 from xorack.spark.evidence import has_evidence, names_files, total, unit_in, unit_of
 from xorack.spark.folding import Totals, named, of_units, totals_of
 from xorack.spark.messages import one_line, plain_errors
@@ -45,7 +46,7 @@ class _Compared(NamedTuple):
     candidates: DataFrame | None = None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MissingRows(Facts):
     """The rows of a source that are missing from an output; its attributes are those of `Facts`.
 
@@ -107,6 +108,25 @@ class MissingRows(Facts):
         finally:
             for frame in kept:
                 frame.unpersist()
+
+    def __repr__(self) -> str:
+        return f"<MissingRows: {self}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; it computes nothing."""
+        explained = self.__dict__.get("_explanation")
+        facts = {
+            "names": str(self),
+            "proof": self.proof,
+            "why": None if explained is None else explained.sentence.splitlines(),
+        }
+        parts = (
+            ("done", "in the output", self.source.count - self.missing),
+            ("missing", "missing, with names", self.named),
+            ("other", "missing, without names", self.missing - self.named),
+            ("surplus", "too many", self.surplus),
+        )
+        return table(f"Missing rows of {self._rows.name}", facts, parts)
 
     def explain(self) -> Explanation:
         """Say what the missing rows have in common, and what the surplus rows have in common."""
