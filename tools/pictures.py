@@ -208,7 +208,7 @@ pre { background: #f5f5f5; border: 1px solid #ddd; padding: 8px; margin: 0 0 8px
 """
 
 
-_QUIET = {
+_QUIET: dict[str, Any] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
