@@ -1,4 +1,4 @@
-"""The chain of the run while the jobs run: how many files have ended, and the run's one event."""
+"""Watch the run's chain while the jobs run, and end the chains of files with lost words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunMonitor:
 
     store: DynamoDBStore
     files: int
-    show: Callable[[int, int, int], object]  # files acked, failed, and in all
+    show: Callable[[int, int, int], object]  # arguments: acked, failed and all files
     chain: Chain = field(default=_NONE, init=False)
 
     def __enter__(self) -> RunMonitor:
@@ -44,23 +44,23 @@ class RunMonitor:
 
     @property
     def acked(self) -> int:
-        """How many files are acked."""
+        """The number of acked files."""
         return int(self.chain.ended_children["acked"])
 
     @property
     def failed(self) -> int:
-        """How many files have failed."""
+        """The number of failed files."""
         return int(self.chain.ended_children["failed"])
 
     def wait(self, patience_seconds: float, files: int) -> bool:
-        """Wait until the chains of so many files have ended; return whether they have.
+        """Wait until the chains of `files` files have ended; return whether they have.
 
         Return False after `patience_seconds` without a change.
         """
         return self._wait_for(lambda: self.acked + self.failed >= files, patience_seconds)
 
     def wait_for_end(self, patience_seconds: float) -> bool:
-        """Wait until the run's chain has ended and its event is out; return whether it has."""
+        """Wait until the run's chain has ended and its event is published; return whether it is."""
         return self._wait_for(
             lambda: self.chain.final and not self.chain.reports.event_pending, patience_seconds
         )
