@@ -79,7 +79,7 @@ def _resident_mb(process: int) -> float:
 
 
 class Meter:
-    """Measures the steps of a run of jobs: this process, and Java with Spark's workers."""
+    """Measures this process and Java with Spark's workers in each step of a run of jobs."""
 
     def __init__(self, spark: Any) -> None:
         """Collect Java's garbage first, so that no run pays for an earlier one."""

@@ -1,4 +1,4 @@
-"""Hard sweeps: chains with many marks, tolerated chains, and pending events after an outage.
+"""Measures expensive sweeps: of chains with many marks or tolerated units, and of pending events.
 
 The table is a dictionary with DynamoDB's conditions and 5 ms a call, so boto3 takes no time here.
 """
@@ -40,7 +40,7 @@ def _due(count: int, units: int, seconds: float = CALL_SECONDS, **attributes: An
 
 
 def _sweep(table: WeighedTable) -> tuple[SweepResult, float, float]:
-    """Sweep once; return the result, the seconds and those of a processor."""
+    """Sweep once; return the result, the elapsed seconds and the processor's seconds."""
     writer = ChainWriter(DynamoDBStore("chains", client=table))
     outbox = Outbox(writer, {EVENT: EventBus("bus", Bus())}, workers=Workers(WORKERS))
     began, processor = time.monotonic(), time.process_time()
@@ -49,7 +49,7 @@ def _sweep(table: WeighedTable) -> tuple[SweepResult, float, float]:
 
 
 def memory(count: int, marks: int) -> float:
-    """Return the MB that a sweep of chains with many marks takes, beside what the table keeps."""
+    """Return the MB that a sweep of chains with many marks needs in addition to the table."""
     table = _due(count, 1, 0.0, marks=bytes(MARK_BYTES * marks))
     tracemalloc.start()
     result, *_ = _sweep(table)

@@ -1,6 +1,6 @@
-"""The task of a scheduler: finds acked orders and bills each once: docs/schedulers.md.
+"""A scheduler's task that bills each acked order once. docs/schedulers.md describes it.
 
-pip install boto3 'xorack[cli]'
+It needs ``pip install boto3 'xorack[cli]'``.
 """
 
 import json

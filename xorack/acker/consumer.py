@@ -96,7 +96,7 @@ class _Entry(NamedTuple):
 
 
 class _RequestBatch:
-    """The requests of a batch by chain, in the order of their effect, each with its message."""
+    """The requests of a batch with their messages, by chain, in the order of their effect."""
 
     def __init__(self, entries: Iterable[_Entry]) -> None:
         by_tag: dict[str, list[_Entry]] = defaultdict(list)

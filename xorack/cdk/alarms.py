@@ -80,8 +80,8 @@ def queue_age_threshold_seconds(acker: AckerParts) -> int:
     """Return the message age in seconds above which the queue counts as behind.
 
     SQS stops counting the age of a message at its third receive, two visibility timeouts after the
-    first. If a message's second attempt succeeds, its age is less than a visibility timeout, a
-    window and an attempt. The threshold is halfway between the two.
+    first. A message whose second attempt succeeds is younger than the sum of one visibility
+    timeout, one batching window and one attempt. The threshold is halfway between the two ages.
     """
     settings = acker.settings
     visibility = visibility_timeout_seconds(settings, acker.queue)

@@ -542,7 +542,10 @@ def _json(value: object) -> str:
 
 
 def _scheduled(chain: Chain) -> Chain:
-    """Set ``due_at`` to the deadline if the deadline is earlier, or if one of them is None."""
+    """Set ``due_at`` to the chain's deadline, unless ``due_at`` is already earlier.
+
+    A chain without a deadline gets no ``due_at``.
+    """
     if chain.final:
         return chain
     # If the sweeper looks too early, it costs one read. Each change costs a write to the index.

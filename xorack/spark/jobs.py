@@ -1,6 +1,6 @@
-"""The frames that `evidence` was given. A failing `finish` computes them again to name rows.
+"""Keeps the frames that were passed to `evidence`, so that a failing `finish` can name rows.
 
-They belong to a `Tracking`, and are freed with it.
+`finish` computes the frames again. They belong to a `Tracking`, and are freed with it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def name_missing(missing_count: int, xor: int, sum_: int, members: Sequence[int]
     """
     given, count = {unit & _MASK: unit for unit in members}, abs(missing_count)
     if len(given) < len(members) or not 0 < count <= len(given) <= MAX_SOLVED:
-        return []  # of two equal members, either may be missing
+        return []  # if two members are equal, it is unknown which of them is missing
     units = [given[unit] for unit in _solve([*given], xor & _MASK)]
     upper = sum(unit >> 32 for unit in units)
     is_right = len(units) == count and sum_ == (upper if missing_count > 0 else -upper)

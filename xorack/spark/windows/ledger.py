@@ -339,7 +339,7 @@ def open_window(store: _Store, window: Window) -> WindowStatus:
     """Keep a window of `find_window`, and return its status, which decides what to send."""
     if window not in store.windows():
         store.keep_window(window)
-    # Read the proofs only after the window is kept, as in `prove`.
+    # The window is stored before the proofs are read. `prove` has the same order.
     return WindowStatus.of(window, _proved(store))
 
 
