@@ -133,7 +133,7 @@ def explain_sample(
 def explain_groups(
     rows: RowNames, facts: Facts, source: DataFrame, candidates: DataFrame
 ) -> Explanation:
-    """Find what rows have in common whose groups have other units than were started."""
+    """Find the values that rows of groups with other units than were started have in common."""
     count = facts.exchanged
     if not count:
         return Explanation()
