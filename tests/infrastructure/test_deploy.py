@@ -84,7 +84,7 @@ BROKEN = [
     (HERE, f"account {ACCOUNT}, region eu-west-1 {NO_BOOTSTRAP}"),
     (
         {**HERE, "node": False, "PATH": os.devnull},
-        "there is no node: run `make venv`, or install node 20 or later",
+        "there is no Node: run `make venv`, or install Node 20 or later",
     ),
 ]
 
