@@ -1,4 +1,4 @@
-"""Makes the pictures in docs/images: the page with example chains and messages, demo and notebook.
+"""Makes the pictures in docs/images: the page with example chains and messages, demo, notebook.
 
 .venv/bin/python -m tools.pictures [demo | notebook]
 """
@@ -216,7 +216,7 @@ _QUIET: dict[str, Any] = {
 
 
 def take_notebook() -> None:
-    """Run cells on Spark, of which one loses rows, and draw the results as a notebook does."""
+    """Run cells on Spark, one of which loses rows, and draw the results as a notebook does."""
     from pyspark.sql import SparkSession
 
     from tests.support.queue_server import QueueServer

@@ -26,8 +26,8 @@ from xorack.core.marks import (
 
 _NAMES = {"#marks": schema.SPILLED_MARKS, "#until": schema.EXPIRES_AT}
 _MOST_END_MARKS = 2048
-"""The number of marks with which a bucket of ends takes no more: 32 KB. Each write is billed by the
-whole bucket, and more children of one parent than fit an item may end at the same time."""
+"""A bucket of ends with this many marks, 32 KB, is full. Each write is billed by the size of the
+bucket, and more children of a parent may end at the same time than one item can hold."""
 _WRITERS = 16
 """The number of a chain's buckets that are written at a time."""
 

@@ -57,7 +57,7 @@ def check_arguments(scope: Construct, arguments: Mapping[str, Any]) -> None:
 def check_place(
     subject: str, there: Any, here: Any, hint: str = "", places: Sequence[str] = _PLACES
 ) -> None:
-    """Raise ValueError if something is known to be in another account or region than expected."""
+    """Raise ValueError if `there` is known to be in another account or region than `here`."""
     for place in places:
         actual, expected = getattr(there, place), getattr(here, place)
         if None not in (actual, expected) and is_known_to_differ(actual, expected):

@@ -122,14 +122,14 @@ def _end_bucket(key: bytes, level: int) -> Bucket:
 
 
 class EndMarks(NamedTuple):
-    """Marks of the ends of children, by the buckets of a level that take them."""
+    """Marks of children's ends, by the buckets of one level in which they are stored."""
 
     level: int
     by_bucket: dict[Bucket, list[bytes]]
 
 
 def end_marks_of(marks: Sequence[bytes]) -> EndMarks:
-    """Choose the buckets for marks of ends: those of the shortest time that get enough of them."""
+    """Choose buckets of the shortest time at which each gets enough marks of ends."""
     most = max(2, len(marks) // _MARKS_A_BUCKET)  # marks of a short time may be in two buckets
     for level in range(_END_LEVELS):
         by_bucket: dict[Bucket, list[bytes]] = {}

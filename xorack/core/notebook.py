@@ -1,6 +1,6 @@
-"""A small table with a bar: what notebooks show in place of an object's text.
+"""A small table with a bar, which notebooks show instead of an object's text.
 
-This module has all HTML of the library beside `xorack.web`, and escapes every value.
+Only this module and `xorack.web` make HTML. It escapes every value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Part = tuple[str, str, int]
 
 
 def table(title: str, facts: Mapping[str, object], parts: Iterable[Part] = ()) -> str:
-    """Return the HTML of a table of facts below a bar; what is None, "" or empty is left out."""
+    """Return the HTML of a table of facts below a bar. Facts that are None or empty are left out."""
     rows = "".join(
         _ROW.format(name=escape(name), value=_value(value))
         for name, value in facts.items()
@@ -43,7 +43,7 @@ def table(title: str, facts: Mapping[str, object], parts: Iterable[Part] = ()) -
 def _value(value: object) -> str:
     if isinstance(value, (list, tuple)):
         more = [f"and {len(value) - MAX_SHOWN:,} more"] if len(value) > MAX_SHOWN else []
-        return "<br>".join(escape(str(one)) for one in (*value[:MAX_SHOWN], *more))
+        return "<br>".join(escape(str(item)) for item in (*value[:MAX_SHOWN], *more))
     return escape(f"{value:,}" if type(value) is int else str(value))
 
 

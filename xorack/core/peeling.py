@@ -42,7 +42,7 @@ _MAX_TENANTS = 32
 _MAX_CHECKS = 50_000
 """The most comparisons of hashes that share cells."""
 _MAX_IN_TEXT = 4
-"""Ids in the text of a result."""
+"""The most ids in the text of a result."""
 _SLACK = 3
 """The search also follows guesses that leave up to this many more full cells."""
 

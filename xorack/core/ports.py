@@ -87,7 +87,7 @@ class ChainStore(Protocol):
     def put_end_marks(
         self, chain: Chain, by_bucket: Mapping[Bucket, Sequence[bytes]], until: int
     ) -> list[bytes]:
-        """Copy marks of children's ends to their buckets. Return those for which there is no room.
+        """Copy marks of children's ends to their buckets; return the marks whose bucket is full.
 
         Safe to repeat. The marks must be kept until `until`.
         """
