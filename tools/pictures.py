@@ -155,7 +155,10 @@ _LEFT_OUT = re.compile(r" *[\d.]+ s  (set up|watch|.*\.\.\.$)|the counts of")
 
 
 def take_demo() -> None:
-    """Run the demo, and draw the end of its terminal output, without fonts, which GitHub blocks."""
+    """Run the demo, and draw the end of its terminal output.
+
+    The picture names no fonts, because GitHub blocks them.
+    """
     from rich._export_format import CONSOLE_SVG_FORMAT
     from rich.console import Console
     from rich.text import Text

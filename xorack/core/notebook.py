@@ -31,7 +31,7 @@ Part = tuple[str, str, int]
 
 
 def table(title: str, facts: Mapping[str, object], parts: Iterable[Part] = ()) -> str:
-    """Return the HTML of a table of facts below a bar. Facts that are None or empty are left out."""
+    """Return the HTML of a table of facts below a bar, without the facts that are None or empty."""
     rows = "".join(
         _ROW.format(name=escape(name), value=_value(value))
         for name, value in facts.items()

@@ -191,11 +191,11 @@ class _Table:
         return self.left > 0 and self.support(y)[1] >= _VOUCHERS
 
     def exchangeable(self) -> set[int]:
-        """Return the hashes that belong to four which have the same sum as four other hashes.
+        """Return the hashes of each group of four that four other hashes could replace unnoticed.
 
-        Such four hashes lie in at most two cells of each table. With 16 cells, about 1 in 2,000
-        sets of 32 hashes has them. If the search takes too long, someone has chosen the ids, and
-        all hashes are returned.
+        Such a group lies in at most two cells of each table. With 16 cells, about 1 in 2,000 sets
+        of 32 hashes has one. If the search takes too long, someone has chosen the ids, and all
+        hashes are returned.
         """
         places = {y: words_of(y, self.cells) for y in self.hashes}
         tenants = defaultdict(list)
