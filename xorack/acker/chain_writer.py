@@ -215,7 +215,7 @@ class ChainWriter:
         return self.limits.mask
 
     def oldest(self) -> int:
-        """Return a time: the tombstone of a chain that ended before it may have expired."""
+        """Return a time; the tombstone of a chain that ended before this time may have expired."""
         return self.limits.oldest(self.now())
 
     def _start_retry(self, attempts: int | None = None) -> Retry:

@@ -104,7 +104,8 @@ def changes_of(spilled: int, count: int) -> tuple[list[MarkRun], list[MarkRun]]:
     """Return the runs that end if more marks are spilled, and the runs that grow or begin."""
     before = runs_of(spilled)
     grown = [run for run in runs_of(spilled + count) if run not in before]
-    first = grown[0]  # it takes the marks of the runs that end, which are older than the new marks
+    # Old marks come before new marks, so the first run takes the marks of the runs that end.
+    first = grown[0]
     ended = [run for run in before if run.start >= first.start and run.level < first.level]
     return ended, grown
 

@@ -249,7 +249,10 @@ class _Table:
                 certain += self.remove(y)
 
     def attempt(self, y: int) -> int:
-        """Remove or put back a hash and all that follow from it. Return the log's length before."""
+        """Remove or put back a hash, and then all hashes that now have enough votes.
+
+        Return the length of the log before, for `undo`.
+        """
         before = len(self.log)
         self.remove_supported([*self.remove(y), y], banned=y)
         self.budget -= len(self.log) - before + 1

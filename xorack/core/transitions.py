@@ -201,7 +201,7 @@ class Limits(NamedTuple):
     mask: frozenset[str] = frozenset()
 
     def oldest(self, now: int) -> int:
-        """Return a time: the tombstone of a chain that ended before it may have expired."""
+        """Return a time; the tombstone of a chain that ended before this time may have expired."""
         bound = 0
         for until, retention_ms in self.earlier_retentions:
             bound = min(until, max(bound, now - retention_ms))

@@ -94,7 +94,7 @@ class ChainStatus:
 
     @property
     def urgency(self) -> Literal["ok", "soon", "late"]:
-        """How near the deadline is. ``soon`` is within `SOON_MS`."""
+        """``late`` after the deadline, ``soon`` at most `SOON_MS` before it, and else ``ok``."""
         left = SOON_MS + 1 if self.deadline is None else self.deadline - self.now
         return "ok" if left > SOON_MS else "soon" if left > 0 else "late"
 

@@ -45,7 +45,7 @@ def work(record: SQSRecord, step: Step | None) -> None:
 
 
 def report(event: dict[str, Any], context: Any) -> None:
-    """Write a report on a file beside it: all its lines are handled, or these are not."""
+    """Write a report on a file into the bucket: its status, and the lines that were not handled."""
     detail = event["detail"]
     key = detail["detail"]["key"]
     lines = lines_of(key)
