@@ -5,10 +5,11 @@ be acked before the close. Messages may arrive in any order, so the close may ar
 stamp of a start. Therefore each start finishes a unit of its own, and the close starts these units.
 Such a unit is outstanding until the stamp of its start has arrived.
 
-A folder beside the records has a small text for each start, and a text for each finished name. A
-finish closes the run if all names are finished, unless the run is kept open until `Tracking.close`.
-A start and a finish each write their text before they read the other texts. So at least one of them
-sees the other, and the close includes every start.
+A folder beside the records has a small text for each start, and one for each name that is finished.
+A finish that finds all names finished closes the run, unless it is kept open until
+`Tracking.close`. Two drivers may do so at the same time. So a finish announces the close, with the
+starts that it has read, and closes only if it then reads the same starts. A start writes its text,
+and is refused if it then reads a close without this start. One of the two sees the other.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 from functools import reduce
 from operator import xor
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 from pyspark.sql import functions as F
 
@@ -68,15 +70,20 @@ class Start(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The starts of a run, and the ids of those that are finished."""
+    """The starts of a run, the ids of those that are finished, and the starts of each close."""
 
     starts: dict[str, Start]
     finished: set[str]
+    closes: list[list[str]]
 
-    def are_finished(self, but: str = "") -> bool:
-        """Return whether there are starts, besides one, and all of them are finished."""
-        others = [start for start in self.starts.values() if start.id != but]
-        return bool(others) and all(start.id in self.finished for start in others)
+    @property
+    def is_finished(self) -> bool:
+        """Whether all starts are finished."""
+        return bool(self.starts) and self.starts.keys() <= self.finished
+
+    def is_closed_for(self, id: str) -> bool:
+        """Return whether a finish closes the run, or did so, without this start."""
+        return any(id not in starts for starts in self.closes)
 
 
 def is_unit_of_run(rows: RowNames) -> bool:
@@ -104,9 +111,19 @@ def check_open(rows: RowNames) -> None:
     """Raise an error if the run is closed, because all of its other rows are finished."""
     if rows.batch_id is not None or rows.tracking.keep_open:
         return
-    state, id = _read(rows.tracking), _id_of(rows, "start")
-    if id not in state.starts and state.are_finished(but=id):
-        raise _closed(rows.tracking, rows.name, state)
+    state, start = _read(rows.tracking), Start(_id_of(rows, "start"), rows.name)
+    if start.id not in state.starts:  # its text is withdrawn below
+        _check_open(rows.tracking, start, state)
+
+
+def _check_open(tracking: RunOptions, start: Start, state: _State) -> None:
+    if state.is_closed_for(start.id):
+        names = ", ".join(sorted({one.name for one in state.starts.values()} - {start.name}))
+        raise StateError(
+            f"run {tracking.run_id!r} is closed: its rows named {names} are finished, so it may be "
+            f"acked. To start {start.name!r} after that, use Tracking(keep_open=True) in all jobs "
+            "of the run, and call close() after the last start"
+        )
 
 
 def start_requests(tracking: RunOptions, start: Start, units: int, number: int) -> list[Request]:
@@ -128,15 +145,15 @@ def start_requests(tracking: RunOptions, start: Start, units: int, number: int) 
 
 
 def _checked(tracking: RunOptions, start: Start) -> Start:
-    """Write the text of a new start. Withdraw it if a finish may have closed the run."""
+    """Write the text of a start; withdraw it if a finish may have closed the run."""
     state = _read(tracking)
-    if before := state.starts.get(start.id):
-        return before
-    start = start._replace(is_first=not state.starts)
+    start = state.starts.get(start.id) or start._replace(is_first=not state.starts)
     _write(tracking, start)
-    if (state := _read(tracking)).are_finished(but=start.id):
+    try:
+        _check_open(tracking, start, _read(tracking))
+    except StateError:
         _write(tracking, start._replace(is_withdrawn=True))
-        raise _closed(tracking, start.name, state)
+        raise
     return start
 
 
@@ -166,12 +183,21 @@ def finish_requests(rows: RowNames, proof: str, outcome: Outcome) -> list[Reques
     if rows.batch_id is not None or not isinstance(outcome, Agrees):
         return [note]
     started = _id_of(rows, "start")
-    write_text(
-        tracking.spark, f"{_folder(tracking)}/finished={_hash(started)}", json.dumps(started)
-    )
+    _write_text(tracking, f"finished={_hash(started)}", started)
+    return [note, *([] if tracking.keep_open else _close_if_finished(tracking))]
+
+
+def _close_if_finished(tracking: RunOptions) -> list[Request]:
+    """Return the close of a run of which all rows are finished; nothing if they are not."""
+    if not (before := _read(tracking)).is_finished:
+        return []
+    place = f"close={uuid4().hex}"
+    _write_text(tracking, place, {"close": [*before.starts]})
     state = _read(tracking)
-    is_closed = not tracking.keep_open and state.are_finished()
-    return [note, *([_close(tracking, state)] if is_closed else [])]
+    if state.starts.keys() != before.starts.keys():
+        _write_text(tracking, place, {})
+        return []
+    return [_close(tracking, state)]
 
 
 def close_requests(tracking: RunOptions) -> list[Request]:
@@ -184,15 +210,6 @@ def _close(tracking: RunOptions, state: _State) -> Request:
     units = [_unit_of(tracking, one) for one in state.starts.values() if one.is_stamped]
     stamp = plain(reduce(xor, units, _root(tracking)))
     return Request.stamp_(tracking.run_id, "close", stamp, len(units), 1)
-
-
-def _closed(tracking: RunOptions, name: str, state: _State) -> StateError:
-    names = ", ".join(sorted({start.name for start in state.starts.values()} - {name}))
-    return StateError(
-        f"run {tracking.run_id!r} is closed: its rows named {names} are finished, so it may be "
-        f"acked. To start {name!r} after that, use Tracking(keep_open=True) in all jobs of the "
-        "run, and call close() after the last start"
-    )
 
 
 def _sentence(rows: RowNames, proof: str, outcome: Outcome) -> str:
@@ -246,13 +263,19 @@ def _folder(tracking: RunOptions) -> str:
 
 
 def _write(tracking: RunOptions, start: Start) -> None:
-    place = f"{_folder(tracking)}/start={_hash(start.id)}"
-    write_text(tracking.spark, place, json.dumps(start._asdict()))
+    _write_text(tracking, f"start={_hash(start.id)}", start._asdict())
+
+
+def _write_text(tracking: RunOptions, name: str, value: Any) -> None:
+    write_text(tracking.spark, f"{_folder(tracking)}/{name}", json.dumps(value))
 
 
 def _read(tracking: RunOptions) -> _State:
-    place = f"{_folder(tracking).translate(GLOB)}/{{start=*,finished=*}}"
+    place = f"{_folder(tracking).translate(GLOB)}/{{start=*,finished=*,close=*}}"
     texts = json_texts(tracking.spark, place)
-    starts = [Start(**text) for text in texts if isinstance(text, dict)]
-    finished = {text for text in texts if isinstance(text, str)}
-    return _State({one.id: one for one in starts if not one.is_withdrawn}, finished)
+    starts = [Start(**text) for text in texts if isinstance(text, dict) and "id" in text]
+    return _State(
+        {start.id: start for start in starts if not start.is_withdrawn},
+        {text for text in texts if isinstance(text, str)},
+        [text["close"] for text in texts if isinstance(text, dict) and "close" in text],
+    )
