@@ -82,7 +82,7 @@ def test_an_append_in_place_of_an_overwrite(run):
     path = billed(run, run.read())
     run.spark.read.parquet(path).write.mode("append").parquet(path)
     error, _, stamped = finish(run, path)
-    assert "everything is there twice" in str(error)
+    assert "all rows are there twice" in str(error)
     assert stamped == set()
 
 
@@ -210,7 +210,7 @@ def test_unit_columns_that_an_insert_has_swapped(run):
     swapped = run.read().selectExpr("line AS order", "order AS line", "sku")
     error, notes, _ = finish(run, run.write(swapped, "swapped"))
     first, sentence = str(error).splitlines()
-    assert first.startswith("the output has not the units of 'lines' that were started: all chains")
+    assert first.startswith("the output lacks the units of 'lines' that were started: all chains")
     assert sentence == (
         "the unit columns order and line are swapped in the output, because an INSERT takes "
         "columns by position: list their names in it"

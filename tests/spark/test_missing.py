@@ -151,7 +151,7 @@ def test_the_frame_names_every_lost_row_and_none_is_wrong_without(
         assert named in (set(), truth)
         assert found.is_exact == (named == truth)
         assert found.missing <= len(truth)
-        assert named or "give evidence the frame" in str(error).splitlines()[-1]
+        assert named or "pass the aggregated frame" in str(error).splitlines()[-1]
 
 
 def test_rows_that_are_there_are_compared_though_most_are_missing(run, monkeypatch):

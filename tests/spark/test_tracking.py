@@ -142,7 +142,7 @@ def test_a_damaged_record_is_recreated(run, damage):
         checksum.unlink()
     DAMAGES[damage](summary, part_files(chains))
     _text.cache_clear()
-    problem = "has not started rows" if "line" in damage else "is damaged: call start again"
+    problem = "has not started rows" if "line" in damage else "is corrupt: call start again"
     problem += r".* \(.*part-" * (damage == "half a file")
     with pytest.raises(StateError, match=problem):
         run.rows.finish(billed)

@@ -112,7 +112,7 @@ def test_rows_that_are_lost_are_noted_and_not_proved(log):
     log.batch(0, (0, 0, 6))
     # What was lost is there: `xorack wait --window` no longer says that rows are missing.
     note = json.loads(log.acker.chains["r/orders/h15"].note)
-    assert note["text"] == "batch 0 of stream lost rows, and was repeated with all"
+    assert note["text"] == "batch 0 of stream lost rows; a rerun wrote all of them"
     assert note["missing_count"] is None
     # Nothing shows that a batch without offsets has read position 6.
     log.batch(1, (0, [7, 8]))
@@ -195,7 +195,7 @@ def test_a_record_that_is_damaged_is_an_error(log):
     (text,) = (log.run.root / "records").rglob("window=h14/part-*")
     text.unlink()
     text.with_name("part-other").write_text('{"name": "h14"}\n')
-    with pytest.raises(StateError, match=r"window=\*: a record is damaged"):
+    with pytest.raises(StateError, match=r"window=\*: a record is corrupt"):
         log.windows().status("h14")
 
 

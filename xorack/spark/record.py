@@ -99,7 +99,7 @@ class Record:
         except Exception as error:  # noqa: BLE001 - whatever Java raises: it may have died
             why = f" ({one_line(error)})"
         raise StateError(
-            f"the record in {self._label}/{self._place} is damaged: call start again with the "
+            f"the record in {self._label}/{self._place} is corrupt: call start again with the "
             f"same rows, then repeat this call{why}"
         )
 

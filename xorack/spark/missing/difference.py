@@ -149,7 +149,7 @@ def error_of(
     missing = found.found
     head = telling.head_of(rows.name, found.started, found.written, missing)
     if found.keys:
-        head = f"the output has not the units of {rows.name!r} that were started"
+        head = f"the output lacks the units of {rows.name!r} that were started"
     if finished_of is not None:
         finished, of = finished_of
         head += f": {telling.chains_in_words(examples, of - finished, finished, of)}"
@@ -164,7 +164,7 @@ def error_of(
     lines += [*found.hints, found.problem]
     if missing is not None and rows.batch_id is None:
         unnamed = missing.named < missing.missing
-        how = "names: give evidence the frame that it adds up, or" if unnamed else "as a frame"
+        how = "names: pass the aggregated frame to evidence, or" if unnamed else "as a frame"
         more = ", rows=frame" if unnamed or missing.asked else ""
         output, input_ = _text(evidence.given, "written"), _text(source, "source")
         lines.append(f"{how}: {rows.name}.audit({output}).missing_rows({input_}{more})")

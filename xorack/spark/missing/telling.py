@@ -113,20 +113,20 @@ def counts_in_words(facts: Facts) -> str:
 
 _AGAIN = "the job's rows, computed again,"
 _SENTENCES = {
-    Basis.UNITS: "the output has the units of rows: each is compared",
+    Basis.UNITS: "the output has the units of rows, and each unit was compared",
     Basis.FRAME: f"{_AGAIN} are those of the output, by XOR, count and sum: the rows that are not "
     "among them are missing",
-    Basis.SHARED_UNITS: "units of two chains are equal: nothing tells which of their rows are "
+    Basis.SHARED_UNITS: "two chains have equal units, so it is unknown which of their rows are "
     "missing",
-    Basis.OTHER_OUTPUT: "the output gives other rows each time it is read: write it, and finish "
-    "that",
+    Basis.OTHER_OUTPUT: "the output is not deterministic: it gives other rows each time it is "
+    "read; write it, and finish what was written",
 }
 """Sentences for bases that need no comparison of groups."""
 _BEGINNINGS = {
     Basis.GROUPS: "",
-    Basis.AFTER_FRAME: f"{_AGAIN} are all that were started: rows differ because of what came "
-    "after them, the aggregation or its write, or a source of the job has changed since; or "
-    "evidence was given another frame than is aggregated; ",
+    Basis.AFTER_FRAME: f"{_AGAIN} are all rows that were started. So rows were lost later, in the "
+    "aggregation or its write, or a source of the job has changed since, or evidence was given "
+    "another frame than the one that is aggregated; ",
     Basis.OTHER_FRAMES: "none of the {frames} adds up to the output: computed again, "
     "{0.of_frames.missing:,} rows are missing and {0.of_frames.surplus:,} are too many. A frame "
     "gives other rows each time (dropDuplicates without an order, rand), a source of the job has "
@@ -152,14 +152,14 @@ def basis_in_words(facts: Facts) -> str:
     said += _OTHER_RUN if facts.exchanged >= max(facts.source.count, 1) else ""
     if facts.by:
         return f"{said}no rows explain the sums of every group"
-    return f"{said}nothing tells which rows the output has"
+    return f"{said}it is unknown which rows the output has"
 
 
 def source_in_words(facts: Facts) -> str:
     """Say how the source differs from what was started."""
     now, before = facts.source.count, facts.started.count
     if now == before:
-        return f"it has {now:,} units, as many as were started, but others"
+        return f"it has {now:,} units, as many as were started, but other ones"
     return f"it has {now:,} units, and {before:,} were started"
 
 
@@ -176,7 +176,7 @@ def head_of(name: str, started: Totals, written: Totals, facts: Facts | None) ->
         count = f"{written.count:,} of {started.count:,} units of {name!r}"
         return f"at most {count} are in the output"
     if written.count < 0:
-        return f"the output has not the {started.count:,} units of {name!r} that were started"
+        return f"the output lacks the {started.count:,} units of {name!r} that were started"
     return f"the output has {written.count:,} units of {name!r}, and {started.count:,} were started"
 
 
@@ -189,7 +189,7 @@ def doubling_in_words(started: Totals, written: Totals, times: Sequence[Any]) ->
     is_times = copies > 1 and not rest and written.sum == copies * started.sum
     if not is_times or written.xor != (started.xor if copies % 2 else 0):
         return ""
-    text = "everything is there twice" if copies == 2 else f"everything is there {copies:,} times"
+    text = "all rows are there twice" if copies == 2 else f"all rows are there {copies:,} times"
     if len({*times}) > 1:
         first, last = (time.strftime("%H:%M:%S") for time in (min(times), max(times)))
         text += f"; the files are of two times: {first} and {last}"

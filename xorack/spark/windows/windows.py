@@ -147,7 +147,7 @@ class Windows(Rows):
         found = ledger.prove(store, (self.stream, self.batch_id), seen, bounds, gaps=self.gaps)
         sent = [request for status, keys in found for request in self._finishes(status, keys)]
         if store.batches_with_loss(self.stream) == [self.batch_id]:
-            sent = [*self._notes(seen, "lost rows, and was repeated with all"), *sent]
+            sent = [*self._notes(seen, "lost rows; a rerun wrote all of them"), *sent]
         chains = sum(1 for _, keys in found if keys)
         self.tracking.jobs.forget(self.namespace)
         counts = chains, evidence.totals.count, 0
@@ -293,7 +293,7 @@ class _Folder:
         try:
             return [of(json.loads(text)) for text in read_texts(self._spark, place)]
         except (ValueError, TypeError, KeyError) as error:
-            raise StateError(f"{place}: a record is damaged: {error}") from error
+            raise StateError(f"{place}: a record is corrupt: {error}") from error
 
     def _write(self, place: str, value: Any) -> None:
         write_text(self._spark, f"{self._folder}/{place}", json.dumps(value))
