@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,12 +61,14 @@ def send_frame(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
 
 
 def send_few(spark: SparkSession, requests: Iterable[Request], queue: Queue) -> SendReport:
-    """Send requests of the driver from the driver itself, or from a task on Connect."""
+    """Send requests of the driver from the driver itself, or from a task if it cannot send them."""
     texts = [json.dumps(request.to_json(), separators=(",", ":")) for request in requests]
     if not texts:
         return SendReport()
     if hasattr(spark, "_jvm"):
-        return queue.send(texts)
+        # The driver may have no boto3, no credentials, or no way to the queue.
+        with suppress(Exception):
+            return queue.send(texts)
     return _send(spark.createDataFrame(zip(texts), "request string"), queue, len(texts))
 
 
