@@ -473,10 +473,11 @@ def _with_ends(children: dict[str, Any], ends: Sequence[Request]) -> str:
     tags = children["failed_tags"]
     for end in ends:
         children["acked" if end.op == "stamp" else "failed"] += 1
-        room = _MAX_FAILED_BYTES - sum(len(tag.encode()) for tag in tags)
-        tag = end.child or ""
-        if end.op != "stamp" and len(tags) < _MAX_FAILED and len(tag.encode()) <= room:
-            tags.append(tag)
+        named = [*tags, end.child]
+        # The event escapes characters, and Step Functions takes 32 KiB.
+        has_room = len(named) <= _MAX_FAILED and len(json.dumps(named)) <= _MAX_FAILED_BYTES
+        if end.op != "stamp" and has_room:
+            tags.append(end.child)
     return _json(children)
 
 
