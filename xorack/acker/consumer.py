@@ -118,8 +118,8 @@ class _RequestBatch:
     def tags(self) -> list[str]:
         """Return the chains in the order of their writes."""
         # Without an order, a message of few chains would wait for the chains of large messages. A
-        # message that was delivered more often has fewer attempts left, so it moves to the front:
-        # with each delivery, its chains count as an eighth.
+        # message that was delivered more often has fewer attempts left, so it moves to the front.
+        # Each delivery divides the weight of its chains by eight.
         chains = Counter(
             id for own in self._by_tag.values() for id in {message.id for _, message in own}
         )

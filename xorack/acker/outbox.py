@@ -90,9 +90,9 @@ class Outbox:
         self.breakers = breakers or {name: CircuitBreaker() for name in publishers}
 
     def publish(self, chains: Sequence[Chain], only: str | None = None) -> ReportResults:
-        """Report the ends of chains in all kinds of reports, or `only` one, while there is time.
+        """Make the reports of ended chains, or `only` those of one kind, while there is time.
 
-        A parent chain that ends because one of the chains was its last unit is reported, too.
+        If a chain was the last unit of a parent chain, the parent's end is reported too.
         """
         reports = ReportResults()
         while chains:

@@ -64,7 +64,7 @@ def show(tag: str, among: TextIO | None, as_json: bool, target: Target) -> None:
         lines = cut(
             [f"{letter.kind}: {letter.error or letter.reason}" for letter in letters], _SHOWN
         )
-        if letters:  # no shell accepts a tag with hidden characters as it is shown
+        if letters:  # a tag with hidden characters cannot be pasted into a shell
             which = f"--tag {shlex.quote(tag)}" if tag.isprintable() else letters[0].id
             lines.append(f"xorack dead-letters show {which}")
         screen.print_properties(screen.properties_of(status, texts, lines))

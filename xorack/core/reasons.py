@@ -300,7 +300,7 @@ class _Samples:
         common: Sequence[_Candidate],
         columns: Mapping[str, Sequence[list[Any]]],
     ) -> bool:
-        """Return whether chance explains a condition neither by rows nor by values of columns.
+        """Return whether a condition is not due to chance, neither by rows nor by column values.
 
         `common` has the conditions on a few values of a column that nearly all missing rows meet.
         `columns` maps each column to its values in missing rows and in other rows.

@@ -45,10 +45,10 @@ def clues_of(status: ChainStatus) -> list[Clue]:
 
 
 def unstarted_units(status: ChainStatus) -> int:
-    """Return how many units were finished that no step started, as far as it is known.
+    """Return the number of finished units that no step started, if it is known.
 
-    The stamp names outstanding units, and units that were finished without a start. The counts say
-    by how many the one kind exceeds the other.
+    The stamp names both outstanding units and units that were finished without a start. The
+    difference of the two numbers follows from the counts.
     """
     surplus = status.chain.counts.finished - status.chain.counts.started
     if not status.chain.counts.started or not status.outstanding_complete:

@@ -139,7 +139,7 @@ def start_requests(tracking: RunOptions, start: Start, units: int, number: int) 
     requests = [Request.stamp_(tracking.run_id, start.id, stamp, number, 1)]
     if tracking.keep_open or start.is_first:
         requests.append(_create(tracking))
-    if tracking.keep_open and tracking.timeout is not None:  # of the chains that start last
+    if tracking.keep_open and tracking.timeout is not None:  # for later chains
         requests.append(Request.extend(tracking.run_id, f"{start.id}/extend", _timeout(tracking)))
     return requests
 
