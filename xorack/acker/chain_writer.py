@@ -206,10 +206,6 @@ class ChainWriter:
     def seconds_left(self) -> float:
         return self._budget.left()
 
-    def resumes(self) -> bool:
-        """Return whether chains may have callbacks."""
-        return bool(self.limits.resumes)
-
     @property
     def mask(self) -> frozenset[str]:
         return self.limits.mask

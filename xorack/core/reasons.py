@@ -80,11 +80,6 @@ class Reasons:
         """Return whether the counts are those of all rows, and not of samples."""
         return self.compared == (self.missing, self.others)
 
-    @property
-    def says_something(self) -> bool:
-        """Return whether a condition was found, or all rows are missing."""
-        return bool(self.findings) or (self.missing > 0 and not self.others)
-
     def with_counts(self, counts: Sequence[tuple[int, int]]) -> Reasons:
         """Return the first findings with the counts of all rows: missing rows, other rows."""
         findings = tuple(
