@@ -12,7 +12,18 @@ import time
 from collections.abc import Sequence
 from importlib import import_module
 
-SECTIONS = ("memory", "dynamodb", "consumer", "scale", "parents", "sweeps", "cold_start", "spark")
+SECTIONS = (
+    "memory",
+    "dynamodb",
+    "consumer",
+    "scale",
+    "parents",
+    "sweeps",
+    "cold_start",
+    "spark",
+    "spark_first",
+    "spark_failing",
+)
 """The modules of this package. Each has a function ``measure(quick)``, which returns tables."""
 
 

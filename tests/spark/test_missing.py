@@ -15,7 +15,7 @@ from tests.spark.sentences import Truth, false_claims
 from tests.support.queue_server import QueueServer
 from xorack import unit_id
 from xorack.errors import OutputDiffersError
-from xorack.spark.missing import found, why
+from xorack.spark.missing import why
 
 ORDERS, SIZE = 60, 6
 SEEDS = range(*map(int, os.environ.get("RANDOM_JOBS", "0:10").split(":")))
@@ -156,7 +156,6 @@ def test_the_frame_names_every_lost_row_and_none_is_wrong_without(
 
 def test_rows_that_are_there_are_compared_though_most_are_missing(run, monkeypatch):
     monkeypatch.setattr(why, "SAMPLE", 10)
-    monkeypatch.setattr(found, "SAMPLE", 10)
     job = run.read().transform(run.rows.with_unit).where("order = 7")
     out = run.write(job.groupBy("city").agg(*run.rows.evidence(job)), "bills")
     with pytest.raises(OutputDiffersError) as caught:

@@ -12,7 +12,13 @@ from xorack.core.errors import XorAckError
 from xorack.spark.evidence import per_chain
 from xorack.spark.folding import Totals, totals_of
 from xorack.spark.messages import plain_errors
-from xorack.spark.missing.comparing import compare_chains, has_units_apart, sums_of, tells_chains
+from xorack.spark.missing.comparing import (
+    Comparison,
+    compare_chains,
+    has_units_apart,
+    sums_of,
+    tells_chains,
+)
 from xorack.spark.missing.difference import Difference, error_of, find_difference
 from xorack.spark.missing.telling import Basis
 from xorack.spark.notes import IS_SINGLE, by_tag, hex_of, notes
@@ -74,19 +80,24 @@ class Differing(NamedTuple):
         is_told = {*self.rows.chain} <= {*self.rows.unit}  # then equal units are in equal chains
         if not is_told and (chains := self._changed_chains(source)):
             return self.unknown(f"the source is not what was started: {chains}")
-        given = self.rows, self.evidence, self.totals, source, self.frames
-        found = find_difference(*given, self.keep)
+        given = self.rows, self.evidence, self.totals, source, self.frames, self.keep
+        found = find_difference(Comparison(*given))
         if found.found is None or found.found.basis != Basis.SOURCE_CHANGED or not is_told:
             return found
         return replace(found, hints=(self._changed_chains(source), *found.hints))
 
     def _changed_chains(self, source: DataFrame) -> str:
         """Name the chains of which the source is not what was started; return "" without any."""
-        read = self._read(source)
-        if read is None:
+        if not has_columns(source, self.rows.chain):
             return ""
-        compared = compare_chains(self.started.chains, [read]).where("verdict <> 'agree'")
-        some = _examples(compared)
+        try:
+            compared = compare_chains(self.started.chains, [fold_input(self.rows, source)])
+            # Chains without a unit in the record have failed, or are of rows that nobody started.
+            some = _examples(compared.where("verdict <> 'agree' AND started > 0"))
+        except XorAckError:
+            raise
+        except Exception:  # noqa: BLE001 - a file is broken: the comparison says so
+            return ""
         return f"chains of which the source differs: {', '.join(some)}" if some else ""
 
     def unknown(self, problem: str = "", keys: str = "") -> Difference:
@@ -124,12 +135,12 @@ class Differing(NamedTuple):
 
     def by_units(self, found: Difference) -> Outcome:
         """Finish the chains of which no unit differs, or at most the tolerated number."""
-        assert found.sample is not None
-        assert found.found is not None
-        facts = found.found
+        facts, rows = found.found, found.findings.differing
+        assert facts is not None
+        assert rows is not None
         chains = self.started.chains
         most = 0 if self.publish else self.rows.tracking.tolerated_units
-        sums = by_tag(self.rows, found.sample.differing)
+        sums = by_tag(self.rows, rows)
         sums = self.keep(chains.selectExpr("tag", "count AS started").join(sums, "tag"))
         fits = f"(surplus = 0 AND missing <= {most})"
         left, tolerated, units_tolerated, *both = sums_of(
@@ -221,5 +232,6 @@ class Differing(NamedTuple):
 
 def _examples(differing: DataFrame) -> list[str]:
     """Return examples of chains that differ, with their numbers of units."""
-    first = differing.orderBy(F.expr("started = 0"), "tag").limit(_MAX_EXAMPLES).collect()
+    with plain_errors():
+        first = differing.orderBy(F.expr("started = 0"), "tag").limit(_MAX_EXAMPLES).collect()
     return [f"{row['tag']} ({row['found']:,} of {row['started']:,})" for row in first]

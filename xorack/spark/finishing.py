@@ -126,9 +126,10 @@ def _of_batch(rows: RowNames, evidence: Evidence, job: Job, keep: Keep) -> Outco
     frames = job.frames_of(rows)
     differing = Differing(rows, evidence, summary.totals, started, job.source, frames, keep)
     found = differing.find(source)
-    if found.sample is None or not found.tells_chains(rows, source):
+    rows_that_differ = found.findings.differing
+    if rows_that_differ is None or not found.tells_chains(rows, source):
         return differing.all_open(found)
-    return differing.all_open(found, by_tag(rows, found.sample.differing))
+    return differing.all_open(found, by_tag(rows, rows_that_differ))
 
 
 def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: Keep) -> Outcome:

@@ -36,16 +36,21 @@ def by_tag(rows: RowNames, differing: DataFrame) -> DataFrame:
     """
     columns = chain_columns(differing, rows.chain)
     keys = [f"c{i}" for i in range(len(columns))]
-    units = differing.select(*columns, "xorack_unit_", "missing_count", "is_named").distinct()
-    tagged = with_tag(units, rows.prefix, keys).where("missing_count <> 0")
-    order = [F.expr("if(missing_count > 0 AND is_named, 0, 1)"), F.col("xorack_unit_")]
+    units = differing.select(*columns, "xorack_unit_", "missing_count", "is_named")
+    tagged = with_tag(units, rows.prefix, keys)
+    listed = F.expr("missing_count > 0 AND is_named").alias("is_listed")
+    order = F.desc("is_listed"), F.col("xorack_unit_")
     chain = Window.partitionBy("tag").orderBy(*order)
-    placed = tagged.withColumn("place", F.row_number().over(chain))
-    is_listed = F.expr(f"place <= {_MAX_IDS} AND missing_count > 0 AND is_named")
-    ids = F.array_sort(F.collect_set(F.when(is_listed, hex_of("xorack_unit_"))))
+    # One shuffle: the rows of a unit are side by side in their chain, and count once.
+    is_first = F.coalesce(F.lag("xorack_unit_").over(chain) != F.col("xorack_unit_"), F.lit(True))
+    placed = tagged.select("*", listed).select(
+        "*", F.row_number().over(chain).alias("place"), is_first.alias("is_first")
+    )
+    is_shown = F.expr(f"is_first AND is_listed AND place <= {_MAX_IDS}")
+    ids = F.array_sort(F.collect_set(F.when(is_shown, hex_of("xorack_unit_"))))
     return placed.groupBy("tag").agg(
-        F.expr("sum(greatest(missing_count, 0L)) AS missing"),
-        F.expr("sum(greatest(-missing_count, 0L)) AS surplus"),
+        F.expr("sum(if(is_first, greatest(missing_count, 0L), 0L)) AS missing"),
+        F.expr("sum(if(is_first, greatest(-missing_count, 0L), 0L)) AS surplus"),
         F.when(F.size(ids) > 0, ids).alias("ids"),
     )
 

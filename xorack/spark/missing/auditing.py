@@ -14,8 +14,8 @@ from xorack.spark.evidence import Evidence, as_list, frames_in, open_output, per
 from xorack.spark.finishing import caches, header_of
 from xorack.spark.folding import SUMS, Totals
 from xorack.spark.messages import readable
-from xorack.spark.missing.comparing import compare_chains, tells_chains
-from xorack.spark.missing.found import MissingRows, resolve
+from xorack.spark.missing.comparing import Comparison, compare_chains, tells_chains
+from xorack.spark.missing.found import MissingRows, find_missing
 from xorack.spark.record import summary_in
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ class Audit:
         problem = "the table or the source cannot be read"
         with readable("table", problem, self._rows.tracking.mask), caches() as keep:
             evidence = Evidence("read", total(self._rows, self._outputs), self._outputs)
-            return resolve(self._rows, frame, evidence, self._totals, jobs, keep)
+            compared = Comparison(self._rows, evidence, self._totals, frame, jobs, keep)
+            return find_missing(compared)
 
 
 def audit(rows: RowNames, table: Output | Sequence[Output]) -> Audit:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F
 
 from xorack.errors import ColumnsError
 from xorack.spark.evidence import evidence_of, unit_in
-from xorack.spark.folding import SUMS, Totals, named, of_units
+from xorack.spark.folding import Totals, named, of_units
 from xorack.spark.messages import plain_errors
 from xorack.spark.missing.naming import MAX_SOLVED, name_missing
 from xorack.spark.missing.telling import Counts
@@ -20,31 +21,91 @@ from xorack.spark.units import KEY_TYPES, chain_columns, column_named, has_colum
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from xorack.spark.evidence import Evidence
     from xorack.spark.run import RowNames
 
     Keep = Callable[[DataFrame], DataFrame]
     """Caches a frame until the comparison ends."""
 
 _DIFFER = "missing_count <> 0 OR xor <> 0 OR sum <> 0"
+_XOR = "bit_xor(if(missing_count % 2 <> 0, xorack_unit_, 0L))"
+_SUM = "sum(missing_count * shiftright(xorack_unit_, 32))"
 
 
-class ByUnit(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """An output that differs, and the rows that it is compared with.
+
+    Attributes:
+        rows: The names of the rows.
+        evidence: The output and its sums.
+        started: The sums of what was started.
+        source: The rows that the job read.
+        frames: The frames of the job that may be computed again, the last one first.
+        keep: Caches a frame until the call ends.
+    """
+
+    rows: RowNames
+    evidence: Evidence
+    started: Totals
+    source: DataFrame
+    frames: Sequence[DataFrame]
+    keep: Keep
+
+
+@dataclass(frozen=True, eq=False)
+class DifferingUnits:
+    """Differing units: ``xorack_unit_``, ``missing_count`` and ``is_named``.
+
+    The count is negative if the other side has surplus rows.
+
+    Attributes:
+        compared: The units, which are cached until the call ends.
+        ids: The units by the sign of their count and by `is_named`, if the driver has them.
+    """
+
+    compared: DataFrame
+    ids: Mapping[tuple[int, bool], Sequence[int]] | None = None
+
+    @property
+    def is_few(self) -> bool:
+        """Whether the driver has collected the units, so that nothing is computed again."""
+        return self.ids is not None
+
+    @cached_property
+    def lasting(self) -> DataFrame:
+        """The units after the call. If the driver has them, `missing_count` is only a sign."""
+        if self.ids is None:
+            return self.compared
+        spark, schema = self.compared.sparkSession, "sign long, named boolean, units array<long>"
+        lists = spark.createDataFrame([(*kind, [*ids]) for kind, ids in self.ids.items()], schema)
+        units = "explode(units) AS xorack_unit_", "sign AS missing_count", "named AS is_named"
+        return lists.selectExpr(*units)
+
+    def marks(self, source: DataFrame, *, is_lasting: bool) -> DataFrame:
+        """Add ``missing_count`` and ``is_named`` to the rows of a source; 0 to equal ones."""
+        units = self.lasting if is_lasting else self.compared
+        units = F.broadcast(units) if self.is_few else units
+        return source.join(units, "xorack_unit_", "left").na.fill(0, ["missing_count"])
+
+
+@dataclass(frozen=True, eq=False)
+class ByUnit:
     """The result of an exact comparison of two sides by unit.
 
     Attributes:
         source: The sums of the source's units.
-        held: The sums of the other side's units.
+        other: The sums of the other side's units.
         counts: The numbers of differing rows.
-        is_apart: Whether no unit of the source is in two chains.
-        units: The differing units: ``xorack_unit_``; ``missing_count``, negative if the other
-            side has surplus rows; and `is_named`.
+        has_repeats: Whether the source has a unit more than once.
+        units: The differing units.
     """
 
     source: Totals
-    held: Totals
+    other: Totals
     counts: Counts
-    is_apart: bool
-    units: DataFrame
+    has_repeats: bool
+    units: DifferingUnits
 
 
 class Groups(NamedTuple):
@@ -105,67 +166,77 @@ def tells_chains(rows: RowNames, frames: Sequence[DataFrame]) -> bool:
         return False
 
 
-_SUMS_BY_UNIT = [
-    f"{fold} AS {side}_{name}"
-    for side in ("started", "held")
-    for name, fold in (
-        ("xor", f"bit_xor(if({side} % 2 = 1, unit, 0L))"),
-        ("count", f"sum({side})"),
-        ("sum", f"sum({side} * shiftright(unit, 32))"),
-    )
-]
+_OTHER = 1 << 32
+"""In the sum of a unit, a row of the other side adds this, and a row of the source adds 1."""
+_ROWS_A_TASK = 500_000
+"""Rows of the source for each task of a comparison, so that their units fit into its memory."""
+_MAX_COLLECTED = 500_000
+"""Most differing units that the driver collects, so that nothing is computed again to name them."""
+_MORE, _LESS = "greatest(started - other, 0L)", "greatest(other - started, 0L)"
+_IS_NAMED = "(other = 0 OR started <= 1)"
+_IS_HIDDEN = f"started > other AND NOT {_IS_NAMED}"
+_COUNTS = {
+    "missing": f"sum({_MORE})",
+    "named": f"sum(if({_IS_NAMED}, {_MORE}, 0L))",
+    "surplus": f"sum({_LESS})",
+    "unknown": f"sum(if(started = 0, {_LESS}, 0L))",
+    "hidden_units": f"count_if({_IS_HIDDEN})",
+    "hidden_rows": f"sum(if({_IS_HIDDEN}, started, 0L))",
+    "doubled_rows": "sum(if(started < other, started, 0L))",
+    "differing": "count(xorack_unit_)",
+}
+"""Sums for the fields of `Counts`. All equal units are one row, whose unit is null."""
 
 
-def compare_units(
-    rows: RowNames, source: DataFrame, held: Sequence[DataFrame], keep: Keep
-) -> ByUnit:
-    """Compare a source's units with those of frames with a column ``unit``, in one Spark job.
+def compare_units(comparison: Comparison, others: Sequence[DataFrame]) -> ByUnit:
+    """Compare the units of a source with those of frames with a column ``unit``, in one Spark job.
 
     Equal units are summed up to one row, so that the result is small.
     """
-    # Use only longs, because Spark sorts to compare strings.
-    is_told = {*rows.chain} <= {*rows.unit} or "xorack_chain_" not in source.columns
-    chain = "bigint(NULL)" if is_told else "xorack_chain_"
-    sides = [source.selectExpr("xorack_unit_", f"{chain} AS chain", "1L AS n", "0L AS m")]
-    sides += [frame.selectExpr("unit", "bigint(NULL)", "0L", "1L") for frame in held]
-    of_unit = ["sum(n) AS started", "sum(m) AS held"]
-    of_unit.append(f"{'false' if is_told else 'min(chain) < max(chain)'} AS is_shared")
-    counted = reduce(lambda a, b: a.union(b), sides).groupBy("xorack_unit_")
-    by_unit = counted.agg(*map(F.expr, of_unit)).selectExpr(
-        "if(started = held, NULL, xorack_unit_) AS differing", "xorack_unit_ AS unit", "*"
+    source, tasks = comparison.source, 1 + comparison.started.count // _ROWS_A_TASK
+    # Shuffle as few longs as possible, because the shuffle of all rows is the most expensive part.
+    sides = [source.selectExpr("xorack_unit_ AS unit", "1L AS n")]
+    sides += [frame.selectExpr("unit", f"{_OTHER}L AS n") for frame in others]
+    # Count units only after the shuffle: most of them occur once in a task, so counting before it
+    # would only cost memory.
+    both = reduce(lambda a, b: a.union(b), sides).repartition(tasks, "unit")
+    counted = both.groupBy("unit").agg(F.expr("sum(n) AS n"))
+    counted = counted.selectExpr("unit", f"n % {_OTHER}L AS started", f"n div {_OTHER}L AS other")
+    sums = (
+        "bit_xor(if(started % 2 = 1, unit, 0L)) AS xor",
+        "sum(started) AS started",
+        "sum(other) AS other",
+        "sum(started * shiftright(unit, 32)) AS sum",
+        "max(started) AS most",
     )
-    sums = (*_SUMS_BY_UNIT, "count_if(is_shared) AS shared")
-    compared = by_unit.groupBy("differing").agg(*map(F.expr, sums))
-    compared = keep(compared.withColumnRenamed("differing", "xorack_unit_"))
-    named = "xorack_unit_ IS NOT NULL AND (held_count = 0 OR started_count <= 1)"
-    more, less = (f"greatest({sign}(started_count - held_count), 0L)" for sign in ("", "-"))
-    hidden = f"xorack_unit_ IS NOT NULL AND {more} > 0 AND NOT ({named})"
-    numbers = {
-        "missing": f"sum({more})",
-        "named": f"sum(if({named}, {more}, 0L))",
-        "surplus": f"sum({less})",
-        "unknown": f"sum(if(started_count = 0, {less}, 0L))",
-        "hidden_units": f"count_if({hidden})",
-        "hidden_rows": f"sum(if({hidden}, started_count, 0L))",
-        "differing": "count(xorack_unit_)",
-    }
-    totals = [
-        f"{'bit_xor' if name == 'xor' else 'sum'}({side}_{name})"
-        for side in ("started", "held")
-        for name in SUMS
-    ]
-    shared, *found = sums_of(compared, "sum(shared)", *totals, *numbers.values())
-    counts = Counts(**dict(zip(numbers, found[6:], strict=True)))
-    units = compared.where("xorack_unit_ IS NOT NULL").selectExpr(
-        "xorack_unit_", "started_count - held_count AS missing_count", f"{named} AS is_named"
+    differing = F.expr("if(started = other, NULL, unit) AS xorack_unit_")
+    compared = comparison.keep(counted.groupBy(differing).agg(*map(F.expr, sums)))
+    compared = compared.selectExpr(
+        "*", "started - other AS missing_count", f"{_IS_NAMED} AS is_named"
     )
-    return ByUnit(Totals(*found[:3]), Totals(*found[3:6]), counts, not shared, units)
+    totals = "bit_xor(xor)", "sum(started)", "sum(sum)", "max(most)"
+    *numbers, xor, sum_, x, n, s, most = sums_of(compared, *_COUNTS.values(), _XOR, _SUM, *totals)
+    counts, all_ = Counts(**dict(zip(_COUNTS, numbers, strict=True))), Totals(x, n, s)
+    other = all_ - Totals(xor, counts.missing - counts.surplus, sum_)
+    units = compared.where("xorack_unit_ IS NOT NULL")
+    return ByUnit(all_, other, counts, most > 1, collected(units, counts.differing))
 
 
-def compare_groups(
-    rows: RowNames, source: DataFrame, outputs: Sequence[DataFrame], keep: Keep
-) -> Groups:
+def collected(units: DataFrame, number: int) -> DifferingUnits:
+    """Collect the differing units, unless they are too many for the driver."""
+    frame = units.select("xorack_unit_", "missing_count", "is_named")
+    if number > _MAX_COLLECTED:
+        return DifferingUnits(frame)
+    kinds = frame.groupBy(F.expr("sign(missing_count)"), "is_named")
+    with plain_errors():
+        lists = kinds.agg(F.collect_list("xorack_unit_")).collect()
+    return DifferingUnits(frame, {(int(sign), named): ids for sign, named, ids in lists})
+
+
+def compare_groups(comparison: Comparison) -> Groups:
     """Compare by the columns that outputs and source share. Name all differing units, or none."""
+    rows, source, keep = comparison.rows, comparison.source, comparison.keep
+    outputs = comparison.evidence.outputs
     by = _shared(rows, source, outputs)
     keyed = source.withColumn("xorack_key_", _key(source, by))
     held = [
@@ -206,9 +277,7 @@ def compare_groups(
 
 def sums_of_units(units: DataFrame) -> Totals:
     """Return the sums of the differing units: those of the source minus those of the output."""
-    xor = "bit_xor(if(missing_count % 2 <> 0, xorack_unit_, 0L))"
-    sum_ = "sum(missing_count * shiftright(xorack_unit_, 32))"
-    return Totals(*sums_of(units, xor, "sum(missing_count)", sum_))
+    return Totals(*sums_of(units, _XOR, "sum(missing_count)", _SUM))
 
 
 def has_units_apart(rows: RowNames, source: DataFrame) -> bool:

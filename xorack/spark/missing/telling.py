@@ -40,6 +40,7 @@ class Counts:
         unknown: The number of surplus units that the source does not have.
         hidden_units: The number of units that are more than once in the source and of which the
             other side lacks some rows; `hidden_rows` is the number of their rows in the source.
+        doubled_rows: The number of the source's rows whose units the other side has more often.
         differing: The number of units that differ.
     """
 
@@ -49,6 +50,7 @@ class Counts:
     unknown: int = 0
     hidden_units: int = 0
     hidden_rows: int = 0
+    doubled_rows: int = 0
     differing: int = 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,42 +14,51 @@ from xorack.core.masking import masked, masked_path
 from xorack.core.reasons import CHARACTERS, Finding, Reasons, find_reasons
 from xorack.core.text import plural
 from xorack.spark.messages import plain_errors
-from xorack.spark.units import comparable, has_columns, quoted
+from xorack.spark.units import column_named, comparable, has_columns, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from xorack.core.conditions import Condition, Row
+    from xorack.spark.missing.comparing import Keep
     from xorack.spark.missing.telling import Facts
     from xorack.spark.run import RowNames
 
-SAMPLE = 10_000
+SAMPLE = 4_000
 """Most rows of each kind that are compared on the driver."""
 _MAX_COLUMNS = 60
 _MAX_KEYS = 12
 """Most columns that are tried, up to three together, as the key of dropped duplicates."""
+_FEW = 20
+"""Missing rows whose keys are tested before those of all."""
 _MAX_COUNTED = 3
 """Findings that are counted in all rows."""
-_FILE = "input file"
+_FILE, _TASK = "input file", "shuffle partition"
 _STATE = """
     CASE WHEN missing_count = 0 THEN 'other' WHEN missing_count < 0 THEN 'doubled'
-    WHEN is_named THEN 'missing' ELSE 'repeated' END AS state"""
+    WHEN is_named THEN 'missing' ELSE 'repeated' END"""
+
+
+MAX_NAMED = 100
+"""Rows of each kind that an error names."""
 
 
 class Sample(NamedTuple):
-    """Rows of a source with their ``missing_count``: those that differ, and others.
+    """Rows of a source with their ``missing_count`` and state: those that differ, and others.
 
     Attributes:
         kept: All rows that differ, or a sample of them, and a sample of the others.
         differing: All rows that differ.
-        has_all_differing: Whether `kept` has all rows that differ.
-        has_all_others: Whether `kept` has all other rows.
+        shares: The share of the rows of each state that the driver has.
+        rows: These rows, by state.
+        names: The unit columns of some of these rows, by state.
     """
 
     kept: DataFrame
     differing: DataFrame
-    has_all_differing: bool
-    has_all_others: bool
+    shares: Mapping[str, float]
+    rows: Mapping[str, Sequence[Row]]
+    names: Mapping[str, Sequence[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True)
@@ -91,43 +100,97 @@ class Explanation:
 NO_REASON = Explanation()
 
 
-def explain_sample(
-    rows: RowNames, facts: Facts, sample: Sample | None, source: DataFrame
-) -> Explanation:
-    """Find the values that the differing rows of a sample have in common; `source` has all rows."""
-    repeated = _repeated(rows, facts)
-    if sample is None:
-        return Explanation(repeated=repeated)
-    shown, handicaps = _columns(facts, source)
-    columns = F.struct(*(column.alias(name) for name, column in shown.items()))
-    share = min(1.0, SAMPLE / max(facts.differing, 1))
-    drawn = sample.kept.where(f"missing_count = 0 OR rand(2) < {share}")
-    by_state: dict[str, list[Row]] = {"missing": [], "doubled": [], "repeated": [], "other": []}
-    with plain_errors():
-        for row, state in drawn.select(columns, F.expr(_STATE)).collect():
-            by_state[state].append(_masked(row.asDict(), rows))
-    has_all = share >= 1 and sample.has_all_differing
-    doubled = len(by_state["doubled"]) if has_all else _count(sample, "doubled")
-    found: list[Reasons] = []
-    for state, count in (("missing", facts.named), ("doubled", doubled)):
-        others = [row for other, some in by_state.items() if other != state for row in some]
-        word = f"{state} row"
+@dataclass(frozen=True)
+class Findings:
+    """What the rows that differ have in common.
+
+    Attributes:
+        differing: These rows of the source; None if they are not known.
+        names: The unit columns of the first missing rows; `doubled` are those of doubled rows.
+    """
+
+    explanation: Explanation = NO_REASON
+    differing: DataFrame | None = None
+    names: Sequence[tuple[Any, ...]] = ()
+    doubled: Sequence[tuple[Any, ...]] = ()
+
+
+NO_FINDINGS = Findings()
+
+
+def examine(
+    rows: RowNames,
+    facts: Facts,
+    source: DataFrame,
+    marked: DataFrame,
+    keep: Keep,
+    *,
+    is_few: bool,
+) -> Findings:
+    """Name the rows that differ, and find what they have in common.
+
+    `marked` are the rows of the source with their ``missing_count``. If few differ, one scan of
+    the source gives them all and a sample of the others, and a second one counts conditions.
+    """
+    shown = _columns(facts, source)
+    sample = _draw(rows, facts, shown, marked, keep, is_few=is_few)
+    found: dict[str, Reasons] = {}
+    for state, count in (("missing", facts.named), ("doubled", facts.doubled_rows)):
+        others = [row for other, some in sample.rows.items() if other != state for row in some]
         if count:
-            reasons = find_reasons(
-                by_state[state], others, count, facts.source.count, word, handicaps
+            word, total = f"{state} row", facts.source.count
+            found[state] = find_reasons(
+                sample.rows[state], others, count, total, word, _handicaps(shown)
             )
-            if not reasons.is_exact:
-                counted = _Counted(rows, sample, source, shown, state)
-                reasons = counted.exactly(reasons)
-            found.append(reasons)
+    exact = _Counted(rows, sample, source, shown).exactly(found)
     key: tuple[str, ...] = ()
-    if facts.named == facts.missing and not doubled and found and not _is_certain(found[0]):
-        names = [name for name in source.columns if name in shown][:_MAX_KEYS]
-        is_all = has_all and sample.has_all_others
-        key = _key_of(names, by_state["missing"], by_state["other"], is_all)
-        if key and not (is_all or _is_key(key, sample, source)):
-            key = ()
-    return Explanation(tuple(found), key, repeated)
+    is_apart = facts.named == facts.missing and not facts.doubled_rows
+    if is_apart and "missing" in exact and not _is_certain(exact["missing"]):
+        key = _dropped_key(rows, sample, source, shown)
+    explanation = Explanation((*exact.values(),), key, _repeated(rows, facts))
+    names_by_state = sample.names["missing"], sample.names["doubled"]
+    return Findings(explanation, sample.differing, *names_by_state)
+
+
+def _draw(
+    rows: RowNames,
+    facts: Facts,
+    shown: Mapping[str, Column],
+    marked: DataFrame,
+    keep: Keep,
+    *,
+    is_few: bool,
+) -> Sample:
+    """Draw rows that differ, and others."""
+    numbers = {
+        "missing": facts.named,
+        "doubled": facts.doubled_rows,
+        "repeated": facts.hidden_rows,
+        "other": facts.source.count - facts.named - facts.doubled_rows - facts.hidden_rows,
+    }
+    shares = {state: min(1.0, SAMPLE / max(number, 1)) for state, number in numbers.items()}
+    stated = marked.withColumn("state", F.expr(_STATE))
+    share = " ".join(f"WHEN '{state}' THEN {share}" for state, share in shares.items())
+    is_drawn = F.expr(f"rand(1) < CASE state {share} END")
+    drawn = stated.withColumn("is_drawn", is_drawn)
+    differing = "missing_count <> 0"
+    kept = keep(drawn.where(f"is_drawn OR {differing}" if is_few else "is_drawn"))
+    columns = F.struct(*(column.alias(name) for name, column in shown.items()))
+    keys = F.when(F.expr(differing), F.struct(*(column_named(kept, n)[0] for n in rows.unit)))
+    found: dict[str, list[Row]] = {state: [] for state in numbers}
+    names: dict[str, dict[tuple[Any, ...], None]] = {state: {} for state in numbers}
+    with plain_errors():
+        for row, key, state in kept.where("is_drawn").select(columns, keys, "state").collect():
+            found[state].append(_masked(row.asDict(), rows))
+            if key and len(names[state]) < MAX_NAMED:
+                names[state][_masked_key(tuple(key), rows)] = None
+    all_differing = (kept if is_few else stated).where(differing)
+    return Sample(kept, all_differing, shares, found, {s: [*keys] for s, keys in names.items()})
+
+
+def _masked_key(key: tuple[Any, ...], rows: RowNames) -> tuple[Any, ...]:
+    named = zip(rows.unit, key, strict=True)
+    return tuple(masked(v) if name.lower() in rows.tracking.mask else v for name, v in named)
 
 
 def explain_groups(
@@ -140,7 +203,7 @@ def explain_groups(
     word = "suspect row"
     if count >= facts.source.count:
         return Explanation((find_reasons([], [], count, facts.source.count, word),))
-    shown, handicaps = _columns(facts, source)
+    shown = _columns(facts, source)
     columns = F.struct(*(column.alias(name) for name, column in shown.items())).alias("row")
     units = candidates.select("xorack_unit_")
     sides: list[list[Row]] = []
@@ -149,7 +212,9 @@ def explain_groups(
         with plain_errors():
             sides.append([_masked(row[0].asDict(), rows) for row in side.select(columns).collect()])
     suspect, others = sides
-    return Explanation((find_reasons(suspect, others, count, facts.source.count, word, handicaps),))
+    return Explanation(
+        (find_reasons(suspect, others, count, facts.source.count, word, _handicaps(shown)),)
+    )
 
 
 def _repeated(rows: RowNames, facts: Facts) -> str:
@@ -165,19 +230,22 @@ def _repeated(rows: RowNames, facts: Facts) -> str:
     return f"{more}; {count:,} of these rows are missing"
 
 
-def _columns(facts: Facts, source: DataFrame) -> tuple[dict[str, Column], dict[str, float]]:
-    """Return the columns to compare, and handicaps for columns that are not the user's."""
+def _columns(facts: Facts, source: DataFrame) -> dict[str, Column]:
+    """Return the columns to compare, by their names in reasons."""
     shown = dict([*comparable(source, CHARACTERS).items()][:_MAX_COLUMNS])
-    handicaps = {_FILE: 10.0}
     if has_columns(source, ["xorack_file_"]):
         shown[_FILE] = F.col("xorack_file_")
     # Rows can only be lost with a task after the job's frame.
     if facts.is_after_frame and facts.by and has_columns(source, facts.by):
         tasks = int(source.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
-        task = f"shuffle partition by {', '.join(facts.by)}"
-        shown[task] = F.pmod(F.hash(*map(F.col, map(quoted, facts.by))), F.lit(tasks))
-        handicaps[task] = 0.5
-    return shown, handicaps
+        hashed = F.pmod(F.hash(*map(F.col, map(quoted, facts.by))), F.lit(tasks))
+        shown[f"{_TASK} by {', '.join(facts.by)}"] = hashed
+    return shown
+
+
+def _handicaps(shown: Mapping[str, Column]) -> dict[str, float]:
+    """Return the handicaps of columns that are no property of a row."""
+    return {_FILE: 10.0, **{name: 0.5 for name in shown if name.startswith(_TASK)}}
 
 
 def _masked(row: dict[str, Any], rows: RowNames) -> dict[str, Any]:
@@ -186,11 +254,6 @@ def _masked(row: dict[str, Any], rows: RowNames) -> dict[str, Any]:
         row.update({name: masked(value) for name, value in row.items() if name.lower() in mask})
         row.update({_FILE: masked_path(row[_FILE], mask)} if row.get(_FILE) else {})
     return row
-
-
-def _count(sample: Sample, state: str) -> int:
-    with plain_errors():
-        return sample.differing.select(F.expr(_STATE)).where(f"state = '{state}'").count()
 
 
 def _is_certain(reasons: Reasons) -> bool:
@@ -206,25 +269,31 @@ class _Counted(NamedTuple):
     rows: RowNames
     sample: Sample
     source: DataFrame
-    shown: dict[str, Column]
-    state: str
+    shown: Mapping[str, Column]
 
-    def exactly(self, reasons: Reasons) -> Reasons:
-        """Return reasons with the counts of all rows, if Spark can test the conditions."""
-        tests: list[Column] = []
-        for finding in reasons.findings[:_MAX_COUNTED]:
-            test = self._column(finding.condition)
-            if test is None:
-                break
-            tests.append(F.count_if(test).alias(f"n{len(tests)}"))
+    def exactly(self, found: Mapping[str, Reasons]) -> dict[str, Reasons]:
+        """Return reasons by state with the counts of all rows, if Spark can test the conditions."""
+        tests: dict[tuple[str, int], Column] = {}
+        for state, reasons in found.items():
+            for n, finding in enumerate(reasons.findings[:_MAX_COUNTED]):
+                test = None if reasons.is_exact else self._column(finding.condition)
+                if test is None:
+                    break
+                tests[state, n] = test
         if not tests:
-            return reasons
-        some = self.sample.kept if self.sample.has_all_differing else self.sample.differing
-        some = some.withColumn("_state", F.expr(_STATE.replace("AS state", "")))
+            return dict(found)
+        own = [F.count_if(test & (F.col("state") == state)) for (state, _), test in tests.items()]
+        every = [F.count_if(test) for test in tests.values()]
         with plain_errors():
-            own = some.where(f"_state = '{self.state}'").agg(*tests).first() or ()
-            every = self.source.agg(*tests).first() or ()
-        return reasons.with_counts([(n, total - n) for n, total in zip(own, every, strict=True)])
+            of_state = self.sample.differing.agg(*own).first() or ()
+            of_all = self.source.agg(*every).first() or ()
+        counts: dict[str, list[tuple[int, int]]] = {}
+        for (state, _), n, total in zip(tests, of_state, of_all, strict=True):
+            counts.setdefault(state, []).append((n, total - n))
+        return {
+            state: reasons.with_counts(counts[state]) if state in counts else reasons
+            for state, reasons in found.items()
+        }
 
     def _column(self, condition: Condition) -> Column | None:
         """Return a condition as a column, or None if its values are masked."""
@@ -247,35 +316,62 @@ class _Counted(NamedTuple):
         )
 
 
-def _key_of(
-    names: Sequence[str], missing: Sequence[Row], others: Sequence[Row], is_all: bool
+def _dropped_key(
+    rows: RowNames, sample: Sample, source: DataFrame, shown: Mapping[str, Column]
 ) -> tuple[str, ...]:
-    """Return the smallest key that is unique in other rows, and that missing rows share with them.
-
-    In samples, one such missing row is enough, because the caller counts all rows.
-    """
-    if len(missing) <= 2:
-        return ()
-    for size in (1, 2, 3):
+    """Return the columns of which the output has one row each, if that explains what is missing."""
+    names = [name for name in source.columns if name in shown][:_MAX_KEYS]
+    missing, others = sample.rows["missing"], sample.rows["other"]
+    is_all = min(sample.shares["missing"], sample.shares["other"]) >= 1
+    unlike: list[set[str]] = []  # columns of which no missing row has values of another row
+    for size in (1, 2, 3) if len(missing) > 2 else ():
         for key in combinations(names, size):
-            kept: set[Any] = set()
-            for row in others:
-                if (value := tuple(row[name] for name in key)) in kept:
-                    break
-                kept.add(value)
-            else:
-                twins = (tuple(row[name] for name in key) in kept for row in missing)
-                if all(twins) if is_all else any(twins):
-                    return key
+            if any(columns <= {*key} for columns in unlike):
+                continue
+            twins = _twins(key, missing, others)
+            if twins is not None and (twins == len(missing) or (twins > 0 and not is_all)):
+                is_key = is_all or _is_key(rows, key, sample, source, shown)
+                return key if is_key else ()
+            if twins is not None:
+                unlike.append({*key})
     return ()
 
 
-def _is_key(key: Iterable[str], sample: Sample, source: DataFrame) -> bool:
-    """Return whether exactly one row of each key is not missing."""
+def _twins(key: Sequence[str], missing: Sequence[Row], others: Sequence[Row]) -> int | None:
+    """Return how many missing rows have a key that another row has; None if others share one."""
+    kept: set[Any] = set()
+    for row in others:
+        if (value := tuple(row[name] for name in key)) in kept:
+            return None
+        kept.add(value)
+    return sum(tuple(row[name] for name in key) in kept for row in missing)
+
+
+def _is_key(
+    rows: RowNames,
+    key: Sequence[str],
+    sample: Sample,
+    source: DataFrame,
+    shown: Mapping[str, Column],
+) -> bool:
+    """Return whether exactly one row of each key is not missing.
+
+    The keys of a few missing rows are tested first: that needs no shuffle of all rows.
+    """
     columns = [F.col(quoted(name)) for name in key]
     lost = sample.differing.select("xorack_unit_")
-    others = source.join(lost, "xorack_unit_", "left_anti").select(*columns, F.lit(1).alias("_n"))
-    sides = others.union(sample.differing.select(*columns, F.lit(0)))
-    kept = sides.groupBy(*columns).agg(F.sum("_n").alias("_n"))
-    with plain_errors():
-        return not kept.where("_n <> 1").take(1)
+    tests: list[Column | None] = [None]
+    if not {name.lower() for name in key} & {*rows.tracking.mask}:
+        values = [F.struct(*(F.lit(row[n]) for n in key)) for row in sample.rows["missing"][:_FEW]]
+        tests.insert(0, F.struct(*(shown[name] for name in key)).isin(values))
+    for test in tests:
+        sides = [
+            frame if test is None else frame.where(test) for frame in (source, sample.differing)
+        ]
+        others = sides[0].join(lost, "xorack_unit_", "left_anti").select(*columns, F.lit(1))
+        both = others.toDF(*key, "_n").union(sides[1].select(*columns, F.lit(0)))
+        kept = both.groupBy(*map(quoted, key)).agg(F.sum("_n").alias("_n"))
+        with plain_errors():
+            if kept.where("_n <> 1").take(1):
+                return False
+    return True

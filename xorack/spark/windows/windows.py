@@ -19,6 +19,7 @@ from xorack.spark.evidence import check_output, collect_evidence, open_output, s
 from xorack.spark.finishing import caches
 from xorack.spark.folding import SUMS, Totals, named, of_units, together
 from xorack.spark.messages import plain_errors
+from xorack.spark.missing.comparing import Comparison
 from xorack.spark.missing.difference import error_of, find_difference
 from xorack.spark.record import folder_part
 from xorack.spark.rows import Report, Rows, check_batch
@@ -175,7 +176,7 @@ class Windows(Rows):
             expected = seen
         with caches() as keep:
             frames = self.tracking.jobs.frames(self.namespace)
-            found = find_difference(self, evidence, totals, frame, frames, keep)
+            found = find_difference(Comparison(self, evidence, totals, frame, frames, keep))
         error = error_of(self, evidence, found, source)
         count = max(0, error.started - error.written)
         if found.found is not None:
