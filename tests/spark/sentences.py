@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,9 +43,11 @@ class Truth:
         return [row for row in self.source if self.key(row) in wanted]
 
 
-def false_claims(text: str, truth: Truth, sent: Sequence[Any], chains: int) -> list[str]:
-    """Return the claims in an error's text that do not hold."""
-    claims = [*_head(text, truth), *_chains(text, sent, chains), *_counts(text, truth)]
+def false_claims(
+    text: str, truth: Truth, sent: Sequence[Any], chains: int, earlier: Collection[str] = ()
+) -> list[str]:
+    """Return the claims in an error's text that do not hold; earlier calls have acked chains."""
+    claims = [*_head(text, truth), *_chains(text, sent, chains, earlier), *_counts(text, truth)]
     claims += [*_conditions(text, truth), *_twice(text, truth), *_same(text, truth)]
     return [claim for claim, holds in claims if not holds]
 
@@ -69,17 +71,20 @@ def _head(text: str, truth: Truth):
         yield found[0], _number(found[1]) == truth.written.total()
 
 
-def _chains(text: str, sent: Sequence[Any], chains: int):
+def _chains(text: str, sent: Sequence[Any], chains: int, earlier: Collection[str]):
     stamped = {request.tag for request in sent if request.op == "stamp"}
     noted = {request.tag for request in sent if request.op == "note"}
+    acked = len(stamped | {*earlier})
     if found := re.search(
         r"([\d,]+) of ([\d,]+) chains stay open.*; ([\d,]+) (?:is|are) acked", text
     ):
         numbers = [_number(found[n]) for n in (1, 2, 3)]
-        yield found[0], numbers == [chains - len(stamped), chains, len(stamped)]
+        yield found[0], numbers == [chains - acked, chains, acked]
     elif "all chains stay open" in text:
-        yield "all chains stay open", not stamped
-    yield "each chain that stays open has a note", len(stamped | noted) == chains
+        yield "all chains stay open", not acked
+    elif found := re.search(r"no chain stays open: earlier calls have acked all ([\d,]+)", text):
+        yield found[0], acked == _number(found[1]) == chains
+    yield "each chain that stays open has a note", len({*stamped, *noted, *earlier}) == chains
 
 
 def _counts(text: str, truth: Truth):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,20 @@ def test_chains_that_agree_finish_and_the_others_are_named(run):
         tag(6): (1, 1),
     }
     assert notes[tag(6)].text.startswith("1 of 120 units of lines are not in the output; ")
+
+
+def test_chains_that_an_earlier_call_finished_are_counted(run):
+    finish(run, billed(run, run.read().where("NOT (order = 2 OR order = 6 AND line = 9)"), "order"))
+    error, _, stamped = finish(run, billed(run, run.read().where("line <> 2"), "sku"))
+    assert stamped == set()
+    assert "149 of 154 units of 'lines' are in the output: 2 of 6 chains stay open" in str(error)
+    assert "; 4 are acked" in str(error)
+    error, _, stamped = finish(run, billed(run, run.read().where("order NOT IN (1, 2)"), "order"))
+    assert stamped == {tag(order) for order in (3, 4, 5, 6)}
+    assert f"1 of 6 chains stay open: {tag(2)} (0 of 2); 5 are acked" in str(error)
+    assert run.rows.finish(billed(run, run.read())).chains == CHAINS
+    error, _, _ = finish(run, billed(run, run.read().where("line <> 2")))
+    assert "no chain stays open: earlier calls have acked all 6" in str(error)
 
 
 @pytest.mark.slow
@@ -125,6 +140,62 @@ def test_no_cache_and_no_setting_is_left_behind(run):
     finish(run, billed(run, run.read().where("line <> 7"), "order"))
     assert run.spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
     assert {row["key"]: row["value"] for row in run.spark.sql("SET").collect()} == before
+
+
+def test_threads_beside_a_users_query(run):
+    """Each thread has a run or a name of its own: it names its rows, and frees its caches alone."""
+    shared = run.again(run_id="shared").tracking
+    own = run.read().groupBy("sku").count().cache()
+    before = {row["sku"]: row["count"] for row in own.collect()}
+    settings = {row["key"]: row["value"] for row in run.spark.sql("SET").collect()}
+
+    def lose(number):
+        tracking = shared if number % 2 else run.again(run_id=f"thread{number}").tracking
+        lines = tracking.rows(
+            f"n{number}", chain="order", unit=["order", "line"], label=f"l{number}"
+        )
+        lines.start(str(run.root / "lines"))
+        kept = run.read().where(f"line <> {number}").transform(lines.with_unit)
+        path = run.write(kept.groupBy("sku").agg(*lines.evidence(kept)), f"out{number}")
+        with pytest.raises(OutputDiffersError) as caught:
+            lines.finish(path)
+        return named(caught.value)
+
+    def query(_):
+        return {row["sku"]: row["count"] for row in own.collect()}
+
+    with ThreadPoolExecutor(6) as pool:
+        queries = pool.map(query, range(20))
+        lost = [*pool.map(lose, range(1, 5))]
+        assert [*queries] == [before] * 20
+    assert lost == [[key for key in LINES if key[1] == number] for number in range(1, 5)]
+    assert run.spark.sparkContext._jsc.getPersistentRDDs().size() == 1  # the user's own
+    assert {row["key"]: row["value"] for row in run.spark.sql("SET").collect()} == settings
+    own.unpersist()
+
+
+def test_ten_thousand_names_in_one_driver(run):
+    """The frame of the first name is still there when its output differs."""
+    output = billed(run, run.read().where("line <> 7"))
+    other = run.read()
+    for number in range(10_000):
+        run.tracking.jobs.remember(f"{run.run_id}/n{number}", other)
+    error, _, _ = finish(run, output)
+    assert named(error) == [(order, 7) for order in (4, 5, 6)]
+
+
+def test_a_partition_that_a_dynamic_overwrite_left_from_yesterday(run, configure):
+    """Only the rows of that partition are replaced by others; the error does not say all."""
+    configure("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    path = str(run.root / "daily")
+    yesterday = run.again(run_id="2026-01-30").rows
+    for lines, kept in ((yesterday, run.read()), (run.rows, run.read().where("sku <> 'sku 1'"))):
+        bills = run.bill(kept, rows=lines)
+        bills.write.mode("overwrite").partitionBy("sku").parquet(path)
+    error, notes, _ = finish(run, path)
+    lost = [key for key in LINES if (key[0] * 7 + key[1]) % 5 == 1]
+    print(error, len(lost), len(notes))
+    raise AssertionError
 
 
 def test_missing_units_that_the_run_tolerates(spark, queue, tmp_path):

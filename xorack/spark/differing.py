@@ -64,6 +64,8 @@ class Differing(NamedTuple):
         frames: The frames of the job that may be computed, the last frame first.
         keep: Caches a frame until the call ends.
         publish: Whether the output would be published. Then all chains finish, or none.
+        earlier: The ``tag`` of each chain that earlier calls finished.
+        all_or_none: Whether all chains finish, or none, as in `advance`.
     """
 
     rows: RowNames
@@ -74,6 +76,8 @@ class Differing(NamedTuple):
     frames: Sequence[DataFrame]
     keep: Keep
     publish: bool = False
+    earlier: DataFrame | None = None
+    all_or_none: bool = False
 
     def find(self, source: DataFrame) -> Difference:
         """Find the difference between the output and a source that is what was started."""
@@ -158,20 +162,19 @@ class Differing(NamedTuple):
                 "text", F.concat("text", F.lit(f"; up to {most:,} are tolerated"))
             )
             return Agrees(self.started, units_tolerated, notes(self.rows, noted, tolerated))
-        if not self._tells_chains:
+        if not self._may_finish_some():
             return self.all_open(found, sums)
         differing = sums.where(f"NOT {fits}")
         found_units = "started - missing + surplus"
-        examples = _examples(differing.withColumn("found", F.expr(found_units)))
         finished = chains.join(differing, "tag", "left_anti")
-        count, units = sums_of(finished, "count(1)", "sum(count)")
-        error = self._error(found, count, examples)
+        some = Finished(finished, *sums_of(finished, "count(1)", "sum(count)"))
+        error = self._error(found, some, differing.withColumn("found", F.expr(found_units)))
         requests = notes(self.rows, self._noted(sums), left + tolerated, found.sentence)
-        return Differs(error, requests, Finished(finished, count, units))
+        return Differs(error, requests, some)
 
     def by_chain(self, found: Difference) -> Differs:
         """Finish the chains that have exactly the started units, if the output shows chains."""
-        if not self._tells_chains:
+        if not self._may_finish_some():
             return self.all_open(found)
         held = per_chain(self.rows, self.evidence.outputs)
         compared = self.keep(compare_chains(self.started.chains, held))
@@ -181,9 +184,13 @@ class Differing(NamedTuple):
         text = f"{_BY_CHAIN.format(self.rows.name)} AS text"
         noted = differing.where("started > 0").selectExpr("tag", text, *_NO_IDS)
         requests = notes(self.rows, noted, self.started.number - count, found.sentence)
-        finished = self.started.chains.join(compared.where(agree), "tag", "left_semi")
-        error = self._error(found, count, _examples(differing))
-        return Differs(error, requests, Finished(finished, count, units))
+        chains = self.started.chains.join(compared.where(agree), "tag", "left_semi")
+        finished = Finished(chains, count, units)
+        return Differs(self._error(found, finished, differing), requests, finished)
+
+    def _may_finish_some(self) -> bool:
+        may = not (self.publish or self.all_or_none)
+        return may and tells_chains(self.rows, self.evidence.outputs)
 
     def all_open(self, found: Difference, sums: DataFrame | None = None) -> Differs:
         """Finish no chain; `sums` has the differing units by chain, if they are known."""
@@ -196,11 +203,6 @@ class Differing(NamedTuple):
         count = self.started.number
         return Differs(self._error(found), notes(self.rows, noted, count, found.sentence))
 
-    @property
-    def _tells_chains(self) -> bool:
-        """Whether a chain may finish without the others."""
-        return not self.publish and tells_chains(self.rows, self.evidence.outputs)
-
     def _noted(self, sums: DataFrame) -> DataFrame:
         text = F.expr(_DIFFERS.format(self.rows.name))
         return sums.select(
@@ -208,11 +210,25 @@ class Differing(NamedTuple):
         )
 
     def _error(
-        self, found: Difference, finished: int = 0, examples: Sequence[str] = ()
+        self,
+        found: Difference,
+        finished: Finished | None = None,
+        differing: DataFrame | None = None,
     ) -> OutputDiffersError:
-        return error_of(
-            self.rows, self.evidence, found, self.source, (finished, self.started.number), examples
-        )
+        """Make the error. Pass the chains that this call finishes, and those that differ."""
+        acked = 0 if finished is None else finished.number
+        if self.earlier is not None:
+            tags = (
+                self.earlier
+                if finished is None
+                else self.earlier.union(finished.chains.select("tag"))
+            )
+            acked = tags.distinct().count()
+            if differing is not None:
+                differing = differing.join(self.earlier, "tag", "left_anti")
+        examples = () if differing is None else _examples(differing)
+        numbers = acked, self.started.number
+        return error_of(self.rows, self.evidence, found, self.source, numbers, examples)
 
     def _read(self, source: DataFrame) -> DataFrame | None:
         """Fold the started chains of a source, or return None if it lacks the chain columns."""

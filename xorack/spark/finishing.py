@@ -48,6 +48,7 @@ class Job(NamedTuple):
     frames: Sequence[DataFrame] | None = None
     recompute: bool = True
     publish: bool = False
+    all_or_none: bool = False  # as publish: no chain finishes without the others
 
     def frames_of(self, rows: RowNames) -> Sequence[DataFrame]:
         """Return the frames to compute, the last frame first."""
@@ -142,8 +143,9 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
         return Agrees(started)
     rows.record.check(header)
     given = header["source"] if job.source is None else job.source
-    frames = job.frames_of(rows)
-    differing = Differing(rows, evidence, summary.totals, started, given, frames, keep, job.publish)
+    frames, earlier = job.frames_of(rows), rows.record.finished(header)
+    known = rows, evidence, summary.totals, started, given, frames, keep
+    differing = Differing(*known, job.publish, earlier, job.all_or_none)
     if given is None:
         return differing.by_chain(differing.unknown("no source= says what this job read"))
     try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Observation
 
 from xorack.core.errors import StateError
@@ -89,6 +90,24 @@ class Record:
         # With a schema, Spark needs no job to find it.
         place = f"{self._pattern}/{self._place}/{header['attempt']}/chains"
         return self._spark.read.schema(_CHAINS).parquet(place)
+
+    def keep_finished(self, header: Header, chains: DataFrame | None = None) -> None:
+        """Record which chains a call has finished, by default all."""
+        place = f"{self._label}/{self._place}/{header['attempt']}"
+        if chains is None:
+            write_text(self._spark, f"{place}/finished", "all")
+        else:
+            chains.select("tag").write.mode("append").parquet(f"{place}/finished_chains")
+
+    def finished(self, header: Header) -> DataFrame | None:
+        """Return the ``tag`` of each chain that calls have finished, or None without any."""
+        place = f"{self._pattern}/{self._place}/{header['attempt']}"
+        if read_texts(self._spark, f"{place}/finished"):
+            return self.chains(header).where("count > 0").select("tag")
+        with suppress(AnalysisException):  # it is not there
+            frame = self._spark.read.schema("tag string").parquet(f"{place}/finished_chains")
+            return frame if frame.columns else None
+        return None
 
     def check(self, header: Header) -> None:
         """Compare the chains of the record with this header, or raise `StateError`."""

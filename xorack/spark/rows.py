@@ -264,6 +264,7 @@ class TrackedRows(Rows):
             if branch is not None and isinstance(outcome, Agrees):
                 tables.publish(spark, branch, evidence.kind)
             sent = self._send(evidence, outcome, partial(finishing.finish_requests, self))
+            self._keep_finished(header, outcome)
         return self._end(header, evidence, outcome, sent, allow_missing)
 
     def _check(self, header: Header, evidence: Evidence, outcome: Outcome) -> None:
@@ -296,6 +297,13 @@ class TrackedRows(Rows):
                 f"{lost:,} chains disappeared while their stamps were sent; repeat the call"
             )
         return _sum(sent, stamped)
+
+    def _keep_finished(self, header: Header, outcome: Outcome) -> None:
+        """Record which chains have finished, so that later errors count the acked chains."""
+        finished = outcome.finished
+        if self.batch_id is None and finished is not None and finished.number:
+            chains = None if isinstance(outcome, Agrees) else finished.chains
+            self.record.keep_finished(header, chains)
 
     def _end(
         self,
@@ -353,7 +361,7 @@ class TrackedRows(Rows):
         header = finishing.header_of(self, source)
         finishing.check_last(self, following.name)
         evidence = collect_evidence(self, header, written)
-        job = Job(source, None if rows is None else frames_in(rows), recompute)
+        job = Job(source, None if rows is None else frames_in(rows), recompute, all_or_none=True)
         with finishing.attempt(self, header) as keep:
             outcome = finishing.decide(self, header, evidence, job, keep)
             ends = isinstance(outcome, Lost) and not allow_missing
@@ -364,6 +372,7 @@ class TrackedRows(Rows):
                 )
                 run_chain.following_started(following)
                 sent = self._send(evidence, outcome, starts)
+                self._keep_finished(header, outcome)
             else:
                 sent = SendReport()
         return self._end(header, evidence, outcome, sent, allow_missing)

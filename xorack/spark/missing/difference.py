@@ -80,8 +80,8 @@ def find_difference(comparison: Comparison) -> Difference:
     except XorAckError:
         raise
     except Exception as error:  # noqa: BLE001 - that it differs is known, and is said
-        problem = f"which rows differ could not be found: {one_line(error, comparison.rows.tracking.mask)}"
-        return replace(found, problem=problem)
+        text = one_line(error, comparison.rows.tracking.mask)
+        return replace(found, problem=f"which rows differ could not be found: {text}")
 
 
 def _hints(comparison: Comparison) -> tuple[str, ...]:
@@ -112,20 +112,19 @@ def error_of(
     evidence: Evidence,
     found: Difference,
     source: Any = None,
-    finished_of: tuple[int, int] | None = None,
+    acked_of: tuple[int, int] | None = None,
     examples: Sequence[str] = (),
 ) -> OutputDiffersError:
     """Make the error for a difference.
 
-    `finished_of` has the number of chains that finish, and the number of all chains.
+    `acked_of` has the number of chains that are acked after this call, and that of all chains.
     """
     missing = found.found
     head = telling.head_of(rows.name, found.started, found.written, missing)
     if found.keys:
         head = f"the output lacks the units of {rows.name!r} that were started"
-    if finished_of is not None:
-        finished, of = finished_of
-        head += f": {telling.chains_in_words(examples, of - finished, finished, of)}"
+    if acked_of is not None:
+        head += f": {telling.chains_in_words(examples, *acked_of)}"
     findings = found.findings
     lines = [head, found.keys, findings.explanation.sentence]
     if missing is not None:

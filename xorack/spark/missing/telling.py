@@ -204,10 +204,12 @@ def named_in_words(word: str, unit: Sequence[str], some: Sequence[Any], count: i
     return f"{word}, by ({', '.join(unit)}): {', '.join(texts)}"
 
 
-def chains_in_words(examples: Sequence[str], open_: int, finished: int, of: int) -> str:
-    """Say how many chains stay open, and what happened to the other chains."""
+def chains_in_words(examples: Sequence[str], acked: int, of: int) -> str:
+    """Say how many chains stay open, and how many this call and earlier ones have acked."""
     which = f": {', '.join(examples)}" if examples else ""
-    if finished:
-        acked = f"{finished:,} {'is' if finished == 1 else 'are'} acked"
-        return f"{open_:,} of {of:,} chains stay open{which}; {acked}"
-    return f"all chains stay open that no earlier call finished{which}"
+    if not acked:
+        return f"all chains stay open{which}"
+    if acked >= of:
+        return f"no chain stays open: earlier calls have acked all {of:,}"
+    is_acked = f"{acked:,} {'is' if acked == 1 else 'are'} acked"
+    return f"{of - acked:,} of {of:,} chains stay open{which}; {is_acked}"
