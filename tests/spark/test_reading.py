@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+import shutil
 import warnings
 
 import pyspark
@@ -147,3 +149,81 @@ def test_units_that_are_no_good_are_warned_of(run):
     by_number = run.tracking.rows("random", chain="order", unit="nr", label="random")
     with pytest.warns(UserWarning, match="random: the frame that was started is not determini"):
         by_number.start(random)
+
+
+def leave_a_draft(folder):
+    """A job that died leaves such a folder."""
+    (folder / "_temporary" / "0").mkdir(parents=True)
+    shutil.copy(part_files(folder)[0], folder / "_temporary" / "0")
+
+
+def link_a_file(folder):
+    part = part_files(folder)[0]
+    part.rename(folder.parent / part.name)
+    part.symlink_to(folder.parent / part.name)
+
+
+def link_a_folder(folder):
+    (folder.parent / "more").mkdir()
+    part_files(folder)[0].rename(folder.parent / "more" / "part.parquet")
+    (folder / "linked").symlink_to(folder.parent / "more", target_is_directory=True)
+
+
+def name_with_a_colon(folder):
+    part_files(folder)[0].rename(folder / "2026-01-31T12:00:00.parquet")
+
+
+@pytest.mark.parametrize(
+    ("change", "skipped", "problem"),
+    [
+        (leave_a_draft, 1, "does not read 1 files or folders because of their names"),
+        (link_a_file, 0, ""),
+        (
+            link_a_folder,
+            None,
+            r"1 files in subfolders are not read, such as .*/linked/part.parquet",
+        ),
+        (name_with_a_colon, None, "12:00:00.parquet.* Relative path in absolute URI"),
+    ],
+)
+def test_each_odd_file_is_read_or_named(run, change, skipped, problem):
+    path = run.write_lines()
+    for checksum in run.root.glob("lines/.*.crc"):
+        checksum.unlink()
+    change(run.root / "lines")
+    if skipped is None:
+        with pytest.raises(ArgumentError, match=f"^written: .*{problem}"):
+            run.rows.start(path)
+        assert run.queue.bodies == []
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        report = run.rows.start(path)
+    assert (report.units, report.skipped) == (len(LINES), skipped)
+    assert problem in "".join(str(one.message) for one in caught if one.category is UserWarning)
+
+
+def test_texts_that_are_compressed_or_of_another_encoding(run):
+    """Each member of a gzip file counts. What is cut off, or has NULs for keys, is refused."""
+    (folder := run.root / "text").mkdir()
+    lines = [f"{order},{line}\n".encode() for order, line in LINES]
+    members = gzip.compress(b"".join(lines[:50])) + gzip.compress(b"".join(lines[50:]))
+
+    def start(name, data, schema="order int, line int"):
+        (folder / name).write_bytes(data)
+        frame = run.spark.read.schema(schema).csv(str(folder))
+        try:
+            return run.again(run_id=name).rows.start(frame)
+        finally:
+            (folder / name).unlink()
+
+    assert start("a.csv.gz", members).units == len(LINES)
+    run.sent()
+    with pytest.raises(ArgumentError, match="Unexpected end of input stream"):
+        start("b.csv.gz", members[:-5])
+    no_mark = b"".join(lines).decode().encode("utf-16-le")
+    with pytest.raises(ColumnsError, match="column order is null"):
+        start("c.csv", no_mark)
+    with pytest.raises(ColumnsError, match="a value of a chain column contains NUL"):
+        start("d.csv", no_mark, "order string, line string")
+    assert run.sent() == []
