@@ -6,6 +6,7 @@ import gzip
 import re
 import shutil
 import warnings
+from pathlib import Path
 
 import pyspark
 import pytest
@@ -227,3 +228,30 @@ def test_texts_that_are_compressed_or_of_another_encoding(run):
     with pytest.raises(ColumnsError, match="a value of a chain column contains NUL"):
         start("d.csv", no_mark, "order string, line string")
     assert run.sent() == []
+
+
+def test_the_source_of_a_stream_is_checked_before_it_starts(run):
+    folder = Path(run.write_lines(name="in [2026]"))
+    schema = "order int, line int, sku string, amount int"
+
+    def check(path, **options):
+        return run.rows.check_stream(run.spark.readStream.schema(schema).parquet(path, **options))
+
+    escaped = str(folder).replace("[", "\\[").replace("]", "\\]")
+    assert check(escaped) == 0
+    assert run.rows.check_stream(run.spark.readStream.format("rate").load()) == 0
+    with pytest.raises(ArgumentError, match=r"^frame: .*are patterns: put a backslash before each"):
+        check(str(folder))
+    with pytest.raises(ArgumentError, match=r"^frame: ignoreCorruptFiles is true"):
+        run.rows.check_stream(
+            run.spark.readStream.schema(schema).option("ignoreCorruptFiles", True).parquet(escaped)
+        )
+    part_files(folder)[0].rename(folder / "_part.parquet")
+    with pytest.warns(UserWarning, match="does not read 1 files or folders because of their names"):
+        assert check(escaped) == 1
+    (folder / "sub").mkdir()
+    part_files(folder)[1].rename(folder / "sub" / "x.parquet")
+    with pytest.raises(ArgumentError, match=r"^frame: 1 files in subfolders are not read"):
+        check(escaped)
+    with pytest.warns(UserWarning, match="does not read 1 files"):
+        assert check(escaped, recursiveFileLookup=True) == 1

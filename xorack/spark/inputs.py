@@ -5,11 +5,15 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
+
 from xorack.core.errors import ArgumentError
-from xorack.core.masking import masked_path
+from xorack.core.masking import masked_path, masked_paths
 from xorack.core.text import cut
 from xorack.errors import OutputDiffersError
+from xorack.spark.messages import one_line
 from xorack.spark.missing.telling import chains_in_words
+from xorack.spark.reading import check_reading, options_of
 from xorack.spark.record import summary_in
 from xorack.spark.storage import (
     MAX_NAMED,
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
     from xorack.spark.storage import Files
 
 _EXAMPLES = 3
+_LISTING = ("recursivefilelookup", "pathglobfilter")
+"""Options of a source that decide which files it reads."""
 _BINARY = (".parquet", ".orc", ".avro")
 """Endings of formats whose valid files are never empty."""
 _MAX_PLACES = 100
@@ -42,10 +48,35 @@ def files_started(frame: DataFrame) -> Files:
     return files_of(frame.sparkSession, names if len(names) <= MAX_NAMED else [])
 
 
-def check_all_is_read(rows: RowNames, given: Place, frame: DataFrame) -> int:
+def check_stream(rows: RowNames, frame: DataFrame) -> int:
+    """Check the folders of a stream's source; see `TrackedRows.check_stream`."""
+    check_reading(frame, "frame")
+    spark, skipped = rows.tracking.spark, 0
+    for options in options_of(frame):
+        given = {name.lower(): value for name, value in options.items()}
+        path = given.get("path")
+        if path is None:
+            continue
+        listing = {name: given[name] for name in _LISTING if name in given}
+        reader = spark.read.format("binaryFile").options(**listing)
+        try:
+            listed = reader.load(path)
+        except AnalysisException as error:
+            problem = f"{path!r} cannot be read: {one_line(error).rstrip('.')}"
+            if is_pattern(path):
+                problem += "; [ ] { } * ? and backslash are patterns: put a backslash before each"
+            problem = masked_paths(problem, rows.tracking.mask)
+            raise ArgumentError("frame", problem=problem) from None
+        skipped += check_all_is_read(rows, path, listed, "frame")
+    return skipped
+
+
+def check_all_is_read(
+    rows: RowNames, given: Place, frame: DataFrame, argument: str = "written"
+) -> int:
     """Return the number of names that Spark skips; raise `ArgumentError` if it may skip rows."""
-    names = files_read(frame)
-    if not names:
+    names, is_stream = files_read(frame), argument == "frame"
+    if not names and not is_stream:
         return 0
     spark, mask = frame.sparkSession, rows.tracking.mask
     is_path = isinstance(given, str) and "/" in given
@@ -55,7 +86,9 @@ def check_all_is_read(rows: RowNames, given: Place, frame: DataFrame) -> int:
     empty = [
         name
         for name in names
-        if name not in below and (is_path or name.endswith(_BINARY)) and "_$folder$" not in name
+        if name not in below
+        and ((is_path and not is_stream) or name.endswith(_BINARY))
+        and "_$folder$" not in name
     ]
     if empty:
         shown = masked_path(empty[0], mask)
@@ -63,7 +96,7 @@ def check_all_is_read(rows: RowNames, given: Place, frame: DataFrame) -> int:
             f"{len(empty):,} of {len(names):,} files are empty or missing, such as {shown}: Spark "
             "skips an empty file without an error; write it again, or remove it"
         )
-        raise ArgumentError("written", problem=problem)
+        raise ArgumentError(argument, problem=problem)
     if not isinstance(given, str):
         return 0
     nested = sorted(name for name in below if name.rpartition("/")[0] not in leaves)
@@ -73,7 +106,7 @@ def check_all_is_read(rows: RowNames, given: Place, frame: DataFrame) -> int:
             f"{masked_path(nested[0], mask)}: Spark reads partitions, or the files of a folder; "
             "move them up, or give a frame that is read with recursiveFileLookup"
         )
-        raise ArgumentError("written", problem=problem)
+        raise ArgumentError(argument, problem=problem)
     hidden = [name for place in places[:_MAX_PLACES] for name in hidden_below(spark, place)]
     if hidden:
         warnings.warn(

@@ -37,7 +37,7 @@ def check_reading(frame: Any, argument: str) -> None:
     """
     conf = frame.sparkSession.conf
     settings = {setting: conf.get(setting, None) for _, setting, _ in SKIPPING if setting}
-    for options in _options(frame):
+    for options in options_of(frame):
         given = {name.lower(): value for name, value in options.items()}
         for option, setting, harmless in SKIPPING:
             value = given.get(option.lower(), settings.get(setting))
@@ -47,7 +47,7 @@ def check_reading(frame: Any, argument: str) -> None:
                 raise ArgumentError(argument, problem=problem)
 
 
-def _options(frame: Any) -> Iterator[Mapping[str, str]]:
+def options_of(frame: Any) -> Iterator[Mapping[str, str]]:
     """Yield the options of each source of a frame; empty options for a source without options."""
     if not hasattr(frame, "_jdf"):
         yield from [*_options_in(frame._plan.to_proto(frame.sparkSession.client))] or [{}]
@@ -58,18 +58,26 @@ def _options(frame: Any) -> Iterator[Mapping[str, str]]:
         source = leaf.relation() if kind == "LogicalRelation" else leaf
         if kind == "DataSourceV2Relation":
             yield dict(source.options().asCaseSensitiveMap())
+        elif kind == "StreamingRelation":
+            yield _pairs_in(leaf.dataSource().options())
         elif source.getClass().getSimpleName() == "HadoopFsRelation":
-            texts = source.options().mkString("\n").splitlines()
-            yield dict(text.split(" -> ", 1) for text in texts if " -> " in text)
+            yield _pairs_in(source.options())
         else:
             yield {}
+
+
+def _pairs_in(options: Any) -> dict[str, str]:
+    """Return the options in a map of Scala."""
+    texts = options.mkString("\n").splitlines()
+    return dict(text.split(" -> ", 1) for text in texts if " -> " in text)
 
 
 def _options_in(message: Any) -> Iterator[Mapping[str, str]]:
     """Yield the options of the sources in a plan of Spark Connect."""
     for field, value in message.ListFields():
         if field.name in ("data_source", "named_table"):
-            yield dict(value.options)
+            paths = [("path", path) for path in getattr(value, "paths", ())]
+            yield {**value.options, **dict(paths)}
         elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
             for part in value if hasattr(value, "extend") else [value]:
                 yield from _options_in(part)

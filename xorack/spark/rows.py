@@ -21,7 +21,7 @@ from xorack.spark import finishing, run_chain, tables
 from xorack.spark.evidence import check_output, collect_evidence, frames_in, has_evidence
 from xorack.spark.finishing import Job
 from xorack.spark.folding import together
-from xorack.spark.inputs import input_lost
+from xorack.spark.inputs import check_stream, input_lost
 from xorack.spark.missing.auditing import Audit, audit
 from xorack.spark.observing import Observed
 from xorack.spark.outcome import Agrees, Differs, Lost
@@ -175,6 +175,23 @@ class TrackedRows(Rows):
         make a chain of each file or message.
         """
         return replace(self, batch_id=check_batch(batch_id))
+
+    def check_stream(self, frame: DataFrame) -> int:
+        """Check that a stream of files will read its folder, before its query starts.
+
+        In a micro-batch, Spark does not say where the rows come from.
+
+        Args:
+            frame: The stream, as ``spark.readStream`` returns it.
+
+        Returns:
+            How many files and folders it skips now because of their names; a warning says so.
+
+        Raises:
+            ArgumentError: An option lets Spark leave rows out, the folder cannot be read, or files
+                in subfolders are not read.
+        """
+        return check_stream(self, check_frame("frame", frame))
 
     def start(self, written: DataFrame | str, chains: DataFrame | None = None) -> Report:
         """Start the units of an output, and create each chain with all its units.
