@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -79,18 +80,13 @@ def check_all_is_read(
     if not names and not is_stream:
         return 0
     spark, mask = frame.sparkSession, rows.tracking.mask
-    is_path = isinstance(given, str) and "/" in given
+    is_path = is_stream or (isinstance(given, str) and "/" in given)
     leaves = {name.rpartition("/")[0] for name in names}
     places = [given] if isinstance(given, str) and is_path and not is_pattern(given) else [*leaves]
     below = files_below(spark, places)
-    empty = [
-        name
-        for name in names
-        if name not in below
-        and ((is_path and not is_stream) or name.endswith(_BINARY))
-        and "_$folder$" not in name
-    ]
-    if empty:
+    endings = "" if is_path and not is_stream else _BINARY
+    empty = [name for name in names if name not in below and name.endswith(endings)]
+    if empty := [name for name in empty if "_$folder$" not in name]:
         shown = masked_path(empty[0], mask)
         problem = (
             f"{len(empty):,} of {len(names):,} files are empty or missing, such as {shown}: Spark "
@@ -107,12 +103,18 @@ def check_all_is_read(
             "move them up, or give a frame that is read with recursiveFileLookup"
         )
         raise ArgumentError(argument, problem=problem)
+    return _count_hidden(rows, places)
+
+
+def _count_hidden(rows: RowNames, places: Sequence[str]) -> int:
+    """Return the number of names that Spark hides in folders, and warn of them."""
+    spark, mask = rows.tracking.spark, rows.tracking.mask
     hidden = [name for place in places[:_MAX_PLACES] for name in hidden_below(spark, place)]
     if hidden:
         warnings.warn(
             f"{rows.name}: Spark does not read {len(hidden):,} files or folders because of their "
             f"names, such as {masked_path(min(hidden), mask)}",
-            stacklevel=5,
+            stacklevel=6,
         )
     return len(hidden)
 
