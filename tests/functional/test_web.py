@@ -18,7 +18,6 @@ from xorack import traced, unit_id, xor
 from xorack.core.hashing import child_id
 from xorack.core.message import pack
 from xorack.core.request import Request
-from xorack.ops.browse import Query, read_chains
 from xorack.ops.status import read_status
 from xorack.web.page import site as site_module
 from xorack.web.page.site import Site
@@ -86,21 +85,6 @@ def test_an_invalid_query_is_explained(unused, query):
     page = request(unused, f"?{query}")
     assert page.status == 400
     assert "expected" in page.text
-
-
-def test_a_page_reads_a_bounded_part_and_leads_to_the_rest(aws):
-    apply(aws, *(Request.create(f"t{n:02}", "c", traced(n + 1)) for n in range(12)))
-    apply(aws, *(Request("fail", f"t{n:02}", "f", reason="x") for n in range(12)))
-    query, seen, pages = Query("failed"), [], 0
-    while query is not None:
-        page = read_chains(store(aws), query, shown=3, searched=5)
-        assert page.searched <= 5
-        assert len(page.chains) <= 3
-        assert not page.complete
-        seen += [one.chain.tag for one in page.chains]
-        query, pages = page.more, pages + 1
-    assert sorted(seen) == [f"t{n:02}" for n in range(12)]
-    assert pages >= 3
 
 
 def test_an_item_that_is_not_a_chain_hides_none(aws, web, chains):

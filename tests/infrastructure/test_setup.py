@@ -16,23 +16,6 @@ from .templates import run
 MAKE = shutil.which("make") or "make"
 
 
-def test_pip_installs_the_locked_uv(tmp_path, monkeypatch):
-    commands = []
-    monkeypatch.setattr(venv, "ROOT", tmp_path)
-    monkeypatch.setattr(subprocess, "check_call", lambda command, **_: commands.append(command))
-    monkeypatch.setattr(subprocess, "check_output", lambda *_, **__: "")
-    lock = "uv==1 \\\n    --hash=sha256:1\n"
-    for folder in ("tools", ".venv-uv"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "requirements.lock").write_text(f"six==1\n{lock}xor==1\n")
-    venv.uv("--version")
-    new, install, used = commands
-    assert new[1:3] == ["-m", "venv"]
-    assert {"--no-deps", "--require-hashes"} <= {*install}
-    assert used == [tmp_path / ".venv-uv" / "bin" / "uv", "--version"]
-    assert (tmp_path / ".venv-uv" / "installed.txt").read_text() == lock
-
-
 FAILING = [sys.executable, "-c", "raise SystemExit(1)"]
 """A command that fails; a PATH may not have `false`."""
 

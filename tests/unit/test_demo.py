@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from demo.chains import named_words
 from demo.database import (
     DemoFailed,
 )
-from demo.loss import MISTAKES, LostWord, lose_words, rows_in
+from demo.loss import MISTAKES, lose_words, rows_in
 from demo.run import work_folder
 from tests.support.events import eventually
 from xorack.cdk.code import handlers_closure
@@ -167,11 +166,3 @@ def test_each_mistake_loses_just_the_row_that_is_told(written, number):
     assert "bad" not in {word.file for word in lost}
     assert {word.mistake for word in lost} == {*[*MISTAKES][: len(lost)]}
     assert rows_in(written) == len(WORDS) - len(lost)
-
-
-def test_events_may_name_only_what_was_lost():
-    lost = [LostWord("b", 2, "two", "m"), LostWord("a", 1, "one", "m"), LostWord("c", 7, "x", "m")]
-    events = [{"detail": {"outstanding": [word.id]}} for word in lost[:2]] + [{"detail": {}}]
-    assert named_words(events, lost) == [lost[1], lost[0]]
-    with pytest.raises(DemoFailed, match="events name 1 unit that were not lost"):
-        named_words(events, lost[1:])

@@ -230,29 +230,6 @@ def test_a_cycle_ends_by_its_deadlines(world):
     assert [world.store.chains[tag].pending_reports for tag in ("a", "b")] == [(), ()]
 
 
-@pytest.mark.parametrize(
-    ("parents", "named"),
-    [
-        ([parent_of("c")], "parents: 'c', expected other chains"),
-        ([], "parents"),
-        ([parent_of(*map(str, range(101)))], "101 tags"),
-        ([parent_of("p"), parent_of("p", name="x")], "2 tags"),
-        ([parent_of("p" * 1000, "q" * 1000, "r" * 1000, "s" * 1000, "t" * 97)], "4097 bytes"),
-        ([{**parent_of("p"), "v": 1}], "parents"),
-        ([{**parent_of("p"), "unit": "0" * 16}], "parents.unit"),
-        ([{**parent_of("p"), "tags": []}], "parents.tags"),
-        ([{**parent_of("p"), "tags": ["a", 5]}], "parents.tags"),
-        ([{**parent_of("p"), "kind": "opaque"}], "parents.kind"),
-        ([{**parent_of("p"), "cells": 5}], "parents.cells"),
-        ({"unit": "x"}, "parents"),
-    ],
-)
-def test_invalid_parents_are_rejected(parents, named):
-    raw = {"op": "create", "tag": "c", "id": "create", "starts": ["00000000000000ff"]}
-    with pytest.raises(ArgumentError, match=named):
-        Request.from_json({**raw, "parents": parents})
-
-
 def test_the_ids_of_ends_belong_to_the_acker_and_parents_are_content(world):
     with pytest.raises(ArgumentError, match="reserved for the end of a child chain"):
         Request.stamp_("p", f"chain-{5:032x}", b"\1")

@@ -40,13 +40,6 @@ ENDED = {
 }
 
 
-def test_the_id_of_a_rejected_request_is_not_used():
-    second = create("two", b"\2")
-    chain, outcomes = run(create(), second, stamp("two", b"\3"), second)
-    assert outcomes == ["applied", TagExists, "applied", TagExists]  # creates go first
-    assert chain.stamp == b"\2"
-
-
 @pytest.mark.parametrize("state", ENDED)
 def test_a_request_that_is_rejected_once_is_rejected_after_the_end(state):
     chain = ENDED[state]
@@ -70,17 +63,6 @@ def test_a_chain_is_as_old_as_the_message_of_its_create():
         chain=apply_all(None, [create()], now=NOW, limits=LIMITS, sent_at=[NOW - DAY]).chain,
     )
     assert event_detail(ended)["duration_ms"] == DAY
-
-
-def test_progress_keeps_a_chain_alive_without_index_writes():
-    chain, _ = run(create(timeout=1000, idle_timeout=10))
-    due = chain.due_at
-    for second in range(1, 10):
-        chain, _ = run(stamp(f"s{second}", b"\x02"), chain=chain, now=NOW + second * 1000)
-        assert chain.due_at == due
-    postponed = expire(chain, NOW + 10_000)
-    assert (postponed.status, postponed.due_at) == ("open", NOW + 19_000)
-    assert expire(postponed, NOW + 19_000).reason == "timed out"
 
 
 @pytest.mark.parametrize(
