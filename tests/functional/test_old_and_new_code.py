@@ -130,7 +130,7 @@ def test_a_chain_of_a_newer_format_holds_up_no_other(aws):
     assert old.dead_letters.letters == []
 
 
-@pytest.mark.parametrize("more", [7, 40])
+@pytest.mark.parametrize("more", [7, pytest.param(40, marks=pytest.mark.slow)])
 def test_more_partitions_of_the_index_hide_no_chain(aws, monkeypatch, more):
     """Chains of before are open, pending, or ended with reports that nobody has taken yet."""
     monkeypatch.setattr(schema, "DUE_SHARDS", 3)
