@@ -418,6 +418,22 @@ def test_options_and_names_that_are_invalid(spark, change, problem):
     assert "\n" not in str(caught.value)
 
 
+def calls_of_wrong_types(lines, frame, path):
+    """Return calls with arguments of another type, and what their errors begin with."""
+    doubled = frame.transform(lines.with_unit)
+    doubled = doubled.alias("a").join(doubled.alias("b"), "order")
+    return [
+        (lambda: lines.finish(observed=frame), "observed: DataFrame.*, expected what observe"),
+        (lambda: lines.start(path, chains=path), "chains: '/.*, expected a frame"),
+        (lambda: lines.with_unit(path), "frame: '/.*, expected a frame"),
+        (lambda: lines.observe(path, print), "frame: '/.*, expected a frame"),
+        (lambda: lines.evidence(path), "frame: '/.*, expected a frame"),
+        (lambda: lines.evidence(doubled), "column xorack_lines is 2 times in the frame"),
+        (lambda: lines.advance("x", path), "following: 'x', expected rows of another name"),
+        (lambda: lines.batch(0).audit(path), "batch_id: 0, expected None, because only finish"),
+    ]
+
+
 def test_outputs_that_are_invalid(run):
     lines = run.rows
     lines.start(run.write_lines())
@@ -446,18 +462,7 @@ def test_outputs_that_are_invalid(run):
         lines.finish(run.write(frame.select("sku"), "skus"))
     with pytest.raises(ArgumentError, match="batch_id: -1"):
         lines.batch(-1)
-    path, doubled = str(run.root / "lines"), frame.transform(lines.with_unit)
-    doubled = doubled.alias("a").join(doubled.alias("b"), "order")
-    for call, text in [
-        (lambda: lines.finish(observed=frame), "observed: DataFrame.*, expected what observe"),
-        (lambda: lines.start(path, chains=path), "chains: '/.*, expected a frame"),
-        (lambda: lines.with_unit(path), "frame: '/.*, expected a frame"),
-        (lambda: lines.observe(path, print), "frame: '/.*, expected a frame"),
-        (lambda: lines.evidence(path), "frame: '/.*, expected a frame"),
-        (lambda: lines.evidence(doubled), "column xorack_lines is 2 times in the frame"),
-        (lambda: lines.advance("x", path), "following: 'x', expected rows of another name"),
-        (lambda: lines.batch(0).audit(path), "batch_id: 0, expected None, because only finish"),
-    ]:
+    for call, text in calls_of_wrong_types(lines, frame, str(run.root / "lines")):
         with pytest.raises((ArgumentError, ColumnsError), match=f"^{text}"):
             call()
     assert run.queue.bodies == []

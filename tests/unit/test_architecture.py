@@ -247,7 +247,6 @@ def test_a_number_of_time_has_its_unit_in_the_name(folder):
 
 LONGER = {
     "tests/spark/test_missing.py test_random_jobs",
-    "tests/spark/test_tracking.py test_outputs_that_are_invalid",
 }
 """Functions that are longer; no other may be."""
 
