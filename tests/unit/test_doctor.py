@@ -200,7 +200,7 @@ def test_events_are_printed_as_they_arrive(aws, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("--stack", ""), "'--stack': The value is empty"),
+        (("--stack", ""), "'--stack': expected a value that is not empty"),
         (("--for", "60"), "--for requires --load"),
         (("--load", "200/s", "--no-chains"), "--load and --no-chains cannot be used together"),
         (("--load", "200/s", "--json"), "--json with --load requires --yes"),
