@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from itertools import islice
+from functools import partial, reduce
+from itertools import chain, islice, zip_longest
 from typing import Any
 
 from xorack.aws.sqs import send
@@ -19,6 +19,10 @@ from xorack.core.stamp import traced, xor
 _TIMEOUT_SECONDS = 86_400.0
 """Longer than a run. The deadline of chains that lose units is moved when all is sent."""
 _OPEN_CHAINS = 20
+_TICK_SECONDS = 0.2
+"""Requests within this time share a call."""
+REPEATED = 0.1
+"""The share of calls that are sent a second time. The first one always is."""
 
 
 @dataclass(frozen=True)
@@ -69,21 +73,16 @@ class Load:
     """A load with its faults, which are shares. Equal loads have equal chains and messages."""
 
     chains: int
-    seed: int = 1
     sizes: tuple[int, ...] = (10,)
     rate: float = 1e6
     """The most requests a second."""
-    tick_seconds: float = 0.2
-    """Requests within this time share a call."""
     losing: float = 0.02
     """The share of chains of which one or two units never finish."""
     reordered: float = 0.25
     """The share of chains that send their create last."""
-    repeated: float = 0.1
-    """The share of calls that are sent a second time. The first one always is."""
 
     def plans(self, run: str) -> list[Plan]:
-        draw = random.Random(self.seed)
+        draw = random.Random(1)
         return [
             Plan(
                 f"{run}/{number}",
@@ -96,17 +95,11 @@ class Load:
         ]
 
 
-def interleave(plans: Iterator[Plan]) -> Iterator[Request]:
-    """Yield the requests of several chains alternately, so that many chains are open at a time."""
-    streams = [iter(plan.requests()) for plan in islice(plans, _OPEN_CHAINS)]
-    while streams:
-        for stream in list(streams):
-            request = next(stream, None)
-            if request is not None:
-                yield request
-                continue
-            streams.remove(stream)
-            streams += [iter(plan.requests()) for plan in islice(plans, 1)]
+def interleave(plans: Sequence[Plan]) -> Iterator[Request]:
+    """Yield the requests of 20 chains alternately, so that many chains are open at a time."""
+    for first in range(0, len(plans), _OPEN_CHAINS):
+        chains = [plan.requests() for plan in plans[first : first + _OPEN_CHAINS]]
+        yield from filter(None, chain.from_iterable(zip_longest(*chains)))
 
 
 @dataclass
@@ -124,34 +117,21 @@ class Sent:
     """The time at which the last request of each chain was sent to SQS, by tag."""
 
 
-@dataclass
-class Sender:
-    """Sends the chains of a load at its rate."""
-
-    load: Load
-    run: str
-    queue_url: str
-    client: Any
-
-    def send(self) -> Sent:
-        """Send all requests; raise SendError if the queue does not accept a message."""
-        load, sent = self.load, Sent(begun_at=time.time())
-        draw = random.Random(f"{load.seed}/parts")
-        requests = interleave(iter(load.plans(self.run)))
-        together = max(1, int(load.rate * load.tick_seconds)) if load.rate < 1e5 else 10_000
-        while part := list(islice(requests, together)):
-            now, bodies = time.time(), [json.dumps(request.to_json()) for request in part]
-            sent.messages += self.deliver(bodies)
-            sent.requests += len(part)
-            sent.times |= dict.fromkeys((request.tag for request in part), now)
-            if draw.random() < load.repeated or not sent.copies:
-                sent.copies += self.deliver(bodies)
-            due = sent.begun_at + sent.requests / load.rate
-            time.sleep(max(0.0, due - time.time()))
-        sent.ended_at = time.time()
-        return sent
-
-    def deliver(self, bodies: list[str]) -> int:
-        """Send requests as texts; return the number of messages."""
+def send_load(load: Load, run: str, queue_url: str, client: Any) -> Sent:
+    """Send the chains of a load at its rate; raise SendError if the queue rejects a message."""
+    sent, draw = Sent(begun_at=time.time()), random.Random(1)
+    requests = interleave(load.plans(run))
+    together = max(1, int(min(load.rate * _TICK_SECONDS, 10_000)))
+    while part := list(islice(requests, together)):
+        now, bodies = time.time(), [json.dumps(request.to_json()) for request in part]
         # In a fair queue, the load's group does not delay the messages of other senders.
-        return send(self.queue_url, bodies, self.client, group=self.run).messages
+        deliver = partial(send, queue_url, bodies, client, group=run)
+        sent.messages += deliver().messages
+        sent.requests += len(part)
+        sent.times |= dict.fromkeys((request.tag for request in part), now)
+        if draw.random() < REPEATED or not sent.copies:
+            sent.copies += deliver().messages
+        due = sent.begun_at + sent.requests / load.rate
+        time.sleep(max(0.0, due - time.time()))
+    sent.ended_at = time.time()
+    return sent

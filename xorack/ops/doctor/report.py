@@ -9,7 +9,7 @@ from typing import Any
 
 from xorack.core.text import plural
 from xorack.ops.doctor.check import Check, conclude
-from xorack.ops.doctor.load import Load, Sent
+from xorack.ops.doctor.load import REPEATED, Load, Sent
 from xorack.ops.doctor.trial import Trial
 from xorack.ops.doctor.verify import TrialResult
 
@@ -27,7 +27,7 @@ def upper_estimate(load: Load) -> float:
     """Return an upper bound of a load's price in dollars, for a stack that works."""
     plans = load.plans("")
     requests = sum(plan.finished + 1 + (plan.lost > 0) for plan in plans)
-    return DOLLARS * (len(plans) + requests * (1 + 2 * load.repeated) + 1000)
+    return DOLLARS * (len(plans) + requests * (1 + 2 * REPEATED) + 1000)
 
 
 def check_chains(trial: Trial, outcome: TrialResult) -> list[Check]:

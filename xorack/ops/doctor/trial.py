@@ -19,7 +19,7 @@ from xorack.core.chain import Chain
 from xorack.core.request import Request
 from xorack.core.text import plural
 from xorack.ops.backlog import depth
-from xorack.ops.doctor.load import Load, Plan, Sender, Sent
+from xorack.ops.doctor.load import Load, Plan, Sent, send_load
 from xorack.ops.doctor.subscription import Subscription
 from xorack.ops.doctor.verify import Received, TrialResult
 
@@ -84,34 +84,29 @@ class Trial:
             stack.callback(stop.set)
             for _ in range(_RECEIVERS):
                 pool.submit(self._receive, stop)
-            sender = Sender(self.load, self.run, self._url, self._sqs)
-            sent = self.send_load(sender)
+            sent = send_load(self.load, self.run, self._url, self._sqs)
             self._await_events([plan for plan in self.plans if not plan.lost])
-            deadline_at = self._end([plan for plan in self.plans if plan.lost])
-            chains = self.settle()
-        return sent, TrialResult(self.plans, sent.times, self.events, chains, deadline_at)
+            self._end([plan for plan in self.plans if plan.lost])
+            chains = self._settle()
+        return sent, TrialResult(self.plans, sent.times, self.events, chains)
 
-    def send_load(self, sender: Sender) -> Sent:
-        """Send all messages. The tests with other engines override this to add faults."""
-        return sender.send()
-
-    def settle(self) -> dict[str, Chain]:
+    def _settle(self) -> dict[str, Chain]:
         """Wait for unexpected events and until no event is pending; return all chains."""
         time.sleep(_SETTLE_SECONDS)
         chains: dict[str, Chain] = {}
 
         def published() -> bool:
-            chains.update(self.read(self.plans))
+            chains.update(self._read(self.plans))
             return not any(chain.reports.event_pending for chain in chains.values())
 
-        self.wait("pending events", published)
+        self._wait("pending events", published)
         return chains
 
-    def read(self, plans: Sequence[Plan]) -> dict[str, Chain]:
+    def _read(self, plans: Sequence[Plan]) -> dict[str, Chain]:
         """Read chains consistently by their tags. A scan would also read all other chains."""
         return self._store.read([plan.tag for plan in plans]) if plans else {}
 
-    def wait(self, goal: str, is_reached: Callable[[], bool]) -> None:
+    def _wait(self, goal: str, is_reached: Callable[[], bool]) -> None:
         """Wait until a condition is true, while events arrive or the queue gets shorter."""
         most, least = -1, 0
         deadline, reported_at = 0.0, time.monotonic()
@@ -145,20 +140,18 @@ class Trial:
                 self._sweep()
             return tags <= {*self.events}
 
-        self.wait(f"the events of {plural(len(tags), 'chain')}", arrived)
+        self._wait(f"the events of {plural(len(tags), 'chain')}", arrived)
 
-    def _end(self, plans: Sequence[Plan]) -> float:
-        """Move the deadlines of chains that lost units to now; return that time in seconds."""
+    def _end(self, plans: Sequence[Plan]) -> None:
+        """Move the deadlines of chains that lost units to now."""
 
         def applied() -> bool:
-            chains = self.read(plans)
+            chains = self._read(plans)
             return all(_is_applied(plan, chains.get(plan.tag)) for plan in plans)
 
-        self.wait("the requests of chains that lost units", applied)
-        deadline_at = time.time()
+        self._wait("the requests of chains that lost units", applied)
         send(self._url, (Request.extend(plan.tag, "end", 0.001) for plan in plans), self._sqs)
         self._await_events(plans, sweep=True)
-        return deadline_at
 
     def _sweep(self) -> None:
         """Invoke the sweeper once, if the caller may do so."""

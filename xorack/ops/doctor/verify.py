@@ -41,8 +41,6 @@ class TrialResult:
     events: Mapping[str, Sequence[Received]]
     """The different events. Copies of one event count once."""
     chains: Mapping[str, Chain]
-    deadline_at: float = 0.0
-    """The deadline of chains that lost units, in seconds since the epoch."""
 
     def violations(self, plan: Plan) -> list[str]:
         """Return the faults of a chain of the run."""
