@@ -1,4 +1,4 @@
-"""An Airflow DAG that runs when chains have ended: docs/schedulers.md.
+"""An Airflow DAG that runs when chains have ended. See docs/schedulers.md.
 
 pip install 'apache-airflow>=3.1' apache-airflow-providers-{amazon,common-messaging,standard}
 """

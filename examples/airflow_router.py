@@ -1,4 +1,4 @@
-"""One queue, one poller and many Airflow DAGs, chosen by the prefix of tags: docs/schedulers.md.
+"""One queue, one poller and many Airflow DAGs, chosen by prefixes of tags. See docs/schedulers.md.
 
 pip install 'apache-airflow>=3.1' apache-airflow-providers-{amazon,common-messaging,standard}
 """

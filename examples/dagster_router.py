@@ -1,4 +1,4 @@
-"""One queue, one sensor and many Dagster jobs, chosen by the prefix of tags: docs/schedulers.md.
+"""One queue, one sensor and many Dagster jobs, chosen by prefixes of tags. See docs/schedulers.md.
 
 pip install dagster boto3 'xorack[cli]'
 """

@@ -1,4 +1,4 @@
-"""A Dagster sensor that requests a run for each ended chain: docs/schedulers.md.
+"""A Dagster sensor that requests a run for each ended chain. See docs/schedulers.md.
 
 pip install dagster boto3
 """

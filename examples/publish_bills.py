@@ -1,4 +1,4 @@
-"""Write, prove, publish: readers of a table see only bills that are proved. docs/spark.md.
+"""Write, prove, publish: readers of a table see only bills that are proved. See docs/spark.md.
 
 pip install 'xorack[spark]' 'pyspark==3.5.*'
 

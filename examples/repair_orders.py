@@ -1,4 +1,6 @@
-"""Repairs failed orders from plain Python, with a new chain for missing units (docs/operations.md).
+"""Repairs failed orders from plain Python, with a new chain for missing units.
+
+See docs/operations.md.
 
     xorack list --status failed --json | python -m examples.repair_orders
 

@@ -1,4 +1,4 @@
-"""Track orders from plain Python, on this machine: docs/local.md.
+"""Track orders from plain Python, on this machine. See docs/local.md.
 
     xorack local start
     eval "$(xorack local env)"

@@ -80,7 +80,7 @@ def _compile(folder: Path) -> None:
 
 
 def find_python(version: tuple[int, int]) -> str | None:
-    """Return a Python of this version: the running one, or the first on PATH; else None."""
+    """Return the program of a Python version, or None if it is neither running nor on PATH."""
     if sys.version_info[:2] == version:
         return sys.executable
     for folder in os.get_exec_path():

@@ -53,13 +53,13 @@ _MAX_IDS = 40
 
 
 def by_run(request: Request) -> str | None:
-    """Return the group of a request's message: its tag up to the first slash; None without one."""
+    """Return the group of a request's message: its tag up to the first slash, or else None."""
     run, slash, _ = request.tag.partition("/")
     return run if run and slash else None
 
 
 def _carried(token: Token, starts: Sequence[int], finishes: Sequence[int] = ()) -> dict[str, Any]:
-    """Return the fields of a request for units: their ids if they are shorter than a stamp."""
+    """Return the fields of a request: a stamp, or the units' ids if these are shorter."""
     cells = token.stamp_cells
     if cells and len(starts) + len(finishes) <= _MAX_IDS:
         return {"starts": starts, "finishes": finishes, "cells": cells}

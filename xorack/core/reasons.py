@@ -81,7 +81,7 @@ class Reasons:
         return self.compared == (self.missing, self.others)
 
     def with_counts(self, counts: Sequence[tuple[int, int]]) -> Reasons:
-        """Return the first findings with the counts of all rows: missing rows, other rows."""
+        """Return the findings with the counts of all missing rows and of all other rows."""
         findings = tuple(
             replace(finding, missing=missing, others=others)
             for finding, (missing, others) in zip(self.findings, counts, strict=False)
@@ -89,7 +89,7 @@ class Reasons:
         return replace(self, compared=(self.missing, self.others), findings=findings)
 
     def counted_in(self, missing: Iterable[Row], others: Iterable[Row]) -> Reasons:
-        """Return the findings with counts of all rows, which are passed."""
+        """Count the conditions in all rows, and return the findings with the counts."""
         conditions = [finding.condition for finding in self.findings]
         counts = [Counter[int](), Counter[int]()]
         for count, rows in zip(counts, (missing, others), strict=True):
@@ -320,7 +320,7 @@ class _Samples:
 def _by_values(
     columns: Sequence[list[Any]], met: Sequence[list[bool]]
 ) -> tuple[int, int, int, int]:
-    """Count values instead of rows: those of missing rows, and those of other rows alone."""
+    """Count values instead of rows: values of missing rows, and values of only other rows."""
     own, other = dict[Hashable, bool](), dict[Hashable, bool]()
     for flags, values, mets in zip((own, other), columns, met, strict=True):
         for value, is_met in zip(values, mets, strict=True):
