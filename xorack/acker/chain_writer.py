@@ -525,7 +525,7 @@ class ChainWriter:
 
 def _credited(work: Application, batch: WriteBatch, applied: Applied) -> Written:
     """Count a duplicate as applied if this application's write made it and lost its response."""
-    # The generation must be the same: in another one, another request has left the mark.
+    # In another generation of the chain, the mark is from another request.
     generation = applied.chain and applied.chain.generation
     outcomes = [
         RequestOutcome(outcome.request, "applied")

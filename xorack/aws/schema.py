@@ -31,8 +31,8 @@ DUE_SHARDS: Final = 40
 they take DynamoDB's default quota. Ended chains with pending reports have other partitions, so that
 no deadline waits for them.
 
-Every reader of the index reads all partitions. A lower number would hide the chains of the rest. A
-higher number hides none, because each place begins at a number of its own."""
+Every reader of the index reads all partitions. With a lower number, readers would miss the chains
+of the other partitions. A higher number hides no chain, because each place has room for more."""
 _ROOM: Final = 1_000
 """The most partitions of a place, which is the distance between the beginnings of two places."""
 _FEWER: Final = 8

@@ -34,7 +34,7 @@ from xorack.core.text import plural
 __all__ = ["CHARACTERS", "Finding", "Reasons", "find_reasons"]
 
 _CHANCE = 0.01
-"""The largest accepted probability that chance alone makes a finding, over all tried ones."""
+"""The largest accepted probability that chance alone turns any tried condition into a finding."""
 _NEARLY = 0.95
 _MAX_LISTED = 5
 """The most values of a column that a condition lists."""

@@ -263,8 +263,9 @@ class Request:
             ``stamp``, which is then the XOR of their stamps, ``started`` and ``finished``.
         finishes: create and stamp: the ids of the units that the request finishes.
         finishes_once: stamp: the sorted ids of at most 10,000 units, beside any stamp or ids. The
-            request finishes those that no other such request and no ``step-<unit>`` has finished.
-        cells: The size of the stamps of these units; 0 for plain ones.
+            request finishes each of these units that no earlier request finished in this way or
+            as ``step-<unit>``.
+        cells: The number of cells of these units' stamps, which is 0 for plain stamps.
         timeout: create and extend: the deadline, in seconds or as a timedelta after the request is
             applied.
         idle_timeout: create: the chain fails after so many seconds, or a timedelta, without a stamp
