@@ -24,7 +24,6 @@ OTHERS = (
     "readme",
     "retries",
     "stream",
-    "windows_log",
     "windows_stream",
 )
 """Test files of more than `xorack.spark`, or of what PySpark 3.5 does not have."""

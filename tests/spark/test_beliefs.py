@@ -60,7 +60,7 @@ STARTED = {
 def test_what_was_started_is_no_output(run, name):
     with pytest.raises(
         ArgumentError,
-        match=r"^written: it reads what was started, \S+/lines: give",
+        match=r"^written: it reads what was started, \S+/lines: pass this job's output",
     ):
         run.rows.finish(STARTED[name](run))
     assert run.queue.bodies == []
