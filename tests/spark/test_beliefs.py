@@ -152,7 +152,7 @@ def test_an_output_beside_its_input(run, given):
     # The input, written again by others in partitions.
     rewritten = run.read("layer=silver").write.mode("overwrite").partitionBy("sku")
     rewritten.parquet(str(run.root / "layer=bronze"))
-    with pytest.raises(ArgumentError, match=r"what was started, .*/layer=bronze: give"):
+    with pytest.raises(ArgumentError, match=r"what was started, .*/layer=bronze: pass this job"):
         rows.finish(str(run.root / "layer=bronze"))
 
 
