@@ -3,9 +3,9 @@
 A job names its rows, and starts or finishes the rows that it wrote; see `Tracking`. The word count
 in `pipeline/` of the repository is an example, and docs/spark.md is the guide.
 
-It runs on classic sessions and Spark Connect, from PySpark 3.5 on. The tasks need this package,
-pyarrow and boto3. The driver needs this package and PySpark with pandas and pyarrow, which
-`mapInArrow` requires. It needs boto3 only if it also runs tasks.
+The package runs on classic sessions and Spark Connect, from PySpark 3.5 on. The tasks need this
+package, pyarrow and boto3. The driver needs this package and PySpark with pandas and pyarrow, which
+`mapInArrow` requires. The driver needs boto3 only if it also runs tasks.
 """
 
 from __future__ import annotations

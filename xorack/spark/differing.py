@@ -63,7 +63,7 @@ class Differing(NamedTuple):
         source: The job's input, as the user gave it.
         frames: The frames of the job that may be computed, the last frame first.
         keep: Caches a frame until the call ends.
-        publish: Whether the output would be published. Then all chains finish, or none.
+        publish: Whether the output would be published. If so, all chains finish, or none.
         earlier: The ``tag`` of each chain that earlier calls finished.
         all_or_none: Whether all chains finish, or none, as in `advance`.
     """
@@ -91,12 +91,13 @@ class Differing(NamedTuple):
         return replace(found, hints=(self._changed_chains(source), *found.hints))
 
     def _changed_chains(self, source: DataFrame) -> str:
-        """Name the chains of which the source is not what was started; return "" without any."""
+        """Name chains whose rows have changed since the start, or return an empty text."""
         if not has_columns(source, self.rows.chain):
             return ""
         try:
             compared = compare_chains(self.started.chains, [fold_input(self.rows, source)])
-            # Chains without a unit in the record have failed, or are of rows that nobody started.
+            # Chains that the record has no units of have failed, or consist of rows that were not
+            # started.
             some = _examples(compared.where("verdict <> 'agree' AND started > 0"))
         except XorAckError:
             raise
@@ -105,7 +106,7 @@ class Differing(NamedTuple):
         return f"chains of which the source differs: {', '.join(some)}" if some else ""
 
     def unknown(self, problem: str = "", keys: str = "") -> Difference:
-        """Return a difference about which only a sentence is known."""
+        """Return a difference that only a sentence describes, without a comparison of rows."""
         return Difference(self.totals, self.evidence.totals, keys=keys, problem=problem)
 
     def input_lost(self, source: DataFrame) -> Lost | Agrees | None:
@@ -138,7 +139,7 @@ class Differing(NamedTuple):
         return Lost(Finished(finished, count, units), missing, left, notes(self.rows, noted, left))
 
     def by_units(self, found: Difference) -> Outcome:
-        """Finish the chains of which no unit differs, or at most the tolerated number."""
+        """Finish the chains that miss no unit, or at most the tolerated number of units."""
         facts, rows = found.found, found.findings.differing
         assert facts is not None
         assert rows is not None

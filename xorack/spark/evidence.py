@@ -86,7 +86,10 @@ def _opened(spark: SparkSession, output: str | Snapshot) -> DataFrame:
 
 
 def unit_in(rows: RowNames, frame: DataFrame) -> Column:
-    """Return the unit of each row of an input, whose column of units may be of another run."""
+    """Return the unit of each row of an input, from its unit columns.
+
+    A column of units may come from another run.
+    """
     return units.unit_column(frame, rows.namespace, rows.unit)
 
 
@@ -103,7 +106,10 @@ def unit_of(rows: RowNames, frame: DataFrame) -> Column:
 
 
 def has_evidence(rows: RowNames, frame: DataFrame) -> bool:
-    """Return whether a frame has the columns of the evidence, complete and exact, or raise."""
+    """Return whether a frame has the columns of the evidence.
+
+    Raise an error if they are incomplete or inexact.
+    """
     there = [name for name in rows.evidence_names if units.has_columns(frame, [name])]
     gone = ", ".join(name for name in rows.evidence_names if name not in there)
     if there and gone:
@@ -132,7 +138,7 @@ def evidence_of(rows: RowNames, frame: DataFrame) -> list[Column]:
 
 
 def _unmarked_files(rows: RowNames, frame: DataFrame) -> str:
-    """Say that only some Parquet files of an output have evidence; else return an empty text."""
+    """Return a hint if only some files of an output have evidence, or else an empty text."""
     with suppress(Exception):  # the files have other formats or types
         merged = frame.sparkSession.read.option("mergeSchema", "true")
         if units.has_columns(merged.parquet(*frame.inputFiles()), rows.evidence_names):
@@ -169,7 +175,7 @@ class Evidence(NamedTuple):
         files: The files of the outputs when they were read.
         since: When the record of the start was written, in ms by its storage; None if the output
             itself shows its run.
-        is_output: False for what the job read or observed.
+        is_output: False if the job only read or observed the rows.
         snapshots: The versions of the tables among the outputs.
     """
 
@@ -191,7 +197,10 @@ def collect_evidence(
     observed: Observed | None = None,
     read: DataFrame | None = None,
 ) -> Evidence:
-    """Collect the evidence of the output, of which exactly one form must be given."""
+    """Collect the evidence of the output.
+
+    Exactly one of `written`, `observed` and `read` must be given.
+    """
     given = {"written": written, "observed": observed, "read": read}
     kinds = [kind for kind, output in given.items() if output is not None]
     if len(kinds) != 1:
@@ -230,7 +239,7 @@ def as_list(outputs: Any, option: str) -> list[Any]:
 
 
 def frames_in(given: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
-    """Return the frames that were aggregated, given singly or as a list."""
+    """Return the aggregated frames, which the user gave as one frame or as a list."""
     return [units.check_frame("rows", frame) for frame in as_list(given, "rows")]
 
 
@@ -257,7 +266,8 @@ def _read(rows: RowNames, header: Header, output: Output | Snapshot, frame: Data
     spark, names = frame.sparkSession, storage.files_read(frame)
     name = output.given if isinstance(output, Snapshot) else output
     place = str((*storage.folders(names, name), name)[0])
-    # Evidence and units show the run, unless the started rows have them too. Then files show it.
+    # Evidence and units name the run, unless the started rows have these columns too. Then the
+    # times of files show the run.
     is_marked = _is_marked(rows, frame) and not header["marked"]
     has_record = "attempt" in header and not is_marked
     records = storage.files_read(rows.record.chains(header)) if has_record else []
@@ -315,7 +325,7 @@ def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
                 "multiLine; if a join added rows, leave these out"
             )
             raise ArgumentError("written", problem=problem)
-    # Some storage counts full seconds, so such a time may be later by up to a second.
+    # Some storage rounds times to full seconds, so a time may be too late by up to a second.
     old = [
         name
         for name, (_, time) in files.items()
@@ -347,7 +357,7 @@ def _refuse_source(place: str) -> None:
 
 
 def per_chain(rows: RowNames, outputs: Sequence[DataFrame]) -> list[DataFrame]:
-    """Fold the evidence of each output by chain, if `tells_chains` returns True for it."""
+    """Fold the evidence of each output by chain. `tells_chains` must be true for the outputs."""
     return [
         folding.fold_units(frame, rows.chain, evidence_of(rows, frame), rows.prefix)
         for frame in outputs

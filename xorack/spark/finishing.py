@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 class Job(NamedTuple):
     """The user's arguments about the job.
 
-    They are its input, its frames, whether these may be computed, and whether the output is
-    published. If it is published, all chains finish, or none.
+    These are the input, the frames, whether frames may be computed again, and whether the output is
+    published. If the output is published, all chains finish, or none.
     """
 
     source: Output | None = None
     frames: Sequence[DataFrame] | None = None
     recompute: bool = True
     publish: bool = False
-    all_or_none: bool = False  # as publish: no chain finishes without the others
+    all_or_none: bool = False  # as for publish: all chains finish, or none
 
     def frames_of(self, rows: RowNames) -> Sequence[DataFrame]:
         """Return the frames to compute, the last frame first."""
@@ -58,7 +58,10 @@ class Job(NamedTuple):
 
 
 def header_of(rows: RowNames, source: Output | None = None) -> Header:
-    """Return the header of the record, or in a micro-batch that of its source."""
+    """Return the header of the record.
+
+    For a micro-batch, return a header that describes its source.
+    """
     if rows.batch_id is not None:
         if source is None:
             raise ArgumentError("source", problem="is required in a micro-batch: give its frame")
@@ -75,7 +78,7 @@ def header_of(rows: RowNames, source: Output | None = None) -> Header:
 
 
 def check_last(rows: RowNames, following: str | None = None) -> None:
-    """Check that no other name follows these rows, or raise; both would finish their chains."""
+    """Raise an error if another name follows these rows, because both would finish their chains."""
     other = rows.record.follower()
     if other not in (None, following):
         raise StateError(f"rows named {other!r} follow {rows.name!r} in this run: finish these")
@@ -95,7 +98,7 @@ def caches() -> Iterator[Keep]:
 
 @contextmanager
 def attempt(rows: RowNames, header: Header) -> Iterator[Keep]:
-    """Yield the function of `caches`. If the block fails, first check for a corrupt record."""
+    """Yield the function of `caches`. If the block fails, report a corrupt record first."""
     with caches() as keep:
         try:
             yield keep
@@ -113,7 +116,10 @@ def decide(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: K
 
 
 def _of_batch(rows: RowNames, evidence: Evidence, job: Job, keep: Keep) -> Outcome:
-    """Compare a micro-batch's output with its rows, which are chains or parts of chains."""
+    """Compare a micro-batch's output with its rows.
+
+    A batch has complete chains, or parts of chains.
+    """
     assert job.source is not None
     source = open_output(rows.tracking, job.source, "source")
     chains = keep(fold_input(rows, source))
@@ -171,7 +177,7 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
 
 
 def _agrees(rows: RowNames, evidence: Evidence, summary: Summary, chains: DataFrame) -> bool:
-    """Return whether an output has all units, and in their chains if it has chain columns."""
+    """Return whether an output has all units, and if it shows chains, each in its own chain."""
     if evidence.totals != summary.totals:
         return False
     if {*rows.chain} <= {*rows.unit} or not tells_chains(rows, evidence.outputs):
@@ -197,7 +203,7 @@ def finish_requests(
 def advance_requests(
     rows: RowNames, header: Header, following: RowNames, finished: DataFrame, written: Output
 ) -> DataFrame:
-    """Return the requests that finish units and start those of the next rows; see `advance`."""
+    """Return the requests that finish units and start the units of the next rows; see `advance`."""
     known = finished if rows.batch_id is not None else rows.record.chains(header)
     known = known.select("tag", F.lit(True).alias("known"))
     text = f" of the output of {following.name!r} was not started by {rows.name!r}"

@@ -48,7 +48,7 @@ class Totals:
 class Summary(Totals):
     """The sums of chains with units, the number of all chains, and the XOR of their hashes.
 
-    The hash of a chain is that of its tag and sums: see `xorack.spark.run_chain.UNIT_OF_CHAIN`.
+    The hash of a chain covers its tag and its sums: see `xorack.spark.run_chain.UNIT_OF_CHAIN`.
     """
 
     chains: int = 0
@@ -90,7 +90,10 @@ def totals_of(frame: DataFrame) -> Totals:
 def fold_units(
     frame: DataFrame, chain: Sequence[str], sums: Sequence[Column], prefix: str
 ) -> DataFrame:
-    """Fold a frame's units per chain: ``tag``, which begins with the prefix, and the `SUMS`."""
+    """Fold a frame's units by chain.
+
+    The result has ``tag``, which begins with the prefix, and the `SUMS`.
+    """
     columns = chain_columns(frame, chain)
     keys = [f"c{i}" for i in range(len(columns))]
     grouped = frame.select(*columns, *named(sums)).groupBy(*keys).agg(*together())
@@ -123,7 +126,7 @@ def summary_of(row: dict[str, Any]) -> Summary:
 
 
 def summarize(chains: DataFrame) -> Summary:
-    """Sum up chains: ``tag`` and the columns `SUMS`; see `summary_of`."""
+    """Return the summary of a frame of chains, which has ``tag`` and the columns `SUMS`."""
     with plain_errors():
         row = chains.agg(*summary_columns()).first()
     return summary_of(row.asDict() if row else {"cancelled": None})

@@ -1,4 +1,4 @@
-"""The files of an input: whether Spark reads all of them, and which changed since the start."""
+"""The files of an input: check that Spark reads all of them, and find those that changed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MAX_PLACES = 100
 
 
 def files_started(frame: DataFrame) -> Files:
-    """Return the files that a frame reads, with sizes and times; empty above `MAX_NAMED` files."""
+    """Return the files that a frame reads, with sizes and times; no files above `MAX_NAMED`."""
     names = files_read(frame)
     return files_of(frame.sparkSession, names if len(names) <= MAX_NAMED else [])
 
@@ -130,7 +130,7 @@ def _is_of_folders(spark: SparkSession, table: str) -> bool:
 
 
 def input_lost(rows: RowNames, header: Header, lost: Lost) -> OutputDiffersError:
-    """Make the error for an output that has all rows of its input, if the input lost rows."""
+    """Make the error for an input that lost rows, if the output has all rows of this input."""
     summary, missing = summary_in(header), lost.missing
     started, open_ = summary.count, lost.open_chains
     why = f"the job's input lost {missing:,} rows that were started"

@@ -1,6 +1,6 @@
 """Keeps the frames that were passed to `evidence`, so that a failing `finish` can name rows.
 
-`finish` computes the frames again. They belong to a `Tracking`, and are freed with it.
+`finish` computes the frames again. The frames belong to a `Tracking`, and are freed with it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_FRAMES = 8
 
 
 class _Job(NamedTuple):
-    """The frames of a job, the last first, when it began, and how long it took until finish."""
+    """The frames of a job, the last one first, with the job's begin and its time until finish."""
 
     frames: tuple[DataFrame, ...] = ()
     began: float = 0.0
@@ -31,7 +31,7 @@ class JobFrames:
     _jobs: dict[str, _Job] = field(default_factory=dict)
 
     def remember(self, name: str, frame: DataFrame | None) -> None:
-        """Keep a frame whose rows go into an output; None means that the frame is unknown."""
+        """Keep a frame whose rows go into an output, or None if the frame is unknown."""
         before = self._jobs.get(name, _Job())
         if before.seconds is not None or not before.frames:  # a new job
             before = _Job(began=time.monotonic())

@@ -41,7 +41,7 @@ def one_line(error: BaseException, mask: Collection[str] = ()) -> str:
 
 @contextmanager
 def plain_errors(other: type[XorAckError] = ColumnsError) -> Iterator[None]:
-    """Turn an error that xorack raised in a task into an error of its type, or `other`."""
+    """Raise xorack's own error in a task as a `ColumnsError` if it was one, or else as `other`."""
     try:
         yield
     except XorAckError:

@@ -32,7 +32,7 @@ class Notes(NamedTuple):
 def by_tag(rows: RowNames, differing: DataFrame) -> DataFrame:
     """Sum up the differing rows by chain: ``tag``, `missing`, `surplus` and up to 100 ``ids``.
 
-    The ids are those of missing units that have no other row in the output.
+    The ids are the missing units of which the output has no row.
     """
     columns = chain_columns(differing, rows.chain)
     keys = [f"c{i}" for i in range(len(columns))]
@@ -41,7 +41,8 @@ def by_tag(rows: RowNames, differing: DataFrame) -> DataFrame:
     listed = F.expr("missing_count > 0 AND is_named").alias("is_listed")
     order = F.desc("is_listed"), F.col("xorack_unit_")
     chain = Window.partitionBy("tag").orderBy(*order)
-    # One shuffle: the rows of a unit are side by side in their chain, and count once.
+    # This needs one shuffle. The rows of a unit are adjacent in their chain, so each unit counts
+    # once.
     is_first = F.coalesce(F.lag("xorack_unit_").over(chain) != F.col("xorack_unit_"), F.lit(True))
     placed = tagged.select("*", listed).select(
         "*", F.row_number().over(chain).alias("place"), is_first.alias("is_first")

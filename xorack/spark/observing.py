@@ -48,7 +48,7 @@ class FrameToWrite:
 
     def _once(self, method: Callable[..., None]) -> Callable[..., None]:
         def call(*args: Any, **options: Any) -> None:
-            if self._is_writing:  # one method of a writer calls another
+            if self._is_writing:  # Spark's writer calls its own methods
                 return method(*args, **options)
             if self._is_tried:
                 problem = "the frame was written before, or a write failed: call observe() again"
@@ -70,7 +70,7 @@ class Observed(NamedTuple):
     Attributes:
         frame: The frame without the columns of the evidence.
         observation: Spark's observation of its first write.
-        source: The frame with these columns.
+        source: The frame with the columns of the evidence.
     """
 
     frame: DataFrame
@@ -79,7 +79,7 @@ class Observed(NamedTuple):
 
     @classmethod
     def of(cls, frame: DataFrame, names: Sequence[str], write: Callable[[Any], object]) -> Observed:
-        """Observe and drop the columns of the evidence, while a function writes the frame, once."""
+        """Drop the columns of the evidence, and observe their sums during a function's write."""
         for name in names:
             field_named(frame, name)
         observation = Observation()
@@ -99,7 +99,10 @@ class Observed(NamedTuple):
         return cls(plain, observation, frame)
 
     def totals(self) -> Totals:
-        """Return what the tasks received, or raise `ArgumentError` if the frame was not written."""
+        """Return the sums that the tasks observed.
+
+        Raise `ArgumentError` if the frame was not written.
+        """
         sums = folding.metrics_of(self.observation)
         if sums is None:
             raise ArgumentError("observed", problem="its frame was not written; write it first")

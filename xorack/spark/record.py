@@ -1,7 +1,8 @@
 """The record of a start: its chains, with the sums of their units.
 
-It is stored apart from the data. Each attempt has a folder of Parquet files. A header, one line of
-JSON that is written last, names the valid attempt, and has the sums that a repeated run must equal.
+It is stored apart from the data. Each attempt has a folder of Parquet files. The header is one line
+of JSON, which is written last. It names the valid attempt, and has the sums that a repeated run
+must equal.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Record:
         return next(names, None)
 
     def write(self, chains: DataFrame, facts: Header) -> Header:
-        """Write the chains; then a header: facts, attempt, and summary."""
+        """Write the chains, then a header with the facts, the attempt and the summary."""
         header = {**facts, "attempt": uuid4().hex[:12]}
         folder, observation = f"{self._label}/{self._place}/{header['attempt']}", Observation()
         observed = chains.observe(observation, *folding.summary_columns())
@@ -79,7 +80,10 @@ class Record:
         return header
 
     def write_header(self, header: Header, *, of_name: bool = False) -> None:
-        """Write the record's header, or that of a name whose batches start chains."""
+        """Write the record's header.
+
+        `of_name` writes the header of a name whose batches start chains.
+        """
         place = self._name if of_name else self._place
         text = json.dumps({**header, **self._of})
         write_text(self._spark, f"{self._label}/{place}/summary", text)
@@ -104,7 +108,7 @@ class Record:
         place = f"{self._pattern}/{self._place}/{header['attempt']}"
         if read_texts(self._spark, f"{place}/finished"):
             return self.chains(header).where("count > 0").select("tag")
-        with suppress(AnalysisException):  # it is not there
+        with suppress(AnalysisException):  # the record does not exist
             frame = self._spark.read.schema("tag string").parquet(f"{place}/finished_chains")
             return frame if frame.columns else None
         return None
@@ -115,7 +119,7 @@ class Record:
         try:
             if folding.summarize(self.chains(header)) == summary_in(header):
                 return
-        except Exception as error:  # noqa: BLE001 - whatever Java raises: it may have died
+        except Exception as error:  # noqa: BLE001 - Java may raise any error
             why = f" ({one_line(error)})"
         raise StateError(
             f"the record in {self._label}/{self._place} is corrupt: call start again with the "

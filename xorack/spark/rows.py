@@ -1,6 +1,7 @@
 """Tracked rows: one job starts the rows that it wrote, and another finishes them.
 
-The order is always output, record or comparison, requests. So a job that died can be repeated.
+The order is always: write the output, keep or compare the record, send the requests. So a job that
+died can be repeated.
 """
 
 from __future__ import annotations
@@ -285,7 +286,10 @@ class TrackedRows(Rows):
         return self._end(header, evidence, outcome, sent, allow_missing)
 
     def _check(self, header: Header, evidence: Evidence, outcome: Outcome) -> None:
-        """Check the output. If it cannot come from this job, first say that it differs."""
+        """Check that the output can come from this job.
+
+        If it also differs, raise that error instead.
+        """
         try:
             check_output(self, header, evidence)
         except XorAckError as problem:
@@ -299,7 +303,7 @@ class TrackedRows(Rows):
     ) -> SendReport:
         """Send the notes and the requests that finish chains."""
         queue, notes = self.tracking.queue, outcome.notes
-        # Notes go before the stamps, because a chain that has ended takes no note.
+        # Send notes before stamps, because a chain that has ended takes no note.
         sent = self._send_few(run_chain.finish_requests(self, evidence.kind, outcome))
         if notes is not None and notes.chains:
             sent = _sum(sent, send_frame(notes.requests, queue, notes.chains))

@@ -43,8 +43,8 @@ class RunOptions:
         run_id: The run's name, the first part of every tag. Use it again to repeat the run:
             requests that are sent twice count once. Another run has other chains.
         records: A folder that Spark can write, for the record of each start.
-        timeout: Seconds, or a timedelta, from the start of a chain until it fails. By default
-            that of the stack.
+        timeout: Seconds, or a timedelta, from the start of a chain until it fails. By default the
+            stack's `default_timeout_seconds`.
         idle_timeout: Seconds, or a timedelta, from the last stamp until the chain fails.
         tolerated_units: The most missing units with which `finish` finishes a chain, if it knows
             exactly which units are missing. Windows tolerate no missing units.
@@ -53,8 +53,8 @@ class RunOptions:
         mask: Columns whose values are shown as hashes in errors, notes and reasons, and fields of
             details, in any case: see docs/security.md. Columns of a chain cannot be masked.
         keep_open: Keep the run's chain open until `Tracking.close`. This is needed if rows are
-            started after all other rows are finished. Without it, micro-batches and windows are
-            not units of the run's chain. Use the same value in all jobs of the run.
+            started after all other rows are finished. Without this option, micro-batches and
+            windows are not units of the run's chain. Use the same value in all jobs of the run.
         resume: The callback at the end of the run's chain, as for `xorack.Tracker.start`.
         parent: The token of a unit of other chains that the run is, or several tokens.
 
@@ -138,7 +138,7 @@ class RowNames:
 
     @property
     def namespace(self) -> str:
-        """The first part of the units' names, so that an output of another run has other units."""
+        """The first part of the units' names. It makes the units of each run and name different."""
         return f"{self.tracking.run_id}/{self.name}"
 
     @property

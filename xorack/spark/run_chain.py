@@ -6,10 +6,11 @@ stamp of a start. Therefore each start finishes a unit of its own, and the close
 Such a unit is outstanding until the stamp of its start has arrived.
 
 A folder beside the records has a small text for each start, and one for each name that is finished.
-A finish that finds all names finished closes the run, unless it is kept open until
+A finish that finds all names finished closes the run, unless the run is kept open until
 `Tracking.close`. Two drivers may do so at the same time. So a finish announces the close, with the
 starts that it has read, and closes only if it then reads the same starts. A start writes its text,
-and is refused if it then reads a close without this start. One of the two sees the other.
+and is refused if it then reads a close without this start. So at least one of the two detects the
+other.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Start(NamedTuple):
         name: The name of the rows, for errors.
         is_stamped: Whether the run's chain gets a stamp. Rows that `advance` starts need none,
             because their chains are units already.
-        is_first: Whether it is the first start, which sends the create.
-        is_withdrawn: Whether it was too late, and was refused.
+        is_first: Whether this is the run's first start, which sends the create.
+        is_withdrawn: Whether the start was too late, and was refused.
     """
 
     id: str
@@ -70,7 +71,7 @@ class Start(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The starts of a run, the ids of those that are finished, and the starts of each close."""
+    """The starts of a run, the ids of the finished starts, and the starts that each close names."""
 
     starts: dict[str, Start]
     finished: set[str]
@@ -82,7 +83,7 @@ class _State(NamedTuple):
         return bool(self.starts) and self.starts.keys() <= self.finished
 
     def is_closed_for(self, id: str) -> bool:
-        """Return whether a finish closes the run, or did so, without this start."""
+        """Return whether a finish closes or closed the run without this start."""
         return any(id not in starts for starts in self.closes)
 
 
@@ -112,7 +113,7 @@ def check_open(rows: RowNames) -> None:
     if rows.batch_id is not None or rows.tracking.keep_open:
         return
     state, start = _read(rows.tracking), Start(_id_of(rows, "start"), rows.name)
-    if start.id not in state.starts:  # its text is withdrawn below
+    if start.id not in state.starts:  # `_checked` decides about a start with a text
         _check_open(rows.tracking, start, state)
 
 
@@ -129,7 +130,7 @@ def _check_open(tracking: RunOptions, start: Start, state: _State) -> None:
 def start_requests(tracking: RunOptions, start: Start, units: int, number: int) -> list[Request]:
     """Write the text of a start, and return the requests that start the units of its chains.
 
-    `units` is the XOR of the ids of these units, and `number` is their number.
+    `units` is the XOR of the ids of these units, and `number` is how many there are.
     """
     if not tracking.keep_open:
         start = _checked(tracking, start)
@@ -188,7 +189,7 @@ def finish_requests(rows: RowNames, proof: str, outcome: Outcome) -> list[Reques
 
 
 def _close_if_finished(tracking: RunOptions) -> list[Request]:
-    """Return the close of a run of which all rows are finished; nothing if they are not."""
+    """Return the requests that close a run if all of its rows are finished, or else no requests."""
     if not (before := _read(tracking)).is_finished:
         return []
     place = f"close={uuid4().hex}"

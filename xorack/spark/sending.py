@@ -53,9 +53,10 @@ def _client(queue: Queue) -> Any:
 
 
 def send_frame(requests: DataFrame, queue: Queue, chains: int) -> SendReport:
-    """Send the requests in the rows of a frame from its tasks; `chains` is about their number.
+    """Send the requests in the rows of a frame from its tasks.
 
-    A retried task may send messages twice, but they count once.
+    `chains` is their approximate number. A retried task may send messages twice, but they count
+    once.
     """
     return _send(requests.select(_text(requests).alias("request")), queue, chains)
 
@@ -94,7 +95,10 @@ def _ascii(text: str) -> str:
 
 
 def _text(requests: DataFrame) -> Column:
-    """Return requests as JSON without nulls. ``xor`` is the stamp, and `_JSON` have JSON text."""
+    """Return requests as JSON without nulls.
+
+    ``xor`` becomes the stamp, and the fields in `_JSON` contain JSON text.
+    """
     fields = [name for name in requests.columns if name not in ("xor", *_JSON)]
     if "xor" in requests.columns:
         # A stamp is little-endian, and Spark has no function that reverses bytes.

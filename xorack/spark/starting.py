@@ -92,7 +92,7 @@ def keep_record(
                 f"{before.chains:,} chains before, and now others: {summary.count:,} in "
                 f"{summary.chains:,}; use another run_id"
             )
-        with suppress(StateError):  # a damaged record is recreated
+        with suppress(StateError):  # a corrupt record is recreated
             rows.record.check(header)
             return header
     source = {
@@ -162,7 +162,7 @@ def check_detail(tag: str, text: str | None, mask: Collection[str] = ()) -> str 
 
 
 def _with_facts(rows: RowNames, folded: DataFrame, facts: DataFrame | None) -> DataFrame:
-    """Add the facts about chains. A chain without rows has its root as its only unit."""
+    """Add the facts about chains. The only unit of a chain without rows is its root."""
     if facts is None:
         return folded.selectExpr("*", *NO_FACTS)
     has_units = F.col("failed").isNull() & F.col("count").isNotNull()

@@ -79,7 +79,7 @@ def _plain(uri: str) -> str:
 
 
 def folders(names: Sequence[str], given: Output = "") -> list[str]:
-    """Return the folders of files; for a path `given`, without the partitions below it."""
+    """Return the folders of files. Partitions below the path `given` do not count as folders."""
     last = given.rstrip("/").rpartition("/")[2] if isinstance(given, str) and "/" in given else ""
 
     def above(folder: str) -> str:
@@ -92,7 +92,7 @@ def folders(names: Sequence[str], given: Output = "") -> list[str]:
 def files_of(spark: SparkSession, names: Sequence[str]) -> Files:
     """Return the sizes of existing files in bytes, and their times in milliseconds since 1970.
 
-    Spark does not list empty files, and files that its conventions hide.
+    The result lacks empty files and hidden files, because Spark does not list them.
     """
     found = files_below(spark, {name.rpartition("/")[0] for name in names})
     return {name: found[name] for name in names if name in found}
@@ -116,10 +116,12 @@ def files_below(spark: SparkSession, places: Iterable[str]) -> Files:
 
 
 def hidden_below(spark: SparkSession, folder: str) -> list[str]:
-    """Return the files and folders below a folder whose names Spark hides. Connect lists none.
+    """Return the files and folders below a folder whose names Spark hides.
 
-    The result lacks names that writers use for themselves, such as ``_SUCCESS`` and checksums. It
-    has a hidden folder, and not the files in it.
+    With Spark Connect, the result is empty.
+
+    The result lacks names that writers use for themselves, such as ``_SUCCESS`` and checksums. A
+    hidden folder is in the result, but the files in it are not.
     """
     if not hasattr(spark, "_jvm"):
         return []
@@ -178,7 +180,8 @@ def read_texts(spark: SparkSession, pattern: str) -> list[str]:
     system, path = _hadoop(spark, f"{pattern}/part-*")
     java = _java(spark)
     while True:
-        # Make one call for all files, and list only paths: for more, Hadoop starts processes.
+        # Make one call for all files, and list only paths. To read more than paths, Hadoop starts
+        # processes.
         found = java.wrap(java.paths(system.globStatus(path))).mkString("\n").splitlines()
         with suppress(FileNotFoundError):  # a text was replaced during the reading, so list again
             return [line for place in found for line in _text(spark, place)]
@@ -225,7 +228,9 @@ def _lines(spark: Any, path: str) -> list[str]:
 
 @lru_cache(maxsize=4)
 def _java(spark: Any) -> SimpleNamespace:
-    """Return the classes of Java, looked up once, because each part of a class's name takes a call.
+    """Return Java's classes.
+
+    They are looked up once, because each part of a class's name takes a call.
 
     The settings are those of the session at the first use.
     """

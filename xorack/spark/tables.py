@@ -41,7 +41,7 @@ class Snapshot:
 
     Attributes:
         given: The name that the user gave, such as ``cat.db.bills.branch_audit``.
-        table: The same without the branch or tag.
+        table: This name without the branch or tag.
         identity: The table's name with its catalog, as the catalog has it.
         provider: ``iceberg`` or ``delta``.
         version: The id of a snapshot, or the number of a version.
@@ -62,7 +62,7 @@ class Snapshot:
 
 
 class Publication(Enum):
-    """The relation of a snapshot to the branch that readers see."""
+    """The relation of a proved snapshot to ``main``, the branch that readers see."""
 
     PUBLISHED = "main is the snapshot, or a descendant of it"
     POSSIBLE = "the snapshot is a descendant of main"
@@ -137,7 +137,7 @@ def current(spark: SparkSession, name: str) -> Snapshot | None:
     """Return the current version of a table or a branch, or None if it has no versions."""
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
-    except AnalysisException:  # reading it raises the reason
+    except AnalysisException:  # reading the table raises the reason
         return None
     names = [row["col_name"] for row in rows]
     details = {row["col_name"]: row["data_type"] for row in rows[_start_of_details(names) :]}
@@ -186,7 +186,7 @@ def started(header: Mapping[str, Any]) -> Snapshot | None:
 
 
 def at_start(spark: SparkSession, header: Mapping[str, Any], source: Any) -> Snapshot | None:
-    """Return the version of a source when it was started, if it is that table and has it still."""
+    """Return the version that was started, if the source is that table and has it still."""
     before, now = started(header), pinned(spark, source)
     if before is None or not isinstance(now, Snapshot) or before.identity != now.identity:
         return None
@@ -282,7 +282,7 @@ def publish(spark: SparkSession, snapshot: Snapshot, proof: str) -> None:
         except ParseException:
             problem = "needs Iceberg's SQL extensions: set spark.sql.extensions"
             raise ArgumentError("publish", problem=problem) from None
-        except Exception as error:  # noqa: BLE001 - of Java; the next attempt looks what is true
+        except Exception as error:  # noqa: BLE001 - Java may raise any error
             failure = one_line(error)
     raise StateError(
         f"nothing was acked: main of {table} could not be fast-forwarded to {snapshot.words} "

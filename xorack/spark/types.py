@@ -1,8 +1,8 @@
 """Keys of another type or form, and evidence in wrong columns.
 
-A unit column may have another type in the output, or another form, caused by a cast or a reader. If
+A cast or a reader may give a unit column another type in the output, or its values another form. If
 the sums of all units agree in this form, the form is the entire difference, and no row is missing.
-So this is checked before rows are compared.
+So the forms are tried before rows are compared.
 """
 
 from __future__ import annotations
@@ -112,7 +112,10 @@ def _chain_difference(rows: RowNames, header: Header, frame: DataFrame, source: 
 
 
 def _are_among(rows: RowNames, frame: DataFrame, known: DataFrame) -> bool | None:
-    """Return whether all chains of a frame are known, or None if this cannot be found out."""
+    """Return whether all chains of a frame are known.
+
+    Return None if the frame's chains cannot be read.
+    """
 
     def tags(frame: DataFrame) -> DataFrame:
         chains = units.chain_columns(frame, rows.chain)
@@ -161,7 +164,7 @@ def _form(rows: RowNames, frame: DataFrame, totals: Totals, sides: Sequence[str]
 
 
 def _forms(types: Mapping[str, str]) -> Iterator[tuple[dict[str, str], str]]:
-    """Yield the forms that one column or all columns may have taken: SQL by column, and words."""
+    """Yield the forms that a column or all columns may have, as SQL by column, and in words."""
     for name, type_ in types.items():
         for sql, text in _FORMS.get(type_.partition("(")[0], [_TEXT]):
             yield {name: sql}, text
@@ -204,7 +207,7 @@ def _equal_form(
 
 
 def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> str:
-    """Say that evidence is in wrong columns, or was summed wrongly, if this explains everything."""
+    """Return a sentence if swapped or wrongly summed evidence explains the entire difference."""
     names = rows.evidence_names
     for frame in _with_evidence(rows, outputs):
         longs = [f"bigint({units.quoted(name)})" for name in names]
@@ -226,7 +229,7 @@ def misplaced(rows: RowNames, outputs: Sequence[DataFrame], started: Totals) -> 
 
 
 def hints_of(rows: RowNames, outputs: Sequence[DataFrame]) -> str:
-    """Say what is wrong with the evidence of an output, besides missing rows."""
+    """Return sentences about problems of an output's evidence that are not missing rows."""
     count = units.quoted(rows.evidence_names[1])
     for frame in _with_evidence(rows, outputs):
         facts = F.expr(f"min(bigint({count}))"), F.expr(f"count_if({count} IS NULL)")

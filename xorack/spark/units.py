@@ -1,4 +1,4 @@
-"""Columns of units and tags, and checks of the columns from which they are made.
+"""Columns of units and tags, and checks of the unit columns and chain columns.
 
 Ids and tags do not depend on ANSI mode, or on the session's time zone.
 """
@@ -38,7 +38,12 @@ WHEN octet_length({{tag}}) > {MAX_TAG_BYTES}
 ELSE {{tag}} END"""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 """For `str.translate`: turns a path into a pattern of Hadoop that matches only this path."""
-INTEGERS = ("tinyint", "smallint", "int", "bigint")  # equal numbers are equal units and tags
+INTEGERS = (
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+)  # Equal numbers must give equal units and tags, so one form is chosen.
 _SUITABLE = "an integer, boolean, string, binary, date, timestamp, timestamp_ntz or decimal"
 
 
@@ -183,7 +188,7 @@ def plain_decimal(column: Column) -> Column:
 
 _long: Expression = methodcaller("cast", "long")
 _text: Expression = methodcaller("cast", "string")
-# For each type: the form that is hashed in units, and the text in tags.
+# Each type has the form that is hashed in units, and the text in tags.
 _FORMS: dict[str, Forms] = {
     **dict.fromkeys((*INTEGERS, "boolean"), (_long, _text)),
     "string": (_text, _text),
@@ -197,6 +202,9 @@ KEY_TYPES = frozenset(_FORMS)  # of columns that can distinguish units and chain
 
 
 def is_deterministic(frame: DataFrame) -> bool:
-    """Return whether each reading has the same rows, unlike with rand(). Connect returns True."""
+    """Return whether each reading of a frame has the same rows, unlike with rand().
+
+    With Spark Connect, return True.
+    """
     java: Any = getattr(frame, "_jdf", None)
     return java is None or bool(java.queryExecution().analyzed().deterministic())

@@ -1,1 +1,1 @@
-"""The rows that an output lost: their names, proved or not given, and what they have in common."""
+"""The rows that an output lost: their names, if proved, and the values that they share."""

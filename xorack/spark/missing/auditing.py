@@ -34,9 +34,9 @@ class Audit:
         started: The number of units that were started.
         found: The number of units in the table.
         chains: The number of chains by verdict: ``agree``; ``missing`` (the table has no unit of
-            it), ``short``, ``surplus``, ``other`` (as many units, but other ones) and ``unknown``
-            (not started). If the table lacks the chain columns, all chains ``agree`` or are
-            ``undecided``.
+            the chain), ``short``, ``surplus``, ``other`` (as many units, but different units) and
+            ``unknown`` (not started). If the table lacks the chain columns, all chains ``agree`` or
+            are ``undecided``.
         differing: A frame of the chains that do not agree: ``tag``, ``verdict``, and the numbers
             of units ``started`` and ``found``. None if they are undecided.
     """

@@ -74,7 +74,10 @@ class DifferingUnits:
 
     @cached_property
     def lasting(self) -> DataFrame:
-        """The units after the call. If the driver has them, `missing_count` is only a sign."""
+        """The units, as a frame that stays valid after the call.
+
+        If the driver has collected them, `missing_count` is only a sign.
+        """
         if self.ids is None:
             return self.compared
         spark, schema = self.compared.sparkSession, "sign long, named boolean, units array<long>"
@@ -83,7 +86,10 @@ class DifferingUnits:
         return lists.selectExpr(*units)
 
     def marks(self, source: DataFrame, *, is_lasting: bool) -> DataFrame:
-        """Add ``missing_count`` and ``is_named`` to the rows of a source; 0 to equal ones."""
+        """Add ``missing_count`` and ``is_named`` to the rows of a source.
+
+        Rows that do not differ get 0.
+        """
         units = self.lasting if is_lasting else self.compared
         units = F.broadcast(units) if self.is_few else units
         return source.join(units, "xorack_unit_", "left").na.fill(0, ["missing_count"])
@@ -113,10 +119,11 @@ class Groups(NamedTuple):
 
     Attributes:
         by: The columns that group source and output.
-        units: The differing units, as in `ByUnit`; None if they do not follow from the sums.
+        units: The differing units, as in `ByUnit`. None if the sums do not determine them.
         candidates: The units of the groups that differ.
         differing: The number of the source's rows in these groups.
-        is_exchange: Whether each of these groups has as many units as were started, but other ones.
+        is_exchange: Whether each of these groups has as many units as were started, but different
+            units.
     """
 
     by: tuple[str, ...]
@@ -127,9 +134,10 @@ class Groups(NamedTuple):
 
 
 def differences(source: DataFrame, outputs: Sequence[DataFrame], *key: str) -> DataFrame:
-    """Compare the columns `SUMS` of units by a key: ``started``, ``found``, and their differences.
+    """Compare the columns `SUMS` of units by a key.
 
-    These are ``missing_count``, ``xor`` and ``sum``; ``started_xor`` is the XOR of the source.
+    The result has the counts ``started`` and ``found``, the differences ``missing_count``, ``xor``
+    and ``sum``, and ``started_xor``, the XOR of the source.
     """
     sides = [
         source.selectExpr(
@@ -197,8 +205,8 @@ def compare_units(comparison: Comparison, others: Sequence[DataFrame]) -> ByUnit
     # Shuffle as few longs as possible, because the shuffle of all rows is the most expensive part.
     sides = [source.selectExpr("xorack_unit_ AS unit", "1L AS n")]
     sides += [frame.selectExpr("unit", f"{_OTHER}L AS n") for frame in others]
-    # Count units only after the shuffle: most of them occur once in a task, so counting before it
-    # would only cost memory.
+    # Count units only after the shuffle. Most units occur once in a task, so counting before the
+    # shuffle would only cost memory.
     both = reduce(lambda a, b: a.union(b), sides).repartition(tasks, "unit")
     counted = both.groupBy("unit").agg(F.expr("sum(n) AS n"))
     counted = counted.selectExpr("unit", f"n % {_OTHER}L AS started", f"n div {_OTHER}L AS other")
@@ -276,12 +284,12 @@ def compare_groups(comparison: Comparison) -> Groups:
 
 
 def sums_of_units(units: DataFrame) -> Totals:
-    """Return the sums of the differing units: those of the source minus those of the output."""
+    """Return the sums of the differing units: the source's sums minus the output's sums."""
     return Totals(*sums_of(units, _XOR, "sum(missing_count)", _SUM))
 
 
 def has_units_apart(rows: RowNames, source: DataFrame) -> bool:
-    """Return whether no unit is in two chains. Then the totals prove the units of each chain."""
+    """Return whether no unit is in two chains. If so, equal totals prove each chain."""
     if {*rows.chain} <= {*rows.unit}:
         return True
     if not has_columns(source, rows.chain):

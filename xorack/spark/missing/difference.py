@@ -37,8 +37,10 @@ class Difference:
     Attributes:
         started: The sums of what was started; `written` has those of the output.
         found: The missing rows; None if the source cannot be compared.
-        findings: The differing rows, the names of some, and the values that they have in common.
-        keys: A sentence that explains the entire difference, by keys or evidence in another form.
+        findings: The differing rows, the names of the first of them, and the values that they have
+            in common.
+        keys: A sentence that explains the entire difference by keys, or by evidence, in another
+            form.
         hints: Sentences about other problems of the output.
         problem: Why rows cannot be compared.
     """
@@ -53,7 +55,7 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """The most that is known in one sentence."""
+        """The most informative sentence about the difference."""
         return self.why or (self.problem if self.found is None else self.found.proof)
 
     @property
@@ -79,7 +81,7 @@ def find_difference(comparison: Comparison) -> Difference:
         return replace(found, found=missing, findings=missing.examine(comparison.keep))
     except XorAckError:
         raise
-    except Exception as error:  # noqa: BLE001 - that it differs is known, and is said
+    except Exception as error:  # noqa: BLE001 - the error still says that the output differs
         text = one_line(error, comparison.rows.tracking.mask)
         return replace(found, problem=f"which rows differ could not be found: {text}")
 
@@ -93,7 +95,7 @@ def _hints(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _log_what_is_computed(comparison: Comparison) -> None:
-    """Log what a failing finish computes, before it does."""
+    """Log which frames a failing finish will compute, because the computation may take long."""
     rows, frames = comparison.rows, len(comparison.frames)
     seconds = rows.tracking.jobs.seconds(rows.namespace)
     took = "" if seconds is None else f"; the job took {seconds:,.0f} s"
@@ -117,7 +119,8 @@ def error_of(
 ) -> OutputDiffersError:
     """Make the error for a difference.
 
-    `acked_of` has the number of chains that are acked after this call, and that of all chains.
+    `acked_of` has the number of chains that are acked after this call, and the number of all
+    chains.
     """
     missing = found.found
     head = telling.head_of(rows.name, found.started, found.written, missing)

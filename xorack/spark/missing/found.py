@@ -50,7 +50,7 @@ _OWN = ("xorack_unit_", "xorack_file_", "missing_count", "is_named")
 
 
 class _Compared(NamedTuple):
-    """The facts, the differing units, if they are known, and the rows that may be missing."""
+    """The facts, the differing units if they are known, and the rows that may be missing."""
 
     facts: Facts
     units: DifferingUnits | None = None
@@ -58,7 +58,7 @@ class _Compared(NamedTuple):
 
 
 class _Sides(NamedTuple):
-    """The facts, how the units of both sides differ, and the frames of the job that have them."""
+    """The facts, how the units of both sides differ, and the job's frames with these units."""
 
     facts: Facts
     by_unit: ByUnit | None = None
@@ -94,12 +94,15 @@ class MissingRows(Facts):
 
     @property
     def repeated(self) -> DataFrame:
-        """The rows that share a unit, of which the output has some: nothing says which ones."""
+        """The rows that share a unit, if the output has only a part of them.
+
+        Their unit does not say which part.
+        """
         return self._where("missing_count > 0 AND NOT is_named")
 
     @property
     def candidates(self) -> DataFrame:
-        """The rows that may be the missing rows without names."""
+        """The rows of the source that may be missing, if no row can be named."""
         return self._candidates.drop(*_OWN)
 
     def _where(self, condition: str) -> DataFrame:
@@ -151,7 +154,7 @@ class MissingRows(Facts):
         return self._explanation
 
     def examine(self, keep: Keep, *, is_lasting: bool = False) -> Findings:
-        """Look for what the rows that differ have in common; see `examine` of `why`."""
+        """Find the values that the differing rows have in common; see `examine` of `why`."""
         if self._units is None:
             return Findings(explain_groups(self._rows, self, self._source, self._candidates))
         marked = self._units.marks(self._source, is_lasting=is_lasting)
@@ -224,7 +227,7 @@ def _compare(comparison: Comparison) -> _Compared:
 
 
 def _compare_sides(comparison: Comparison) -> _Sides:
-    """Compare with the units of the outputs, or else with those of the job's frames."""
+    """Compare with the units of the outputs, or else with the units of the job's frames."""
     rows, evidence, source = comparison.rows, comparison.evidence, comparison.source
     sums = comparison.started, evidence.totals
     facts = Facts(basis=Basis.GROUPS, started=sums[0], written=sums[1], source=sums[0])
@@ -242,7 +245,7 @@ def _compare_sides(comparison: Comparison) -> _Sides:
             facts = replace(facts, frames=len(comparison.frames), asked=len(asked))
             facts = replace(facts, basis=Basis.FRAME, of_frames=by_unit.counts)
             return _Sides(replace(facts, source=by_unit.source), by_unit, asked)
-    except Exception as error:  # noqa: BLE001 - whatever a job raises: its rows are not known
+    except Exception as error:  # noqa: BLE001 - a user's frame may raise any error
         problem = one_line(error, rows.tracking.mask)
         facts = replace(facts, basis=Basis.NOT_COMPUTED, problem=problem)
     with plain_errors():
@@ -256,7 +259,7 @@ def _is_apart(rows: RowNames, source: DataFrame, by_unit: ByUnit) -> bool:
 
 
 def _by_groups(comparison: Comparison, facts: Facts, source: DataFrame) -> _Compared:
-    """Compare by groups of the output; `source` has the rows that are named."""
+    """Compare by groups of the output, and name rows of `source`."""
     groups = compare_groups(comparison)
     units = groups.candidates.select("xorack_unit_")
     candidates = source.join(units, "xorack_unit_", "left_semi")
@@ -266,7 +269,8 @@ def _by_groups(comparison: Comparison, facts: Facts, source: DataFrame) -> _Comp
         return _Compared(facts, None, candidates)
     parts = "sum(greatest(missing_count, 0))", "sum(greatest(-missing_count, 0))", "count(1)"
     missing, surplus, differing = sums_of(groups.units, *parts)
-    # Each unit must have as many rows as are missing, or another row of it is in the output.
+    # If a missing unit has more rows in the source than are missing, the output has one of these
+    # rows. Then no row has a name.
     marked = source.join(groups.units, "xorack_unit_")
     lost, doubled = sums_of(marked, "count_if(missing_count > 0)", "count_if(missing_count < 0)")
     if lost != missing:
@@ -279,7 +283,7 @@ def _by_groups(comparison: Comparison, facts: Facts, source: DataFrame) -> _Comp
 
 
 def _frames_of(comparison: Comparison, own: Sequence[DataFrame]) -> Sequence[DataFrame]:
-    """Return the frames whose sums equal those of an output, or else the last frame per output.
+    """Return the frames that add up to the outputs, or else the last frame for each output.
 
     `own` are the outputs that have units themselves.
     """

@@ -1,8 +1,8 @@
 """Find the missing units of a group from the sums of the group. Plain Python.
 
 The XOR of a group's units on both sides is the XOR of its missing units. The ids are 64 random
-bits. Several dozen of them are linearly independent over GF(2), so one XOR determines which of them
-are missing.
+bits. Several dozen random ids are almost always linearly independent over GF(2), so their XOR
+determines which ids are missing.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ _MASK = (1 << 64) - 1
 
 
 def name_missing(missing_count: int, xor: int, sum_: int, members: Sequence[int]) -> list[int]:
-    """Return the only set of members that has the sums of a group, or an empty list.
+    """Return the only set of members that has these sums, or an empty list.
 
-    The count and the sum of the upper 32 bits are those of the source minus those of the output.
-    They are negative if the output has surplus units. The XOR is over the units on both sides.
+    The count and the sum of the upper 32 bits are the sums of the source minus the sums of the
+    output. They are negative if the output has surplus units. The XOR is over the units on both
+    sides.
     """
     given, count = {unit & _MASK: unit for unit in members}, abs(missing_count)
     if len(given) < len(members) or not 0 < count <= len(given) <= MAX_SOLVED:

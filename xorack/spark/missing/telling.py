@@ -38,8 +38,8 @@ class Counts:
             or the other side does not have it.
         surplus: The number of units that the other side has more often than the source.
         unknown: The number of surplus units that the source does not have.
-        hidden_units: The number of units that are more than once in the source and of which the
-            other side lacks some rows; `hidden_rows` is the number of their rows in the source.
+        hidden_units: The number of units that the source has more than once, and the other side
+            less often. `hidden_rows` is the number of their rows in the source.
         doubled_rows: The number of the source's rows whose units the other side has more often.
         differing: The number of units that differ.
     """
@@ -95,7 +95,7 @@ class Facts(Counts):
 
     @property
     def is_after_frame(self) -> bool:
-        """True if rows were lost after the job's rows, or a source of the job has changed."""
+        """True if rows were lost after the job's frame, or a source of the job has changed."""
         return self.basis == Basis.AFTER_FRAME
 
 
@@ -183,9 +183,9 @@ def head_of(name: str, started: Totals, written: Totals, facts: Facts | None) ->
 
 
 def doubling_in_words(started: Totals, written: Totals, times: Sequence[Any]) -> str:
-    """Say that an output has all rows several times, if its count and sum show it; else return "".
+    """Say that an output has all rows several times, or return an empty text.
 
-    The XOR of an even number of copies is 0.
+    Only the count and the sum can show this, because the XOR of an even number of copies is 0.
     """
     copies, rest = divmod(written.count, started.count or 1)
     is_times = copies > 1 and not rest and written.sum == copies * started.sum
@@ -205,7 +205,7 @@ def named_in_words(word: str, unit: Sequence[str], some: Sequence[Any], count: i
 
 
 def chains_in_words(examples: Sequence[str], acked: int, of: int) -> str:
-    """Say how many chains stay open, and how many this call and earlier ones have acked."""
+    """Say how many chains stay open, and how many chains this call and earlier calls have acked."""
     which = f": {', '.join(examples)}" if examples else ""
     if not acked:
         return f"all chains stay open{which}"

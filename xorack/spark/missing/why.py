@@ -44,10 +44,12 @@ MAX_NAMED = 100
 
 
 class Sample(NamedTuple):
-    """Rows of a source with their ``missing_count`` and state: those that differ, and others.
+    """Rows of a source, with their ``missing_count`` and their state.
+
+    Some rows differ, and others are in the output.
 
     Attributes:
-        kept: All rows that differ, or a sample of them, and a sample of the others.
+        kept: All rows that differ, or a sample of them, and a sample of the other rows.
         differing: All rows that differ.
         shares: The share of the rows of each state that the driver has.
         rows: These rows, by state.
@@ -66,10 +68,9 @@ class Explanation:
     """The values that missing and surplus rows have in common, and duplicates that were dropped.
 
     Attributes:
-        of_rows: The reasons for missing rows, for surplus rows, or for suspect rows, which are
-            those of groups that have other units than were started.
-        key: The columns of which the output has one row for each value, if this explains all
-            missing rows.
+        of_rows: The reasons for missing rows, for surplus rows, or for suspect rows. Suspect rows
+            belong to groups that have other units than were started.
+        key: Columns whose values occur once each in the output, if this explains all missing rows.
         repeated: Sentences about units that the source has more than once.
     """
 
@@ -79,12 +80,15 @@ class Explanation:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The conditions on missing rows, or else on surplus or suspect rows, the best first."""
+        """The conditions on missing rows, or if there are none, on surplus or suspect rows.
+
+        The best condition comes first.
+        """
         return next((reasons.findings for reasons in self.of_rows if reasons.findings), ())
 
     @property
     def sentence(self) -> str:
-        """The reasons in words, those of missing rows first."""
+        """The reasons in words. The reasons for missing rows come first."""
         parts = [self.repeated]
         if self.key:
             same = f"has a row with the same {', '.join(self.key)} that is in the output"
@@ -102,11 +106,11 @@ NO_REASON = Explanation()
 
 @dataclass(frozen=True)
 class Findings:
-    """What the rows that differ have in common.
+    """The differing rows, and the values that they have in common.
 
     Attributes:
-        differing: These rows of the source; None if they are not known.
-        names: The unit columns of the first missing rows; `doubled` are those of doubled rows.
+        differing: The differing rows of the source; None if they are not known.
+        names: The unit columns of the first missing rows; `doubled` has those of doubled rows.
     """
 
     explanation: Explanation = NO_REASON
@@ -127,10 +131,11 @@ def examine(
     *,
     is_few: bool,
 ) -> Findings:
-    """Name the rows that differ, and find what they have in common.
+    """Name the differing rows, and find the values that they have in common.
 
-    `marked` are the rows of the source with their ``missing_count``. If few differ, one scan of
-    the source gives them all and a sample of the others, and a second one counts conditions.
+    `marked` are the rows of the source with their ``missing_count``. If few rows differ, one scan
+    of the source returns all of them and a sample of the other rows. A second scan counts the
+    conditions.
     """
     shown = _columns(facts, source)
     sample = _draw(rows, facts, shown, marked, keep, is_few=is_few)
@@ -161,7 +166,7 @@ def _draw(
     *,
     is_few: bool,
 ) -> Sample:
-    """Draw rows that differ, and others."""
+    """Draw a sample of the differing rows, and a sample of the other rows."""
     numbers = {
         "missing": facts.named,
         "doubled": facts.doubled_rows,
@@ -218,7 +223,7 @@ def explain_groups(
 
 
 def _repeated(rows: RowNames, facts: Facts) -> str:
-    """Say which units are more than once in the source and have missing rows."""
+    """Say which units have missing rows and occur more than once in the source."""
     count = facts.missing - facts.named
     if not facts.is_exact or not count:
         return ""
@@ -235,7 +240,7 @@ def _columns(facts: Facts, source: DataFrame) -> dict[str, Column]:
     shown = dict([*comparable(source, CHARACTERS).items()][:_MAX_COLUMNS])
     if has_columns(source, ["xorack_file_"]):
         shown[_FILE] = F.col("xorack_file_")
-    # Rows can only be lost with a task after the job's frame.
+    # A task can only lose rows after the job's frame.
     if facts.is_after_frame and facts.by and has_columns(source, facts.by):
         tasks = int(source.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
         hashed = F.pmod(F.hash(*map(F.col, map(quoted, facts.by))), F.lit(tasks))
@@ -244,7 +249,10 @@ def _columns(facts: Facts, source: DataFrame) -> dict[str, Column]:
 
 
 def _handicaps(shown: Mapping[str, Column]) -> dict[str, float]:
-    """Return the handicaps of columns that are no property of a row."""
+    """Return the handicaps of columns that do not describe a row, such as its file.
+
+    Reasons with other columns are preferred.
+    """
     return {_FILE: 10.0, **{name: 0.5 for name in shown if name.startswith(_TASK)}}
 
 
@@ -264,7 +272,7 @@ def _is_certain(reasons: Reasons) -> bool:
 
 
 class _Counted(NamedTuple):
-    """Counts conditions in all rows of a source, by one scan."""
+    """Counts how many rows of a source meet each condition, by one scan."""
 
     rows: RowNames
     sample: Sample
@@ -319,11 +327,11 @@ class _Counted(NamedTuple):
 def _dropped_key(
     rows: RowNames, sample: Sample, source: DataFrame, shown: Mapping[str, Column]
 ) -> tuple[str, ...]:
-    """Return the columns of which the output has one row each, if that explains what is missing."""
+    """Return columns whose values occur once each in the output, if this explains the rows."""
     names = [name for name in source.columns if name in shown][:_MAX_KEYS]
     missing, others = sample.rows["missing"], sample.rows["other"]
     is_all = min(sample.shares["missing"], sample.shares["other"]) >= 1
-    unlike: list[set[str]] = []  # columns of which no missing row has values of another row
+    unlike: list[set[str]] = []  # no missing row has the values of another row in these columns
     for size in (1, 2, 3) if len(missing) > 2 else ():
         for key in combinations(names, size):
             if any(columns <= {*key} for columns in unlike):
@@ -338,7 +346,10 @@ def _dropped_key(
 
 
 def _twins(key: Sequence[str], missing: Sequence[Row], others: Sequence[Row]) -> int | None:
-    """Return how many missing rows have a key that another row has; None if others share one."""
+    """Return how many missing rows share their key with another row.
+
+    Return None if two of the other rows share a key.
+    """
     kept: set[Any] = set()
     for row in others:
         if (value := tuple(row[name] for name in key)) in kept:
@@ -356,7 +367,7 @@ def _is_key(
 ) -> bool:
     """Return whether exactly one row of each key is not missing.
 
-    The keys of a few missing rows are tested first: that needs no shuffle of all rows.
+    The keys of the first missing rows are tested first, because this needs no shuffle of all rows.
     """
     columns = [F.col(quoted(name)) for name in key]
     lost = sample.differing.select("xorack_unit_")

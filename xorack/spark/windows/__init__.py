@@ -1,1 +1,1 @@
-"""Windows over a log: "may I close hour 14?". `ledger` proves it, without Spark and without I/O."""
+"""Windows over a log: "may I close hour 14?". `ledger` decides this without Spark and I/O."""

@@ -1,4 +1,6 @@
-"""Windows over a log: which positions are proved, and which windows are complete. No I/O, no Spark.
+"""Windows over a log: which positions are proved, and which windows are complete.
+
+This module does no I/O, and does not use Spark.
 
 Theory of operation
 ===================
@@ -116,7 +118,8 @@ class WindowStatus:
         window: The window, with its ``name``, ``starts`` and ``ends`` by partition.
         proved: The position up to which each partition is proved, from its start.
         gaps: Positions without a row, by partition, in the batches that have rows of the window.
-        others: Partitions that have proved rows but no end, because they appeared later.
+        others: Partitions that have proved rows, but no end in the window, because they appeared
+            later.
     """
 
     window: Window
@@ -163,7 +166,10 @@ def contiguous_end(ranges: Iterable[Range], start: int) -> int:
 
 
 def _joined(key: str, ranges: Iterable[Range]) -> list[Range]:
-    """Sort ranges and join neighbours; the last `_MAX_SEPARATE` with gaps stay separate."""
+    """Sort ranges and join neighbours.
+
+    Of the ranges with gaps, the last `_MAX_SEPARATE` stay separate.
+    """
     joined, ordered = [Range(-1, -1, 0)], sorted(ranges)
     for number, later in enumerate(ordered):
         last, is_old = joined[-1], len(ordered) - number >= _MAX_SEPARATE
@@ -275,7 +281,10 @@ def _own(seen: Seen, bounds: Bounds) -> dict[str, Range]:
 
 
 def _check_gaps(own: Mapping[str, Range], gaps: str, *, follows: bool) -> None:
-    """Refuse gaps if `gaps` is error, and batches without rows that follow no other batch."""
+    """Refuse gaps if `gaps` is ``error``.
+
+    Refuse a batch without rows if it does not follow another batch.
+    """
     if own and not follows and not any(found.rows for found in own.values()):
         raise StateError(
             f"the batch has no row at any of the {sum(found.gaps for found in own.values()):,} "
@@ -325,7 +334,8 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
                 "later: a new topic needs a new run_id"
             )
             raise ArgumentError("ends", problem=problem)
-        # Ends grow together, so the last of the earlier windows has the greatest sum.
+        # The ends of all partitions grow together, so the last of the earlier windows has the
+        # greatest sum of ends.
         if not earlier and sum(window.ends.values()) >= sum(before.values()):
             before = dict(window.ends)
     begins = {key: starts.get(key, before.get(key, 0)) for key in ends}
@@ -336,7 +346,7 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
 
 
 def open_window(store: _Store, window: Window) -> WindowStatus:
-    """Keep a window of `find_window`, and return its status, which decides what to send."""
+    """Keep a window of `find_window`, and return its status. It decides which requests to send."""
     if window not in store.windows():
         store.keep_window(window)
     # The window is stored before the proofs are read. `prove` has the same order.
@@ -357,6 +367,9 @@ def create_request(
 
 
 def finish_request(tag: str, digest: str, key: str) -> Request:
-    """Return the request that finishes a partition of a window. It is the same for every sender."""
+    """Return the request that finishes a partition of a window.
+
+    Every sender makes the same request.
+    """
     unit = unit_id(tag, digest, key)
     return Request.stamp_(tag, f"pass/{unit:016x}", finishes=[unit], cells=_CELLS)

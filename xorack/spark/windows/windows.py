@@ -97,7 +97,10 @@ class Windows(Rows):
         return status
 
     def batch(self, batch_id: int, stream: str = "stream") -> Windows:
-        """Return the windows for a batch in ``foreachBatch``; name streams that share the log."""
+        """Return the windows for a batch in ``foreachBatch``.
+
+        If several streams share the log, name each stream.
+        """
         check_text("stream", stream, _TEXT, "the name of a stream")
         return replace(self, batch_id=check_batch(batch_id), stream=stream)
 
@@ -122,8 +125,7 @@ class Windows(Rows):
             checkpoint: The folder of the query's checkpoint. Its offsets prove positions without
                 rows at the edges of a batch.
 
-        Returns:
-            A report; its ``chains`` are the windows of which partitions finished.
+        Returns: A report; its ``chains`` are the windows in which partitions finished.
 
         Raises:
             OutputDiffersError: Rows are missing or surplus. The windows get a note.
@@ -136,7 +138,9 @@ class Windows(Rows):
         frame = open_output(self.tracking, source, "source")
         header = {} if written is None else source_of(self, source, frame)
         evidence = collect_evidence(self, header, written, observed)
-        if observed is not None:  # its groups determine missing rows, if it is computed again
+        if (
+            observed is not None
+        ):  # the groups of the output determine missing rows only if the frame is computed again
             evidence = evidence._replace(outputs=[observed.source])
         bounds: Bounds = {}, {}
         if self.of is not None:
@@ -198,7 +202,7 @@ class Windows(Rows):
         return named[name]
 
     def _all_positions(self, frame: DataFrame, bounds: Bounds, count: int) -> list[DataFrame]:
-        """Return the expected units of a batch if the number of rows equals that of positions.
+        """Return the expected units of a batch if it has as many rows as positions.
 
         Units follow from positions, so the rows need not be read.
         """
@@ -207,7 +211,7 @@ class Windows(Rows):
             shown = kind.simpleString()
             raise ColumnsError(f"column {self.position} is {shown}, expected an integer position")
         since, until = bounds
-        # Assume that an unknown begin is 0. The units show whether this is right.
+        # Assume that an unknown begin is 0. The comparison of units shows whether this is right.
         ranges = {key: (since.get(key, 0), end) for key, end in until.items()}
         is_text = all(isinstance(type_, (StringType, IntegralType)) for type_ in kinds)
         if not until or not is_text or count != sum(end - at for at, end in ranges.values()):
