@@ -4,10 +4,13 @@ import json
 import re
 from typing import Any
 
+import jsii
 import pytest
 from aws_cdk import (
     App,
+    Aspects,
     Duration,
+    IAspect,
     Stack,
     aws_events,
     aws_iam,
@@ -127,6 +130,20 @@ def test_two_stacks_of_one_app_and_two_ackers_of_one_stack_have_no_name_in_commo
         names.append({one["Export"]["Name"] for one in outputs} | found)
     assert len(names[0]) > 24
     assert not names[0] & names[1]
+
+
+def test_names_differ_where_stack_and_path_read_the_same_and_are_short_enough():
+    names = {
+        Acker(Stack(App(), "Mine", stack_name=stack_name), construct_id).name
+        for stack_name, construct_id in (
+            ("orders", "prod-Acker"),
+            ("orders-prod", "Acker"),
+            ("o" * 128, "Acker"),
+            ("o" * 128, "Other"),
+        )
+    }
+    assert len(names) == 4
+    assert max(map(len, names)) <= 128
 
 
 # -- user-supplied resources -----------------------------------------------------------------------
@@ -301,6 +318,18 @@ def test_an_acker_is_found_by_what_its_stack_exports():
     assert imported <= {one["Export"]["Name"] for one in outputs}
 
 
+def test_an_imported_acker_has_the_metrics_of_its_account_and_region(here):
+    there = {name: arn.replace("1" * 12, "2" * 12) for name, arn in ELSEWHERE.items()}
+    metric = Acker.from_attributes(here, "There", **there, service="xorack").metric_failed()
+    assert (metric.account, metric.region) == ("2" * 12, "eu-west-1")
+    with pytest.raises(ValueError, match=r"queue_arn: .* is in the account 1{12}, expected 2{12}"):
+        Acker.from_attributes(here, "Mixed", **{**there, "queue_arn": OUR_QUEUE})
+    bus = OUR_BUS.replace("eu-west-1", "us-east-1")
+    far = Acker.from_attributes(here, "Far", **{**ELSEWHERE, "event_bus_arn": bus})
+    with pytest.raises(ValueError, match=r"rule: .* is in the region us-east-1, expected eu"):
+        far.events.rule("Done", targets=[])
+
+
 def test_a_metric_that_nobody_emits_is_an_error(mine, stack):
     acker = mine[1]
     metric = acker.metric_acked(period=Duration.hours(1))
@@ -452,6 +481,47 @@ def test_a_resource_that_cannot_work_is_rejected(stack, arguments, line):
 def warnings(scope: Any) -> list[str]:
     entries = (entry for one in scope.node.find_all() for entry in one.node.metadata)
     return [str(entry.data) for entry in entries if entry.type == "aws:cdk:warning"]
+
+
+def test_a_queue_of_few_attempts_or_small_messages_gives_a_warning(stack):
+    small = {"max_message_size_bytes": 262_144}
+    dead = aws_sqs.Queue(stack, "Dead", retention_period=Duration.days(14), **small)
+    queue = supplied(stack, **redrive_to(dead), **small)
+    found = warnings(Acker(stack, "Acker", queue=queue).node.find_child("Stamps"))
+    assert "Mine/Mine dead-letters a message after 3 attempts" in found[0]
+    assert "Mine/Mine accepts messages of 262144 bytes" in found[1]
+
+
+def test_a_grant_to_a_role_that_takes_no_policy_gives_a_warning(here):
+    acker, roles = Acker(here, "Acker"), aws_iam.Role
+    arn = "arn:aws:iam::111111111111:role/{}"
+    own = roles(here, "Own", assumed_by=aws_iam.AccountRootPrincipal())
+    before = warnings(acker)
+    for role in (
+        roles.from_role_arn(here, "Fixed", arn.format("a"), mutable=False),
+        own.without_policy_updates(),
+        roles.from_role_arn(here, "Sso", arn.format("aws-reserved/sso.amazonaws.com/x")),
+        roles.from_role_arn(here, "Usual", arn.format("b")),
+    ):
+        acker.grant_send(role)
+    found = [line for line in warnings(acker) if line not in before]
+    assert len(found) == 3
+    assert all("allow it sqs:SendMessage" in line for line in found)
+
+
+def test_an_aspect_may_add_a_managed_policy_to_all_roles(here):
+    @jsii.implements(IAspect)
+    class Organisation:
+        def visit(self, node):
+            if isinstance(node, aws_iam.Role):
+                name = "AWSDenyAll"
+                node.add_managed_policy(aws_iam.ManagedPolicy.from_aws_managed_policy_name(name))
+
+    acker = Acker(here, "Acker")
+    Aspects.of(here).add(Organisation())
+    roles = Template.of_stack(here).of("AWS::IAM::Role").values()
+    assert all("AWSDenyAll" in str(role["ManagedPolicyArns"]) for role in roles)
+    assert sum("gets the managed policy" in line for line in warnings(acker)) == len(roles)
 
 
 def test_a_stack_with_the_targets_and_the_waiting_executions_depends_on_the_ackers_alone():

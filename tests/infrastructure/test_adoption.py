@@ -68,49 +68,70 @@ def test_an_imported_table_is_checked_by_those_that_write(here):
         assert any("kms:Decrypt" in actions for actions in allowed.values())
 
 
-KEY = "arn:aws:kms:eu-west-1:111111111111:key/12345678-90ab-cdef-1234-567890abcdef"
+KEYS = [f"arn:aws:kms:eu-west-1:111111111111:key/{name}" for name in ("acker", "table")]
+NO_KEY, ACKERS, ITS_OWN = None, *KEYS
+SOURCES = [
+    ("created", NO_KEY, NO_KEY),
+    ("created", ACKERS, ACKERS),
+    *((source, key, key) for source in ("name", "import") for key in (NO_KEY, ACKERS)),
+    *(
+        (source, ackers, tables)
+        for source in ("import with its key", "construct")
+        for ackers in (NO_KEY, ACKERS)
+        for tables in (NO_KEY, ACKERS, ITS_OWN)
+        # An imported table that names no key is taken for one with the acker's key.
+        if tables or source == "construct"
+    ),
+]
+"""How the acker gets its table, the acker's key, and the table's key."""
 
 
-def statements(source: str, has_key: bool) -> dict[str, Any]:
-    """The statements on the table, its index and its key, of each role, as text by role.
-
-    The table is created, or adopted: by name, as an import that names its key, as one that names
-    none, as for a table that was restored.
-    """
+def statements(source: str, ackers: str | None, tables: str | None) -> dict[str, Any]:
+    """The actions of each role on the table, its index and its key."""
     stack = Stack(App(), "Mine", env=HERE)
-    key = aws_kms.Key.from_key_arn(stack, "Key", KEY) if has_key else None
-    settings, table = Settings(policies_ready=True), None
-    if source == "name":
-        settings = Settings(policies_ready=True, table_name="chains")
-    elif source == "import with its key":
-        table = aws_dynamodb.Table.from_table_attributes(
+    keys = {arn: aws_kms.Key.from_key_arn(stack, arn[-5:], arn) for arn in KEYS}
+    key: Any = keys.get(tables or "")
+    encryption = key and aws_dynamodb.TableEncryptionV2.customer_managed_key(key)
+    table = {
+        "import": lambda: imported(stack),
+        "import with its key": lambda: aws_dynamodb.Table.from_table_attributes(
             stack, "Table", table_name="chains", encryption_key=key
-        )
-    elif source == "import":
-        table = imported(stack)
-    acker = Acker(stack, "Acker", table=table, settings=settings, encryption_key=key)
-    reader = aws_iam.Role(stack, "Reader", assumed_by=aws_iam.AccountRootPrincipal())
-    acker.grant_read(reader)
+        ),
+        "construct": lambda: own_table(stack, encryption=encryption),
+    }.get(source, lambda: None)()
+    settings = Settings(policies_ready=True, table_name="chains" if source == "name" else None)
+    acker = Acker(
+        stack, "Acker", table=table, settings=settings, encryption_key=keys.get(ackers or "")
+    )
+    roles = {
+        name: aws_iam.Role(stack, name, assumed_by=aws_iam.AccountRootPrincipal())
+        for name in ("Reader", "Operator")
+    }
+    acker.grant_read(roles["Reader"])
+    acker.grant_operate(roles["Operator"])
     template = Template.of_stack(stack)
     found = {name: template.allowed(name) for name in ("consumer", "sweeper")}
-    name = stack.get_logical_id(reader.node.default_child)
-    found["reader"] = template.granted(name)
+    found |= {
+        name: template.granted(stack.get_logical_id(role.node.default_child))
+        for name, role in roles.items()
+    }
     return {
         role: {
-            re.sub(r"^(Acker\w*Table\w*|.*table/chains)", "table", on): actions - CHECK
+            "key" if on == tables else re.sub(r"^.*(table/chains|Table\w{8})", "table", on): (
+                actions - CHECK
+            )
             for on, actions in rights.items()
-            if "able" in on or on == KEY
+            if on == tables or re.search(r"table/chains|Table\w{8}", on)
         }
         for role, rights in found.items()
     }
 
 
-@pytest.mark.parametrize("has_key", [False, True])
-@pytest.mark.parametrize("source", ["name", "import with its key", "import"])
-def test_an_adopted_table_gives_the_rights_that_a_created_one_gives(source, has_key):
-    created, adopted = statements("created", has_key), statements(source, has_key)
-    assert adopted == created
-    assert all((KEY in rights) is has_key for rights in created.values())
+@pytest.mark.parametrize(("source", "ackers", "tables"), SOURCES)
+def test_an_adopted_table_gives_the_rights_that_a_created_one_gives(source, ackers, tables):
+    created = statements("created", tables and ACKERS, tables and ACKERS)
+    assert statements(source, ackers, tables) == created
+    assert all(("key" in rights) is bool(tables) for rights in created.values())
 
 
 @pytest.mark.parametrize(

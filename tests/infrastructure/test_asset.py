@@ -1,6 +1,7 @@
 """The functions' code: handlers, the parts of the library that they use, and locked packages."""
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from xorack.cdk import code
 
 from .templates import FUNCTIONS, python
 from .test_lock import MAIN, PROJECT, PYTHONS, locked
+from .test_setup import script
 
 PACKAGES = ["aws_lambda_powertools", "jmespath", "typing_extensions"]
 RUNTIME = ["boto3", "botocore", "s3transfer", "dateutil", "six", "urllib3"]
@@ -58,6 +60,21 @@ def test_it_has_the_handlers_and_what_they_import(asset):
     assert {path.suffix for path in packed} == {".py", ".typed", ""}
     assert sum((asset / path).stat().st_size for path in ours) < 330_000
     assert sum((asset / path).stat().st_size for path in packed) < 2_200_000
+
+
+def test_bytecode_is_made_by_any_python_of_the_version_that_runs(monkeypatch, tmp_path):
+    """A stub of the name does not count, as pyenv has it for versions that are not active."""
+    assert code.find_python(sys.version_info[:2]) == sys.executable
+    folders = [tmp_path / name for name in ("empty", "stub", "other", "right")]
+    answers = {"stub": "exit 127", "other": "echo 3 12", "right": "echo 3 99"}
+    for folder in folders:
+        folder.mkdir()
+        if text := answers.get(folder.name):
+            script(folder / "python3.99", f"{text}\n")
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
+    assert code.find_python((3, 99)) == str(tmp_path / "right" / "python3.99")
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders[:-1])))
+    assert code.find_python((3, 99)) is None
 
 
 @pytest.mark.slow

@@ -69,6 +69,12 @@ def test_a_lock_has_one_fitting_version_of_each_requirement(python, lock):
         assert one.specifier.contains(versions[canonicalize_name(one.name)]), f"{one}: make lock"
 
 
+def test_pip_installs_what_unit_tests_need():
+    """`pip install -r requirements.txt` and `pytest tests/unit` work without make."""
+    asked = {"aws-cdk-lib", "constructs", "boto3", "aws-lambda-powertools", "pytest", "moto"}
+    assert asked <= {Requirement(line).name for line in TOP}
+
+
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_has_hashes_of_all_files_and_names_no_registry(lock):
     for wanted, hashes in entries(lock):

@@ -133,6 +133,20 @@ def test_little_monitoring_emits_no_metrics(deployed, capsys, monkeypatch, templ
 # -- what it costs ---------------------------------------------------------------------------------
 
 
+def test_idle_monitoring_costs_what_the_handbook_says(full, template, minimal, emitted):
+    (sums,) = re.findall(r"^\| \*\*a month\*\* \|(.*)\|$", HANDBOOK, re.MULTILINE)
+    prices = []
+    for made in (full, template, minimal):
+        metrics = sum(len(measured(one)) for one in made.of("AWS::CloudWatch::Alarm").values())
+        dashboards, composites = (
+            len(made.of(f"AWS::CloudWatch::{kind}")) for kind in ("Dashboard", "CompositeAlarm")
+        )
+        custom = 0 if made is minimal else len(emitted)
+        prices.append(0.10 * metrics + 0.50 * composites + 3 * dashboards + 0.30 * custom)
+    assert [float(price) for price in re.findall(r"\d+\.\d+", sums)] == pytest.approx(prices)
+    assert prices[1] <= 3  # the default
+
+
 # -- the dashboard ---------------------------------------------------------------------------------
 
 
