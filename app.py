@@ -1,7 +1,7 @@
 """The CDK app for `cdk deploy` and `make deploy`.
 
-Any Python can start it. It uses the packages of `.venv` if `make venv` has made that, or else the
-installed packages.
+Any Python can start it. It uses the packages of `.venv` if `make venv` has made this environment,
+or else the installed packages.
 """
 
 from __future__ import annotations

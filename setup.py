@@ -43,7 +43,7 @@ class BuildWithHandlers(build_py):
             },
             check=True,
         )
-        for path in assembly.iterdir():  # other files are for the CDK's command line
+        for path in assembly.iterdir():  # the other files are only for the CDK's command line
             if path.is_file() and not path.name.endswith((".template.json", ".assets.json")):
                 path.unlink()
 

@@ -1,4 +1,4 @@
-"""Measures the imports of a cold start against `import boto3`, each in its own process.
+"""Compares the imports of a cold start with `import boto3`, each in its own process.
 
 The functions' code is the asset of a deployment.
 """
@@ -39,7 +39,7 @@ def import_milliseconds(module: str, folder: Path, settings: dict[str, str]) -> 
 
 
 def measure(quick: bool) -> list[Table]:
-    """Import the modules in turns. All have their bytecode, as in a deployed release."""
+    """Measure the imports of all modules in turns. They have bytecode, as in a deployed release."""
     from xorack.cdk.code import assemble_code
 
     with tempfile.TemporaryDirectory() as scratch:

@@ -38,7 +38,7 @@ Handle = Callable[[dict[str, Any]], float]
 
 
 def make_event(batch: int, chains: int, size: int, *, ended: bool = False) -> dict[str, Any]:
-    """Make an event with messages for new chains: one request each, or two that also end them."""
+    """Make an event with messages for new chains. A message has a request, or two if chains end."""
     records = []
     for number in range(size):
         tag, unit = f"{batch}/chain-{number % chains}", (batch << 32) + number + 1
@@ -68,7 +68,10 @@ def _handler(endpoint: str) -> Iterator[Handle]:
 
 
 def measure(quick: bool) -> list[Table]:
-    """Measure parts of the work. The least of several rounds counts, as other programs only add."""
+    """Measure parts of the work.
+
+    The least time of several rounds counts, because other programs only add time.
+    """
     size, rounds = (100, 1) if quick else (300, 20)
     numbers = count()
     with accepting_server() as endpoint, _handler(endpoint) as handle:

@@ -63,7 +63,7 @@ def per_second(client: Any, writers: Sequence[Write], seconds: float, stamps: in
         while (now := perf_counter() - begun) < seconds:
             ends.append(now)
             write(tag, traced(1 + getrandbits(63)))
-        return ends[1:]  # those that ended in time
+        return ends[1:]  # the stamps that ended in time
 
     with ThreadPoolExecutor(len(writers)) as pool:
         begun = perf_counter()

@@ -28,11 +28,17 @@ class Table:
     rows: list[Sequence[str]] = field(default_factory=list)
 
     def add(self, *cells: str | float | None) -> None:
-        """Append a row. Floats have three significant digits, integers have all, None is empty."""
+        """Append a row.
+
+        Floats have three significant digits, integers have all digits, None is empty.
+        """
         self.rows.append([_cell(cell) for cell in cells])
 
     def markdown(self) -> str:
-        """Format the table. The first column is left-aligned, and the others right-aligned."""
+        """Format the table.
+
+        The first column is left-aligned, and the other columns are right-aligned.
+        """
         rule = ["---", *["---:"] * (len(self.head) - 1)]
         lines = ["| " + " | ".join(row) + " |" for row in (self.head, rule, *self.rows)]
         return "\n".join(lines) + "\n"
@@ -83,7 +89,7 @@ def _serve(port: Any) -> None:
 @contextmanager
 def accepting_server() -> Iterator[str]:
     """Run a server of AWS's responses in another process, whose CPU does not count."""
-    spawn = get_context("spawn")  # it shares no state with this process
+    spawn = get_context("spawn")  # a spawned process shares no state with this process
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_serve, args=[theirs], daemon=True)
     process.start()

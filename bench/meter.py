@@ -33,9 +33,10 @@ def make_lines(folder: Path, scale: float) -> None:
 
 
 class ProcessTree:
-    """This process, and another process with its descendants, even after these have ended.
+    """The CPU and memory of this process, and of another process with its descendants.
 
-    No process waits for some of Spark's Python workers, so the last observed CPU of each counts.
+    Descendants count even after they have ended. No process waits for some of Spark's Python
+    workers, so the last observed CPU of each process counts.
     """
 
     def __init__(self, root: int) -> None:
@@ -82,7 +83,7 @@ class Meter:
     """Measures this process and Java with Spark's workers in each step of a run of jobs."""
 
     def __init__(self, spark: Any) -> None:
-        """Collect Java's garbage first, so that no run pays for an earlier one."""
+        """Collect Java's garbage first, so that no run pays for an earlier run."""
         self._cpu: dict[str, float] = {}
         spark._jvm.System.gc()
         self._processes = ProcessTree(spark.sparkContext._gateway.proc.pid)
@@ -123,12 +124,12 @@ def run_variants(
 
 
 def cpu(run: Figures, steps: Sequence[str] = ()) -> float:
-    """Return the CPU seconds of some steps of a run, or of all."""
+    """Return the CPU seconds of these steps of a run, or of all steps."""
     return float(sum(run["cpu"].get(step, 0) for step in steps or run["cpu"]))
 
 
 def ratios(case: Figures, variant: str, base: str) -> list[float]:
-    """Return the sorted ratios of a variant's CPU to that of another one in the same turn."""
+    """Return the sorted ratios of a variant's CPU to the CPU of `base` in the same turn."""
     return sorted(
         cpu(run) / cpu(other) for run, other in zip(case[variant], case[base], strict=True)
     )

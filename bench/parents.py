@@ -1,7 +1,9 @@
-"""Many chains that are units of one chain, or of several, over a table of 5 ms a call.
+"""Measures many chains that are units of one parent chain or of several.
 
-Each child has one unit. Its create and its finish are in one message of 1 MB with those of about
-2,000 other children. Five consumers take the messages.
+A call of the table takes 5 ms.
+
+Each child has one unit. Its create and its finish are in a message of 1 MB, together with the
+requests of about 2,000 other children. Five consumers take the messages.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _MESSAGE_BYTES = 1_000_000
 
 
 def _messages(children: int, parents: int) -> tuple[list[Message], list[Message]]:
-    """Return the messages with the creates of the parents, and those with all children."""
+    """Return the messages with the creates of the parents, and the messages with all children."""
     each = children // max(parents, 1)
     creates = [
         Request.create(
@@ -100,7 +102,7 @@ def ends(children: int, parents: int) -> dict[str, float]:
 
 
 def memory(children: int) -> float:
-    """Return the MB that a consumer takes for one message, beside what the table keeps of it."""
+    """Return the MB that a consumer takes for one message, without the MB that the table keeps."""
     creates, messages = _messages(children, 1)
     table = WeighedTable()
     _consume(table, creates[0])

@@ -1,8 +1,8 @@
-"""Measures the processor time of tracking on Spark, with pairs of tracked and untracked jobs.
+"""Measures the processor time of tracking on Spark, by pairs of tracked and untracked jobs.
 
 One job cleans TPC-H's lineitem and writes it, and another sums it up by part. The untracked jobs
-have the same code, but their rows track nothing. All run in turns in one process with one Java. The
-cases of scale run once, tracked, with generated lines.
+have the same code, but their rows track nothing. All jobs run in turns in one process with one
+Java. The cases of scale run once, tracked, with generated lines.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FILES = 200
 class Case(NamedTuple):
     """A pair of jobs over lineitem or over a corpus."""
 
-    chain: str = "l_suppkey"  # in SQL, as `where`
+    chain: str = "l_suppkey"  # a condition in SQL, for `where`
     where: str = "l_quantity > 0"
     scale: float = 1  # of lineitem: 6 million lines
     variants: tuple[str, ...] = (UNTRACKED, TRACKED)
@@ -164,7 +164,7 @@ def run_case(spark: Any, case: Case, folder: Path, queue_url: str) -> dict[str, 
         return summary, figures
 
     if not case.rows:
-        run(TRACKED)  # so that Java compiles the code
+        run(TRACKED)  # run once before, so that Java compiles the code
     return run_variants(case.variants, run, case.turns)
 
 
@@ -183,7 +183,7 @@ def measure(quick: bool) -> list[Table]:
 def measured(
     cases: Mapping[str, Case], *, quick: bool
 ) -> Iterator[tuple[str, dict[str, list[Figures]]]]:
-    """Run cases in one session; yield the figures of each one by variant."""
+    """Run cases in one session; yield the figures of each case by variant."""
     with accepting_server() as endpoint, TemporaryDirectory(prefix="xorack-bench-") as folder:
         spark = session("xorack bench")
         for name, full in cases.items():
@@ -195,7 +195,7 @@ def measured(
 
 
 def smaller(case: Case) -> Case:
-    """Return a case with a hundredth of the rows, which runs once."""
+    """Return the same case with a hundredth of the rows, run only once."""
     words, rows = case.words // 100, case.rows // 100
     return case._replace(scale=0.01, words=words, rows=rows, turns=1)
 

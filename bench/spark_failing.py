@@ -1,4 +1,4 @@
-"""Measures a `finish` that finds a difference, against the job whose output it reads."""
+"""Measures a `finish` that finds a difference, as a multiple of the job that wrote the output."""
 
 from __future__ import annotations
 

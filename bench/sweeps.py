@@ -1,4 +1,4 @@
-"""Measures expensive sweeps: of chains with many marks or tolerated units, and of pending events.
+"""Measures expensive sweeps: many marks, many tolerated units, many pending events.
 
 The table is a dictionary with DynamoDB's conditions and 5 ms a call, so boto3 takes no time here.
 """
@@ -64,7 +64,8 @@ def measure(quick: bool) -> list[Table]:
     few = 50 if quick else 1
     report = Table(["a sweep of", "chains", "s", "ms of a processor each"])
     for name, count, units, fields, expected in (
-        # The counts hide units: 29 finishes without a start leave 16 of 45 units.
+        # The counts hide units: with 45 outstanding units and 29 finishes without a start, the
+        # counts show 16.
         (
             "chains that tolerate 16 of 45 units",
             1_200,

@@ -42,7 +42,7 @@ class WeighedTable:
         writes: Write units, for the KB of an item and the changes of the index.
         reads: Read units, each for 4 KB of an item.
         calls: The number of calls by operation.
-        throttles: Returns whether a key is throttled now.
+        throttles: A function that returns whether a key is throttled now.
     """
 
     def __init__(

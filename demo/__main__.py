@@ -34,9 +34,9 @@ from xorack.cli.commands import run
 def demo(folder: str | None, encoding: str, lose: int, page: bool, work: str) -> int:
     """See xorack work on this machine, without an AWS account.
 
-    It starts an AWS on the loopback interface, deploys the stack into it, and runs two Spark jobs
-    over a database of text files. One job splits the files into words, and one counts the words.
-    Each file is a chain, which is acked when the last of its words is counted.
+    The demo starts an AWS on the loopback interface, deploys the stack into it, and runs two Spark
+    jobs over a database of text files. One job splits the files into words, and one counts the
+    words. Each file is a chain, which is acked when the last of its words is counted.
     """
     if folder == "":
         raise click.BadParameter(

@@ -60,7 +60,7 @@ class RunMonitor:
         return self._wait_for(lambda: self.acked + self.failed >= files, patience_seconds)
 
     def wait_for_end(self, patience_seconds: float) -> bool:
-        """Wait until the run's chain has ended and its event is published; return whether it is."""
+        """Wait until the run's chain has ended with its event published; return whether it has."""
         return self._wait_for(
             lambda: self.chain.final and not self.chain.reports.event_pending, patience_seconds
         )
@@ -69,7 +69,7 @@ class RunMonitor:
         before, deadline = self.chain, time.monotonic() + patience_seconds
         while not has_come():
             if self._thread.done():
-                self._thread.result()  # raises its error
+                self._thread.result()  # raises the thread's error
             if self.chain != before:
                 before, deadline = self.chain, time.monotonic() + patience_seconds
             elif time.monotonic() >= deadline:

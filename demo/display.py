@@ -30,7 +30,7 @@ README.md has the five lines of a producer and a worker; docs/spark.md has those
 
 
 class Display:
-    """The progress: a line for each completed step, and a bar for the running one."""
+    """The progress: a line for each completed step, and a bar for the running step."""
 
     def __init__(self, out: Console) -> None:
         self._out = out

@@ -31,7 +31,7 @@ class LostWord(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """The chain of the word's file."""
+        """The tag of the chain of the word's file."""
         return f"{RUN}/file/{self.file}"
 
     @property
@@ -44,7 +44,7 @@ def lose_words(folder: Path, number: int) -> list[LostWord]:
     """Lose a word of each of `number` readable files, which are chosen by chance.
 
     The mistakes alternate. ``split`` has written the folder: see `pipeline.data`. Returns the lost
-    words, sorted by file. There are fewer if there are not enough files.
+    words, sorted by file. There are fewer words if there are not enough files.
     """
     parts = sorted((folder / "words").glob("part-*.parquet"))
     files = pd.concat([ParquetFile(part).read(["file"]).to_pandas() for part in parts], keys=parts)
@@ -59,7 +59,7 @@ def lose_words(folder: Path, number: int) -> list[LostWord]:
         mistake = mistakes[turn % len(mistakes)]
         (word,) = ParquetFile(part).read(_COLUMNS).slice(row, 1).to_pylist()
         MISTAKES[mistake](part, row)
-        # Hadoop's checksum belongs to the file before the change.
+        # Hadoop's checksum belongs to the unchanged file, so delete it.
         part.with_name(f".{part.name}.crc").unlink(missing_ok=True)
         lost.append(LostWord(**word, mistake=mistake))
     return sorted(lost)
@@ -93,7 +93,7 @@ def _skip_row(part: Path, row: int) -> None:
     """Read the rows page by page. Before the second page, another program deletes a row."""
     table = ParquetFile(part).read()
     first, second = table.slice(0, row), table.slice(row)
-    # OFFSET counts rows. With one row less before it, the page begins one row too late.
+    # OFFSET counts rows. After a row before it was deleted, the page begins one row too late.
     write_table(pa.concat_tables([first, second.slice(1)]), part)
 
 

@@ -38,7 +38,7 @@ SETTINGS = {"max_concurrency": "2", "resume": "all"}
 """The settings of the stack: few consumers for one machine, and all kinds of callbacks."""
 _OUTPUTS = ("words", "counts", "records", "database", "tmp")
 _PATIENCE_SECONDS = 30.0
-# Settings of another Spark on this machine, because the demo uses the one in its environment.
+# Settings of another Spark on this machine must not affect the demo, which uses its own Spark.
 _OTHER_SPARK = ("HADOOP_", "PYSPARK_", "SPARK_", "_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 
 
@@ -87,7 +87,7 @@ class Demo:
 
     database: Database | None  # None for the sources of Python's standard library
     encoding: str
-    work: Path  # the folder for everything that the demo makes
+    work: Path  # the folder for all files that the demo makes
     lose: int  # words to lose between the jobs
     display: Display
     keep_page: bool = False
@@ -199,7 +199,7 @@ class Demo:
     def _end(self, monitor: RunMonitor, files: int, lost: list[LostWord]) -> None:
         """Wait for the end of the run, which fails at its deadline if one of its files has failed.
 
-        The files that have lost words do not end by themselves either: their deadlines are moved.
+        Files that have lost words do not end by themselves either, so their deadlines are moved.
         """
         tags = sorted({word.tag for word in lost})
         if not monitor.wait(_PATIENCE_SECONDS, files - len(tags)):

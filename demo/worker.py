@@ -1,7 +1,7 @@
 """A worker that copies rows of a Parquet file: ``python -m demo.worker SOURCE TARGET OFFSET STOP``.
 
 It has a common bug: it commits the offset of a row before it writes the row. At the row STOP it
-waits between the two, so that the demo can kill it there.
+waits between the commit and the write, so that the demo can kill it there.
 """
 
 from __future__ import annotations

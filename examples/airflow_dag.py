@@ -26,7 +26,7 @@ def details(asset_events: list[Any]) -> list[dict[str, Any]]:
 
 @dag(schedule=[ended], catchup=False)
 def bill_orders() -> None:
-    """Bill the orders whose chains are acked. Fail for the others, and name what is missing."""
+    """Bill the orders whose chains are acked. If a chain failed, fail with its missing units."""
 
     @task
     def bill(triggering_asset_events: Any = None) -> list[str]:

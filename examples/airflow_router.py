@@ -43,7 +43,10 @@ def bill() -> list[str]:
 
 @dag(schedule=[orders], catchup=False, max_active_runs=1)
 def bill_orders() -> None:
-    """Bill all acked orders. Events only start it, so it does not matter if Airflow drops some."""
+    """Bill all acked orders.
+
+    Events only start this DAG, so it does not matter if Airflow drops some of them.
+    """
     bill()
 
 

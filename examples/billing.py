@@ -29,8 +29,8 @@ def acked(run: str) -> list[str]:
 def bill_acked(run: str, table: Any = None) -> list[str]:
     """Bill the acked chains of a run that are not billed yet; return their tags.
 
-    A bill is recorded after the charge. If the task is killed between the two, it charges again
-    with the same key, which has no effect.
+    A bill is recorded after the charge. If the task is killed between the two, its next run charges
+    again with the same key, which has no effect.
     """
     table = table or boto3.resource("dynamodb").Table(BILLED)
     billed = []

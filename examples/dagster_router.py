@@ -23,7 +23,7 @@ def bill() -> None:
 
 @dg.job
 def bill_orders() -> None:
-    """Bill all acked orders. Events only start it."""
+    """Bill all acked orders. Events only start this job."""
     bill()
 
 
@@ -40,7 +40,7 @@ def load_file() -> None:
 
 
 def request_of(detail: dict[str, str]) -> dg.RunRequest | None:
-    """Return the run for an ended chain, which depends on the prefix of its tag."""
+    """Return the run request for an ended chain. The prefix of the tag decides which job runs."""
     key, tag = detail["id"], detail["tag"]
     if tag.startswith("order/"):
         return dg.RunRequest(run_key=key, job_name="bill_orders")
@@ -54,8 +54,8 @@ def request_of(detail: dict[str, str]) -> dg.RunRequest | None:
 def chains_ended(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest]:
     """Request a run for each event, and delete events whose requests Dagster has recorded.
 
-    Messages are deleted at the next evaluation. If the runs of a message were not recorded, it is
-    delivered again with the same run key, and Dagster ignores a key that it knows.
+    Messages are deleted at the next evaluation. If the runs of a message were not recorded, the
+    message is delivered again with the same run key. Dagster ignores a run key that it knows.
     """
     sqs = boto3.client("sqs")
     for receipt in json.loads(context.cursor or "[]"):

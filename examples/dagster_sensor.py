@@ -15,7 +15,7 @@ QUEUE = os.environ.get("ORDERS_ENDED", "https://sqs.eu-west-1.amazonaws.com/1234
 
 @dg.op(config_schema={"tag": str, "status": str, "receipt": str})
 def bill(context: dg.OpExecutionContext) -> None:
-    """Bill an order, and then delete its message, so that a failed run gets it again."""
+    """Bill an order, then delete its message. The message of a failed run is delivered again."""
     chain = context.op_config
     if chain["status"] == "failed":
         context.log.error("chain %s failed", chain["tag"])

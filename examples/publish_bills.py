@@ -3,7 +3,8 @@
 pip install 'xorack[spark]' 'pyspark==3.5.*'
 
 The session has a catalog of Iceberg and Iceberg's SQL extensions. A scheduler repeats `main` with
-the same run until it returns: what was published is not published again, and is acked once.
+the same run until it returns. Bills that were published are not published again, and are acked
+once.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def main(tracking: Tracking, lines_table: str, bills_table: str) -> Report:
     try:
         report = lines.finish(branch, publish=True)
     except OutputDiffersError as error:
-        print(f"nothing is published: {error}")  # main still has the bills of the last run
+        print(f"nothing is published: {error}")  # main has the bills of the last run
         raise
     [table] = report.outputs
     print(f"{report.units:,} lines are published in {table.folder}, snapshot {table.version}")

@@ -4,8 +4,9 @@ See docs/operations.md.
 
     xorack list --status failed --json | python -m examples.repair_orders
 
-A failed chain stays failed. So the outstanding units are done again under a new tag, which contains
-the number of the attempt. A repeated repair sends the same requests, so it takes effect once.
+A failed chain stays failed. So the outstanding units are processed again under a new tag, which
+contains the number of the attempt. A repeated repair sends the same requests, so it takes effect
+once.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def repair(
     """
     tag, everything = failed["tag"], list(candidates)
     names = list(names_of(failed, everything).values())
-    # If some names are unknown, or the first step never ended, do all of the order again.
+    # If the names of units are unknown, or the first step never ended, repeat the entire order.
     is_known = failed["outstanding_complete"] and None not in names and tag not in names
     again = names if is_known else everything
     detail = {**(failed["detail"] or {}), "repairs": tag}

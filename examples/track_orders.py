@@ -4,8 +4,8 @@
     eval "$(xorack local env)"
     python -m examples.track_orders
 
-A worker packs the lines of two orders, and gets tokens as JSON. It never packs one line of the
-second order. So that order fails at its deadline, and its event names the line.
+A worker packs the lines of two orders, and gets tokens as JSON. The worker never packs one line of
+the second order. So that order fails at its deadline, and its event names the line.
 """
 
 from __future__ import annotations

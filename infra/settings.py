@@ -1,4 +1,4 @@
-"""The settings of this repository's stack, in addition to those of its acker."""
+"""The settings of this repository's stack, in addition to the settings of its acker."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class StackSettings(Settings):
 
     Attributes:
         stack_name: The name of the stack. Two stacks share nothing.
-        senders: Principals that may send, besides those of this account that have a policy of their
-            own: account numbers, ARNs of roles and users, services, separated by commas.
+        senders: Principals that may send, besides principals of this account that have a policy of
+            their own: account numbers, ARNs of roles and users, services, separated by commas.
         event_bus_arn: The ARN of the bus for events. By default, the stack creates a bus.
         encryption_key_arn: The ARN of the key for the table, the queues, the logs and environments.
     """

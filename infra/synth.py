@@ -32,8 +32,8 @@ def build(
     Args:
         context: Settings and CDK context. They override cdk.json. The CDK's command line overrides
             both.
-        outdir: The folder of the assembly. By default, that of the command line, or else a
-            temporary one.
+        outdir: The folder of the assembly. By default, the folder of the command line, or else a
+            temporary folder.
     """
     app = app_in(outdir, context)
     return app, XorackStack(app, StackSettings.from_context(app.node.get_all_context()))
@@ -41,7 +41,7 @@ def build(
 
 def app_in(outdir: Path | None, context: Mapping[str, object] | None) -> App:
     """Return an app without stacks whose assembly goes into this folder."""
-    # Only the CDK's command line reads cdk.json by itself.
+    # Without the CDK's command line, cdk.json has to be read here.
     defaults: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"]
     folder = None if outdir is None else str(outdir)
     return App(context={**defaults, **(context or {})}, outdir=folder, **_REPRODUCIBLE)
@@ -50,7 +50,7 @@ def app_in(outdir: Path | None, context: Mapping[str, object] | None) -> App:
 def synth(outdir: Path, context: Mapping[str, object] | None = None) -> Path:
     """Synthesise the stack offline into a folder, and return the template's path.
 
-    It takes about 5 seconds the first time in a process, and 50 the first time on a machine.
+    The first synthesis of a process takes about 5 seconds, and the first one on a machine 50.
     """
     app, stack = build(context, outdir)
     return Path(app.synth().get_stack_by_name(stack.stack_name).template_full_path)
@@ -80,7 +80,7 @@ def main(
     except (ValueError, StateError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if options.out:  # the output of `cdk ls` and the like is their own
+    if options.out:  # commands such as `cdk ls` have an output of their own
         print(*made, sep="\n")
     return 0
 

@@ -1,7 +1,7 @@
 """The stack as one CloudFormation template with parameters, and its functions' code as a zip.
 
-`python -m infra.template --out cdk.out/template -c resume=all` prints both paths. Deploying them
-needs neither the CDK nor its bootstrap: docs/deploy.md.
+`python -m infra.template --out cdk.out/template -c resume=all` prints both paths. Their deployment
+needs neither the CDK nor its bootstrap; see docs/deploy.md.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _parameter(stack: Stack, name: str, **properties: Any) -> CfnParameter:
 
 
 def with_parameters(stack: Stack, settings: StackSettings) -> StackSettings:
-    """Return settings whose values are parameters of a stack. The settings are their defaults."""
+    """Return settings whose values are parameters of a stack. `settings` has their defaults."""
     topic = _parameter(
         stack,
         "AlarmTopicArn",
@@ -77,7 +77,8 @@ def with_parameters(stack: Stack, settings: StackSettings) -> StackSettings:
             field.metadata["limits"] for field in fields(settings) if field.name == setting
         )
         if name == "RetentionSeconds":
-            # CloudFormation cannot multiply, and the functions read seconds.
+            # The parameter is in seconds, because the functions read seconds and CloudFormation
+            # cannot multiply.
             default *= DAY_SECONDS
             limits = {limit: days * DAY_SECONDS for limit, days in limits.items()}
         parameter = _parameter(
@@ -110,7 +111,7 @@ def _take_code_from_bucket(stack: Stack, acker: Acker, default_key: str) -> None
     for function in (acker.consumer, acker.sweeper):
         resource: Any = function.node.default_child
         resource.add_property_override("Code", code)
-        resource.add_deletion_override("DependsOn")  # the reference to its role is enough
+        resource.add_deletion_override("DependsOn")  # a reference to the function's role is enough
         # CloudFormation makes a version once for a logical id, so changed code would not reach it.
         function.node.try_remove_child("CurrentVersion")
         alias: Any = function.node.find_child("Aliaslive").node.default_child

@@ -4,7 +4,7 @@ The event source mapping must have ``ReportBatchItemFailures``. `xorack.acker.co
 work.
 
 Powertools' batch utility is not used, because it calls a function for each record, while the
-consumer folds a batch by chain. Its import takes longer than that of the rest of Powertools.
+consumer folds a batch by chain. Its import takes longer than the import of the rest of Powertools.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def build(invocation: Invocation) -> Consumer:
 
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
-    """Handle a batch of SQS messages. If it raises, SQS delivers the entire batch again.
+    """Handle a batch of SQS messages. If the handler raises, SQS delivers the entire batch again.
 
     Raises:
         BatchError: Every message failed. Lambda counts an error, and polls more slowly.
@@ -64,7 +64,7 @@ def handler(event: dict[str, Any], context: Any) -> PartialItemFailureResponse:
 def _message(record: dict[str, Any]) -> Message:
     attributes = record.get("attributes") or {}
     sent_at = (record.get("messageAttributes") or {}).get("sent_at") or {}
-    # A redriven message was first sent earlier than SQS says. A later time is not trusted.
+    # A redriven message was first sent earlier than SQS says. A later time is ignored.
     times = map(_number, (sent_at.get("stringValue"), attributes.get("SentTimestamp")))
     return Message(
         record["messageId"],
@@ -76,7 +76,10 @@ def _message(record: dict[str, Any]) -> Message:
 
 
 def _number(value: object) -> int | None:
-    """Return a whole number of at most 18 digits. Senders may pass anything else, which is None."""
+    """Return a whole number of at most 18 digits.
+
+    Senders may pass any other value, for which the result is None.
+    """
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
@@ -107,6 +110,6 @@ def _emit_metrics(result: BatchResult) -> dict[str, int]:
     for latency in result.latencies_ms:
         metrics.add_metric(Metric.ACK_LATENCY, MetricUnit.Milliseconds, latency)
     for name, count in counts.items():
-        if count:  # zeros would cost as well
+        if count:  # CloudWatch would also bill zeros
             metrics.add_metric(name, MetricUnit.Count, count)
     return counts

@@ -51,7 +51,7 @@ _VARIABLES = (
     "RETENTION_SECONDS",
     "RESUME",
     "MASK",
-    # The boto3 clients depend on these.
+    # The boto3 clients depend on these variables.
     "AWS_ENDPOINT_URL",
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
@@ -169,7 +169,7 @@ class Process:
         return Invocation(self, attempts, writes, events, dead_letters)
 
     def client(self, service: str, budget: Budget) -> BoundedClient:
-        """Return the client of a service for one step. It connects at its first call."""
+        """Return the client of a service for one step. The client connects at its first call."""
 
         def connect() -> Any:
             with self._connecting:
@@ -225,8 +225,8 @@ class Invocation:
         """Make the writer of the first step, after checking a table that the user supplies.
 
         Raises:
-            UnavailableError, ClientError: The earlier retentions cannot be read. They must not be
-                guessed, because an old message could then start an ended chain again.
+            UnavailableError, ClientError: The earlier retentions cannot be read. The retentions
+                must not be guessed, because an old message could then start an ended chain again.
         """
         process, store = self.process, self.process.store(self._client("dynamodb", self.writes))
         if not process.table_checked:
@@ -238,7 +238,10 @@ class Invocation:
         return self._writer(self.writes)
 
     def make_outbox(self, writer: ChainWriter) -> Outbox:
-        """Make the outbox of the second step. Its writes are counted with those of the first."""
+        """Make the outbox of the second step.
+
+        Its writes count together with the writes of the first step.
+        """
         process, budget = self.process, self.events
         store = process.store(self._client("dynamodb", budget))
         marker = self._writer(budget)
@@ -253,8 +256,8 @@ class Invocation:
             check=process.bus_check,
         )
         publishers: dict[str, Publisher] = {EVENT: bus}
-        # This includes kinds that the settings no longer permit. AWS refuses these callbacks, and
-        # then they are given up.
+        # This includes kinds of callbacks that the settings no longer permit. AWS refuses such
+        # callbacks, and the acker gives them up after a day.
         for kind in RESUME_KINDS:
             client = self._client(CALLBACK_SERVICES[kind].client, budget)
             publishers[kind] = CallbackSender(kind, client, policy=_REPORTS, naming=naming)
@@ -288,7 +291,7 @@ class Invocation:
         return self.process.client(service, budget)
 
     def _writer(self, budget: Budget) -> ChainWriter:
-        # Few consumers write the same chain, and a writer that waits long loses to newer ones.
+        # Few consumers write the same chain, and a writer that waits long loses to newer writers.
         policy = RetryPolicy(attempts=self.attempts, cap_seconds=1.0)
         earlier = self.process.earlier_retentions or ()
         limits = self.process.settings.limits._replace(earlier_retentions=earlier)

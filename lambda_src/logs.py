@@ -1,4 +1,4 @@
-"""Logs. Lambda's runtime writes each line of `logging` as JSON; this module adds further fields.
+"""Logs. Lambda's runtime writes each line of `logging` as JSON, and this module adds fields.
 
 docs/operations.md describes the lines.
 """

@@ -30,7 +30,7 @@ def build(invocation: Invocation) -> Sweeper:
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Sweep all due chains, and return the figures by metric name.
 
-    If the table cannot be read, it raises, and the next sweep retries.
+    If the table cannot be read, the handler raises an error, and the next sweep retries.
     """
     del event
     began = time.monotonic()
@@ -50,7 +50,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         Metric.EVENTS_PUBLISHED: result.events,
         Metric.EVENTS_PENDING: result.events_pending,
         Metric.DELIVERIES_REFUSED: result.refused,
-        # Only the sweeper emits these two: the number and the age of the events that stay pending.
+        # Only the sweeper emits these two metrics: the number and the age of the events that stay
+        # pending.
         Metric.EVENTS_PENDING_AFTER_SWEEP: result.events_pending,
         Metric.EVENTS_PENDING_SECONDS: max(0, now - (result.pending_since or now)) // 1000,
         Metric.SWEEP_PROBLEMS: result.problems,

@@ -3,7 +3,7 @@
     python -m pipeline.count --words DIR --counts OUT --records DIR --queue-url URL --run-id ID
 
 A chain is acked once the counts on disk have the evidence of all its words. If a run is killed,
-repeat it with the same ``--run-id``: it overwrites its output and sends the same requests.
+repeat it with the same ``--run-id``. It then overwrites its output and sends the same requests.
 """
 
 import sys

@@ -26,7 +26,7 @@ GLOB = str.maketrans({character: "\\" + character for character in "\\*?[]{}"})
 
 
 def read(spark: SparkSession, place: str, schema: str | StructType) -> DataFrame:
-    """Read the Parquet files of a folder. Its path is not a pattern."""
+    """Read the Parquet files of a folder. The path is taken literally, not as a pattern."""
     return spark.read.schema(schema).parquet(place.translate(GLOB))
 
 

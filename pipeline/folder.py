@@ -1,10 +1,10 @@
 """The folders of the jobs: the database, and the folders to which a job writes.
 
-Local folders are read with the operating system's calls. Others (``s3://``, ``gs://``, ``hdfs://``)
-are read with pyarrow's file systems, which find their credentials themselves. The files of a
-database are regular files and links to them. Hidden names are left out, because Spark does not see
-them. Links to folders are left out, because they can lead in circles, and so are pipes, sockets and
-devices. A broken link is a file that cannot be read.
+Local folders are read with the operating system's calls. Other folders (``s3://``, ``gs://``,
+``hdfs://``) are read with pyarrow's file systems, which find their credentials themselves. The
+files of a database are regular files and links to them. Hidden names are left out, because Spark
+does not see them. Links to folders are left out, because they can lead in circles. Pipes, sockets
+and devices are left out too. A broken link is a file that cannot be read.
 """
 
 import os
@@ -20,7 +20,7 @@ from pyarrow import ArrowException, fs
 
 
 class JobError(Exception):
-    """An argument or folder is invalid. The message names it in one line."""
+    """An argument or folder is invalid. The message names the argument or folder in one line."""
 
 
 class UnreadableFile(Exception):
@@ -28,7 +28,7 @@ class UnreadableFile(Exception):
 
 
 class InputFile(NamedTuple):
-    """A file: path in the database, path or URI, bytes, and why it is unreadable, if known."""
+    """A file: path in the database, path or URI, size, and why it is unreadable, if known."""
 
     relative: str
     path: bytes
@@ -46,7 +46,7 @@ _KINDS = {
 
 
 class Listing(NamedTuple):
-    """The files of a folder in the order of their relative paths, and the names left out."""
+    """The files of a folder, ordered by their relative paths, and the names that are left out."""
 
     files: list[InputFile]
     skipped: list[tuple[str, str]]
@@ -159,7 +159,7 @@ def _list_remote(place: str, listing: Listing) -> None:
     listing.skipped.extend(("hidden", relative) for relative in hidden)
 
 
-@lru_cache  # making S3's file system takes a request
+@lru_cache  # to make the file system of S3 takes a request
 def _file_system(place: str) -> tuple[Any, str, str]:
     """Return pyarrow's file system for a place, the path in it, and the scheme."""
     if "://" not in place:

@@ -1,4 +1,4 @@
-"""Turns files into words: tasks read the files in pieces, and Spark splits these into rows."""
+"""Turns files into words: tasks read the files in pieces, and Spark splits the pieces into rows."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

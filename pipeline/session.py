@@ -1,4 +1,4 @@
-"""The Spark session: that of spark-submit, EMR or Glue, or else a local one."""
+"""The Spark session of spark-submit, EMR or Glue, or else a local session."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def session(name: str, *, verbose: bool = False) -> SparkSession:
-    """Return the running session unchanged, or start a local one on all cores."""
+    """Return the running session unchanged, or start a local session on all cores."""
     if "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession():
         return SparkSession.builder.getOrCreate()
     os.environ["JAVA_HOME"] = str(java_home())

@@ -2,8 +2,8 @@
 
     python -m pipeline.split --database DIR --words OUT --records DIR --queue-url URL --run-id ID
 
-If a run is killed, repeat it with the same ``--run-id``: it overwrites its output and sends the
-same requests.
+If a run is killed, repeat it with the same ``--run-id``. It then overwrites its output and sends
+the same requests.
 """
 
 import sys

@@ -119,9 +119,9 @@ def _words(spark: SparkSession, arguments: Namespace) -> DataFrame:
         spark.readStream.format("binaryFile")
         .schema("path string, modificationTime timestamp, length long, content binary")
         .option("maxFilesPerTrigger", arguments.files_per_batch)
-        # By default, Spark ignores files that are a week older than the newest file.
+        # By default, Spark ignores files that are at least a week older than the newest file.
         .option("maxFileAge", "36500d")
-        # Otherwise Spark ignores files beside folders such as a=1, and fails for others.
+        # Otherwise Spark ignores files beside folders such as a=1, and fails for other folders.
         .option("recursiveFileLookup", True)
         .load(arguments.files.translate(GLOB))
     )

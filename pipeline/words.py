@@ -18,7 +18,7 @@ _SEPARATORS = (
     *((0x60C, 0x60D), (0x61B, 0x61F), (0x66A, 0x66D), (0x6D4, 0x6D4)),  # Arabic
     *((0x964, 0x965), (0xE4F, 0xE4F), (0xE5A, 0xE5B), (0x10FB, 0x10FB), (0x1360, 0x1368)),
     *((0x1680, 0x1680), (0x16EB, 0x16ED), (0x1800, 0x180A)),
-    # General punctuation without the two joiners, which occur in words; superscripts; currencies.
+    # general punctuation without the two joiners, which occur in words; superscripts; currencies
     *((0x2000, 0x200B), (0x200E, 0x2070), (0x2074, 0x207E), (0x2080, 0x208E), (0x20A0, 0x20CF)),
     *((0x2190, 0x2BFF), (0x2E00, 0x2E7F)),  # arrows, mathematics, boxes, dingbats, braille
     *((0x3000, 0x3004), (0x3008, 0x3020), (0x3030, 0x3030), (0x303D, 0x303F)),  # CJK
@@ -49,8 +49,8 @@ _ASCII = bytes(byte if byte > 0x7F or leading_run(chr(byte)) else 0x20 for byte 
 def normalized(text: str) -> bytes:
     """Return a text's words in UTF-8 with one space between them, for example ``b"the fox"``.
 
-    It handles about a hundred million characters a second, because it runs no Python code for each
-    word.
+    The function handles about a hundred million characters a second, because it runs no Python code
+    for each word.
     """
     folded = text.casefold()
     if not folded.isascii():

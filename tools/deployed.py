@@ -2,9 +2,9 @@
 
     python -m tools.deployed --stack xorack-proof [ARGUMENTS OF `xorack doctor`]
 
-It uses the credentials, the region and the endpoint that boto3 finds. At the end it deletes the
-stack and the bucket with its code, even after a failure. The exit status is that of the doctor. The
-stack has no topic for its alarms, so the check `recipients` may fail.
+The program uses the credentials, the region and the endpoint that boto3 finds. At the end it
+deletes the stack and the bucket with its code, even after a failure. The exit status is the exit
+status of the doctor. The stack has no topic for its alarms, so the check `recipients` may fail.
 """
 
 from __future__ import annotations

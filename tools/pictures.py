@@ -1,4 +1,4 @@
-"""Makes the pictures in docs/images: the page with example chains and messages, demo, notebook.
+"""Makes the pictures in docs/images: the page with example data, the demo, and a notebook.
 
 .venv/bin/python -m tools.pictures [demo | notebook]
 """

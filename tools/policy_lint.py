@@ -80,7 +80,7 @@ def answers() -> list[Answer]:
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource of a checked stack. Its place is its path without that of the acker."""
+    """A resource of a checked stack. `place` is its path without the path of the acker."""
 
     stack: str
     place: str
@@ -142,7 +142,7 @@ def adopting(app: App) -> None:
 
 
 def apps(folder: Path) -> list[App]:
-    """Build the checked stacks: this project's with two sets of settings, and those of users."""
+    """Build the checked stacks: this project's with two sets of settings, and users' stacks."""
     ours, example = (
         App(
             context={

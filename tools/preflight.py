@@ -1,9 +1,9 @@
-"""Prints in one line why a deployment cannot begin, where Node and the CDK print many lines.
+"""Prints in one line why a deployment cannot begin, because Node and the CDK print many lines.
 
     python -m tools.preflight [ARGUMENTS OF `cdk deploy`]
 
-It asks AWS only for the caller's identity and the version of the bootstrap. If these cannot be
-read, the CDK's command line reports the problem.
+The program asks AWS only for the caller's identity and the version of the bootstrap. If these
+cannot be read, the CDK's command line reports the problem.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _not_bootstrapped(session: Any, account: str, qualifier: str) -> str | None:
     try:
         session.client("ssm", config=_CONFIG).get_parameter(Name=name)
     except ClientError as error:
-        # Even without the permission to read it, the user may assume a role that has it.
+        # A user who may not read the version may still assume a role that has this permission.
         if error.response["Error"]["Code"] == "ParameterNotFound":
             place = f"account {account}, region {session.region_name}"
             return f"{place} has no {name}: run `make bootstrap` once"

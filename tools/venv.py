@@ -1,7 +1,8 @@
 """Makes or updates a virtual environment of this checkout: `python3 tools/venv.py dev`.
 
-pip installs uv into `.venv-uv`, and uv installs the rest, but only files whose hashes are in the
-lock file. The registries are those of pip's settings. `python3 tools/venv.py uv ARGUMENTS` runs uv.
+pip installs uv into `.venv-uv`. uv installs all other packages, but only files whose hashes are in
+the lock file. The registries come from pip's settings. `python3 tools/venv.py uv ARGUMENTS` runs
+uv.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def uv(*arguments: str | Path) -> None:
 
 
 def contents(path: Path, same_python: bool) -> str:
-    """Return the stamp of an environment, or an empty text if it has to be made again."""
+    """Return an environment's stamp file, or an empty text if it has to be made again."""
     python, stamp = path / "bin/python", path / ".installed"
     if not (python.exists() and stamp.exists()):
         return ""
@@ -102,8 +103,8 @@ def demo_packages() -> list[str]:
 def environment(name: str, same_python: bool = False) -> Path:
     """Make or update one of `ENVIRONMENTS`; return the folder of its programs.
 
-    Its stamp has its name and a hash of its requirements, and is written last. With `same_python`,
-    an environment with another version of Python is replaced.
+    The environment's stamp file has its name and a hash of its requirements, and is written last.
+    With `same_python`, an environment with another version of Python is replaced.
     """
     folder, lock, *needs = ENVIRONMENTS[name]
     needs = needs or demo_packages()
@@ -137,7 +138,7 @@ def main() -> int:
     try:
         if name == "uv":
             uv(*options)
-        elif name == "demo":  # and the embedded AWS's at the same time; the demo repeats a failure
+        elif name == "demo":  # and at the same time the embedded AWS's; the demo repeats a failure
             embedded = [sys.executable, "-m", "xorack.local.environment"]
             with subprocess.Popen(embedded, cwd=ROOT, stdout=subprocess.DEVNULL):
                 environment(name, "--same-python" in options)

@@ -1,8 +1,8 @@
 """All errors that xorack raises.
 
 `xorack.core.errors` defines the errors of chains and requests, because the core raises them. This
-module adds the errors of Spark jobs and of programs on this machine. Every folder may import it,
-because it imports only the core.
+module adds the errors of Spark jobs and of programs on this machine. Every folder may import this
+module, because it imports only the core.
 """
 
 from __future__ import annotations

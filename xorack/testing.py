@@ -27,7 +27,7 @@ _LIMITS = Limits(default_timeout_ms=_DAY_MS, pending_timeout_ms=4 * _DAY_MS)
 
 
 class _MemoryQueues:
-    """A client of SQS. It applies the acker's messages in memory, and keeps all others."""
+    """A client of SQS. It applies the acker's messages in memory, and keeps all other messages."""
 
     def __init__(self) -> None:
         self.chains: dict[str, Chain] = {}
@@ -96,7 +96,7 @@ class MemoryTracker(Tracker):
     """
 
     def __init__(self, **options: Any) -> None:
-        """Make a tracker. The options are those of `Tracker`, such as ``token_key``."""
+        """Make a tracker. It has the options of `Tracker`, such as ``token_key``."""
         self._queues = _MemoryQueues()
         super().__init__(_QUEUE_URL, self._queues, **{"table_name": "memory", **options})
 

@@ -25,7 +25,7 @@ from constructs import Construct
 
 
 class Warehouse(Stack):
-    """A warehouse. A Spark job loads its files, and it learns when each file is loaded."""
+    """A warehouse. A Spark job loads files, and the acker reports when each file is loaded."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)

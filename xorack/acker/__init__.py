@@ -1,1 +1,4 @@
-"""The acker: applies requests to chains, ends chains, and reports their ends. Uses only ports."""
+"""The acker: it applies requests to chains, ends chains, and reports their ends.
+
+It uses only ports.
+"""

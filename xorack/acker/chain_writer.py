@@ -1,9 +1,9 @@
 """The chain writer: applies requests to stored chains. Each request takes effect exactly once.
 
-It is the only code that writes chains. One conditional write applies the requests for a chain and
-adds their marks. If another writer has changed the chain, the failed write returns the stored
-state, and the requests are applied to that state. If a response is lost, the chain is read again,
-and its marks show which requests were applied.
+The chain writer is the only code that writes chains. One conditional write applies the requests for
+a chain and adds their marks. If another writer has changed the chain, the failed write returns the
+stored state, and the requests are applied to that state. If a response is lost, the chain is read
+again, and its marks show which requests were applied.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ _Unknown: TypeAlias = set[tuple[int, object]]
 
 @dataclass
 class WriteStats:
-    """The numbers of writes, conflicts among them, and spilled marks. Threads may share it."""
+    """The numbers of writes, of writes that met a conflict, and of spilled marks.
+
+    Threads may share it.
+    """
 
     writes: int = 0
     conflicts: int = 0
@@ -84,7 +87,7 @@ class CachedChain:
 
 
 class WriteBatch(NamedTuple):
-    """The requests of one write: the position of the first, their marks and times of sending."""
+    """The requests of one write: the position of the first request, their marks and send times."""
 
     first: int
     requests: Sequence[Request]
@@ -94,7 +97,10 @@ class WriteBatch(NamedTuple):
 
 @dataclass(eq=False)
 class Application:
-    """Requests for one chain, and how far they are applied. It can go on after a failure."""
+    """Requests for one chain, and how far they are applied.
+
+    An application can continue after a failure.
+    """
 
     tag: str
     requests: Sequence[Request]  # all for this tag, sorted by `in_order`
@@ -160,7 +166,7 @@ class Written(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Another writer changed the chain at each attempt; it is `stored` now."""
+    """Another writer changed the chain at each attempt. The chain is now `stored`."""
 
     tag: str
     stored: Chain | None
@@ -262,8 +268,8 @@ class ChainWriter:
     ) -> Written | Conflict | Unanswered:
         """Apply the next requests in one write; raise errors that a retry does not fix.
 
-        It gives up after `attempts`, or after `outages` in a row. The same application can then go
-        on later.
+        The call gives up after `attempts`, or after `outages` in a row. The same application can
+        continue later.
         """
         batch = work.next_batch()
         if attempts is None:
@@ -365,11 +371,15 @@ class ChainWriter:
     def _spilled_marks(
         self, work: Application, batch: WriteBatch, chain: Chain | None
     ) -> dict[bytes, bytes]:
-        """Return the spilled marks of a batch. Of fresh ids, only lost writes can have left any."""
+        """Return the spilled marks of a batch.
+
+        Fresh ids have such marks only after a lost response.
+        """
         if chain is None or not (chain.spilled or chain.end_levels):
             return {}
         generation, count, marks = work.searched
-        # Marks of ends are not counted, so it is unknown which of them were spilled since then.
+        # Marks of ends are not counted, so it is unknown which of these marks were spilled since
+        # then.
         if generation == chain.generation and chain.spilled <= count and not chain.end_levels:
             return marks  # the marks spilled since then were in the item, and were searched there
         ours = {position - batch.first for position, _ in work.unknown}
@@ -443,7 +453,7 @@ class ChainWriter:
     def mark_reported(
         self, chain: Chain, reported: Collection[str], refused: Mapping[str, Failure]
     ) -> Chain:
-        """Store which reports were made or refused: see `xorack.core.transitions.mark_reported`.
+        """Store which reports were made or refused; see `xorack.core.transitions.mark_reported`.
 
         If another writer has counted a late request since the chain was read, the reports that were
         made are marked in the stored chain. Returns the chain as it was written, or the same object
@@ -481,8 +491,8 @@ class ChainWriter:
         needed = min(self._latest_end(after) + self.limits.retention_ms, END_OF_TIME)
         if after.marks_until is None or after.marks_until >= needed:
             return after
-        # Prolong them further than needed. So a chain that is extended every minute does this only
-        # once in each retention.
+        # Prolong the marks further than needed. So a chain that is extended every minute prolongs
+        # them only once in each retention.
         until = min(needed + self.limits.retention_ms, END_OF_TIME)
         assert until >= needed, "marks outlive the chain"
         self.store.keep_spilled_marks(after, until)
@@ -493,14 +503,15 @@ class ChainWriter:
         size = MARK_BYTES * INLINE_MARKS
         if before is None:
             return after
-        # Larger writes need a second write unit anyway, so they may fill its 1,024 bytes.
+        # Larger writes need a second write unit anyway, so marks may fill its 1,024 bytes.
         added = len(after.marks) - len(before.marks)
         most = size if 2 * added <= size else MARK_BYTES * MANY_INLINE_MARKS
         if len(after.marks) <= most:
             return after
         end = max(self.now(), self._latest_end(after))
         longest = self.limits.retention_ms + _LATE_SWEEP_MS
-        # Keep them at least as long as earlier ones, because all buckets are prolonged together.
+        # Keep these marks at least as long as earlier marks, because all buckets are prolonged
+        # together.
         until = max(min(end + longest, END_OF_TIME), after.marks_until or 0)
         # The copies are written before the item loses the marks. A crash between the two leaves a
         # mark twice, which is harmless.
@@ -524,7 +535,7 @@ class ChainWriter:
 
 
 def _credited(work: Application, batch: WriteBatch, applied: Applied) -> Written:
-    """Count a duplicate as applied if this application's write made it and lost its response."""
+    """Count a duplicate as applied if this application wrote it and the response was lost."""
     # In another generation of the chain, the mark is from another request.
     generation = applied.chain and applied.chain.generation
     outcomes = [

@@ -4,10 +4,10 @@ The consumer parses each message (`xorack.core.message`), groups the requests by
 chain once (`xorack.acker.chain_writer`), and publishes the pending events (`xorack.acker.outbox`).
 If something fails:
 
-- Rejected requests go to the dead-letter queue. The other requests of the message still apply.
-- A message that is older than the retention of tombstones is rejected as a whole.
-- A chain that is throttled, or in conflict with other writers, is retried after all other chains.
-- A chain that cannot be written in time fails only the messages with requests for it. When they are
+- Rejected requests go to the dead-letter queue. The other requests of the message still apply. - A
+message that is older than the retention of tombstones is rejected entirely. - A chain that is
+throttled, or in conflict with other writers, is retried after all other chains. - A chain that
+cannot be written in time fails only the messages with requests for it. When they are
   delivered again, their other requests are duplicates.
 - An event that cannot be published stays pending and fails no message. The sweeper publishes it.
 """
@@ -111,7 +111,7 @@ class _RequestBatch:
 
     def is_new(self, tag: str) -> bool:
         """Guess whether a chain does not exist yet: its create is in a new message."""
-        # `in_order` puts creates first.
+        # `in_order` puts creates first, so the first request shows whether there is a create.
         creates = self[tag][0].request.op == "create"
         return creates and max(message.receives for _, message in self[tag]) == 1
 
@@ -243,7 +243,10 @@ class Consumer:
         self.send_rejected = send_rejected
 
     def consume(self, messages: Sequence[Message]) -> BatchResult:
-        """Consume messages in any order. The caller may delete those that are not in ``failed``."""
+        """Consume messages in any order.
+
+        The caller may delete all messages that are not in ``failed``.
+        """
         letters = _DeadLetters(self.writer.mask)
         batch = _RequestBatch([entry for each in messages for entry in self._parse(each, letters)])
         run = _Run(batch, letters, BatchResult(stats=self.writer.stats))
@@ -331,7 +334,10 @@ class Consumer:
         return known | {tag: CachedChain(chains.get(tag), verified=True) for tag in stored}
 
     def _write(self, run: _Run, work: Application, *, last: bool) -> _Done | _TryLater | _Failed:
-        """Apply one chain's requests. The first time this makes one write; the last time, all."""
+        """Apply one chain's requests. The first call makes one write.
+
+        The last call makes all writes.
+        """
         attempts = None if last else _FIRST_ATTEMPTS
         try:
             while not work.is_done:
@@ -347,7 +353,7 @@ class Consumer:
         return self._count_late(run, work)
 
     def _count_late(self, run: _Run, work: Application) -> _Done | _Failed:
-        """Count late requests in at most one write, which also prolongs the tombstone."""
+        """Count late requests in at most one write. The write also prolongs the tombstone."""
         chain = work.chain
         if chain is None or not chain.final:
             return _Done()
@@ -405,7 +411,8 @@ class Consumer:
         letters = run.letters.close()
         if not letters:
             return
-        # The log names only the field, because a reason quotes the value. The dead letter has it.
+        # The log names only the field, because a reason quotes the value. The dead letter has the
+        # value.
         extra = {
             "failures": run.letters.requests,
             "why": letters[0].reason.partition(":")[0],

@@ -69,9 +69,9 @@ class Outbox:
     """Reports the ends of chains.
 
     Attributes:
-        writer: Marks the reports that were made. All calls stay within its time budget.
-        publishers: A publisher for each of `Chain.pending_reports` that this process can make.
-            The command line has none for callbacks: it leaves them to the sweeper.
+        writer: Marks the reports that were made. All calls stay within the writer's time budget.
+        publishers: A publisher for each of `Chain.pending_reports` that this process can make. The
+            command line has no publisher for callbacks: it leaves callbacks to the sweeper.
         workers: The threads for calls. The consumer and the sweeper use them, too.
         breakers: Stop the calls of a kind of report while its service fails.
     """
@@ -90,7 +90,7 @@ class Outbox:
         self.breakers = breakers or {name: CircuitBreaker() for name in publishers}
 
     def publish(self, chains: Sequence[Chain], only: str | None = None) -> ReportResults:
-        """Make the reports of ended chains, or `only` those of one kind, while there is time.
+        """Make the reports of ended chains while there is time. `only` limits them to one kind.
 
         If a chain was the last unit of a parent chain, the parent's end is reported too.
         """

@@ -1,9 +1,10 @@
 """Applies the ends of chains to their parents, in which these chains are units.
 
-When a chain is acked, the acker finishes its unit in each parent. When it fails, the unit stays
-outstanding; the parent gets a note that names the chain, or fails at once. The chain writer applies
-these requests. Their id follows from the child's end, so that a repetition counts once. Ends that
-share a parent share writes. If the parent ends, the outbox reports its end in the same way.
+When a chain is acked, the acker finishes the chain's unit in each parent. When the chain fails, the
+unit stays outstanding. The parent then gets a note that names the chain, or fails at once. The
+chain writer applies these requests. Their id follows from the child's end, so that a repeated
+report counts once. Ends that share a parent share writes. If the parent ends, the outbox reports
+its end in the same way.
 """
 
 from __future__ import annotations
@@ -89,15 +90,16 @@ class _Applied(NamedTuple):
 def _write(writer: ChainWriter, tag: str, ends: Sequence[_End]) -> _Applied | Failure:
     """Apply ends to one parent. If the parent does not exist, recent ends start it as pending."""
     oldest = writer.oldest()
-    # The mark of an end that was pending for so long may have expired, so the end may have been
-    # applied already. Without it, the parent at worst fails at its deadline.
+    # The mark of an end that was pending for so long may have expired, so the end may already have
+    # been applied. If this end is dropped, the parent at worst fails at its deadline.
     forgotten = [end for end in ends if (end.child.ended_at or 0) < oldest]
     if forgotten:
         _log_dropped("ends dropped: older than the retention", tag, forgotten)
     ends = [end for end in ends if (end.child.ended_at or 0) >= oldest]
     dropped = len(forgotten)
     ended: Chain | None = None
-    # The tombstone of an old child's parent may have expired. Old ends must not start it again.
+    # The tombstone of an old child's parent may have expired. Old ends must not start the parent
+    # again.
     for is_old in (False, True):
         selected = [end for end in ends if ((end.child.created_at or 0) < oldest) == is_old]
         if not selected:

@@ -36,7 +36,7 @@ def explain_reused_id(error: Exception | None, request: Request, chain: Chain | 
 def _lost_children(request: Request, chain: Chain | None) -> list[int]:
     """Return the children that no applied request has started, if the chain shows them.
 
-    The stamp contains a unit that was either started or finished, but not both.
+    The stamp contains each unit that was started or finished, but not both.
     """
     if chain is None or chain.spilled or not request.starts:
         return []

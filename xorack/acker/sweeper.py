@@ -1,9 +1,9 @@
 """The sweeper: ends chains whose deadline has passed, and makes pending reports.
 
 DynamoDB's TTL is not a timer, because it may be days late. So a sparse index holds the time at
-which the sweeper has to read each chain. Deadlines have shards of their own. So has each set of
-pending reports (`xorack.aws.schema.places`), so that an outage of one service delays only its own
-reports. The conditional write decides whether the deadline has really passed.
+which the sweeper has to read each chain. Deadlines have shards of their own. Each set of pending
+reports also has shards of its own (`xorack.aws.schema.places`), so that an outage of one service
+delays only its own reports. The conditional write decides whether the deadline has really passed.
 
 The sweeper reads page by page and keeps nothing in memory. A page has 20 chains without marks.
 """
@@ -73,7 +73,7 @@ class _PartIsOver(Exception):
 
 @dataclass
 class _Shard:
-    """A partition of the index, and how far it has been read.
+    """A partition of the index, and how far the sweep has read it.
 
     Attributes:
         after: The key after which the next page begins.
@@ -93,7 +93,8 @@ class _Walk:
     def __init__(self, step: ChainWriter, partitions: Iterable[range]) -> None:
         self.step, self.now = step, step.now()
         minute = self.now // 60_000
-        # Each minute another shard comes first, so that no shard always waits for the others.
+        # Each minute a different shard comes first, so that no shard always waits for the other
+        # shards.
         self.shards = [
             _Shard(part.start + (minute + number) % len(part))
             for part in partitions
@@ -120,7 +121,7 @@ class _Walk:
             rounds: The most rounds.
 
         Raises:
-            Exception: The table does not answer, although there is time left.
+            Exception: The table does not answer, although time is left.
         """
 
         def turn(shard: _Shard) -> None:
@@ -165,7 +166,7 @@ class Sweeper:
         self.reports = [PARENTS, *callbacks, *outbox.publishers.keys() & {EVENT}]
         count = outbox.workers.count
         self.workers = Workers(count * _SHARDS_A_WORKER if count > 1 else 1)
-        # The sweeper's workers call this outbox, so it makes its calls in their threads.
+        # The sweeper's workers call this outbox, so the outbox makes its calls in their threads.
         self.outbox = Outbox(outbox.writer, outbox.publishers, breakers=outbox.breakers)
         self._parents = Outbox(
             outbox.writer, outbox.publishers, workers=self.workers, breakers=outbox.breakers
@@ -175,7 +176,7 @@ class Sweeper:
         self._lock = threading.Lock()
 
     def sweep(self) -> SweepResult:
-        """End the overdue chains. Then make the reports: parents, callbacks, events.
+        """End the overdue chains. Then make the reports to parents, the callbacks and the events.
 
         Each part has a share of the time. At the end, deadlines get the time that is left.
         """
@@ -202,7 +203,7 @@ class Sweeper:
         except UnavailableError as error:
             if self.reporter.has_time():
                 raise error.cause from error
-            chains, due_at = 1, None  # at least one is left, and there was no time to count
+            chains, due_at = 1, None  # at least one report is left, and there was no time to count
         if chains:
             self.result.add_pending(chains, due_at and due_at - PUBLISH_GRACE_MS)
 
@@ -241,7 +242,7 @@ class Sweeper:
         return not failed or len(pending) < len(chains)
 
     def _counts(self, chain: Chain, report: str) -> bool:
-        """Return whether to count a chain that was read: once, unless this sweep ended it."""
+        """Return whether to count a chain: it counts once, and not if this sweep ended it."""
         return chain.pending_reports[:1] == (report,) and (chain.ended_at or 0) < self.began
 
     def _judge_until(self, walk: _Walk, reserve: float) -> None:

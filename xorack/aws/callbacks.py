@@ -24,7 +24,7 @@ _ERROR: Final = "ChainFailed"
 
 
 class _Service(NamedTuple):
-    """A service that has callbacks: its name in boto3, and its calls for acked and failed chains.
+    """A service with callbacks: its name in boto3, and its operations for acked and failed chains.
 
     The codes in ``over`` mean that the callback is gone: the task ended in another way, or an
     earlier call completed it and the response was lost.

@@ -53,7 +53,10 @@ _TRANSIENT = frozenset(
 
 
 def is_transient_code(code: str) -> bool:
-    """Return whether a retry may help after this code, which may begin with a service's name."""
+    """Return whether a retry may help after this error code.
+
+    The code may begin with a service's name.
+    """
     return code.rpartition(".")[2] in _TRANSIENT
 
 
@@ -85,7 +88,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def make_client(service: str, *, config: Config = CONFIG, **settings: Any) -> Any:
-    """Make a boto3 client. The settings are further arguments of ``boto3.client``."""
+    """Make a boto3 client. ``settings`` are further arguments of ``boto3.client``."""
     # boto3 does not read AWS_REGION, so it is used if neither the caller nor the session has one.
     session = boto3.DEFAULT_SESSION
     chosen = session and session._session.instance_variables().get("region")  # noqa: SLF001
@@ -168,7 +171,7 @@ class NotAccepted(NamedTuple):
 def batches(
     entries: Iterable[_Entry], size_of: Callable[[_Entry], int], most: int, max_bytes: int
 ) -> Iterator[list[_Entry]]:
-    """Group entries into batch calls of limited number and size. One large entry goes alone."""
+    """Group entries into batch calls of limited number and size. A larger entry goes alone."""
     batch: list[_Entry] = []
     left = max_bytes
     for entry in entries:

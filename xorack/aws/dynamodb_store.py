@@ -40,7 +40,7 @@ _RETENTION = "\0retention"
 class ScanPart(NamedTuple):
     """Chains from a part of the table, and the number of items that DynamoDB has read.
 
-    The next part begins after the key `after`. It is empty if the table ends.
+    The next part begins after the key `after`, which is empty at the end of the table.
     """
 
     chains: list[Chain]
@@ -70,7 +70,7 @@ class DynamoDBStore(MarkBuckets):
         self.retention_ms = retention_ms
 
     def with_all_attributes(self) -> DynamoDBStore:
-        """Return the same table with all attributes, because a chain must be read to be written."""
+        """Return the same table with all attributes, which are necessary to write a chain."""
         where = self.table.name, self.table.partition_key, self.table.client
         return DynamoDBStore(*where, retention_ms=self.retention_ms)
 
@@ -110,7 +110,8 @@ class DynamoDBStore(MarkBuckets):
             if not condition_failed(error):
                 raise
             item = error.response.get("Item")
-            # Without an item, the chain does not exist, or the database does not return it.
+            # The error has no item if the chain does not exist, or if the database does not return
+            # items.
             stored = self._decode(item) if item else self.read([after.tag]).get(after.tag)
             raise ConflictError(stored, maybe_ours=sdk_retried(error)) from error
 
@@ -164,7 +165,8 @@ class DynamoDBStore(MarkBuckets):
             earlier = tuple((until, ms) for until, ms in json.loads(item["earlier"]["S"]))
             if before == self.retention_ms:
                 return earlier, True
-            # A message sent under the earlier retention may be for a chain that ended then.
+            # A message that was sent under the earlier retention may belong to a chain that ended
+            # then.
             earlier = (*earlier, (milliseconds() + before, before))
             condition, values[":before"] = "#retention = :before", item["retention"]
         if not record:
@@ -182,7 +184,9 @@ class DynamoDBStore(MarkBuckets):
         except ClientError as error:
             if not condition_failed(error):
                 raise
-            return self.earlier_retentions(record=True)  # another instance has recorded first
+            return self.earlier_retentions(
+                record=True
+            )  # another instance has recorded the retention first
         return earlier, True
 
     def due_page(self, now: int, shard: int, after: Any = None) -> DuePage:
@@ -239,7 +243,7 @@ class DynamoDBStore(MarkBuckets):
     ) -> Iterator[Chain]:
         """Yield all chains of the table, eventually consistently and in no order.
 
-        The error of an item that is not a chain goes to ``on_invalid``, or else ends the scan.
+        An item that is not a chain is an error. ``on_invalid`` gets it, or else it ends the scan.
         """
         arguments = self._scan_arguments(prefix, attributes or self.table.attributes)
         for page in self.table.pages("scan", **arguments):

@@ -53,8 +53,8 @@ class BusCheck:
         try:
             client.describe_event_bus(Name=bus_name)
         except ClientError as error:
-            # The ARN may be of another account, which need not allow this call. If its bus does not
-            # exist, that account refuses the events itself.
+            # The bus may belong to another account, which need not allow this call. If that bus
+            # does not exist, EventBridge itself refuses the events.
             if not (bus_name.startswith("arn:") and error_code(error) in _DENIED):
                 raise
         self._known_until = now + _KNOWN_SECONDS
@@ -127,7 +127,8 @@ class EventBus:
                 raise
             if len(entries) == 1:
                 return dict.fromkeys(entries, _failure(error_code(error), str(error)))
-            # One invalid entry fails the entire call. Sending each entry alone shows which it is.
+            # One invalid entry fails the entire call. Sending each entry alone shows which entry is
+            # invalid.
             separate = [self._put_entries({tag: entry}) for tag, entry in entries.items()]
             return {tag: failure for result in separate for tag, failure in result.items()}
         if not response.get("FailedEntryCount"):

@@ -60,7 +60,8 @@ def encode(chain: Chain, partition_key: str, retention_ms: int) -> Item:
     if chain.due_at is not None:
         item[schema.DUE_SHARD] = {"N": str(due_shard(chain))}
     if chain.ended_at is not None:
-        # Requests may be sent until one retention after the last arrival, and arrive one later.
+        # Requests may be sent until one retention after the last arrival, and may arrive one
+        # retention later.
         last = max(chain.ended_at, chain.tombstone.last_late_at or 0)
         item[schema.EXPIRES_AT] = ttl(
             END_OF_TIME if chain.pending_reports else last + 2 * retention_ms
@@ -113,7 +114,7 @@ def _check(tag: str, fields: dict[str, Any]) -> None:
 
 
 def _is_readable(name: str, text: str) -> bool:
-    """Return whether a text is valid JSON for this attribute, as requests have it."""
+    """Return whether a text is JSON that a request may have in this field."""
     try:
         value = json.loads(text)
         if name == "refused":

@@ -1,4 +1,6 @@
-"""Log lines of the functions. Each kind of failure has one line a batch: an outage logs little.
+"""Log lines of the functions.
+
+Each kind of failure has one line a batch, so that an outage writes few lines.
 
 docs/operations.md describes the lines and their fields.
 """

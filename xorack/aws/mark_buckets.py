@@ -88,7 +88,8 @@ class MarkBuckets:
         _each(add, by_bucket)
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
-        # For a bucket that does not exist the condition is false, so the update does not create it.
+        # If a bucket does not exist, the condition is false, so the update does not create the
+        # bucket.
         update, condition, values = "SET #until = :until", "#until < :until", {":until": ttl(until)}
         _each(
             lambda bucket: self._update(chain, bucket, update, condition, values),

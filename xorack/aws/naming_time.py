@@ -33,7 +33,8 @@ class NamingTime:
         """Make a chain's report; return None if there is not enough time."""
         if chain.status != "failed":
             return make(chain) if self._budget.left() > 0 else None
-        # One thread at a time: threads do not speed computation up, and each measures its time.
+        # Only one thread computes at a time, because threads do not speed up computation, and each
+        # thread measures its own time.
         with self._lock:
             left = self._budget.left()
             if left <= 0 or self._seconds_left <= 0:

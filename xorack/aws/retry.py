@@ -24,7 +24,7 @@ class RetryPolicy:
     Attributes:
         attempts: The most attempts, including the first.
         base_seconds: The n-th wait is random, from 0 to ``base_seconds * 2**n``.
-        cap_seconds: The longest wait. It gives a few hundred writers of one item time to finish.
+        cap_seconds: The longest wait. It gives several hundred writers of one item time to finish.
         sleep: Waits for this number of seconds.
         draw: Returns a random number from 0 to 1.
     """

@@ -42,8 +42,8 @@ _FEWER: Final = 8
 class Place(NamedTuple):
     """Partitions of the index for the ended chains that have exactly these pending reports.
 
-    So no report waits for another: after its callback, a chain moves to the partitions of chains
-    that wait only for the bus.
+    So no report waits for another report. After its callback, a chain moves to the partitions of
+    chains that wait only for the bus.
     """
 
     reports: frozenset[str]
@@ -56,7 +56,10 @@ class Place(NamedTuple):
 
 @lru_cache(maxsize=8)
 def places(due_shards: int) -> Mapping[frozenset[str], Place]:
-    """Return the partitions for ended chains by their pending reports; they follow deadlines."""
+    """Return the partitions for ended chains by their pending reports.
+
+    Their numbers follow those of the deadlines.
+    """
     result: dict[frozenset[str], Place] = {}
     for callback in ("", *checks.RESUME_KINDS):
         shards = max(1, due_shards // _FEWER) if callback else due_shards

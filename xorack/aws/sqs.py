@@ -50,8 +50,8 @@ _GROUP_CHARACTERS = 128
 def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | None = None) -> Any:
     """Make a boto3 SQS client that reaches the queue of a URL, in AWS or elsewhere.
 
-    The default region is that of the URL, or else that of the environment. For a queue outside AWS,
-    the default endpoint is the host of the URL.
+    The default region is the region in the URL, or else the region of the environment. For a queue
+    outside AWS, the default endpoint is the host of the URL.
 
     Raises:
         ArgumentError: The region is unknown or invalid, or the endpoint is invalid.
@@ -80,7 +80,7 @@ def message_group_id(name: str) -> str:
     """Return the ``MessageGroupId`` for a name: the name, or its valid characters with a hash."""
     if re.fullmatch(f"[!-~]{{1,{_GROUP_CHARACTERS}}}", name):
         return name
-    # Every language that has a client computes SHA-256 alike.
+    # Clients in all languages compute the same SHA-256.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return re.sub("[^!-~]", "_", name)[: _GROUP_CHARACTERS - 17] + "-" + digest
 
@@ -203,7 +203,10 @@ def _send_batch(
 
 
 def _not_accepted(entry: Mapping[str, Any]) -> NotAccepted:
-    """Read a failed entry. Throttling is temporary, even if AWS calls it the sender's fault."""
+    """Return why SQS did not accept an entry.
+
+    Throttling is temporary, even if AWS calls it the sender's fault.
+    """
     code = str(entry.get("Code"))
     permanent = bool(entry.get("SenderFault")) and not is_transient_code(code)
     return NotAccepted(f"{code}: {entry.get('Message')}", permanent)
@@ -216,9 +219,9 @@ def send_rejected(
     policy: RetryPolicy | None = None,
     call_all: CallAll = map,
 ) -> list[int]:
-    """Send rejected requests to the dead-letter queue; return the positions of those not sent.
+    """Send rejected requests to the dead-letter queue; return the positions of unsent requests.
 
-    It does not raise for failed calls. ``call_all`` makes the calls, like ``map`` or in threads.
+    A failed call raises no error. ``call_all`` makes the calls, like ``map`` or in threads.
     """
     policy = policy or RetryPolicy(attempts=5)
     unsent: dict[int, str] = {}

@@ -36,8 +36,8 @@ class DescribedStack(NamedTuple):
 def describe_stack(where: str, client: Callable[[str], Any]) -> DescribedStack:
     """Describe a stack, given its name or its queue's URL; raise StateError if there is none.
 
-    If a stack has several ackers, the outputs of each have a prefix. The caller adds the prefix to
-    the stack's name after a slash, or the queue shows it. The returned names have no prefix.
+    If a stack has several ackers, the outputs of each have a prefix. The prefix follows the stack's
+    name after a slash, or comes from the queue's tags. The returned names have no prefix.
     """
     queue, prefix = "", ""
     if "/" in where and ":" not in where:

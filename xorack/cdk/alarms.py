@@ -1,7 +1,8 @@
 """The alarms, which the table `_ROWS` lists. docs/operations.md says what to do about each alarm.
 
 ADR 35 has the reasons. Every alarm treats missing data as not breaching, because CloudWatch has no
-data of an idle queue or function. Where missing data is the problem, an expression makes it zero.
+data of an idle queue or function. Where missing data is the problem, an expression turns it into
+zeros.
 """
 
 from __future__ import annotations
@@ -93,8 +94,9 @@ def create_alarms(scope: Construct, acker: AckerParts, topic: cdk.aws_sns.ITopic
     """Create the alarms by construct id, composite alarms first, and connect them to a topic.
 
     With `monitoring="full"`, composite alarms notify of states, so that a cause of several alarms
-    sends one message. Alarms on single events notify separately, and so do all alarms if there are
-    no composites. No alarm notifies of its end, because CloudWatch would do so for each new alarm.
+    sends one message. Alarms on single events notify separately. Without composite alarms, each
+    alarm notifies separately. No alarm notifies of its end, because CloudWatch would also send this
+    notification for each new alarm.
     """
     monitoring = acker.settings.monitoring
     full = monitoring == "full"
@@ -120,7 +122,8 @@ def _create_composites(scope: Construct, rows: Sequence[_Row], alarms: _Alarms) 
             **suppression,
         )
         resource: Any = composite.node.default_child
-        # CloudFormation generates the name. The CDK's would be equal for equal paths in two apps.
+        # CloudFormation generates the name, because the CDK's name would be the same for equal
+        # paths in two apps.
         resource.alarm_name = None
         return composite
 
@@ -206,8 +209,8 @@ _ROWS: Final[Sequence[_Row]] = (
     _Row(
         name="SweeperSilent",
         group=PAGE,
-        # Lambda polls the queue, so the queue always has data. If only the sweeper has no data, it
-        # counts as 0. A new stack has data of neither, which is not breaching.
+        # Lambda polls the queue, so the queue always has data. If only the sweeper has no data, its
+        # value is 0. In a new stack neither has data, which is not breaching.
         metric=lambda w: _expression(
             "IF(polled >= 0, FILL(sweeps, 0) - FILL(errors, 0))",
             polled=w.queue.metric_approximate_number_of_messages_visible(),
@@ -247,7 +250,7 @@ _ROWS: Final[Sequence[_Row]] = (
     _Row(
         name="DeliveriesRefused",
         group=_SINGLE,
-        # It counts the first and the last refusal of a chain.
+        # The metric counts the first and the last refusal of a chain.
         metric=lambda w: w.metric(Metric.DELIVERIES_REFUSED),
         out_of=(1, _EVENT_MINUTES, 1),
         text="A service refused an event or a callback of a chain. A callback is given up a day "
@@ -267,8 +270,9 @@ _ROWS: Final[Sequence[_Row]] = (
     _Row(
         name="DeadLettersNew",
         group=_SINGLE,
-        # SQS does not count messages that it moves there itself as sent, so the alarm looks for a
-        # growing number. Readers hide messages for some time. There is no data before the first.
+        # SQS does not count the messages that it moves itself as sent, so the alarm looks for a
+        # growing number of messages. Hidden messages count too, because readers hide messages for a
+        # time. There is no data before the first message.
         metric=lambda w: _expression(
             "DIFF(FILL(FILL(visible + hidden, REPEAT), 0))",
             visible=w.dead_letters.metric_approximate_number_of_messages_visible(),
@@ -281,7 +285,8 @@ _ROWS: Final[Sequence[_Row]] = (
     _Row(
         name="DeadLettersOld",
         metric=lambda w: w.dead_letters.metric_approximate_age_of_oldest_message(),
-        # Half of the shortest time in that queue. SQS deletes by the time of the original sending.
+        # Half of the shortest time in the dead-letter queue, because SQS deletes by the time of the
+        # first send.
         threshold=(DEAD_LETTER_DAYS - QUEUE_DAYS) * 86_400 // 2,
         out_of=(1, 1, 60),
         text="Dead letters wait to be handled, and SQS deletes them when their retention ends. "

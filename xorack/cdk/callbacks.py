@@ -37,7 +37,7 @@ KINDS: Final = {
 
 
 def kind_of(acker: Construct, place: Any, waiting: Any) -> str:
-    """Return the kind of an execution's callbacks; raise if the acker cannot complete them.
+    """Return the kind of an execution's callbacks, or raise an error.
 
     `place` has the account and the region of an imported acker, as far as they are known.
     """

@@ -1,6 +1,6 @@
 """The functions' code: the handlers, this library, and packages that Lambda's runtime lacks.
 
-A wheel contains the code as Lambda needs it. In a checkout it is collected: the handlers, the
+A wheel contains the code as Lambda needs it. In a checkout, this module collects the handlers, the
 modules that they import, and the installed packages. ADR 10 in docs/adr/ has the reasons.
 """
 
@@ -65,8 +65,8 @@ def _gather(folder: Path) -> None:
 def _compile(folder: Path) -> None:
     """Add bytecode, which Lambda would otherwise compile in each cold start.
 
-    It has unchecked hashes, because the CDK sets all files to the year 1980: Python would reject
-    bytecode with another date.
+    The bytecode has unchecked hashes. The CDK sets all files to the year 1980, and Python would
+    reject bytecode with another date.
     """
     python = find_python(LAMBDA_PYTHON)
     if python is None:

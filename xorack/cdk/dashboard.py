@@ -1,4 +1,4 @@
-"""The dashboard: health, latency, work, functions, table."""
+"""The dashboard: it shows health, latency, work, the functions and the table."""
 
 from __future__ import annotations
 

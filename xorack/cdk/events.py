@@ -124,14 +124,15 @@ class AckEvents(Construct):
         """Send events of this acker's ended chains to targets.
 
         A rule for a queue or a topic in another stack of the app is created in that stack. So only
-        that stack depends on the acker's stack, and not each on the other.
+        that stack depends on the acker's stack, and the acker's stack does not depend on it.
 
         Args:
             construct_id: The id of the rule, unique on this bus.
             targets: The receivers of the events.
             statuses: `acked`, `failed` or both.
-            scope: The scope in which to create the rule. By default, the acker's, or the stack of
-                the targets' queue or topic. Functions in another stack need this.
+            scope: The scope in which to create the rule. By default, the scope of the acker, or the
+                stack of the targets' queue or topic. For functions in another stack, pass that
+                stack.
 
         Raises:
             ValueError: `statuses` is empty or has an unknown status. Or the bus is in another
@@ -153,7 +154,8 @@ class AckEvents(Construct):
             construct_id,
             event_bus=self.bus,
             event_pattern=aws_events.EventPattern(
-                # Others may put events with any source and resource, but not with this account.
+                # Other accounts may put events with any source and resource, but not with this
+                # account.
                 account=[self._account],
                 source=[SOURCE],
                 detail_type=list(statuses),

@@ -113,7 +113,7 @@ def _create_function(
         timeout=cdk.Duration.seconds(settings.function_timeout_seconds),
         role=role,
         log_group=logs,
-        # Lambda then writes its own lines, and those of Python's `logging`, as JSON.
+        # With this format, Lambda writes its own lines and the lines of Python's `logging` as JSON.
         logging_format=cdk.aws_lambda.LoggingFormat.JSON,
         application_log_level_v2=cdk.aws_lambda.ApplicationLogLevel.INFO,
         system_log_level_v2=cdk.aws_lambda.SystemLogLevel.INFO,

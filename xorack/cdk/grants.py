@@ -1,4 +1,4 @@
-"""Grants, rules and metrics, for ackers of this app and imported ones."""
+"""Grants, rules and metrics, for ackers of this app and for imported ackers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def place_of(scope: Construct, table_arn: str, queue_arn: str) -> cdk.ArnCompone
 
 
 class IAcker(Construct):
-    """An acker: an `Acker` of this app, or one that `Acker.from_attributes` has imported.
+    """An acker: an `Acker` of this app, or an acker that `Acker.from_attributes` has imported.
 
     Attributes:
         table: The table of chains.
@@ -64,7 +64,7 @@ class IAcker(Construct):
         events: The bus (`events.bus`), its rules (`events.rule`) and its archive
             (`events.archive`).
         service: The value of the metrics' dimension `service`. None if there are no metrics, or if
-            it was not imported.
+            the name was not imported.
         role_names: The names of its functions' roles; empty if they were not imported.
     """
 
@@ -123,8 +123,8 @@ class IAcker(Construct):
     def grant_read(self, grantee: cdk.aws_iam.IGrantable) -> cdk.aws_iam.Grant:
         """Allow a dashboard, `xorack show` or `xorack list` to read chains.
 
-        All attributes are allowed but `resume`, which contains the callback's secret token. So each
-        read has to name its attributes. A read of all attributes is denied.
+        All attributes except `resume` are allowed, because `resume` contains the callback's secret
+        token. So each read has to name its attributes. A read of all attributes is denied.
 
         Args:
             grantee: A role, user or group in the table's account.
@@ -159,7 +159,7 @@ class IAcker(Construct):
         return combined(grants)
 
     def grant_operate(self, grantee: cdk.aws_iam.IGrantable) -> cdk.aws_iam.Grant:
-        """Allow an operator all calls to this acker's resources that `xorack`'s commands make.
+        """Allow an operator all calls to this acker that the commands of `xorack` make.
 
         These are `list`, `show`, `wait`, `explain`, `extend`, `fail`, `dead-letters` and `web`. An
         operator can read entire items, including the tokens of callbacks. An operator cannot put
@@ -215,17 +215,19 @@ class IAcker(Construct):
     ) -> cdk.aws_iam.Grant:
         """Allow chains to complete tasks of a state machine or callbacks of a durable function.
 
-        A `create` may then name the callback that its chain's end completes: docs/schedulers.md.
-        The functions of an imported acker accept it if its setting `resume` is not `none`:
-        `granted` accepts callbacks of both kinds, and gives no permission by itself.
+        A `create` may then name the callback that its chain's end completes; see
+        docs/schedulers.md. The functions of an imported acker accept such a `create` if the acker's
+        setting `resume` is not `none`. The value `granted` accepts callbacks of both kinds, and
+        gives no permission by itself.
 
         Args:
             waiting: A state machine or a durable function of this account and region.
 
         Raises:
             TypeError: It is neither.
-            ValueError: It is of another account or region: AWS takes no token from there. Or the
-                acker was imported without the names of its functions' roles.
+            ValueError: It is of another account or region: AWS takes no
+                token from there. Or the acker was imported without the names of its functions'
+                roles.
 
         Examples:
             acker.grant_resume(orders)
@@ -235,13 +237,13 @@ class IAcker(Construct):
         return grant_to(self._roles_beside(waiting), statement_of(kind, waiting))
 
     def _accept_callbacks(self, kind: str) -> None:
-        """Let the functions accept callbacks of a kind. Functions of another app do not change."""
+        """Let the functions accept callbacks of a kind. Functions of another app stay unchanged."""
 
     def _roles_beside(self, waiting: Construct) -> Sequence[cdk.aws_iam.IRole]:
         """Import the functions' roles into an execution's stack, which gets the policy.
 
-        In a policy of the acker's stack, its ARN would make both stacks depend on each other if
-        the execution also sends requests.
+        A policy in the acker's stack would contain the execution's ARN. If the execution also sends
+        requests, both stacks would then depend on each other.
         """
         if not self.role_names:
             raise ValueError(
@@ -263,7 +265,7 @@ class IAcker(Construct):
             )
 
     def metric(self, name: str, **options: Any) -> cdk.aws_cloudwatch.Metric:
-        """Return a metric that the functions emit. By default, its sum over five minutes.
+        """Return a metric that the functions emit, by default its sum over five minutes.
 
         Args:
             name: The name in docs/operations.md, such as ``Conflicts``.

@@ -29,7 +29,7 @@ class Network:
 
     Attributes:
         vpc: The VPC.
-        subnets: Its subnets for the functions. By default, the private ones.
+        subnets: The subnets of the VPC for the functions. By default, the private subnets.
         security_groups: Security groups of the functions. By default, each function has a new group
             that allows only HTTPS, to all addresses.
     """
@@ -60,7 +60,7 @@ class Network:
 def join_network() -> list[cdk.aws_iam.PolicyStatement]:
     """Allow Lambda to join a network with a function's role, but deny it to the function's code."""
     actions = [f"ec2:{action}" for action in _NETWORK_ACTIONS]
-    # Calls by the function's code have this key. Calls by Lambda do not.
+    # Calls by the function's code have this key, and calls by Lambda do not have it.
     code = {"Null": {"lambda:SourceFunctionArn": "false"}}
     denied = allow("*", *actions, effect=cdk.aws_iam.Effect.DENY, conditions=code)
     return [allow("*", *actions), denied]

@@ -98,7 +98,7 @@ def pending_timeout_seconds(queue: aws_sqs.IQueue) -> int:
 
 
 def visibility_timeout_seconds(settings: Settings, queue: aws_sqs.IQueue) -> int:
-    """Return the queue's visibility timeout. For an imported queue, return the least valid one."""
+    """Return the queue's visibility timeout, or the least valid timeout for an imported queue."""
     known = _seconds(queue, "visibility_timeout", _VISIBILITY_SECONDS)
     return known or settings.visibility_timeout_seconds
 

@@ -41,7 +41,8 @@ class ClosedRole(cdk.aws_iam.Role):
         self._check(policy.node.path)
 
     def add_managed_policy(self, policy: cdk.aws_iam.IManagedPolicy) -> None:
-        # Before the role is closed, this is AWS's policy for a VPC. Its actions are allowed anyway.
+        # Before the role is closed, this policy is AWS's policy for a VPC, whose actions are
+        # allowed anyway.
         if self.is_closed:
             # An aspect may have to add an organisation's policy to all roles.
             super().add_managed_policy(policy)
@@ -74,11 +75,11 @@ def own_role(scope: Construct, role: cdk.aws_iam.IRole | None) -> cdk.aws_iam.IR
 def name_policy(role: cdk.aws_iam.IRole) -> None:
     """Name the policy that the stack attaches to a role which other stacks may use, too.
 
-    The CDK's name is the same for equal paths in two stacks. The second stack would replace the
-    policy of the first, because a role has one inline policy of a name.
+    The CDK's name is the same for equal paths in two stacks. A role has only one inline policy of a
+    name, so the second stack would replace the policy of the first stack.
     """
     policy: Any = role.node.try_find_child("Policy")
-    if policy is not None:  # a closed or an immutable role has none
+    if policy is not None:  # a closed or an immutable role has no policy of the stack
         stack_uuid = cdk.Fn.select(2, cdk.Fn.split("/", cdk.Aws.STACK_ID))
         name = cdk.Fn.join("-", ["xorack", stack_uuid, role.node.addr])
         policy.node.default_child.policy_name = name

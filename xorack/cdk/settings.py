@@ -20,7 +20,7 @@ from xorack.core.errors import ArgumentError
 
 _DAY: Final = 86_400  # seconds
 _TEN_YEARS: Final = 3650  # days
-# How long messages stay in the two queues. SQS keeps no message longer than the dead letters.
+# How long messages stay in the two queues. SQS keeps no message for longer than 14 days.
 QUEUE_DAYS: Final = 4
 DEAD_LETTER_DAYS: Final = 14
 _LOG_RETENTION: Final = {
@@ -108,7 +108,8 @@ class Settings:
         partition_key: The name of the table's partition key.
         profile: `low-cost` has batches of up to 1,000 messages and a window of one second, for
             which Lambda can wait up to 20 seconds on a quiet queue. `low-latency` has batches of up
-            to 10 messages and no window, so more invocations and writes (docs/capacity.md).
+            to 10 messages and no window, which causes more invocations and writes
+            (docs/capacity.md).
         function_timeout_seconds: The timeout of the consumer and the sweeper. The queue's
             visibility timeout follows from it. No write starts in the last 19 seconds, or with a
             timeout of 10 seconds in the last 6.
@@ -126,7 +127,7 @@ class Settings:
             tokens), `lambda` (callbacks of durable functions) or `all`. The functions get the
             permission for the account and region. With `granted`, a `create` may name both kinds,
             but only `grant_resume` gives permissions. Requests with other kinds are rejected.
-        default_timeout_seconds: The deadline of a chain whose `create` has none.
+        default_timeout_seconds: The time-out of a chain whose `create` has none.
         mask: Fields of details, as a list or separated by commas, that are stored as hashes. No
             event, page or dead letter shows their values (docs/security.md).
         retention_days: The largest age of a message that is applied. An ended chain is kept for
@@ -233,7 +234,8 @@ class Settings:
     def visibility_timeout_seconds(self) -> int:
         """The visibility timeout of the queue: six times the function's timeout, and the window.
 
-        Lambda recommends it: otherwise SQS delivers a batch again while Lambda retries it.
+        AWS recommends this time, because otherwise SQS delivers a batch again while Lambda retries
+        it.
         """
         return int(6 * self.function_timeout_seconds + self.batch_window_seconds)
 

@@ -36,7 +36,8 @@ def create_table(
         contributor_insights_specification=insights,
         time_to_live_attribute=EXPIRES_AT,
         deletion_protection=settings.deletion_protection,
-        # A rollback cannot delete a protected table. It would fail and block the next deployment.
+        # A rollback cannot delete a protected table. The attempt would fail and block the next
+        # deployment.
         removal_policy=RemovalPolicy.RETAIN
         if settings.deletion_protection
         else removal_policy(settings),

@@ -1,6 +1,7 @@
 """Checks of resources that users pass (table, queues, bus, key, topic, network, grantee).
 
-Without them, a mistake would show only at the deployment, or when a function's call is denied.
+Without these checks, a mistake would show only at the deployment, or when a function's call is
+denied.
 """
 
 from __future__ import annotations
@@ -103,9 +104,10 @@ def is_immutable(role: Any) -> bool:
 
 
 def is_external(grantee: aws_iam.IGrantable, account: str) -> bool:
-    """Return whether a grantee is a service or in another account, as far as it is known.
+    """Return whether a grantee is a service or in another account, as far as this is known.
 
-    It has no policy in this account, so only the policies of resources can allow it anything.
+    Such a grantee has no policy in this account, so only the policies of resources can give it
+    permissions.
     """
     principal = grantee.grant_principal
     principal_account = principal.principal_account

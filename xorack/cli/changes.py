@@ -38,8 +38,8 @@ _run = run_option(help="All unfinished chains whose tags begin with RUN/, instea
 def fail(reason: str, **options: Any) -> int:
     """End chains as failed, now, and publish their events.
 
-    With --run, it reads the entire table and asks for a confirmation. With --table, the stack's
-    sweeper publishes the events.
+    With --run, the command reads the entire table and asks for a confirmation. With --table, the
+    stack's sweeper publishes the events.
 
     Exit status: 0; 1 if a chain does not exist or has already ended.
     """
@@ -64,8 +64,8 @@ def extend(timeout_seconds: float, **options: Any) -> int:
     """Set the deadline of chains to a time from now.
 
     The new deadline may be earlier than the old one. An idle timeout starts again. A pending chain
-    gets the deadline when it is created. With --run, it reads the entire table and asks for a
-    confirmation.
+    gets the deadline when it is created. With --run, the command reads the entire table and asks
+    for a confirmation.
 
     Exit status: 0; 1 if a chain does not exist or has already ended.
     """
@@ -127,7 +127,10 @@ def _to_dict(result: ChangeResult) -> dict[str, Any]:
 
 
 def _problem(result: ChangeResult, run: RunChains | None) -> str:
-    """Return why a chain did not change. It is empty for a change, or an earlier end in a run."""
+    """Return why a chain did not change.
+
+    Return "" if it changed, or if it had ended before in a run.
+    """
     if isinstance(result, NotChanged):
         return result.reason
     chain = result.status.chain

@@ -32,9 +32,9 @@ def run(arguments: Sequence[str] | None = None, command: click.Command | None = 
     An error is printed as a line on stderr.
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # the shell's >&- has closed it
+        if getattr(sys, name) is None:  # the shell's >&- has closed the stream
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open until the process ends
-        # A tag may contain characters that the terminal's encoding does not have.
+        # The terminal's encoding may lack characters of a tag.
         if hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     streams = sys.stdout, sys.stderr
@@ -47,7 +47,7 @@ def run(arguments: Sequence[str] | None = None, command: click.Command | None = 
     except OSError as error:
         if error.errno not in _CANNOT_WRITE or error.filename is not None:
             raise
-        # Python would fail again when it writes the rest before closing stdout.
+        # Otherwise Python would fail again when it writes the rest before it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno != errno.EPIPE:  # the program that reads the pipe has stopped reading
             _print_error(f"cannot write: {error.strerror}")
@@ -65,7 +65,7 @@ def _run(arguments: Sequence[str] | None, command: click.Command) -> int:
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as end:
         return end.exit_code
-    except SystemExit as end:  # click raises it after a shell's completion
+    except SystemExit as end:  # click raises Exit after a shell's completion
         return end.code if isinstance(end.code, int) else int(bool(end.code))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)

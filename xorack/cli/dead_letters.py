@@ -63,8 +63,8 @@ def dead_letters() -> None:
     attempt. rejected: a chain rejects the request. malformed: the consumer cannot parse the
     request. expired: the message was first sent longer ago than ended chains are kept.
 
-    Each command reads the queue. This hides the messages from other readers for a short time, and
-    SQS counts it as a receive.
+    Each command reads the queue. Reading hides the messages from other readers for a short time,
+    and SQS counts it as a receive.
     """
 
 
@@ -75,8 +75,8 @@ def dead_letters() -> None:
 def list_(selector: Selector, as_json: bool, target: Target) -> int:
     """Count the messages by reason.
 
-    Without ID and options, it reads about 1,000 messages; with them, up to 100,000. The exit status
-    is 1 if no message matches.
+    Without ID and options, the command reads about 1,000 messages; with them, up to 100,000. The
+    exit status is 1 if no message matches.
     """
     queues = target.open_dead_letters()
     survey = queues.survey(selector)
@@ -100,8 +100,8 @@ def list_(selector: Selector, as_json: bool, target: Target) -> int:
 def show(selector: Selector, limit: int, as_json: bool, target: Target) -> int:
     """Show messages with body, invalid value, reason and times.
 
-    The sender is shown too. Long values are cut off. With --json, it prints one object a line with
-    the complete body. The exit status is 1 if no message matches.
+    The sender is shown too. Long values are cut off. With --json, the command prints one object a
+    line, with the complete body. The exit status is 1 if no message matches.
     """
     # A selected message may be one of the last, so read all messages.
     most = limit if selector == Selector() else None
@@ -117,12 +117,12 @@ def show(selector: Selector, limit: int, as_json: bool, target: Target) -> int:
 @json_option
 @with_target(letters_option)
 def delete(selector: Selector, target: Target, **flags: Any) -> int:
-    """Delete messages: these IDs, or those that meet all conditions.
+    """Delete messages: these IDs, or all that meet the conditions.
 
-    It shows the messages first, and asks for a confirmation. It deletes only the messages that it
-    has shown. With --json and without --yes, it deletes nothing.
+    The command shows the messages first, and asks for a confirmation. It deletes only the messages
+    that it has shown. With --json and without --yes, it deletes nothing.
 
-    Exit status: 0 if all are deleted; 1 if not, or if you answer no.
+    Exit status: 0 if all messages are deleted; 1 if not, or if you answer no.
     """
     every = flags.pop("all_")
     if (selector == Selector()) != every:
@@ -144,15 +144,15 @@ def delete(selector: Selector, target: Target, **flags: Any) -> int:
 def redrive(selector: Selector, target: Target, **flags: Any) -> int:
     """Send dead letters back to the queue.
 
-    Use it after the cause is fixed. It shows the reasons first, and asks for a confirmation. It
-    sends messages that failed at every attempt. Rejected messages stay, because their chains would
-    reject them again. If you have fixed the chains, use --all. With ID or --kind, it sends the
-    selected messages, even malformed ones.
+    Use this command after the cause is fixed. It shows the reasons first, and asks for a
+    confirmation. It sends the messages that failed at every attempt. Rejected messages stay,
+    because their chains would reject them again. If you have fixed the chains, use --all. With ID
+    or --kind, the command sends the selected messages, even malformed messages.
 
-    Sending too many messages is harmless, because a request takes effect once. This does not hold
-    for messages that are older than the retention of ended chains, so they always stay.
+    Sending too many messages is harmless, because a request takes effect once. Messages that are
+    older than the retention of ended chains could take effect twice, so they always stay.
 
-    Exit status: 0 if all selected messages are back; 1 if not, or if you answer no.
+    Exit status: 0 if all selected messages are back in the queue; 1 if not, or if you answer no.
     """
     every, named = flags.pop("all_"), bool(selector.ids or selector.kinds)
     if named and every:
@@ -172,7 +172,7 @@ def redrive(selector: Selector, target: Target, **flags: Any) -> int:
 def send_corrected(file: TextIO, target: Target) -> None:
     """Send corrected messages, or print what is wrong with them.
 
-    FILE has one JSON object a line; - is stdin. A line is the output of `show --json` with a
+    FILE has one JSON object a line; - is stdin. A line is a line that `show --json` printed, with a
     corrected ``body``, or a body alone. The messages keep their time, ``sent_at``. If a request is
     invalid, or a message is too old, nothing is sent. Delete the dead letters afterwards.
     """

@@ -81,11 +81,11 @@ def doctor(
 ) -> int:
     """Find what is wrong with a deployed stack, and say what to do about it.
 
-    It reads queues, table, functions, bus and alarms. Then it sends two chains, of which one is
-    acked and one fails. It receives their events through a rule and a queue, which it removes
-    again. The failed chain sets off the alarm ChainsFailed.
+    The command reads queues, table, functions, bus and alarms. Then it sends two chains: one is
+    acked, and one fails. A temporary rule and a temporary queue receive their events. The failed
+    chain sets off the alarm ChainsFailed.
 
-    With --load, it sends chains with faults at this rate, verifies each of them, and shows
+    With --load, the command sends chains with faults at this rate, verifies each of them, and shows
     throughput, latencies and an upper bound of the cost.
 
     Exit status: 0 if all is well; 1 if a check failed, or after an error.

@@ -44,11 +44,11 @@ def explain(
 ) -> int:
     """Explain why a chain failed or does not end, or what the failed chains of a run share.
 
-    For a chain, it uses the reason, notes, dead letters, counts and times, and checks whether the
-    consumer takes the messages and how many chains of the run are like it. For a run, it shows each
-    reason with the properties that distinguish its chains (parts of the tag, detail, size, time),
-    notes, dead letters, and names of outstanding units. If no chain has failed, it explains the
-    unfinished chains.
+    For a chain, the command uses the reason, notes, dead letters, counts and times. It also checks
+    whether the consumer takes messages, and how many chains of the run have the same cause. For a
+    run, it shows each reason with notes, dead letters and names of outstanding units. It also shows
+    the properties that distinguish the chains with this reason: parts of the tag, detail, size and
+    time. If no chain has failed, it explains the unfinished chains.
 
     Exit status: 1 if the chain does not exist, or the run has no chains.
     """

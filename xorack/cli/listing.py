@@ -36,13 +36,13 @@ from xorack.ops.status import STATUSES, ChainStatus
 def list_(
     statuses: tuple[str, ...], run: RunChains | None, limit: int, as_json: bool, target: Target
 ) -> int:
-    """List chains: all, or those that meet both conditions.
+    """List all chains, or the chains that meet both conditions.
 
-    It reads the table, in no order, until the limit is reached. Lines on stderr say whether there
-    are more chains, and count the messages in the queue and the dead letters.
+    The command reads the table, in no order, until the limit is reached. Lines on stderr say
+    whether there are more chains, and count the messages in the queue and the dead letters.
 
-    With --json, it prints one JSON object a line. Items that are not chains are reported on stderr.
-    The exit status is then 1.
+    With --json, the command prints one JSON object a line. Items that are not chains are reported
+    on stderr, and the exit status is then 1.
     """
     invalid: list[NotAChainError] = []
     now = milliseconds()
@@ -74,14 +74,15 @@ def list_(
 def windows(
     logs: tuple[str, ...], run: RunChains | None, limit: int, as_json: bool, target: Target
 ) -> int:
-    """List windows by log, the latest ones first.
+    """List windows by log, the latest windows first.
 
-    It shows the LOGs in this order. By default, it shows all logs, ordered by their first window. A
-    window is complete; open, with the share of its partitions that have passed its end, and those
-    that lag; late, after its deadline; missing rows; failed; or not open.
+    The LOGs are shown in the order of the arguments. By default, all logs are shown, ordered by
+    their first window. The state of a window is complete, open, late (after its deadline), missing
+    (rows), failed, or not open. An open window also has the share of its partitions that have
+    passed its end, and the partitions that lag.
 
-    It reads the entire table. With --json, it prints one JSON object a window. The exit status is
-    always 0. For schedulers, use `xorack wait --window`.
+    The command reads the entire table. With --json, it prints one JSON object a window. The exit
+    status is always 0. For schedulers, use `xorack wait --window`.
     """
     invalid: list[NotAChainError] = []
     chains = target.open().scan(invalid.append, prefix=run.prefix if run else "")

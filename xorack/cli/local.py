@@ -1,4 +1,4 @@
-"""``xorack local``, the embedded AWS in the background, and ``--local``, which uses it."""
+"""The commands of ``xorack local``, and the option ``--local``. They use the embedded AWS."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ local_option = click.option(
 def local() -> None:
     """Run AWS on this machine, in the background, with the stack in it.
 
-    It listens only on the loopback interface. It needs no account, docker or node, and keeps no
-    data after it stops.
+    The embedded AWS listens only on the loopback interface. It needs no account, docker or Node,
+    and keeps no data after it stops.
     """
 
 
@@ -82,7 +82,7 @@ def local() -> None:
 @_name_option
 @json_option
 def start(instance: str, as_json: bool) -> None:
-    """Start it, deploy the stack, and wait until it is ready.
+    """Start the embedded AWS with the stack, and wait until it is ready.
 
     If it already runs, nothing happens. The first start installs about 20 packages into a separate
     environment, and checks their hashes.
@@ -110,7 +110,7 @@ def _show(running: Background) -> None:
 @_name_option
 @json_option
 def status(instance: str, as_json: bool) -> int:
-    """Show its addresses and log.
+    """Show the addresses and the log of the embedded AWS.
 
     Exit status: 0 if it runs and responds, 1 if not.
     """
@@ -133,7 +133,7 @@ def status(instance: str, as_json: bool) -> int:
 @local.command(epilog="Example: xorack local stop")
 @_name_option
 def stop(instance: str) -> None:
-    """Stop it, and remove all its data."""
+    """Stop the embedded AWS, and remove all its data."""
     stopped = background.stop(_notify, instance)
     screen.say("stopped" if stopped else "not running")
 
@@ -142,7 +142,7 @@ def stop(instance: str) -> None:
 def purge() -> None:
     """Remove the files that starts have installed and synthesised.
 
-    The next start installs them again. It fails while an embedded AWS runs.
+    The next start installs them again. This command fails while an embedded AWS runs.
     """
     for path in background.purge():
         screen.say(f"removed {path}")
@@ -151,11 +151,11 @@ def purge() -> None:
 @local.command(epilog="Example: xorack local env > local.sh")
 @_name_option
 def env(instance: str) -> None:
-    """Print shell commands with which the programs of a shell use it.
+    """Print shell commands that connect programs to the embedded AWS.
 
     Run them with `eval "$(xorack local env)"`. They export AWS_ENDPOINT_URL, XORACK_QUEUE_URL and
-    others, and hide the AWS account of the shell. If pyspark is installed, they also name its
-    Python and a suitable Java.
+    others, and hide the AWS account of the shell. If pyspark is installed, the commands also set
+    its Python and a suitable Java.
     """
     variables: dict[str, str | None] = background.find(instance).environ()
     try:

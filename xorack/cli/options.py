@@ -60,7 +60,7 @@ _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(min|[smhd])")
 
 @dataclass(frozen=True)
 class Target:
-    """The resources that the options name: the table or the queue, or else those of the stack."""
+    """The resources that the options name: a table or a queue, or else those of the stack."""
 
     stack: str
     region: str | None
@@ -113,7 +113,7 @@ class Target:
         return EventBus(bus, events, find_table=store.table.find_arn)
 
     def open_dead_letters(self) -> Redrive:
-        """Open the dead-letter queue, and the queue to which its messages go back."""
+        """Open the dead-letter queue, together with the queue to which its messages go back."""
         if self.dead_letters:
             return Redrive(self.dead_letters, self.queue or "", self.client("sqs"))
         outputs = self.find_stack()
@@ -122,7 +122,7 @@ class Target:
 
 
 def read_letters(target: Target, selector: Selector) -> list[DeadMessage]:
-    """Return the selected dead letters; none if the queue is unknown or cannot be read."""
+    """Return the selected dead letters. If the queue is unknown or cannot be read, return none."""
     backlog = target.queues()()
     if backlog is None or not backlog.dead_letters:
         return []
@@ -163,7 +163,10 @@ def _run(_: click.Context, __: click.Parameter, value: str | None) -> RunChains 
 
 
 def gathered(name: str, make: Callable[..., Any], *options: _Decorator) -> _Decorator:
-    """Add options to a command. It gets the result of `make` for their values as one argument."""
+    """Add options to a command.
+
+    The command gets the result of `make` for their values as one argument.
+    """
     parameters = inspect.signature(make).parameters
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -199,7 +202,7 @@ letters_option = text_option(
 
 
 def with_target(*options: _Decorator) -> _Decorator:
-    """Add --stack, --region and others to a command. It gets them as ``target``."""
+    """Add --stack, --region and other options to a command, which gets them as ``target``."""
     stack = text_option(
         "--stack",
         envvar=["XORACK_STACK", "XORACK_QUEUE_URL"],
@@ -217,7 +220,10 @@ def _target(
     dead_letters: str | None = None,
     queue: str | None = None,
 ) -> Target:
-    """Return the target of the options. XORACK_TABLE does not replace a stack that is named."""
+    """Return the target of the options.
+
+    XORACK_TABLE does not override a stack that an option names.
+    """
     source = click.get_current_context().get_parameter_source
     environment = ParameterSource.ENVIRONMENT
     if source("table") is environment and source("stack") is not ParameterSource.DEFAULT:

@@ -103,7 +103,7 @@ def print_properties(properties: Iterable[tuple[str, str]]) -> None:
 def properties_of(
     status: ChainStatus, names: Mapping[int, str], letters: Iterable[str] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Yield the properties of a chain, with names of its units and texts on its dead letters."""
+    """Yield the properties of a chain, with names of its units and texts about its dead letters."""
     chain = status.chain
     yield "tag", chain.tag
     yield "status", chain.status

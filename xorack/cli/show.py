@@ -26,12 +26,13 @@ _SHOWN = 5
 def show(tag: str, among: TextIO | None, as_json: bool, target: Target) -> None:
     """Show a chain, its outstanding units and dead letters.
 
-    A unit's id is a hash, so its name is found only among candidates: the names that the steps gave
-    to their children. In the file, a line is a name. A JSON list is a path of the names on each
-    level below the root: ["page 2", "line 7"].
+    A unit's id is a hash, so `show` finds its name only among candidates: names that steps may have
+    given to their children. A line of the file is a name. A JSON list is a path of the names on
+    each level below the root: ["page 2", "line 7"].
 
-    If the stack is known and has dead letters, they are read. This hides them from other readers
-    for a short time, and SQS counts it as a receive. `xorack explain TAG` interprets these facts.
+    If the stack is known and has dead letters, the command reads them. Reading hides them from
+    other readers for a short time, and SQS counts it as a receive. `xorack explain TAG` interprets
+    these facts.
     """
     candidates = list(candidates_in(lines_of(among)))
     try:

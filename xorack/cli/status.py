@@ -28,9 +28,10 @@ _BARS = " ▁▂▃▄▅▆▇█"
 def status(as_json: bool, target: Target) -> int:
     """Show the problems that need attention: failed and overdue chains, queue, dead letters.
 
-    It is the first screen of `xorack web`: these four numbers, a consumer that takes no messages,
-    causes of failed chains, the last hour, and the chains with the nearest deadlines. It reads at
-    most 5,000 items of the table, and the nearest deadlines. A plus means that there may be more.
+    This is the first screen of `xorack web`. It has these four numbers, whether the consumer takes
+    messages, the causes of failed chains, the last hour, and the chains with the nearest deadlines.
+    The command reads at most 5,000 items of the table, and the nearest deadlines. A plus means that
+    there may be more.
 
     Exit status: 0, or 1 if a chain is overdue or the consumer takes no messages.
     """

@@ -57,17 +57,17 @@ def wait(
 ) -> int:
     """Wait until chains have ended, then print their counts.
 
-    For schedulers: prints one line, or with --json one JSON object. Names the first failed chains
-    with their reasons, on stderr or in the object.
+    This command is for schedulers. It prints one line, or with --json one JSON object. It names the
+    first failed chains with their reasons, on stderr or in the object.
 
-    With TAGs: until these chains have ended. Waits for a chain that does not exist yet. A run of
-    Spark jobs is a chain, whose TAG is its run_id: one wait, and one item a poll, is enough for all
-    of its chains.
+    With TAGs, it waits until these chains have ended, even if a chain does not exist yet. A run of
+    Spark jobs is a chain whose TAG is its run_id. So one wait, which reads one item a poll, is
+    enough for all chains of the run.
 
-    With --window: until the window is complete. Names the partitions that lag.
+    With --window, it waits until the window is complete, and names the partitions that lag.
 
-    Exit status: 0 if all are acked; 1 if one failed, for missing rows, or for an error; 3 after the
-    time-out.
+    Exit status: 0 if all chains are acked; 1 if a chain failed, rows are missing, or an error
+    occurred; 3 after the time-out.
     """
     if bool(tags) == (window is not None):
         raise click.UsageError("expected TAGs or --window")
@@ -103,7 +103,7 @@ def _poll_to_end(
 ) -> ChainCounts:
     """Poll until the end or the time-out; return the last counts.
 
-    Goes on after a failed poll, but the first or the last one.
+    A failed poll is an error only if it is the first or the last poll.
     """
     polled, give_up = False, time.monotonic() + timeout_seconds
     while True:

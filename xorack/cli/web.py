@@ -30,9 +30,9 @@ from xorack.web.page.site import DeadLetters, Site
 def web(port: int, among: TextIO | None, target: Target) -> None:
     """Show chains and dead letters in a browser, live.
 
-    It runs until Ctrl-C, and prints the page's address. The address is a secret, because anyone on
-    this machine who has it can read and delete dead letters with your permissions. The page listens
-    only on 127.0.0.1.
+    The command runs until Ctrl-C, and prints the page's address. The address is a secret: with it,
+    any user of this machine can read and delete dead letters with your permissions. The page
+    listens only on 127.0.0.1.
     """
     store, letters = target.open(), None
     if target.table is None:

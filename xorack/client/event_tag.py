@@ -29,8 +29,8 @@ def event_tag(event: Mapping[str, Any]) -> str | None:
             ``source/event id``. If it has more than 1,024 bytes, a hash replaces its end.
 
     Returns:
-        The tag. None for ``s3:TestEvent``, which S3 sends when its notifications are set up. It
-        has no object, so start no chain.
+        The tag. None for ``s3:TestEvent``, which S3 sends when its notifications are set up. This
+        message has no object, so start no chain.
 
     Raises:
         ArgumentError: The event is of another kind, or has several records.
@@ -38,7 +38,8 @@ def event_tag(event: Mapping[str, Any]) -> str | None:
     for layer in reversed(list(layers(event))):
         if layer.get("Event") == "s3:TestEvent" and "Bucket" in layer:
             return None
-        # A sender may put anything into a body, so an incomplete layer is not an event: skip it.
+        # A sender may put anything into a body, so an incomplete layer is not an event, and is
+        # skipped.
         with suppress(KeyError, TypeError, AttributeError, UnicodeEncodeError):
             if tag := _tag(layer):
                 return _shortened(tag)
@@ -77,9 +78,9 @@ def _shortened(tag: str) -> str:
 def layers(event: Mapping[str, Any], *, bodies: bool = True) -> Iterator[Mapping[str, Any]]:
     """Yield an event and the events inside it, outermost first.
 
-    It ends at several records, or at a value that is not a JSON object. With ``bodies``, it also
-    yields content that the event's sender wrote: the body of a message of SQS or SNS, the data of a
-    record of Kinesis or Kafka, the ``detail`` of an event.
+    The iteration ends at several records, or at a value that is not a JSON object. With ``bodies``,
+    it also yields content that the event's sender wrote: the body of a message of SQS or SNS, the
+    data of a record of Kinesis or Kafka, or the ``detail`` of an event.
     """
     layer: Any = event
     for _ in range(_MAX_LAYERS):

@@ -1,4 +1,4 @@
-"""Fan-in for Lambda functions and workers: reads tokens of messages, and puts handlers in steps."""
+"""Fan-in for Lambda functions and workers: it reads tokens, and runs handlers within steps."""
 
 from __future__ import annotations
 
@@ -145,11 +145,11 @@ def fan_in(
     Powertools' record (``SQSRecord``, ``KinesisStreamRecord``, ``DynamoDBRecord``,
     ``KafkaEventRecord``) and the message's step, or None if the message has no token. When the
     function returns, the message's unit is finished. When it raises, or the token is invalid or
-    refused, the message is reported in ``batchItemFailures``. So are later messages of the same
-    shard, partition or FIFO group.
+    refused, the message is reported in ``batchItemFailures``. Later messages of the same shard,
+    partition or FIFO group are reported too.
 
     The steps of a batch end before the handler returns, with one message to the acker for each
-    group of chains. If the acker's queue does not accept it, all messages fail whose functions made
+    group of chains. If the acker's queue does not accept it, each message fails whose function made
     requests. They are delivered again, and their requests take effect once.
 
     The event source mapping must have ``ReportBatchItemFailures``. The decorator needs Powertools:
@@ -157,7 +157,7 @@ def fan_in(
 
     Args:
         tracker: The tracker.
-        bodies: See `token_of`. It is needed for Kinesis, whose records have only a body.
+        bodies: See `token_of`. Kinesis needs it, because its records have only a body.
         tags: See `token_of`.
         required: See `step_of`.
         skip_ended: Skip a message as handled if all its chains have ended. The handler asks
@@ -166,7 +166,8 @@ def fan_in(
 
     Raises:
         ArgumentError: An argument is invalid, or the function is a coroutine function or a
-            generator, even inside a wrapper. If its result is one, that message fails.
+            generator, even inside a wrapper. If the function returns a coroutine or a generator,
+            that message fails.
 
     Examples:
         >>> @fan_in(Tracker(queue_url), tags="order/")                  # doctest: +SKIP
@@ -208,7 +209,7 @@ def fan_in(
 
 
 class _Ended:
-    """Knows which chains have ended. It caches each status for seconds. Threads may share it."""
+    """Knows which chains have ended. It caches a status for seconds. Threads may share it."""
 
     _SECONDS = 10
     _MAX_TAGS = 10_000

@@ -32,7 +32,8 @@ def fan_out(
 ) -> int:
     """Start a child of a step for each message, and send the messages with their tokens.
 
-    Call it within the step. It sends the messages at once; the step's stamp is sent at its end.
+    Call this function within the step. It sends the messages at once. The step's stamp is sent at
+    the step's end.
 
     Args:
         step: The step. None sends the messages without tokens.
@@ -40,14 +41,13 @@ def fan_out(
             or a tuple of parts, as in `Step.child`. A body that is not a string is sent as JSON.
             For Kinesis, each body is a mapping, and the token becomes one of its fields.
         queue_url: A queue of SQS, unless you pass a stream or a topic. A FIFO queue needs
-            ``group``. It recognises a repeated message by its unit, not by its body.
+            ``group``. A FIFO queue then recognises a repeated message by its unit, not by its body.
         client: A boto3 client of SQS or Kinesis; by default one with the default credentials. For
             Kafka, a ``Producer`` of confluent-kafka.
         stream: The name or the ARN of a Kinesis stream.
         topic: A Kafka topic.
         group: The message group of SQS; the partition key of Kinesis, by default the message's
             number; or the key of Kafka, by default none.
-            Kafka's key, by default none.
 
     Returns:
         The number of messages.

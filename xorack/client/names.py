@@ -1,4 +1,4 @@
-"""Finds the names of outstanding units: compares the ids in events with those of candidates."""
+"""Finds the names of outstanding units: it compares ids in events with ids of candidates."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def names_of(
 
     Args:
         outstanding: A chain's event, its detail, or ids as 16 hex digits or numbers.
-        candidates: Names as `Step.child` takes them: ``"oil"`` for ``child("oil")``,
-            ``("line", 3)`` for ``child("line", 3)``, and ``["page 2", ("line", 3)]`` for that
-            child of ``child("page 2")``, which also names the page. They are consumed until each id
-            has a name.
+        candidates: Names as `Step.child` takes them: ``"oil"`` for ``child("oil")``, ``("line",
+            3)`` for ``child("line", 3)``, and ``["page 2", ("line", 3)]`` for that child of
+            ``child("page 2")``, which also names the page. The candidates are consumed until each
+            id has a name.
         *root: The parts of the root unit. By default, the event's tag.
 
     Returns:

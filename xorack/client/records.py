@@ -1,7 +1,7 @@
 """Records of SQS, Kinesis, DynamoDB Streams and Kafka: their tokens and their order.
 
-After a failure, Lambda sends a stream's records again, beginning with the failed one. So later
-records of the same shard, partition or FIFO group must not be handled before it.
+After a failure, Lambda sends a stream's records again, beginning with the failed record. So later
+records of the same shard, partition or FIFO group must not be handled before the failed record.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def records_of(event: Any) -> tuple[str, list[dict[str, Any]]]:
     with suppress(AttributeError, KeyError, TypeError):  # the event has another form
         if isinstance(event, list):  # EventBridge Pipes pass only the records
             records, sources = event, {record.get("eventSource") for record in event}
-            sources -= {"aws:kinesis"}  # Pipes pass records of Kinesis in another form
+            sources -= {"aws:kinesis"}  # EventBridge Pipes pass Kinesis records in another form
         elif isinstance(partitions := event.get("records"), Mapping):
             records = [record for partition in partitions.values() for record in partition]
             sources = {event.get("eventSource")}
@@ -78,11 +78,13 @@ def attribute_of(layer: Mapping[str, Any]) -> Any:
 
 
 def _header(headers: Any) -> Any:
-    """Return the header of a Kafka record. As in Kafka's clients, the last of its name counts."""
+    """Return the header of a Kafka record. As in Kafka's clients, the last one of a name counts."""
     value = None
     for header in headers if isinstance(headers, list) else ():
         if isinstance(header, Mapping):
             value = header.get(NAME, value)
-    with suppress(TypeError):  # the value is not a list of bytes; those from Java are signed
+    with suppress(
+        TypeError
+    ):  # the value is not a list of bytes, which are signed if they come from Java
         return value and bytes(number & 0xFF for number in value)
     return value

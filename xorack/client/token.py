@@ -1,6 +1,6 @@
 """Tokens: JSON objects that name a started unit and its chains, and travel with the work.
 
-A MAC prevents people without the key from making tokens. docs/protocol.md specifies the format.
+A MAC prevents programs without the key from making tokens. docs/protocol.md specifies the format.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def parent_fields(
 
 
 def step_group_id(tokens: Sequence[Token]) -> int:
-    """Return the id of a step's units: that of a single unit, or a hash of units and chains."""
+    """Return the id of a step's units: the id of a single unit, or a hash of units and chains."""
     if len(tokens) == 1:
         return tokens[0].unit
     units = sorted(f"{token.unit:016x} {tag}" for token in tokens for tag in token.tags)
@@ -150,7 +150,7 @@ def _tags_of(tags: Sequence[object]) -> tuple[str, ...]:
 
 
 class Keys:
-    """The keys of tokens. Without keys, tokens have no MAC, and none is verified."""
+    """The keys of tokens. Without keys, tokens have no MAC, and no MAC is verified."""
 
     def __init__(self, keys: TokenKey | None = None) -> None:
         """Use these keys, or by default those of the environment.
@@ -167,7 +167,8 @@ class Keys:
         self._keys = [] if source is None else listed
         is_strong = (isinstance(key, bytes) and len(key) >= _MIN_KEY_BYTES for key in self._keys)
         if source is not None and not (1 <= len(listed) <= _MAX_KEYS and all(is_strong)):
-            # An empty key must not turn the verification off: it may have been lost by mistake.
+            # An empty key must not turn the verification off, because the key may be missing by
+            # mistake.
             expected = f"one key of at least {_MIN_KEY_BYTES} bytes, or {_MAX_KEYS}"
             raise ArgumentError(field, problem=f"expected {expected}: the first signs tokens")
 

@@ -5,7 +5,7 @@ the chain cannot reach zero while work is left. Each child has a token, a small 
 travels with the event to the child's worker.
 
 Ids of units and requests follow from their content. A step that runs again sends the same request
-with the same id, which takes effect once. So it must start the same children.
+with the same id, which takes effect once. So a step that runs again must start the same children.
 """
 
 from __future__ import annotations
@@ -218,13 +218,12 @@ class Tracker:
     def state(self, tag: str) -> Status | None:
         """Read the status of a chain, for example to skip work for a chain that has ended.
 
-        It makes one eventually consistent read. The first call also describes the table.
+        The call makes one eventually consistent read. The first call also describes the table.
         `Acker.grant_read` permits both calls.
 
         Returns:
             ``pending`` before the create, then ``open``, ``acked`` or ``failed``. None if no
             request of the chain has arrived, or its tombstone has expired.
-            chain has arrived, or it ended long ago.
 
         Raises:
             ArgumentError: The tag is invalid, or the tracker has no `table_name`.
@@ -305,7 +304,9 @@ class Tracker:
         return token
 
     def step(self, *tokens: AnyToken) -> Step:
-        """Make a step, for use with ``with``: it finishes its units and starts their children.
+        """Make a step, for use with ``with``.
+
+        The step finishes its units and starts their children.
 
         At the end of the block, one request is sent for each chain. If the block raises, nothing is
         sent, so the units stay outstanding until the event is delivered again.
@@ -367,8 +368,8 @@ class Tracker:
     def extend(self, token: AnyToken, timeout: float | timedelta) -> None:
         """Set the deadline of a token's chains to ``timeout`` from now: seconds or a timedelta.
 
-        An idle time-out also starts again. So a step that takes long calls this from time to time.
-        The request's id is random, so each call is a separate request.
+        An idle time-out also starts again. So a step that takes long should call this method at
+        intervals. The request's id is random, so each call is a separate request.
 
         Raises:
             ArgumentError: The token is invalid, or the time-out is not above 0.
@@ -384,9 +385,10 @@ class Tracker:
     def batch(self) -> Iterator[None]:
         """Collect the requests that this thread or asyncio task sends in the block.
 
-        They are sent at the end of the block, even if it raises. So hundreds of steps become one
-        message for each group of chains. Acknowledge the events after the block. Tasks that start
-        in the block, and blocks inside it, share the batch. Threads and forked processes do not.
+        The requests are sent at the end of the block, even if it raises. So hundreds of steps
+        become one message for each group of chains. Acknowledge messages only after the block.
+        Tasks that start in the block, and blocks inside it, share the batch. Threads and forked
+        processes do not.
 
         Raises:
             SendError: The queue did not accept some requests.
@@ -396,7 +398,8 @@ class Tracker:
             yield  # in a nested block, the outer block sends
             return
         collected, reset = _Collected(), None
-        # A signal may raise between any two lines. A batch left open would swallow later requests.
+        # A signal handler may raise between any two lines. A batch that stays open would swallow
+        # later requests.
         try:
             try:
                 reset = _BATCHES.set({**outer, self: collected})
@@ -443,7 +446,8 @@ class Step:
                 time the step runs. By default, the child's number. The id follows from the name
                 and from all units of the step.
             unit: The unit's id, signed or unsigned, instead of parts. Only one step may start this
-                unit: if two steps start it, it counts as not started, and its chain times out.
+                unit. If two steps start it, the unit counts as not started, and its chain times
+                out.
 
         Raises:
             ArgumentError: The step already has a unit of this name, so that the two would cancel

@@ -45,8 +45,8 @@ class DynamoDBAcker:
     Unlike that package, ``stamp`` retries, is exact even if a response was lost, and keeps an ended
     chain as a tombstone. Threads that share an acker share the writes of a chain.
 
-    Each method may raise ArgumentError for an invalid argument. ``create`` and ``stamp`` raise
-    these errors, after which nothing was written:
+    Each method may raise ArgumentError for an invalid argument. ``create`` and ``stamp`` raise the
+    following errors without writing anything:
 
     - ZeroBufferNoOp: The stamp is all zeros.
     - RequestIdReused: Another call has used the ``request_id``.
@@ -142,7 +142,8 @@ class DynamoDBAcker:
         """XOR a stamp into a chain, exactly once. The arguments are those of `create`.
 
         Returns:
-            The chain's stamp. Its ``acked`` says whether the chain is acked, by this or earlier.
+            The chain's stamp. Its ``acked`` says whether the chain is acked, by this call or an
+            earlier one.
 
         Raises:
             TagNotFound: The chain does not exist.
@@ -240,7 +241,8 @@ class DynamoDBAcker:
         chain, outcomes = self._writer.apply(work)
         assert chain is not None  # every outcome implies a chain
         self._remember(tag, chain)
-        # Each call returns the stamp after its own request. Only the last can have acked the chain.
+        # Each call returns the stamp after its own request. Only the last request can have acked
+        # the chain.
         stamp = chain.stamp
         for call, outcome in zip(reversed(calls), reversed(outcomes), strict=True):
             if outcome.error is not None:

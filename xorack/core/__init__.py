@@ -1,1 +1,4 @@
-"""Chains, requests, messages and events. Pure: no I/O, and no import of any other folder."""
+"""Chains, requests, messages and events.
+
+This folder is pure: it does no I/O, and imports no other folder.
+"""

@@ -16,7 +16,10 @@ class TimeOuts(NamedTuple):
 
     @classmethod
     def within(cls, seconds: float) -> TimeOuts:
-        """Return the time-outs for an invocation of `seconds`. One call gets a small part of it."""
+        """Return the time-outs for an invocation of `seconds`.
+
+        One call gets a small part of this time.
+        """
         seconds = max(1.2, seconds)  # with shorter time-outs, every call would fail
         return cls(min(1.0, seconds / 12), min(5.0, seconds / 12))
 
@@ -33,7 +36,8 @@ _NONE = TimeOuts(0, 0)
 class Budget:
     """The time of one step of an invocation.
 
-    A call starts only if it and one call of each later step can end in time, even at their longest.
+    A call starts only if this call and one call of each later step can end in time, even if each
+    takes as long as it can.
     """
 
     seconds_left: Callable[[], float] = lambda: inf

@@ -50,8 +50,7 @@ class Counts:
     """The numbers of units that the senders report; 0 if they report none.
 
     Attributes:
-        tolerated_units: The chain is acked at its deadline if at most so many units are
-            outstanding.
+        tolerated_units: The most outstanding units with which the chain is acked at its deadline.
     """
 
     started: int = 0
@@ -192,7 +191,10 @@ class Chain:
 
     @classmethod
     def of_attributes(cls, tag: str, attributes: Mapping[str, Any]) -> Chain:
-        """Return the chain with these `ATTRIBUTES`. An attribute left out has its default."""
+        """Return the chain with these `ATTRIBUTES`.
+
+        Attributes that are left out have their defaults.
+        """
         own = {name: value for name, value in attributes.items() if name not in _PART_OF}
         of_parts: dict[str, dict[str, Any]] = {}
         for name in attributes.keys() & _PART_OF.keys():
@@ -251,7 +253,7 @@ class Chain:
 
     @property
     def effective_deadline(self) -> int | None:
-        """Time at which an unfinished chain fails if no request comes. None: never."""
+        """Time at which an unfinished chain fails if no request arrives. None: never."""
         if self.status == "pending":
             return self.deadlines.pending_deadline
         times = [self.deadlines.deadline]
@@ -262,7 +264,7 @@ class Chain:
 
     @property
     def latest_end(self) -> int:
-        """Time at which the chain ended, or ends at the latest if no extend or create comes."""
+        """Time at which the chain ended, or ends at the latest if no extend or create arrives."""
         if self.ended_at is not None:
             return self.ended_at
         created = self.deadlines.deadline

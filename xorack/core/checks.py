@@ -176,7 +176,7 @@ def unknown_field(name: str, value: object, known: str) -> ArgumentError:
 
 
 def _parents(field: str, value: Any) -> tuple[Parent, ...]:
-    """Check the units that a chain stands for. They have no order, so they are sorted."""
+    """Check the units that a chain stands for. These units have no order, so they are sorted."""
     expected = "an array of units, each with unit, tags, and kind or cells, as a token has them"
     if not isinstance(value, (list, tuple)) or not value:
         raise ArgumentError(field, value, expected)
@@ -265,7 +265,7 @@ _FROM_JSON: dict[str, Check] = {"stamp": _bytes_of, **dict.fromkeys(_OF_UNITS, _
 
 
 def check_json(field: str, value: Any) -> Any:
-    """Check the value of a field as it stands in JSON, and return it; raise as `CHECKS` do."""
+    """Check the value of a field in JSON, and return it. Raise the errors of `CHECKS`."""
     if field in _FROM_JSON:
         value = _FROM_JSON[field](field, value)
     return CHECKS[field](field, value)

@@ -17,7 +17,7 @@ _MAX_CHARACTERS = 100
 
 @dataclass(frozen=True)
 class Values:
-    """The column has one of a few values. The text lists them."""
+    """The column has one of these values, which the text lists."""
 
     column: str
     values: tuple[Any, ...]
@@ -59,7 +59,7 @@ class Range:
 
 @dataclass(frozen=True)
 class AnyOf:
-    """The column has one of many values. `of` is the number of different values compared."""
+    """The column has one of many values. `of` is the number of different values in all."""
 
     column: str
     values: frozenset[Any]
@@ -97,7 +97,10 @@ Condition = Values | Range | AnyOf | Both
 
 
 def comparable_value(value: Any) -> Any:
-    """Return a value for comparison. Each NaN becomes `math.nan`, which is found by identity."""
+    """Return a value for comparison.
+
+    Each NaN becomes `math.nan`, because Python finds this object by identity.
+    """
     return math.nan if is_nan(value) else value
 
 

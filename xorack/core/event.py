@@ -71,7 +71,8 @@ def outstanding_of(chain: Chain) -> tuple[list[int], bool, int]:
     ids, complete = peel(chain.stamp)
     if not ids and (noted := noted_units(chain)):
         return noted, False, 0
-    # Three plain ids may cancel out. A chosen set of ids may have the stamp of a smaller set.
+    # Three plain ids may cancel out. An attacker may choose ids whose stamp is that of a smaller
+    # set.
     enough = len(ids) >= chain.counts.outstanding and len(chain.stamp) != PLAIN_LENGTH
     return sorted(ids), complete and enough, len(ids)
 
@@ -108,7 +109,7 @@ def event_detail(chain: Chain) -> dict[str, Any]:
         detail["children"] = json.loads(chain.children)
     note = json.loads(chain.note or "{}")
     is_incomplete = chain.status == "failed" or chain.tolerated
-    # A job that tolerates missing units finishes them, too. Then only its note reports them.
+    # A job that tolerates missing units finishes these units, too. Then only its note reports them.
     tells_missing = bool(note.get("missing") or note.get("missing_count"))
     if note and (is_incomplete or chain.children or tells_missing):
         detail["note"] = note

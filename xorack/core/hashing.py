@@ -89,7 +89,9 @@ def xxh64_long_inverse(y: int) -> int:
 
 
 def unit_id(*parts: str | bytes | int | date | Decimal) -> int:
-    """Return the id of the unit that these parts name. Equal parts give the same id everywhere.
+    """Return the id of the unit that these parts name.
+
+    Equal parts give the same id in all languages.
 
     The id is the XXH64 of the first part with seed 42. Each further part is hashed with the
     hash so far as its seed. Spark SQL's ``xxhash64`` of the same values is the same signed number.

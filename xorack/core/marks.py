@@ -7,11 +7,13 @@ removed from the chain's item. docs/adr/0002-marks.md describes the alternatives
 
 Spilled marks form runs, as in a log-structured merge tree. A run of a level holds up to seven times
 as many marks as the level below can hold; further marks are merged into the next level. All runs
-follow from the number of spilled marks. The keys of a run's marks divide them among its buckets.
+follow from the number of spilled marks. A mark's key decides which of the run's buckets stores the
+mark.
 
 A chain may be the parent of a million chains. The marks of their ends are not merged, because each
-merge writes them again. Such a mark begins with the time of the child's end. Ends that are applied
-together happened at about the same time, so few buckets, each of a span of time, take their marks.
+merge writes them again. The mark of an end begins with the time of the child's end. Ends that are
+applied together happened at about the same time. So their marks go to few buckets, each for a span
+of time.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ class Bucket(NamedTuple):
 
 
 class MarkRun(NamedTuple):
-    """The marks from number `start` up to, but without, `end`, in the order of their spilling."""
+    """The marks with the numbers `start` to `end` - 1, in the order in which they were spilled."""
 
     level: int
     start: int
@@ -104,7 +106,8 @@ def changes_of(spilled: int, count: int) -> tuple[list[MarkRun], list[MarkRun]]:
     """Return the runs that end if more marks are spilled, and the runs that grow or begin."""
     before = runs_of(spilled)
     grown = [run for run in runs_of(spilled + count) if run not in before]
-    # Old marks come before new marks, so the first run takes the marks of the runs that end.
+    # Old marks come before new marks, so the first of the new runs takes the marks of the ended
+    # runs.
     first = grown[0]
     ended = [run for run in before if run.start >= first.start and run.level < first.level]
     return ended, grown
@@ -130,7 +133,7 @@ class EndMarks(NamedTuple):
 
 
 def end_marks_of(marks: Sequence[bytes]) -> EndMarks:
-    """Choose buckets of the shortest time at which each gets enough marks of ends."""
+    """Choose buckets for marks of ends, with the shortest span in which each gets enough marks."""
     most = max(2, len(marks) // _MARKS_A_BUCKET)  # marks of a short time may be in two buckets
     for level in range(_END_LEVELS):
         by_bucket: dict[Bucket, list[bytes]] = {}
@@ -159,7 +162,7 @@ def step_id(unit: int) -> str:
 
 
 def unit_of_step(request: Request) -> int | None:
-    """Return the only unit that a request finishes, as its id says; None for other requests."""
+    """Return the only unit that a request finishes according to its id. None for other requests."""
     match = STEP_ID.fullmatch(request.id)  # the validation reserves such ids for steps
     return int(match[1], 16) if match else None
 

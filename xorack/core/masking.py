@@ -1,4 +1,4 @@
-"""Masking: readers see the hashes of confidential values. Equal values have equal hashes.
+"""Masking: readers see only hashes of confidential values. Equal values have equal hashes.
 
 A reader who can guess the candidates of a value can also find it by its hash, as with unit ids.
 """
@@ -92,7 +92,7 @@ def masked_paths(text: str, mask: Collection[str]) -> str:
 
 
 def masked_dead_letter(body: str, mask: Collection[str]) -> str:
-    """Return the body of a rejected message without any value that may have to be masked.
+    """Return the body of a rejected message without values that may have to be masked.
 
     Only valid fields of the protocol keep their values. A sender whose message is rejected made a
     mistake, so a confidential value may be anywhere: in a misspelt field, beside the request, or in

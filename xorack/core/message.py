@@ -39,8 +39,9 @@ class Rejected(NamedTuple):
 
     Attributes:
         body: A message body that holds exactly these requests.
-        reason: One line that names the invalid field. For several requests, that of the first.
-        request_count: The number of requests; 1 if the message was rejected as a whole.
+        reason: One line that names the invalid field. For several requests, the field of the first
+            request.
+        request_count: The number of requests; 1 if the message was rejected entirely.
         sent_at, message_id, sender: Properties of the original message, if they are known.
     """
 
@@ -99,7 +100,7 @@ def reject(requests: Iterable[tuple[Request, str]]) -> list[Rejected]:
 def parse(body: str, *, hide_values: bool = False) -> Parsed:
     """Parse a message. The result contains the rejected requests; the function never raises.
 
-    A message is rejected as a whole if it is not JSON of the right form. Otherwise each invalid
+    A message is rejected entirely if it is not JSON of the right form. Otherwise each invalid
     request is rejected separately. After the first hundred, the other invalid requests share one
     dead letter. Rejected requests keep their text, including repeated keys and all digits.
 
@@ -112,7 +113,7 @@ def parse(body: str, *, hide_values: bool = False) -> Parsed:
 
 
 def _parse_each(body: object, hide_values: bool) -> Parsed:
-    """Parse a message request by request, after parsing it in one go found an error."""
+    """Parse a message request by request, because parsing it at once found an error."""
 
     def reason(error: ArgumentError) -> str:
         return error.without_value if hide_values else str(error)

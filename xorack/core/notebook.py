@@ -1,6 +1,6 @@
 """A small table with a bar, which notebooks show instead of an object's text.
 
-Only this module and `xorack.web` make HTML. It escapes every value.
+Only this module and `xorack.web` make HTML. `table` escapes every value.
 """
 
 from __future__ import annotations

@@ -97,7 +97,9 @@ def peel(residual: bytes) -> Outstanding:
 
 
 def units_if_few(residual: bytes, most: int) -> frozenset[int] | None:
-    """Return the ids of all outstanding units; None if there are more or some have no name.
+    """Return the ids of all outstanding units.
+
+    None if there are more than `most`, or the result is incomplete.
 
     ``most`` may be at most the number of cells of a table. For stamps of 16 cells the call takes at
     most about 2 ms, because a longer search helps only with more units.
@@ -127,7 +129,7 @@ def _outstanding_of(table: _Table) -> Outstanding:
 
 
 def _independent(hashes: set[int]) -> bool:
-    """Return whether no subset of the hashes has the XOR 0. Then no smaller set has their sum."""
+    """Return whether no subset of the hashes has the XOR 0. If so, no smaller set has their sum."""
     basis: list[int] = []
     for y in hashes:
         remainder = y
@@ -194,8 +196,8 @@ class _Table:
         """Return the hashes of each group of four that four other hashes could replace unnoticed.
 
         Such a group lies in at most two cells of each table. With 16 cells, about 1 in 2,000 sets
-        of 32 hashes has one. If the search takes too long, someone has chosen the ids, and all
-        hashes are returned.
+        of 32 hashes has such a group. If the search takes too long, a sender has chosen the ids on
+        purpose, and all hashes are returned.
         """
         places = {y: words_of(y, self.cells) for y in self.hashes}
         tenants = defaultdict(list)

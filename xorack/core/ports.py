@@ -55,7 +55,7 @@ class DuePage(NamedTuple):
 
 
 class DueCount(NamedTuple):
-    """The number of chains that are due, and the earliest `Chain.due_at` of them."""
+    """The number of due chains, and the earliest `Chain.due_at` among them."""
 
     chains: int
     first_due_at: int | None
@@ -82,7 +82,7 @@ class ChainStore(Protocol):
         """
 
     def get_spilled_marks(self, chain: Chain, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Read spilled marks of a chain consistently. Return the existing ones: key to checksum."""
+        """Read spilled marks of a chain consistently. Return existing marks: key to checksum."""
 
     def put_end_marks(
         self, chain: Chain, by_bucket: Mapping[Bucket, Sequence[bytes]], until: int
@@ -99,15 +99,13 @@ class ChainStore(Protocol):
         """
 
     def keep_spilled_marks(self, chain: Chain, until: int) -> None:
-        """Keep the spilled marks of a chain at least until a time, without those of ends.
-
-        Safe to repeat.
-        """
+        """Keep the spilled marks of a chain, except marks of ends, until a time. Safe to repeat."""
 
     def due_page(self, now: int, shard: int, after: Any = None) -> DuePage:
         """Return tags of a shard's chains whose `Chain.due_at` has passed, the earliest first.
 
-        Some of these chains may be handled or deleted already. `after` is from the page before.
+        Some of these chains may be handled or deleted already. `after` comes from the previous
+        page.
         """
 
     def count_due(self, now: int, shard: int, after: Any = None) -> DueCount:
@@ -122,7 +120,7 @@ class Publisher(Protocol):
         """The most chains that one call of `publish` takes."""
 
     def publish(self, chains: Sequence[Chain]) -> dict[str, Failure]:
-        """Report the ends of chains in one call. It never raises if the service fails.
+        """Report the ends of chains in one call. Return the failures by tag.
 
-        Returns the failures by tag.
+        If the service fails, this call raises no error.
         """

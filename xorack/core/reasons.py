@@ -3,9 +3,9 @@
 `find_reasons` returns conditions as values, each with the numbers of missing and of other rows that
 meet it. `Reasons.sentence` puts them into words.
 
-Rows of one product or order are not independent: if chance affects a few products, it affects all
-rows of these. So a condition has to stand out among the values of its own column, and among the
-values of each column of which all rows of a value are missing.
+Rows of one product or order are not independent: if chance affects several products, it affects all
+of their rows. So a condition has to stand out among the values of its own column. If all rows of a
+value are missing, it also has to stand out among the values of that column.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Reasons:
-    """The conditions that distinguish missing rows from the others, the best condition first.
+    """The conditions that distinguish missing rows from other rows, the best condition first.
 
     Attributes:
         missing: The number of all missing rows.
@@ -77,7 +77,7 @@ class Reasons:
 
     @property
     def is_exact(self) -> bool:
-        """Return whether the counts are those of all rows, and not of samples."""
+        """Return whether the counts cover all rows, not only samples."""
         return self.compared == (self.missing, self.others)
 
     def with_counts(self, counts: Sequence[tuple[int, int]]) -> Reasons:
@@ -140,8 +140,8 @@ def find_reasons(
 ) -> Reasons:
     """Find the conditions that distinguish missing rows from others.
 
-    A condition is found if nearly all missing rows meet it and at most half of the others, or if
-    only missing rows meet it. The probability that chance explains it has to be at most 1 %.
+    A condition is found if nearly all missing rows and at most half of the other rows meet it, or
+    if only missing rows meet it. The probability of such counts by chance has to be at most 1 %.
 
     Args:
         missing: All missing rows, or a sample of them.
@@ -149,10 +149,10 @@ def find_reasons(
         count: The number of all missing rows.
         total: The number of all rows.
         word: A name for a missing row.
-        handicaps: Columns that are no properties of a row, such as its file. Of equally good
-            conditions, the one with the lower handicap comes first. A condition on two values has a
-            handicap of 3.
-        ranges: Columns such as times, of which only ranges can be conditions.
+        handicaps: The handicaps of columns that do not describe a row, such as its file. If two
+            conditions are equally good, the condition with the lower handicap comes first. A
+            condition on two values has a handicap of 3.
+        ranges: Columns, such as times, for which conditions are always ranges.
     """
     reasons = Reasons(count, max(0, total - count), (len(missing), len(others)), (), word)
     if not missing or not others or count >= total:
@@ -163,7 +163,7 @@ def find_reasons(
 
 
 class _Test(NamedTuple):
-    """A condition on one column, and the figures that decide whether it stands out."""
+    """A condition on one column, with the figures that decide whether it stands out."""
 
     condition: Values | Range | AnyOf
     log_alternatives: float
@@ -205,7 +205,7 @@ class _Samples:
     ranges: Collection[str]
 
     def candidates(self, without: str | None = None) -> list[_Candidate]:
-        """Return the conditions that stand out, the best first, on all columns but `without`."""
+        """Return the conditions that stand out, the best first, on all columns except `without`."""
         names = dict.fromkeys(name for row in self.missing for name in row if name != without)
         columns = {
             name: [
@@ -320,7 +320,7 @@ class _Samples:
 def _by_values(
     columns: Sequence[list[Any]], met: Sequence[list[bool]]
 ) -> tuple[int, int, int, int]:
-    """Count values instead of rows: values of missing rows, and values of only other rows."""
+    """Count values instead of rows: values of missing rows, and values of other rows alone."""
     own, other = dict[Hashable, bool](), dict[Hashable, bool]()
     for flags, values, mets in zip((own, other), columns, met, strict=True):
         for value, is_met in zip(values, mets, strict=True):

@@ -159,7 +159,7 @@ def _check_reserved_id(op: str, values: Mapping[str, Any]) -> None:
     """Reject a request that has the id of a unit's step and is not that step.
 
     The mark of such an id means that the unit is finished, so a step of several units skips the
-    unit. After a note with that id, such a step would lose the unit, and nobody would notice.
+    unit. After a note with that id, such a step would lose the unit without notice.
     """
     if not (match := STEP_ID.fullmatch(values["id"])):
         return
@@ -219,7 +219,7 @@ def _length_of(cells: int) -> int:
 
 
 class _SumOfIds:
-    """Computes the stamp of ids when it is read: 1 MiB of ids stands for 600 MB of stamps."""
+    """Computes the stamp of ids only when it is read. 1 MiB of ids stands for 600 MB of stamps."""
 
     def __get__(self, request: Request | None, owner: type) -> bytes | None:
         if request is None or not (request.starts or request.finishes):
@@ -237,7 +237,7 @@ def validate_tag(tag: object, field: str = "tag") -> str:
 
 
 def is_valid_field(name: str, value: object) -> bool:
-    """Return whether requests have a field of this name for which the JSON value is valid."""
+    """Return whether requests have a field of this name, and the JSON value is valid for it."""
     if name == "op":
         return isinstance(value, str) and value in _OPERATIONS
     try:
@@ -268,11 +268,11 @@ class Request:
         cells: The number of cells of these units' stamps, which is 0 for plain stamps.
         timeout: create and extend: the deadline, in seconds or as a timedelta after the request is
             applied.
-        idle_timeout: create: the chain fails after so many seconds, or a timedelta, without a stamp
-            or an ``extend``.
-        tolerated_units: create: the chain is acked at its deadline, instead of failing, if at most
-            so many units are outstanding. The limit is the number of cells of the chain's traced
-            stamps, because the stamps have to name all of these units.
+        idle_timeout: create: the seconds, or a timedelta, without a stamp or an ``extend`` after
+            which the chain fails.
+        tolerated_units: create: the most outstanding units with which the chain is acked at its
+            deadline instead of failing. At most the number of cells of the chain's traced stamps,
+            because the stamps have to name all of these units.
         detail: create: a JSON object of at most 4 KiB, returned in the chain's events.
         resume: create: the callback at the chain's end: ``{"step_functions": task token}`` or
             ``{"lambda": callback id}``.
@@ -425,7 +425,7 @@ class Request:
 
     @property
     def stamp_length(self) -> int | None:
-        """The bytes of the stamp, found without computing it; None if there is no stamp."""
+        """The number of bytes of the stamp; None without one. The stamp is not computed."""
         if self.starts or self.finishes or self.finishes_once:
             return _length_of(self.cells)
         return None if self.stamp is None else len(self.stamp)

@@ -97,7 +97,7 @@ def xor(*stamps: bytes) -> Stamp:
 
 
 def check_unit(unit: object, cells: int = 0) -> int:
-    """Return a unit's unsigned id; raise ArgumentError if it has no stamp of so many cells."""
+    """Return a unit's unsigned id. Raise ArgumentError if it has no stamp of this size."""
     if isinstance(unit, bool) or not isinstance(unit, int):
         raise ArgumentError("unit", unit, "an int")
     if unit == 0 or not -(1 << 63) <= unit <= MASK:
@@ -109,7 +109,7 @@ def check_unit(unit: object, cells: int = 0) -> int:
 
 
 def sum_of(units: Iterable[int], cells: int) -> Stamp:
-    """XOR the stamps of ids that `check_unit` returned. They are plain if `cells` is 0."""
+    """XOR the stamps of ids that `check_unit` returned. The stamps are plain if `cells` is 0."""
     if not cells:
         return Stamp(reduce(xor_of_integers, units, 0).to_bytes(PLAIN_LENGTH, "little"))
     sums: dict[int, int] = {}
@@ -154,8 +154,8 @@ def traced(unit: int, cells: int = TRACED_CELLS) -> Stamp:
     Args:
         unit: The unit's id, a non-zero 64-bit integer, unsigned or signed. The id faec1e2ac606499c
             is invalid: its hash is 0, so its stamp would be all zeros.
-        cells: The cells of each table: 16, 64, 256 or 1,024. With them, about 32, 80, 384 or 1,792
-            outstanding units can be named. More units are named with a lower probability.
+        cells: The cells of each table: 16, 64, 256 or 1,024. Such stamps name about 32, 80, 384 or
+            1,792 outstanding units, and larger numbers of units with a lower probability.
 
     Returns:
         648, 2,568, 10,248 or 40,968 bytes: the XXH64 of the id, then five tables of cells. One cell

@@ -1,4 +1,4 @@
-"""Strict JSON: every version of Python and every other language reads it alike. Pure.
+"""Strict JSON: all versions of Python and all other languages read it alike.
 
 Python's decoder also accepts ``NaN`` and ``Infinity``, which are not JSON. Its limit of nested
 levels depends on the version of Python, so the protocol defines a limit.
@@ -31,7 +31,10 @@ def is_too_deep(text: str) -> bool:
 
 
 def integer_of(digits: str) -> int | Decimal:
-    """Read an integer. One that is too long for Python becomes a Decimal, which no field takes."""
+    """Read an integer.
+
+    An integer that is too long for Python becomes a Decimal, which no field takes.
+    """
     try:
         return int(digits)
     except ValueError:

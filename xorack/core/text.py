@@ -29,11 +29,14 @@ def plural(count: int, noun: str, nouns: str = "") -> str:
 
 
 def cut(values: Sequence[str], most: int, count: int | None = None) -> list[str]:
-    """Return the first values and the number of further ones; `count` is that of all values."""
+    """Return the first values, and the number of further values.
+
+    `count` is the number of all values.
+    """
     more = (len(values) if count is None else count) - most
     return [*values[:most], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def listed(name: str, values: Iterable[str]) -> list[tuple[str, str]]:
-    """Pair values with a name. Only the first pair has the name; the others have an empty one."""
+    """Pair values with a name. Only the first pair has the name; the other names are empty."""
     return [("" if place else name, value) for place, value in enumerate(values)]

@@ -1,4 +1,4 @@
-"""The state machine of a chain. Pure: no I/O and no clock.
+"""The state machine of a chain. It does no I/O and reads no clock.
 
 Two tables define it, and docs/protocol.md shows both. `VERDICTS` decides on requests by the chain's
 state. `TRANSITIONS` lists every change of state. Three functions change a chain: `apply` applies
@@ -80,8 +80,8 @@ def _is_overdue_at_zero(chain: Chain, now: int) -> bool:
 def _is_tolerated(chain: Chain, now: int) -> bool:
     """Return whether few enough units are outstanding, by the counts and by the stamp.
 
-    The counts are not enough, because a finish whose start was lost hides a unit from them. The
-    stamp names both units. If it does not name all units, their number is unknown.
+    The counts are not enough, because they hide a unit if another unit was finished whose start was
+    lost. The stamp names both units. If it does not name all units, their number is unknown.
     """
     if chain.failing or not chain.counts.within_tolerance or not _is_overdue(chain, now):
         return False
@@ -153,7 +153,8 @@ def _run(chain: Chain, step: Literal["request", "sweep"], now: int) -> Chain:
                     resume_pending=chain.reports.resume is not None,
                     parents_pending=chain.parents is not None,
                 ),
-                # The sweep itself reports the ends that it makes, and finds them in the index.
+                # The sweep reports the ends that it makes itself, and finds these chains in the
+                # index.
                 "due_at": now + (PUBLISH_GRACE_MS if step == "request" else 0),
             }
         before, chain = chain, replace(chain, **changes)
@@ -189,7 +190,8 @@ class Limits(NamedTuple):
         retention_ms: The longest age of a message. Spilled marks are kept for this time after the
             chain's end.
         resumes: The kinds of callbacks that the acker may make.
-        earlier_retentions: Chains that ended under an earlier retention are kept for that time.
+        earlier_retentions: Chains that ended under an earlier retention are kept for that
+            retention.
         mask: Fields of details that are stored as hashes: see `xorack.core.masking`.
     """
 
@@ -201,7 +203,7 @@ class Limits(NamedTuple):
     mask: frozenset[str] = frozenset()
 
     def oldest(self, now: int) -> int:
-        """Return a time; the tombstone of a chain that ended before this time may have expired."""
+        """Return the time before which a chain may have ended so that its tombstone has expired."""
         bound = 0
         for until, retention_ms in self.earlier_retentions:
             bound = min(until, max(bound, now - retention_ms))
@@ -222,8 +224,8 @@ class Effect(NamedTuple):
     """The changes that a request makes to its chain.
 
     Attributes:
-        stamp, started, finished: Those of the request without the units that were finished before.
-            A create that changes only the callback has no stamp.
+        stamp, started, finished: The values of the request without the units that were finished
+            before. A create that changes only the callback has no stamp.
         marks: The marks that the request leaves.
         sent_at: Time when the request was sent, milliseconds since the epoch.
     """
@@ -258,7 +260,7 @@ class WriteState:
         self.resume_sent_at = self.chain.reports.resume_sent_at if self.chain else None
 
     def add(self, effect: Effect) -> None:
-        """Add the changes of a request. A rejected request has none, so its id can be used."""
+        """Add the changes of a request. A rejected request has none, so its id stays unused."""
         for mark in effect.marks:
             self.seen[mark[:MARK_KEY_BYTES]] = mark[MARK_KEY_BYTES:]
         self.shared = self.shared or len(effect.marks) > 1
@@ -306,7 +308,7 @@ def _has_new_callback(request: Request, sent_at: int, state: WriteState) -> bool
 def _new_units(
     request: Request, mark: bytes, seen: Mapping[bytes, bytes]
 ) -> tuple[bytes | None, int, tuple[bytes, ...]]:
-    """Return the stamp, finished units and marks of a request without units finished before."""
+    """Return the stamp, finished units and marks of a request, without already finished units."""
     stamp, finished, changed, shared = request.stamp, request.finished, [], []
     own = unit_of_step(request)  # the step of one unit marks this unit with its id
     if own is not None and shared_key(mark[:MARK_KEY_BYTES]) in seen:
@@ -341,7 +343,7 @@ def apply(
     Args:
         chain: The chain; None if it does not exist.
         requests: The requests, as `in_order` sorts them. The first create that is accepted counts.
-            The copy of it that was sent last names the callback.
+            The last sent copy of this create names the callback.
         now: Milliseconds since the epoch.
         spilled_marks: The spilled marks that decide on these requests (`keys_of`): key to checksum.
         limits: The acker's limits.
@@ -400,7 +402,7 @@ def _tag_exists(request: Request, chain: Chain | None) -> TagExists:
 
 
 def _invalid(request: Request, length: int | None, limits: Limits) -> Exception | None:
-    """Return why a request cannot be applied in any state of its chain; None if it can."""
+    """Return why a request can never be applied, whatever the chain's state. None if it can."""
     resume = request.resume or {}
     if not resume.keys() <= limits.resumes:
         able = " or ".join(sorted(limits.resumes)) or "no resume"
@@ -460,7 +462,7 @@ def _fold(old: Chain, effects: Sequence[Effect], now: int, limits: Limits) -> Ch
 
 
 def _noted(request: Request, before: str | None) -> dict[str, str]:
-    """Return the note after a request. The note of a failed child does not replace a sender's."""
+    """Return the note after a request. A failed child's note does not replace a sender's note."""
     if not request.note:
         return {}
     if request.child is not None and before and "chain" not in json.loads(before):
@@ -469,7 +471,7 @@ def _noted(request: Request, before: str | None) -> dict[str, str]:
 
 
 def _with_ends(children: dict[str, Any], ends: Sequence[Request]) -> str:
-    """Return the ended children after further ends, with the tags of failed ones if they fit."""
+    """Return the ended children after further ends, with tags of failed children if they fit."""
     tags = children["failed_tags"]
     for end in ends:
         children["acked" if end.op == "stamp" else "failed"] += 1
@@ -524,7 +526,10 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 
 def _answering(chain: Chain, now: int) -> Chain:
-    """Return an ended chain whose new callback is pending. Results of earlier callbacks go."""
+    """Return an ended chain whose new callback is pending.
+
+    Results of earlier callbacks are removed.
+    """
     refusals = {name: times for name, times in chain.reports.refusals.items() if name == EVENT}
     reports = replace(
         chain.reports,
@@ -622,5 +627,8 @@ def mark_reported(
 
 
 def _next_attempt(since: int, now: int) -> int:
-    """Return the time of the next attempt. Waiting as long as since the first doubles the waits."""
+    """Return the time of the next attempt.
+
+    The wait is as long as the time since the first attempt, so waits double.
+    """
     return now + min(_FIRST_WAIT_MS + max(0, now - since), _LONGEST_WAIT_MS)

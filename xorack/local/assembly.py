@@ -1,7 +1,7 @@
 """The stack's cloud assembly for the embedded AWS, from the wheel or from a synthesis.
 
-The wheel contains an assembly, so it needs neither the CDK nor Node (docs/adr/0040). A checkout
-synthesises one.
+The wheel contains an assembly, so an installed xorack needs neither the CDK nor Node
+(docs/adr/0040). In a checkout, this module synthesises an assembly.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _NOT_DEPLOYED = frozenset({"cli", "client", "compat", "local", "spark"})
 
 
 def find_template(notify: Callable[[str], object] = lambda _: None) -> Path:
-    """Return the wheel's template, or the checkout's, which is synthesised if it has changed.
+    """Return the template of the wheel or of the checkout.
 
-    `notify` is called with a line before a synthesis.
+    If a checkout has changed, its template is synthesised first. `notify` is called with a line
+    before a synthesis.
     """
     if shipped := _template_in(_IN_WHEEL):
         return shipped
@@ -55,7 +56,8 @@ def synthesise(
 ) -> Path:
     """Synthesise a checkout's stack into a folder, and return the template.
 
-    If the folder has the template of the same sources, nothing is done. Otherwise it is emptied.
+    If the folder already has the template of the same sources, nothing is done. Otherwise the
+    folder is emptied.
     """
     fingerprint, made_of = _fingerprint(root, settings), folder / "made-of"
     is_same = made_of.is_file() and made_of.read_text() == fingerprint

@@ -1,7 +1,8 @@
 """`xorack local`: an embedded AWS in the background, with the stack in it.
 
-A folder of the user contains all of it: the process's lock, its files and log, and a description of
-the stack. `stop` removes the folder. Several can run at once, each with a name and a folder.
+A folder of the user contains all its files: the process's lock, files and log, and a description of
+the stack. `stop` removes the folder. Several embedded AWS can run at once, each with its own name
+and folder.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ Notify = Callable[[str], object]
 class Background:
     """The embedded AWS in the background, and the stack in it; see `Stack`.
 
-    `instance` distinguishes several of the same user. `pid` is also the id of the process group.
+    `instance` distinguishes several embedded AWS of one user. `pid` is also the id of the process
+    group.
     """
 
     pid: int
@@ -72,7 +74,10 @@ class Background:
         }
 
     def environ(self) -> dict[str, str | None]:
-        """Return the variables by which boto3 and xorack find this AWS. None means: unset it."""
+        """Return the variables by which boto3 and xorack find this AWS.
+
+        None means that a variable is to be unset.
+        """
         aws, stack = isolated(os.environ), self.stack
         foreign = {name for name in os.environ if name.startswith("AWS_") and name not in aws}
         return {
@@ -88,7 +93,7 @@ class Background:
         }
 
     def events(self, position: int = 0) -> tuple[list[dict[str, Any]], int]:
-        """Return `Stack.events`; raise LocalError if the embedded AWS does not respond."""
+        """Return `Stack.events`, or raise LocalError if the embedded AWS does not respond."""
         try:
             return self.stack.events(position)
         except OSError as error:
@@ -124,7 +129,7 @@ def _home(instance: str) -> Path:
 
 @_os_errors_named()
 def find(instance: str = "") -> Background:
-    """Return the embedded AWS in the background; raise NotRunningError, which says what to do."""
+    """Return the embedded AWS in the background; raise NotRunningError if there is none."""
     home, start_ = _home(instance), _command("start", instance)
     if _pid(home):
         with suppress(OSError, ValueError, TypeError):

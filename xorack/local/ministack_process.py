@@ -3,25 +3,24 @@
 The Python of ministack's own environment runs this file by its path, so it imports nothing else of
 this package. The parent holds the other end of standard input. When the parent ends, the pipe
 closes; this process then removes its directory and kills its group, including Lambda workers. If
-the parent first sends a line, this process keeps running. Until it ends, it locks `running`.
-
-It makes seven changes to ministack, which tests/e2e tests:
+the parent first sends a line, this process keeps running. Until this process ends, it locks the
+file `running`. It makes seven changes to ministack, which tests/e2e checks:
 
 * An event source mapping delivers batches of the template's size after the template's window.
   ministack delivers at most ten messages, at once.
 * The parameters of an event source mapping are numbers. ministack keeps them as text, and then does
   not poll.
-* A template may contain any alarms. They exist, but nothing evaluates them. ministack rejects
+* A template may contain any alarms. The alarms exist, but nothing evaluates them. ministack rejects
   templates with composite alarms or alarms on expressions.
-* A template may contain statements of a bus's policy. They are kept, but not enforced. ministack
-  rejects such a template.
+* A template may contain statements of a bus's policy. The statements are kept, but not enforced.
+  ministack rejects such a template.
 * CloudFormation cannot create a rule on a bus that does not exist, as on AWS.
 * A table has the time to live and the recovery of its template. ministack ignores both.
 * The metrics `Invocations` and `Errors` count all invocations of a function. ministack counts only
   those by Lambda's own API.
 
 `GET /_xorack/events/N` returns the events of all buses without the first N. Requests that a web
-page can cause are rejected, because they could deploy a function, which runs as the user.
+page can cause are rejected, because such a request could deploy a function, which runs as the user.
 """
 
 from __future__ import annotations
@@ -230,7 +229,8 @@ def _extend(app: App, events: Ministack) -> App:
 
 
 def _is_of_a_page(headers: dict[bytes, bytes]) -> bool:
-    # Through DNS rebinding, a page can send no Origin, but then the Host is its own name.
+    # Through DNS rebinding, a page can send a request without Origin, but then Host is the page's
+    # own name.
     host = headers.get(b"host", b"localhost").decode("latin-1").partition(":")[0]
     ours = host in ("127.0.0.1", "localhost") or host.endswith(".localhost")
     return not ours or b"origin" in headers or b"sec-fetch-mode" in headers

@@ -21,10 +21,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def run_program(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path) -> str:
     """Run a program to its end and return its stdout. Its stderr goes to the log.
 
-    The processes that it started end with it, even after Ctrl-C. If it fails, a LocalError has the
-    last line of its stderr.
+    The processes that the program started end with it, even after Ctrl-C. If the program fails, a
+    LocalError has the last line of its stderr.
     """
-    # Files are used instead of pipes, because a process that stays behind would keep a pipe open.
+    # Files are used instead of pipes, because a child that outlives the program would keep a pipe
+    # open.
     with (
         log.open("w+", encoding="utf-8", errors="replace") as errors,
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output,

@@ -1,4 +1,4 @@
-"""Counts the messages in an acker's queues: those not applied yet, and dead letters."""
+"""Counts the messages in an acker's queues: messages that wait, and dead letters."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Backlog:
 
     @property
     def stuck_text(self) -> str:
-        """A text on a consumer that takes no messages; empty if it takes them."""
+        """A text for a consumer that takes no messages; empty if the consumer takes them."""
         if not self.is_stuck:
             return ""
         return (
@@ -77,7 +77,7 @@ def depth(client: Any, queue_url: str) -> int:
 
 @dataclass
 class QueueAge:
-    """The age of a queue's oldest message in CloudWatch, which is asked once a minute at most.
+    """The age of a queue's oldest message, from CloudWatch, which is asked at most once a minute.
 
     The client is made at the first use, because most queues are empty.
     """
@@ -89,7 +89,7 @@ class QueueAge:
     _oldest_ms: int | None = field(default=None, init=False)
 
     def oldest_ms(self, queue_url: str) -> int | None:
-        """Return the age from the queue's metric; None if it has no value or must not be read."""
+        """Return the age from the queue's metric; None if it has no value, or cannot be read."""
         if self.clock() >= self._until:
             self._until = self.clock() + _METRIC_SECONDS
             self._oldest_ms = self._read(queue_url)
@@ -119,7 +119,7 @@ def read_backlog(
 ) -> Backlog | None:
     """Read the number of messages in both queues; None if SQS does not return it.
 
-    Readers of chains can work without it, for example without the permission
+    Commands that show chains work without it, for example without the permission
     sqs:GetQueueAttributes. `age` returns the age of the oldest message.
     """
     try:
@@ -135,8 +135,8 @@ def read_backlog(
 class Watch:
     """Reads the backlog repeatedly, and notices if no consumer takes the messages.
 
-    CloudWatch's metric is some minutes late. If a consumer serves the queue, there are messages in
-    flight, or the queue is empty, between two reads.
+    This works before CloudWatch's metric arrives, which is several minutes late. If a consumer
+    serves the queue, messages are in flight, or the queue is empty, at one of two reads.
     """
 
     read: Callable[[], Backlog | None]
@@ -144,7 +144,7 @@ class Watch:
     _since: float | None = field(default=None, init=False)
 
     def __call__(self) -> Backlog | None:
-        """Read the backlog. It includes how long messages have waited, as far as was observed."""
+        """Read the backlog. The result has the observed waiting time of the messages."""
         backlog = self.read()
         if backlog is None or backlog.in_flight or not backlog.waiting:
             self._since = None

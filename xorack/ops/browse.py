@@ -1,4 +1,4 @@
-"""Finds chains for a page: those with the nearest deadlines, and others in a part of the table.
+"""Finds chains for a page: those with the nearest deadlines, and chains in a part of the table.
 
 The table's key is the tag, so only a scan finds ended chains. Each page reads a limited part of the
 table, and a position leads to the next part.
@@ -33,11 +33,12 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Query:
-    """The chains of a page, which belong to a group of `GROUPS`, `OVERDUE` or all, in an order.
+    """The chains of a page, and their order. They belong to a group of `GROUPS`, `OVERDUE` or all.
 
     `text` is a part of the tag, the detail, the reason or the note. `detail` is a part of the
     detail's JSON, or ``name=value``. `cause` is the cause of failed chains: see `cause_of`. The
-    part of the table begins after the key `after`. Earlier pages have shown `skip` of its chains.
+    part of the table begins after the key `after`. Earlier pages have shown `skip` chains of this
+    part.
     """
 
     group: str = ""
@@ -99,8 +100,8 @@ def read_chains(
     """Read a page of at most `shown` chains from at most `searched` items of the table.
 
     If the table is larger, the first page also has the most urgent chains of the entire table, from
-    the index of deadlines. With a prefix only the searched part counts, because the index cannot
-    search for it.
+    the index of deadlines. With a prefix, the page has only the searched part, because the index
+    cannot search for a prefix.
     """
     at = milliseconds()
     invalid: list[NotAChainError] = []
@@ -109,7 +110,7 @@ def read_chains(
     is_first = not query.prefix and not query.after
     if is_first and part.after and query.group in ("", "unfinished", OVERDUE):
         snapshot = read_snapshot(store, 2 * shown)
-        # These consistent reads may be newer than those of the scan.
+        # These consistent reads may be newer than the scan.
         statuses.update((each.chain.tag, ChainStatus(each.chain, at)) for each in snapshot.chains)
         invalid += snapshot.invalid
     statuses = {tag: status for tag, status in statuses.items() if _is_wanted(status, query)}

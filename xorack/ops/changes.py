@@ -28,7 +28,7 @@ _TOGETHER = 80
 
 @dataclass(frozen=True)
 class Changed:
-    """The request was applied. The status is the one after it."""
+    """The request was applied. The status is the chain's status after it."""
 
     tag: str
     status: ChainStatus
@@ -54,7 +54,7 @@ ChangeResult = Changed | AlreadyEnded | NotChanged
 
 
 def unfinished_tags(store: DynamoDBStore, run: RunChains, on_invalid: OnInvalid) -> list[str]:
-    """Return the sorted tags of a run's unfinished chains, found by a scan of the table.
+    """Scan the table, and return the sorted tags of a run's unfinished chains.
 
     `on_invalid` is called for each item of the run that is not a chain.
     """
@@ -69,7 +69,7 @@ def change_chain(
     """Apply a request to a chain, and publish its event if it has ended.
 
     Without a publisher, or if the bus cannot be reached, the event stays pending. The sweeper then
-    publishes it within a few minutes.
+    publishes it within several minutes.
 
     Raises:
         TagNotFound: The chain does not exist.
@@ -101,13 +101,13 @@ def change_chains(
 
     The tags must differ. `fields` are the other fields of the requests: `reason` or `timeout`. If a
     field is invalid, nothing is changed. After an error the other chains are still changed.
-    `describe` returns the error's text, or raises the error if it is a defect.
+    `describe` returns the error's text, or raises the error if it is a bug.
     """
 
     def change(request: Request) -> ChangeResult:
         try:
             return change_chain(store, request, publisher)
-        except Exception as error:  # noqa: BLE001 - `describe` raises defects again
+        except Exception as error:  # noqa: BLE001 - `describe` raises bugs again
             return NotChanged(request.tag, describe(error))
 
     requests = [Request(op, tag, f"{op}-{uuid.uuid4().hex}", **fields) for tag in tags]

@@ -1,4 +1,4 @@
-"""Clues: why a chain was not acked, as far as its counts and times show it. Pure."""
+"""Clues to why a chain was not acked, from its counts and times. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SILENT_MS = 60_000
 
 @dataclass(frozen=True)
 class Clue:
-    """Something that leads to the cause of a chain's state: its kind, for programs, and a text."""
+    """A clue to the cause of a chain's state: its kind, for programs, and a text."""
 
     kind: str
     text: str
@@ -28,8 +28,8 @@ class Clue:
 def clues_of(status: ChainStatus) -> list[Clue]:
     """Return the clues to the cause, the strongest first; an acked chain has none.
 
-    If a worker failed the chain, or a sender noted something, that text names the cause. Then the
-    clues from the counts would only mislead.
+    If a worker failed the chain, or a sender added a note, that text names the cause. Clues from
+    the counts would then only mislead.
     """
     chain = status.chain
     if chain.status == "acked":

@@ -1,11 +1,10 @@
 """Dead letters: why the consumer gave up on messages, and which of them can be sent back.
 
-A message becomes a dead letter for one of three reasons. It *failed*: the consumer could not
-process it at any attempt, but can once the cause is fixed. It was *rejected*: its chain was in the
-wrong state for the request, and mostly still is. It is *malformed*: this version cannot parse it.
-
-It is *expired* if it was first sent longer ago than ended chains are kept. Then its requests may
-already have been applied to a chain that was deleted since, and would start that chain again.
+There are four kinds of dead letters. A *failed* message could not be processed at any attempt, but
+can be processed once the cause is fixed. A *rejected* message has a request that its chain does not
+accept, and mostly still would not accept. A *malformed* message cannot be parsed by this version.
+An *expired* message was first sent longer ago than ended chains are kept. Its requests may already
+have been applied to a chain that was deleted since, and would start that chain again.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ _MAX_TAGS = 5
 class DeadMessage:
     """A message of the dead-letter queue. Times are milliseconds since the epoch.
 
-    `queued_at` is the time at which SQS got it. If SQS itself moved the message, that is its first
-    sending, and there is no `rejected_at`. `error` is the text of the consumer or the parser.
-    `reason` is that text, or other information. `bodies` can be sent back: they are several if the
-    unpacked `body` is too large for one message. `message_id` and `sender` belong to the message
-    that the consumer received.
+    `queued_at` is the time at which SQS got it. If SQS itself moved the message, `queued_at` is the
+    time of its first send, and there is no `rejected_at`. `error` is the text of the consumer or
+    the parser. `reason` is that text, or other information. `bodies` are the bodies to send back.
+    There are several if the unpacked `body` is too large for one message. `message_id` and `sender`
+    belong to the message that the consumer received.
     """
 
     id: str
@@ -124,7 +123,10 @@ class DeadMessage:
         return None
 
     def facts(self, now: int) -> list[tuple[str, str]]:
-        """Return names and values for people, without the body. Further values have no name."""
+        """Return names and values for people, without the body.
+
+        Only the first value of a name has the name.
+        """
 
         def ago(time: int | None) -> str:
             return "" if time is None else f"{rfc3339(time)}, {span(max(0, now - time))} ago"
@@ -147,7 +149,7 @@ class DeadMessage:
         return [(name, value) for name, value in facts if value]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as JSON shows it. Its ``body`` is text and not parsed."""
+        """Return the message as JSON shows it. Its ``body`` is text that is not parsed."""
         field, value = self.offending or (None, None)
         names = ("id", "kind", "reason", "error", "tags", "sender", "message_id", "receives")
         times = ("sent_at", "rejected_at", "first_received_at")
@@ -162,7 +164,7 @@ class DeadMessage:
 
 @dataclass(frozen=True)
 class Selector:
-    """A selection of dead letters: those that meet all of these conditions.
+    """A selection of dead letters, which meet all of these conditions.
 
     `reason` is a part of the reason, or of the text of a group. `tag` and `run` belong to the chain
     of a request.
@@ -188,7 +190,7 @@ class Selector:
 class Group:
     """Dead letters with the same cause. The example is the tag of one of them.
 
-    `cause` is that of `DeadMessage.cause`. `reason` is the text that all of them share.
+    `cause` equals their `DeadMessage.cause`. `reason` is the text that all of them share.
     """
 
     kind: Kind
@@ -224,9 +226,9 @@ class Corrected:
 
 
 def corrected(lines: Iterable[str], oldest: int) -> Corrected:
-    """Read the requests of messages, one JSON object a line, and the problems of each line.
+    """Read the requests of messages, and the problems of each line.
 
-    A line is a body, or an object with a ``body`` and perhaps ``sent_at``, such as
+    A line is one JSON object: a body, or an object with a ``body`` and perhaps ``sent_at``, such as
     `DeadMessage.to_dict` returns. The requests are grouped by the time of their first sending.
     """
     requests: dict[int | None, list[Request]] = {}
@@ -266,7 +268,8 @@ class _Envelope:
         values = message.get("MessageAttributes", {})
         attributes = {name: value.get("StringValue") for name, value in values.items()}
         if "DeadLetterQueueSourceArn" in system:
-            # SQS moved it, so the sender wrote its attributes. Only the time is safe to use.
+            # SQS moved the message, so the sender wrote its attributes. Only the time is safe to
+            # use.
             attributes = {"sent_at": attributes.get("sent_at")}
         packed = attributes.get("encoding") == "gzip+base64"
         body = _unpack(message["Body"]) if packed else message["Body"]
@@ -281,7 +284,10 @@ class _Envelope:
 
     @property
     def sent_at(self) -> int:
-        """When it was first sent. A sender's time that is later than SQS's time is not trusted."""
+        """When the message was first sent.
+
+        A sender's time that is later than SQS's time is ignored.
+        """
         valid = re.fullmatch("[0-9]{1,15}", self.attributes.get("sent_at") or "")
         return min(int(valid[0]), self.queued_at) if valid else self.queued_at
 
@@ -291,7 +297,7 @@ class _Envelope:
 
     @property
     def sender(self) -> str | None:
-        """The sender, which the consumer names. For messages that SQS moved, SQS names it."""
+        """The sender, according to the consumer, or to SQS if SQS moved the message."""
         known = self.system.get("SenderId") if self.error is None else None
         return self.attributes.get("sender") or known
 
@@ -301,7 +307,7 @@ def _classify(envelope: _Envelope, oldest: int) -> dict[str, Any]:
     text, error = envelope.text, envelope.error
     requests, invalid = ([], []) if envelope.damaged else parse(text)
     kind: Kind = "failed" if error is None else "rejected"
-    if not requests:  # for the consumer, too, one valid request makes a message valid
+    if not requests:  # a message with one valid request is valid for the consumer, too
         kind = "malformed"
         error = error or (invalid[0].reason if invalid else _FAILED)
     reason = error or _FAILED

@@ -1,4 +1,4 @@
-"""Explains why the chains of a run failed or do not end, by their cause and common properties."""
+"""Explains why chains of a run failed or do not end, by causes and common properties."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class Group:
 
     Attributes:
         reason: The text that their reasons share. Empty for unfinished chains.
-        reasons: The conditions that distinguish them from all other chains of the run.
+        reasons: The
+            conditions that distinguish them from all other chains of the run.
         notes, dead_letters: Texts about these chains, with the numbers of chains.
     """
 
@@ -69,7 +70,7 @@ class Group:
         """Return why these chains failed or do not end, the strongest statement first.
 
         Texts by senders and the consumer come first, then the properties that the chains share.
-        Counts and times come last. They are left out if most chains have texts.
+        Counts and times come last. Counts and times are left out if most chains have texts.
         """
         count = len(self.chains)
         words = [
@@ -132,7 +133,7 @@ class RunExplanation:
 
     @property
     def unnamed(self) -> int:
-        """The number of outstanding units without a name in the chains that were looked up."""
+        """The number of outstanding units without a name, in the chains with a look-up of names."""
         units = sum(len(status.outstanding) for status in self.bad[: len(self.named)])
         return units - sum(map(len, self.named))
 
@@ -197,7 +198,7 @@ class RunExplanation:
         return [*facts, *self._facts_after_end(), *remaining]
 
     def _facts_after_end(self) -> list[tuple[str, str]]:
-        """Return dead letters and late requests, which matter even if every chain is acked."""
+        """Return facts on dead letters and late requests, which matter even for acked chains."""
         return [
             *_counted_lines("dead letters", count_causes(map(letter_text, self.letters))),
             *_counted_lines("after end", self.after_end),
@@ -221,8 +222,8 @@ def explain_run(
 ) -> RunExplanation:
     """Read the entire table, and explain the chains of a run.
 
-    The candidates are names that the steps may have given to units: see `xorack.names_of`. The
-    letters are dead letters of the run's chains.
+    The candidates are names that steps may have given to units; see `xorack.names_of`. The letters
+    are dead letters of the run's chains.
     """
     now = milliseconds()
     chains = [ChainStatus(chain, now) for chain in store.scan(lambda _: None, prefix=run.prefix)]
@@ -235,7 +236,7 @@ def explain_chains(
     candidates: Sequence[Candidate] = (),
     letters: Sequence[DeadMessage] = (),
 ) -> RunExplanation:
-    """Explain chains of a run: the failed ones or, if none has failed, the open ones."""
+    """Explain the failed chains of a run, or the open chains if no chain has failed."""
     bad = [status for status in chains if status.chain.status == "failed"]
     state = "failed" if bad else "unfinished"
     bad = bad or [status for status in chains if not status.chain.final]
@@ -305,7 +306,7 @@ def _counted_lines(name: str, counts: Mapping[str, int]) -> list[tuple[str, str]
 
 
 def findings_of(reasons: Reasons) -> list[dict[str, Any]]:
-    """Return the findings for JSON: each condition, and how many on each side meet it."""
+    """Return the findings for JSON: each condition, and how many chains on each side meet it."""
     missing, others = reasons.compared
     return [
         {
@@ -323,8 +324,8 @@ def findings_of(reasons: Reasons) -> list[dict[str, Any]]:
 class Cause:
     """Failed chains of one run with one cause, and the properties that they share.
 
-    The prefix is the run with a slash, or empty for tags without a run. `key` is that of
-    `cause_of`. The sentence is empty if nothing distinguishes these chains from the others.
+    The prefix is the run with a slash, or empty for tags without a run. `key` is the result of
+    `cause_of`. The sentence is empty if no property distinguishes these chains from others.
     """
 
     prefix: str
@@ -360,7 +361,7 @@ def run_prefix(tag: str) -> str:
 
 
 def _properties(chain: Chain, begin: int) -> dict[str, Any]:
-    """Return the properties by which chains are compared: parts of the tag, detail, times."""
+    """Return the properties by which chains are compared: parts of the tag, detail and times."""
     parts = chain.tag[begin:].split("/")
     created = chain.created_at and datetime.fromtimestamp(chain.created_at // 1000, timezone.utc)
     detail = json.loads(chain.detail) if chain.detail else {}

@@ -30,8 +30,8 @@ def explain_chain(
 ) -> list[Clue]:
     """Return statements about the cause of a chain's state, the strongest first; at least one.
 
-    The letters are dead letters of the chain. The likes are chains of its run. The children are
-    failed chains that are units of it: see `failed_children`.
+    `letters` are dead letters of the chain. `likes` are chains of its run. `children` are failed
+    chains that are units of the chain; see `failed_children`.
     """
     chain = status.chain
     why = []
@@ -58,7 +58,7 @@ def explain_chain(
 def explain_absence(
     tag: str, place: str, letters: Sequence[DeadMessage], backlog: Backlog | None
 ) -> list[Clue]:
-    """Return why a tag may have no chain. `place` is where it was looked up."""
+    """Return why a tag may have no chain. `place` is the table or stack that was searched."""
     why = [*_of_letters(letters), *of_backlog(backlog)]
     where = "its requests were not sent, went to another queue, or it ended long ago and expired"
     why.append(Clue("absent", f"{place} has no chain {tag!r}: {where}"))
@@ -68,7 +68,7 @@ def explain_absence(
 
 
 def _of_family(status: ChainStatus, children: Sequence[ChainStatus]) -> list[Clue]:
-    """Return the reasons of the failed chains that are units of this one, and its parents."""
+    """Return the reasons of failed children of a chain, and the chain's parents."""
     why, ended = [], status.chain.ended_children
     if count := ended["failed"]:
         many = plural(count, "chain that is a unit of it", "chains that are units of it")
@@ -104,7 +104,7 @@ def of_backlog(backlog: Backlog | None) -> list[Clue]:
 
 
 def _likes_of(status: ChainStatus, likes: Sequence[ChainStatus]) -> Group | None:
-    """Return the chains of the run that have the same cause; None if there are no others."""
+    """Return the run's other chains with the same cause; None if the run has no other chains."""
     prefix = run_prefix(status.chain.tag)
     if not prefix or status.chain.status == "acked":
         return None
@@ -112,7 +112,7 @@ def _likes_of(status: ChainStatus, likes: Sequence[ChainStatus]) -> Group | None
         run = RunChains(prefix[:-1])
     except ArgumentError:
         return None
-    # If a run has failed chains, only the failed ones are explained.
+    # If a run has failed chains, only these are explained.
     is_failed = status.chain.status == "failed"
     chains = [each for each in likes if is_failed or each.chain.status != "failed"]
     for group in explain_chains(run, chains).groups:

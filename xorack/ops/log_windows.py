@@ -23,10 +23,10 @@ class LogWindow:
 
     @property
     def place(self) -> tuple[str, str, str] | None:
-        """Its run, log and name, such as ``shop``, ``orders``, ``2026-09-14T14``.
+        """The window's run, log and name, such as ``shop``, ``orders``, ``2026-09-14T14``.
 
-        It is None for other chains. Any sender may have written the detail, so the tag has to
-        contain the same names.
+        None for other chains. Any sender may have written the detail, so the tag has to contain the
+        same names.
         """
         detail = self.status.detail or {}
         log, name = str(detail.get("log")), str(detail.get("window"))
@@ -57,14 +57,14 @@ class LogWindow:
         return sorted(names.get(unit, f"{unit:016x}") for unit in self.status.outstanding)
 
     def lag(self, most: int | None = None) -> str:
-        """Name the partitions that lag, or only the first `most` of them."""
+        """Name the partitions that lag, but at most the first `most` of them."""
         rest = len(self.lagging) - (most or len(self.lagging))
         parts = [*self.lagging[:most], f"{rest} more" if rest > 0 else ""]
         return ", ".join(filter(None, (*parts, self.status.outstanding_note)))
 
     @property
     def why(self) -> str:
-        """Why it is not complete, such as ``3 rows, orders/1 lags``."""
+        """Why the window is not complete, such as ``3 rows, orders/1 lags``."""
         if self.state in ("complete", "failed"):
             return self.status.reason or ""
         rows = plural(self.missing_count, "row") if self.missing_count else ""
@@ -74,7 +74,7 @@ class LogWindow:
 
     @property
     def text(self) -> str:
-        """Its state in a few words, such as ``open 66.6 %, orders/1 lags``."""
+        """The window's state in several words, such as ``open 66.6 %, orders/1 lags``."""
         known = self.state != "complete" and self.status.percent is not None
         share = f" {self.status.percent:g} %" if known else ""
         return ", ".join(filter(None, (f"{self.state}{share}", self.why)))

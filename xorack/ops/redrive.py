@@ -1,8 +1,9 @@
 """Reads the dead-letter queue, sends its messages back to the queue, and deletes them.
 
-Each message is received, sent and then deleted. A crash in between leaves it in both queues, which
-is harmless while the acker keeps the chain, because a request takes effect once. So older messages
-are not sent back. SQS's StartMessageMoveTask is not used, because it loses the original time.
+Each message is received, sent and then deleted. A crash in between leaves the message in both
+queues. This is harmless while the acker keeps the chain, because a request takes effect once. So
+older messages are not sent back. SQS's StartMessageMoveTask is not used, because it loses the time
+of the first send.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ _POLICY = RetryPolicy(attempts=8)
 class Survey:
     """The selected messages of a dead-letter queue by reason, the most frequent reason first.
 
-    `total` is the number of messages in the queue. If not all were read, it is SQS's estimate.
-    `messages` are the first selected ones, as many as the caller wants.
+    `total` is the number of messages in the queue. It is SQS's estimate unless all messages were
+    read. `messages` are the first selected messages, as many as the caller wants.
     """
 
     groups: list[Group] = field(default_factory=list)
@@ -65,12 +66,12 @@ class Survey:
 
     @property
     def selects_nothing(self) -> bool:
-        """Return whether there is a selection and no message matches it."""
+        """Return whether there is a selection, and no message matches it."""
         return not self.seen and self.selector != Selector()
 
 
 class MoveResult(NamedTuple):
-    """The numbers of messages that were moved or deleted, and of those that were left.
+    """The numbers of messages that were moved or deleted, and of messages that were left.
 
     `undeleted` counts moved messages that SQS did not delete, so that they appear again.
     """
@@ -104,9 +105,9 @@ class Redrive:
     ) -> Survey:
         """Read the selected messages, or all of them, and leave them in the queue.
 
-        It reads about `limit` messages, whether selected or not: by default 1,000, or `MAX_READ`
-        with a selection. It returns at most `keep` of them, which are hidden from other readers
-        until it returns.
+        The call reads about `limit` messages, whether selected or not: by default 1,000, or
+            `MAX_READ` with a selection. It returns at most `keep` of them. The messages are hidden
+            from other readers until the call returns.
         """
         survey = Survey(selector=selector or Selector())
         most = limit or (1000 if survey.selector == Selector() else MAX_READ)
@@ -121,7 +122,7 @@ class Redrive:
                 survey.groups = add_to_groups(groups, chosen)
                 survey.ids.update(message.id for message in chosen)
                 survey.messages += chosen[: max(0, keep - len(survey.messages))]
-                # Without new messages, those that were hidden first are appearing again.
+                # If no message is new, the messages that were hidden first are appearing again.
                 if not new or (chosen and survey.ids == {*survey.selector.ids}):
                     break
                 if len(handles) >= most:
@@ -137,9 +138,9 @@ class Redrive:
     def move(self, kinds: Collection[Kind], survey: Survey) -> MoveResult:
         """Send selected messages back to the queue with the time of their first sending.
 
-        Expired messages are not sent, whatever their kind. Neither are messages that arrive after
-        the survey, because rejected messages would go round in circles. After a SendError, the
-        messages that were not moved stay in the queue.
+        Expired messages are not sent, whatever their kind. Messages that arrive after the survey
+        are not sent either, because rejected messages would be sent again and again. After a
+        SendError, the messages that were not moved stay in the queue.
         """
         kinds = set(kinds) - {"expired"}
         until = self._server_time()
@@ -179,7 +180,8 @@ class Redrive:
 
         try:
             for messages in self._receive():
-                # A message that was received before is kept, or was forwarded but not deleted.
+                # A message that was received before was not chosen, or was forwarded but not
+                # deleted.
                 part = [message for message in messages if message.id in done or chosen(message)]
                 if not part and all(message.id in hidden for message in messages):
                     break
@@ -192,7 +194,10 @@ class Redrive:
         return MoveResult(len(done), len(hidden), len(undeleted))
 
     def _receive(self) -> Iterator[list[DeadMessage]]:
-        """Receive pages of messages until the queue is empty. Each message is hidden for a time."""
+        """Receive pages of messages until the queue is empty.
+
+        A received message is hidden for a time.
+        """
         oldest = self._server_time() - self.retention_ms
 
         def receive(_: int) -> list[dict[str, Any]]:
@@ -216,7 +221,7 @@ class Redrive:
         send_messages(self.queue_url, again, self.client, _POLICY)
 
     def _release(self, handles: Sequence[str]) -> None:
-        """Make messages visible to others at once. If that fails, they become visible later."""
+        """Make messages visible to other readers at once. If this fails, they reappear later."""
         with suppress(ClientError, BotoCoreError):
             call = self.client.change_message_visibility_batch
             _by_tens(partial(self._call_for_ten, call, {"VisibilityTimeout": 0}), handles)
@@ -248,6 +253,6 @@ def _again(dead: DeadMessage) -> list[Entry]:
 
 
 def _by_tens(work: Callable[[Sequence[_Item]], object], items: Sequence[_Item]) -> None:
-    """Work on ten items at a time in concurrent calls."""
+    """Call `work` with ten items at a time, in concurrent calls."""
     parts = [items[at : at + 10] for at in range(0, len(items), 10)]
     _WORKERS.map(work, parts)

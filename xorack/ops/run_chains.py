@@ -1,4 +1,4 @@
-"""Runs, whose name is the first part of their chains' tags; and counts of chains by status."""
+"""Runs, and counts of chains by status. A run's name is the first part of its chains' tags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts with the same cause, which differ only in times, numbers, ids or quoted values. Pure."""
+"""Texts with the same cause: they differ only in times, numbers, ids or quoted values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["cause_of", "count_causes", "shared_text"]
 
 _HOLE = "…"
 _VALUE = re.compile(
-    # A long value in an error message is cut off, so it has no quote at its end.
+    # A long value in an error message is cut off, so it has no closing quote.
     r"""(?<=: )b?(?:'[^']{70,}|"[^"]{70,})\.\.\.(?=,)"""
     # A quote after two letters is an apostrophe, as in "the chain's".
     r"""|(?<![a-z][a-z])'(?:[^'\\]|\\.)*'(?:\.\.\.)?|"(?:[^"\\]|\\.)*"(?:\.\.\.)?"""
@@ -47,7 +47,7 @@ def _hole(value: str) -> str:
 
 
 def count_causes(texts: Iterable[str]) -> Counter[str]:
-    """Count texts by cause, the most common first. The key is the text that they share."""
+    """Count texts by cause, the most common cause first. The key is the text that they share."""
     groups: dict[str, Counter[str]] = {}
     for text in texts:
         groups.setdefault(cause_of(text), Counter())[text] += 1

@@ -1,7 +1,7 @@
 """Snapshots of the unfinished chains with the nearest deadlines.
 
-They are at the beginning of the index of deadlines. If time-outs are equal, they are the oldest
-chains. Another order would need another index, or a scan of the table.
+These chains are at the beginning of the index of deadlines. If all chains have the same time-out,
+they are the oldest chains. Another order would need another index, or a scan of the table.
 """
 
 from __future__ import annotations

@@ -72,17 +72,21 @@ class ChainStatus:
 
     @property
     def deadline(self) -> int | None:
-        """The time at which the chain fails without a step. None: never, or it has ended."""
+        """The time at which the chain fails without a further step.
+
+        None: never, or the chain has ended.
+        """
         return None if self.chain.final else self.chain.effective_deadline
 
     @property
     def timeout_ms(self) -> int | None:
-        """Milliseconds from the create to the deadline of the create or of an extend, if known."""
+        """Milliseconds from the create to the deadline, which it or an extend has set; if known."""
         chain = self.chain
         deadline = chain.deadlines.deadline
         if deadline is None or chain.created_at is None:
             return None
-        # The time-out counts from when the create was applied, mostly by the first write.
+        # The time-out counts from the time when the create was applied, which is mostly the first
+        # write.
         return max(0, deadline - max(chain.created_at, chain.first_seen_at or 0))
 
     @property
@@ -123,7 +127,7 @@ class ChainStatus:
 
     @property
     def after_end(self) -> str:
-        """A text on requests that came after the chain's end; empty if there were none."""
+        """A text on requests that arrived after the chain's end; empty if there were none."""
         chain = self.chain
         counts = (
             (chain.tombstone.repeated, "repeated create"),
@@ -133,7 +137,7 @@ class ChainStatus:
 
     @property
     def tolerance(self) -> str:
-        """A text on outstanding units that do not fail the chain; empty if none are tolerated."""
+        """A text on outstanding units that do not fail the chain; empty if none is tolerated."""
         chain = self.chain
         units = plural(chain.counts.tolerated_units, "unit")
         if chain.tolerated:
@@ -192,7 +196,7 @@ class ChainStatus:
 
     @property
     def outstanding_note(self) -> str:
-        """A text on the outstanding units without a name; empty if all have one."""
+        """A text on the outstanding units without a name; empty if all of them have a name."""
         if self.outstanding_complete:
             return ""
         left, cells = outstanding_units(self.chain) or 0, TRACED_LENGTHS.get(len(self.chain.stamp))

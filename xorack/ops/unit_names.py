@@ -21,7 +21,7 @@ _MAX_COMPARED = 10_000
 
 
 def name_hint(candidates: Sequence[Candidate]) -> str:
-    """Return what to do about outstanding units that have no name among the candidates."""
+    """Return advice for outstanding units that no candidate matches."""
     if not candidates:
         return "pass candidates with --among"
     flat = any(isinstance(each, list) and len(each) > 1 for each in candidates)
@@ -42,7 +42,7 @@ def _text_of(name: Candidate) -> str:
 
 
 def names_in(units: Sequence[int], candidates: Iterable[Candidate], tag: str) -> dict[int, str]:
-    """Return the names of those outstanding units of a chain that a candidate matches."""
+    """Return the names of the chain's outstanding units, as far as candidates match them."""
     names = {
         int(unit, 16): _text_of(name)
         for unit, name in names_of(units, candidates, tag).items()
@@ -121,7 +121,8 @@ def explain_names(
     columns = [*zip(*parts, strict=True)] if len({*map(len, parts)}) == 1 else []
     same = [column[0] if len({*column}) == 1 else "…" for column in columns]
     text = f"all {count:,} outstanding names are {' '.join(same)}"
-    # If only the first part, which is the kind of unit, is equal, the sentence would say nothing.
+    # If only the first part of the names is equal, which is the kind of unit, the sentence would
+    # say nothing.
     return NameReasons("" if {*(same[1:] or same)} <= {"…"} else text)
 
 
@@ -131,7 +132,7 @@ def _count_names(
     named: Sequence[Mapping[int, str]],
     every: Sequence[str],
 ) -> Reasons:
-    """Count the conditions over all names: the missing ones, and the others of each chain."""
+    """Count the conditions over all names: missing names, and the other names of each chain."""
     rows = {text: _name_parts(text) for text in {*every, *missing}}
     counts, known = [], {*every}
     for finding in reasons.findings:
@@ -149,7 +150,7 @@ def _parts(name: str) -> list[Any]:
 
 
 def _name_parts(name: str) -> dict[str, Any]:
-    """Return the properties by which names are compared: their parts, and those of the parent."""
+    """Return the properties by which names are compared: their parts and their parents' parts."""
     parts = _parts(name)
     if len(parts) == 1:
         return {"name": parts[0]}

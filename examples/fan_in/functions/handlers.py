@@ -1,4 +1,4 @@
-"""The functions: one splits a file into messages, one handles a message, one reports on the file.
+"""The functions: `split` sends messages, `work` handles a message, `report` ends a file.
 
 They need xorack, Powertools and the boto3 of Lambda's runtime.
 """
@@ -39,7 +39,7 @@ def split(event: dict[str, Any], context: Any) -> None:
 
 @fan_in(tracker, tags=f"{BUCKET}/")
 def work(record: SQSRecord, step: Step | None) -> None:
-    """Handle a line. A line that contains "broken" always fails; others fail sometimes."""
+    """Handle a line. A line that contains "broken" always fails; other lines fail sometimes."""
     if "broken" in record.body or random.random() < FAILURE_RATE:
         raise RuntimeError(f"cannot handle {record.body!r}")
 

@@ -29,8 +29,8 @@ class Check(NamedTuple):
 class Examination(NamedTuple):
     """A check that follows from facts.
 
-    ``judge`` is a pure function. It returns a summary for the case that all is well, and the
-    possible problems, each with whether it exists.
+    ``judge`` is a pure function. It returns a summary for a healthy stack, and the possible
+    problems, each with whether it exists.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Examination(NamedTuple):
 
 
 def conclude(name: str, summary: str, problems: Mapping[str, object], advice: str) -> Check:
-    """Return a failed check if one of the problems exists, and else one with the summary."""
+    """Return a failed check if a problem exists, or else a passed check with the summary."""
     findings = [problem for problem, exists in problems.items() if exists]
     if findings:
         return Check(name, "failed", "; ".join(findings), advice)
@@ -48,7 +48,7 @@ def conclude(name: str, summary: str, problems: Mapping[str, object], advice: st
 
 
 def examine(facts: Facts, examinations: Iterable[Examination]) -> list[Check]:
-    """Make all checks. A missing resource fails only the first check that reads it."""
+    """Make all checks. If a resource is missing, only the first check that reads it fails."""
     checks: list[Check] = []
     reported: set[str] = set()
     for name, reads, advice, judge in examinations:

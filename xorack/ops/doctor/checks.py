@@ -30,7 +30,7 @@ EXAMINATIONS: Final[list[Examination]] = []
 
 
 def _examination(name: str, *reads: str, advice: str) -> Callable[[_Judge], _Judge]:
-    """Add a function to the examinations. The functions' order is that of the checks."""
+    """Add a function to the examinations. The checks have the order of these functions."""
 
     def add(judge: _Judge) -> _Judge:
         EXAMINATIONS.append(Examination(name, reads, advice, judge))
@@ -120,7 +120,7 @@ def _table(facts: Facts) -> Any:
     except ArgumentError as error:
         problem = str(error)
     protection = "protected from" if protected else "open to"
-    # DynamoDB bills each write by the size of the item, for each 1,024 bytes begun.
+    # DynamoDB bills each write by the size of the item, for each started 1,024 bytes.
     size = table.get("TableSizeBytes", 0) // max(1, table.get("ItemCount", 0))
     units = plural(-(-size // 1024), "write unit")
     bill = f", {size:,} bytes an item: {units} a write" if size else ""

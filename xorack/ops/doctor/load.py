@@ -27,7 +27,7 @@ REPEATED = 0.1
 
 @dataclass(frozen=True)
 class Plan:
-    """The requests of a chain. Its expected end follows from them."""
+    """The requests of a chain. They determine the expected end of the chain."""
 
     tag: str
     number: int
@@ -70,7 +70,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """A load with its faults, which are shares. Equal loads have equal chains and messages."""
+    """A load, with its faults as shares of chains. Equal loads have equal chains and messages."""
 
     chains: int
     sizes: tuple[int, ...] = (10,)
@@ -104,7 +104,7 @@ def interleave(plans: Sequence[Plan]) -> Iterator[Request]:
 
 @dataclass
 class Sent:
-    """Figures of the sending. Times are seconds since the epoch by this machine's clock."""
+    """Figures about sent requests. Times are seconds since the epoch by this machine's clock."""
 
     requests: int = 0
     """The number of requests without copies."""

@@ -72,7 +72,7 @@ class Reader:
         self._facts: dict[str, Any] = {"stack": stack}
 
     def facts(self) -> Facts:
-        """Read all facts. A fact that depends on another one is read after it."""
+        """Read all facts. A fact that depends on another fact is read after it."""
         for name, read in self._readers():
             try:
                 self._facts[name] = read()
@@ -98,7 +98,7 @@ class Reader:
         yield "keys", self._keys
 
     def _call(self, service: str, operation: str, part: str = "", /, **arguments: Any) -> Any:
-        """Return AWS's answer with all its pages, or a part of it."""
+        """Return AWS's answer with all its pages, or only the `part` of it with this name."""
         self._service, client = service, self._client(service)
         if client.can_paginate(operation):
             answer = client.get_paginator(operation).paginate(**arguments).build_full_result()
@@ -116,7 +116,7 @@ class Reader:
         return Unread("absent" if _ABSENT.search(code) else "unknown", text)
 
     def _known(self, name: str) -> dict[str, Any]:
-        """Return a fact that was read before; an empty mapping if it could not be read."""
+        """Return a fact that was read before, or an empty mapping if it could not be read."""
         fact = self._facts[name]
         return fact if isinstance(fact, dict) else {}
 

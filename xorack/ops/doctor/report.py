@@ -24,7 +24,7 @@ _SHOWN = 5
 
 
 def upper_estimate(load: Load) -> float:
-    """Return an upper bound of a load's price in dollars, for a stack that works."""
+    """Return an upper bound of a load's price in dollars, for a healthy stack."""
     plans = load.plans("")
     requests = sum(plan.finished + 1 + (plan.lost > 0) for plan in plans)
     return DOLLARS * (len(plans) + requests * (1 + 2 * REPEATED) + 1000)

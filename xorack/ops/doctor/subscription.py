@@ -45,7 +45,7 @@ class Subscription:
     def open(self) -> Iterator[Subscription]:
         """Make the rule and the queue, and remove both at the end."""
         with ExitStack() as stack:
-            # The creation may be interrupted, so the removal is registered before it.
+            # The creation may be interrupted, so its removal is registered first.
             stack.callback(self._remove, "rule", self._remove_rule)
             rule_arn = self._make_rule()
             stack.callback(self._remove, "queue", self._remove_queue)
@@ -54,7 +54,7 @@ class Subscription:
             yield self
 
     def receive(self) -> list[Event]:
-        """Return the next events, at most ten; after about a second without any, return none."""
+        """Return the next events, at most ten. Return none after about a second without events."""
         try:
             received = self._poll()
             entries = [
@@ -102,19 +102,19 @@ class Subscription:
             raise StateError(f"the rule {self.name} rejects its queue as a target: {reason}")
 
     def _probe(self) -> None:
-        """Publish events of another source until ten arrive, as a new rule may take a minute."""
+        """Publish test events until ten arrive, because a new rule may take a minute to work."""
         entry = {"EventBusName": self.bus_name, "Source": self.name, "DetailType": "probe"}
         entry["Detail"] = json.dumps({"tag": f"{self.prefix}probe"})
         deadline = time.monotonic() + _PROBE_SECONDS
         while time.monotonic() < deadline:
             self.client("events").put_events(Entries=[entry] * _TOGETHER)
             arrived = 0
-            # A new queue, too, may be unknown to some servers at first.
+            # At first, some servers of SQS may not know a new queue.
             with suppress(self.client("sqs").exceptions.QueueDoesNotExist):
                 while messages := self._poll():
                     arrived += len(messages)
                     if arrived >= _TOGETHER:
-                        return  # `receive` deletes those that are delivered again
+                        return  # `receive` deletes test events that are delivered again
         raise StateError(
             f"no event reached the queue {self.name} within {_PROBE_SECONDS} s: check that "
             f"events.amazonaws.com may send to queues of this account, and that the bus "

@@ -30,7 +30,7 @@ _SAY_SECONDS = 10.0
 
 
 class TwoChains(Load):
-    """Two chains. The first finishes all its units. The second does not finish its last unit."""
+    """Two chains. The first finishes all its units, and the second all units but the last."""
 
     def plans(self, run: str) -> list[Plan]:
         return [Plan(f"{run}/acked", 0, 3), Plan(f"{run}/failed", 1, 3, lost=1)]
@@ -43,8 +43,8 @@ class Trial:
     Attributes:
         run: The name of the run, with which all its tags begin.
         say: Shows a line of progress.
-        sweeper: The name of the sweeper's function. The trial invokes it at deadlines if the caller
-            may do so. Otherwise the schedule invokes it within a minute.
+        sweeper: The name of the sweeper's function. The trial invokes this function at deadlines if
+            the caller may do so. Otherwise the schedule invokes it within a minute.
         patience_seconds: The trial gives up after this time without progress.
     """
 

@@ -1,6 +1,6 @@
 """Verifies the end of each chain of a trial. Pure functions.
 
-The simulation in tests/simulation also checks its events with `check_event`.
+The simulation in tests/simulation checks its events with `check_event`, too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TrialResult:
 
 
 def check_event(kind: str, detail: Mapping[str, Any], expected: Expected) -> Iterator[str]:
-    """Check that an event has the values of its chain, and all names that it claims to have."""
+    """Check that an event has the values of its chain, and as many names of units as it claims."""
     if kind != detail.get("status"):
         yield f"detail-type {kind} of an event with status {detail.get('status')}"
     for name, value in expected.values.items():
@@ -121,7 +121,7 @@ def _differences_from_table(chain: Chain | None, events: Sequence[Received]) -> 
 
 
 def _false_acks(plan: Plan, event: Received, last_sent: float) -> Iterator[str]:
-    """Check that no chain is acked with work left, or before its last request was sent."""
+    """Check that no chain is acked while work is left, or before its last request was sent."""
     if "acked" not in (event.kind, event.detail.get("status")):
         return
     if plan.lost:

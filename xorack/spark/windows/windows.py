@@ -125,7 +125,8 @@ class Windows(Rows):
             checkpoint: The folder of the query's checkpoint. Its offsets prove positions without
                 rows at the edges of a batch.
 
-        Returns: A report; its ``chains`` are the windows in which partitions finished.
+        Returns:
+            A report; its ``chains`` are the windows in which partitions finished.
 
         Raises:
             OutputDiffersError: Rows are missing or surplus. The windows get a note.

@@ -56,7 +56,7 @@ _WHY_NOT = {
 
 @functools.cache
 def templates() -> Environment:
-    """Return the templates. They escape all values and make invisible characters visible."""
+    """Return the templates, which escape all values and make invisible characters visible."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # the import takes 60 ms
 
     made = Environment(
@@ -84,7 +84,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _address(query: Query, **changes: Any) -> str:
-    """Return the address of a query's page. With a change, it is the first page."""
+    """Return the address of a query's page. If the query changes, the first page is shown."""
     changed = replace(query, **{"after": "", "skip": 0, **changes}) if changes else query
     parameters = urlencode({name: value for name, value in vars(changed).items() if value})
     return f"./?{parameters}" if parameters else "./"
@@ -177,7 +177,7 @@ def _json_lines(value: Any) -> list[str]:
 
 
 class Moment(NamedTuple):
-    """A step in the life of a chain. Its time is in milliseconds since 1970, if it is known."""
+    """A step in the life of a chain. Its time, if known, is in milliseconds since 1970."""
 
     at: int | None
     label: str
@@ -221,7 +221,10 @@ def timeline(status: ChainStatus) -> list[Moment]:
 
 
 def windows_page(frame: Frame, table: WindowTable, prefix: str, searched: int | None) -> bytes:
-    """Render windows by log. `searched` is the number of items read, if there are more."""
+    """Render windows by log.
+
+    `searched` is the number of items that were read, if the table has more.
+    """
     states = Counter[str](window.state for _, _, cells in table.rows for window in cells if window)
     news = ", ".join(f"{states[state]} {state}" for state in get_args(WindowState) if states[state])
     values = {"table": table, "prefix": prefix, "searched": searched}
@@ -229,7 +232,7 @@ def windows_page(frame: Frame, table: WindowTable, prefix: str, searched: int | 
 
 
 def letters_page(frame: Frame, survey: Survey, retryable: Collection[str]) -> bytes:
-    """Render dead letters with buttons. `retryable` has the ids of those that can be retried."""
+    """Render dead letters with buttons. `retryable` has the ids of messages that can be retried."""
     return frame.page(
         "dead_letters.html",
         title="Dead letters",

@@ -1,8 +1,8 @@
 """The HTTP server of `xorack web`, for one user's browser on this machine.
 
 It listens on 127.0.0.1. A page's path begins with a secret, so other users and programs of the
-machine cannot see anything. A foreign Host is rejected because of DNS rebinding. Changes that do
-not come from a form of these pages are rejected, too.
+machine cannot see anything. A request with another Host is rejected because of DNS rebinding. A
+change is rejected unless it comes from a form of these pages.
 """
 
 from __future__ import annotations

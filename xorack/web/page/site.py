@@ -62,7 +62,10 @@ class DeadLetters:
         self._seen: tuple[int, list[DeadMessage]] = 0, []
 
     def count(self) -> int:
-        """Return SQS's estimate of the messages, or the last one while a caller hides messages."""
+        """Return SQS's estimate of the messages.
+
+        While a caller hides messages, return the last one.
+        """
         if self._lock.acquire(blocking=False):
             try:
                 self._count = self._redrive.count()
@@ -84,7 +87,7 @@ class DeadLetters:
         return survey, count
 
     def of(self, tag: str) -> list[DeadMessage]:
-        """Return a chain's messages among the first ones, which are read once for each `count`."""
+        """Return a chain's messages among the first messages. A change of `count` rereads them."""
         if (count := self.count()) != self._seen[0]:
             self.read()
         return [message for message in self._seen[1] if tag in message.tags] if count else []
@@ -106,7 +109,7 @@ class DeadLetters:
 
 
 class UnitNames:
-    """Names of outstanding units among the candidates of a file and those typed in."""
+    """Finds names of outstanding units among candidates from a file and from the page."""
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
         self._candidates = list(candidates)
@@ -132,7 +135,7 @@ class UnitNames:
 
 @dataclass
 class Site:
-    """The pages of a table under a name, and perhaps of a dead-letter queue.
+    """The pages for a table, and perhaps for a dead-letter queue, under a name.
 
     `publisher` publishes the event of a chain that a form fails. A form must send the `token`.
     """
@@ -181,7 +184,7 @@ class Site:
         return Response(status, pages.error_page(pages.Frame(self.name), title, reason))
 
     def failure(self, error: Exception) -> Response:
-        if isinstance(error, TagNotFound):  # its messages may be queued or dead-lettered
+        if isinstance(error, TagNotFound):  # the chain's messages may be queued or dead-lettered
             return Response(404, pages.error_page(self._frame(), "Chain not found", str(error)))
         if isinstance(error, NotAChainError):
             return self.problem(404, "Not a chain", str(error))
@@ -259,7 +262,7 @@ class Site:
         return Response(200, pages.letters_page(frame, survey, self._retryable(survey.messages)))
 
     def _retryable(self, messages: Sequence[DeadMessage]) -> set[str]:
-        """Return the ids of messages that may be accepted now, because their chain expired."""
+        """Return the ids of messages that may be accepted now, because their chain has expired."""
         rejected = [each for each in messages if each.kind == "rejected"]
         tags = [*dict.fromkeys(tag for each in rejected for tag in each.tags)]
         exist = self.store.read(tags[:_TAGS], lambda _: None) if tags else {}
