@@ -23,9 +23,9 @@ _NETWORK_ACTIONS: Final = (
 class Network:
     """A VPC for the functions.
 
-    It must have routes to DynamoDB, SQS and EventBridge: endpoints (`dynamodb` as a gateway, `sqs`
-    and `events` as interfaces with private DNS) or a NAT gateway. Lambda polls the queue and sends
-    logs and traces from outside the network.
+    It must have routes to DynamoDB, SQS and EventBridge, by endpoints or a NAT gateway. The
+    endpoints are `dynamodb` as a gateway, and `sqs` and `events` as interfaces with private DNS.
+    Lambda polls the queue and sends logs and traces from outside the network.
 
     Attributes:
         vpc: The VPC.

@@ -79,8 +79,8 @@ def layers(event: Mapping[str, Any], *, bodies: bool = True) -> Iterator[Mapping
     """Yield an event and the events inside it, outermost first.
 
     The iteration ends at several records, or at a value that is not a JSON object. With ``bodies``,
-    it also yields content that the event's sender wrote: the body of a message of SQS or SNS, the
-    data of a record of Kinesis or Kafka, or the ``detail`` of an event.
+    it also yields content that the event's sender wrote. This is the body of a message of SQS or
+    SNS, the data of a record of Kinesis or Kafka, or the ``detail`` of an event.
     """
     layer: Any = event
     for _ in range(_MAX_LAYERS):

@@ -87,10 +87,10 @@ def token_of(
     """Return the token that a message carries, or None.
 
     Args:
-        message: A message of SQS, as Lambda or ``receive_message`` returns it; an event of SNS or
-            EventBridge, or a message with such an event in its body; or any JSON object. The token
-            is in the attribute or header ``xorack``, or with ``bodies`` in that field of the JSON
-            body.
+        message: A message of SQS, as Lambda or ``receive_message`` returns it. Or an event of SNS
+            or EventBridge, or a message with such an event in its body. Or any JSON object. The
+            token is in the attribute or header ``xorack``, or with ``bodies`` in that field of the
+            JSON body.
         bodies: Also look for the token in the bodies of messages, in events inside them, and in the
             ``detail`` of events. Set this only if your own code alone writes that field.
         tags: A prefix of the tags that the token may name. By default, all tags are accepted.

@@ -95,8 +95,8 @@ def masked_dead_letter(body: str, mask: Collection[str]) -> str:
     """Return the body of a rejected message without values that may have to be masked.
 
     Only valid fields of the protocol keep their values. A sender whose message is rejected made a
-    mistake, so a confidential value may be anywhere: in a misspelt field, beside the request, or in
-    a text that is not JSON.
+    mistake, so a confidential value may be anywhere. It may be in a misspelt field, beside the
+    request, or in a text that is not JSON.
     """
     if not mask:
         return body

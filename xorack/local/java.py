@@ -50,7 +50,7 @@ def spark_environ() -> dict[str, str]:
 
 
 def _wrap(runtime: Path) -> Path:
-    """Make a JAVA_HOME whose java drops the argument, and return it."""
+    """Make a JAVA_HOME whose ``java`` drops the unknown argument, and return the path."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     is_ours = sys.prefix != sys.base_prefix and os.access(sys.prefix, os.W_OK)
     home = Path(sys.prefix, "java") if is_ours else Path(cache, "xorack", "java")

@@ -88,7 +88,7 @@ def _opened(spark: SparkSession, output: str | Snapshot) -> DataFrame:
 def unit_in(rows: RowNames, frame: DataFrame) -> Column:
     """Return the unit of each row of an input, from its unit columns.
 
-    A column of units may come from another run.
+    The column of `with_unit` is not used, because it may come from another run.
     """
     return units.unit_column(frame, rows.namespace, rows.unit)
 
@@ -305,7 +305,7 @@ def names_files(frame: DataFrame) -> bool:
 
 
 def check_output(rows: RowNames, header: Header, evidence: Evidence) -> None:
-    """Check that evidence comes from an unchanged output of this job, or raise."""
+    """Check that evidence comes from an unchanged output of this job, or raise an error."""
     mask, files = rows.tracking.mask, evidence.files
     for snapshot in evidence.snapshots:
         source = tables.started(header)

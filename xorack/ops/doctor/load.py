@@ -49,7 +49,7 @@ class Plan:
         return [self.unit(position) for position in range(self.finished, self.units)]
 
     def requests(self) -> list[Request]:
-        """Return the chain's requests in the order in which it sends them."""
+        """Return the chain's requests in the order in which the load sends them."""
 
         def stamp(first: int, end: int) -> bytes:
             return reduce(xor, (bytes(traced(self.unit(n))) for n in range(first, end)))
