@@ -51,7 +51,7 @@ def measure(quick: bool) -> list[Table]:
             name: partial(import_milliseconds, code, folder, settings)
             for name, code in modules.items()
         }
-        interleaved(jobs, 1)  # fills the disk cache, and makes the bytecode
+        interleaved(jobs, 1)  # The first import fills the disk cache and makes the bytecode.
         runs = interleaved(jobs, 2 if quick else 11)
     table = Table(["import", "ms", f"times `import {BASE}`"])
     for name, times in runs.items():

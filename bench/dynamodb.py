@@ -36,7 +36,8 @@ BATCH = 1_000
 """The number of messages in a consumer's batch."""
 PEER = "xor-ack-dynamodb"
 _PATIENT = RetryPolicy(attempts=1_000_000)
-Write = Callable[[str, bytes], object]  # writes a stamp, or a batch of it, to a chain by its tag
+# A function that writes a stamp, or a batch of stamps, to the chain with a tag.
+Write = Callable[[str, bytes], object]
 
 
 def consumer(acker: DynamoDBAcker) -> Write:

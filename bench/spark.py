@@ -40,16 +40,16 @@ FILES = 200
 class Case(NamedTuple):
     """A pair of jobs over lineitem or over a corpus."""
 
-    chain: str = "l_suppkey"  # a condition in SQL, for `where`
+    chain: str = "l_suppkey"  # an SQL expression
     where: str = "l_quantity > 0"
-    scale: float = 1  # of lineitem: 6 million lines
+    scale: float = 1  # of TPC-H; 1 is 6 million lines
     variants: tuple[str, ...] = (UNTRACKED, TRACKED)
     turns: int = 3
-    rows: int = 0  # generated lines, with their numbers as l_orderkey
+    rows: int = 0  # the number of generated lines; l_orderkey is the line's number
     rows_a_file: int = 0
-    partitions: int = 0  # of a shuffle, which Spark must not combine
-    words: int = 0  # of a corpus, which the pipeline counts instead
-    kept: str = ""  # job 2 loses other rows, so finish fails
+    partitions: int = 0  # the number of shuffle partitions, which Spark must not combine
+    words: int = 0  # the size of a corpus, whose words the pipeline counts instead
+    kept: str = ""  # a condition; job 2 loses all other rows, so that finish fails
 
 
 _ORDER = "(l_orderkey div 32 * 8 + l_orderkey % 8)"

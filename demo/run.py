@@ -88,7 +88,7 @@ class Demo:
     database: Database | None  # None for the sources of Python's standard library
     encoding: str
     work: Path  # the folder for all files that the demo makes
-    lose: int  # words to lose between the jobs
+    lose: int  # the number of words to lose between the jobs
     display: Display
     keep_page: bool = False
 

@@ -49,7 +49,7 @@ def main() -> None:
     tracker = Tracker(os.environ["XORACK_QUEUE_URL"])
     for text in sys.stdin:
         failed = json.loads(text)
-        _, _, order = failed["tag"].partition("/")  # the first part is the run
+        _, _, order = failed["tag"].partition("/")  # the first part of a tag is the run
         for event in repair(tracker, failed, ORDERS[order]):
             print(event)
 

@@ -26,7 +26,7 @@ TIMEOUT_SECONDS = 3
 def take_orders(tracker: Tracker, run: str = "") -> list[str]:
     """Start a chain for each order and a unit for each line; return events for the worker."""
     events = []
-    with tracker.batch():  # one message for all requests
+    with tracker.batch():  # sends one message with all requests
         for tag, lines in ORDERS.items():
             token = tracker.start(run + tag, timeout=TIMEOUT_SECONDS, detail={"customer": "Ahab"})
             with tracker.step(token) as step:

@@ -111,7 +111,8 @@ def _take_code_from_bucket(stack: Stack, acker: Acker, default_key: str) -> None
     for function in (acker.consumer, acker.sweeper):
         resource: Any = function.node.default_child
         resource.add_property_override("Code", code)
-        resource.add_deletion_override("DependsOn")  # a reference to the function's role is enough
+        # The reference to the function's role is a sufficient dependency.
+        resource.add_deletion_override("DependsOn")
         # CloudFormation makes a version once for a logical id, so changed code would not reach it.
         function.node.try_remove_child("CurrentVersion")
         alias: Any = function.node.find_child("Aliaslive").node.default_child

@@ -80,5 +80,6 @@ def _reason(error: BaseException) -> str:
         if isinstance(error, ArgumentError) and error.field.isidentifier():
             return f"--{error.field.replace('_', '-')}{text.removeprefix(error.field)}"
         return text
-    java = getattr(error, "java_exception", None)  # print its message without the stack trace
+    # Print the error's message without the stack trace.
+    java = getattr(error, "java_exception", None)
     return str((java and java.getMessage()) or error).split("\n")[0] or type(error).__name__

@@ -58,7 +58,7 @@ def read_words(file: BinaryIO, size: int, encoding: str) -> Iterator[tuple[int, 
 
 def _decode(decoder: Any, data: bytes, at: int, encoding: str, is_last: bool) -> str:
     """Decode the bytes of a piece. Its first byte has position `at` in the file."""
-    before = decoder.getstate()[0]  # bytes of an incomplete character
+    before = decoder.getstate()[0]  # the bytes of a character that continues in the next piece
     try:
         return str(decoder.decode(data, final=is_last))
     except UnicodeError as error:

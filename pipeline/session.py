@@ -16,7 +16,8 @@ def session(name: str, *, verbose: bool = False) -> SparkSession:
     if "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession():
         return SparkSession.builder.getOrCreate()
     os.environ["JAVA_HOME"] = str(java_home())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # so that workers have its packages
+    # Workers need the packages of this Python.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])
     cores = os.cpu_count() or 1
     java = "-Djava.net.preferIPv4Stack=true -XX:+UseParallelGC"

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from infra.stack import XorackStack  # isort: skip - before aws_cdk, as it finds Node
+from infra.stack import XorackStack  # isort: skip - before aws_cdk, because it finds Node
 
 import cdk_nag
 import yaml

@@ -116,7 +116,7 @@ def environment(name: str, same_python: bool = False) -> Path:
         return path / "bin"
     with locked(ROOT):
         stamp = contents(path, same_python)
-        if stamp in ready:  # another process has made it while this one waited for the lock
+        if stamp in ready:  # another process has made it while this process waited
             return path / "bin"
         print(f"Setting up {folder}: the first time, this downloads some hundred MB", flush=True)
         if path.is_symlink():  # a link to another checkout's environment, which must not change
@@ -138,7 +138,7 @@ def main() -> int:
     try:
         if name == "uv":
             uv(*options)
-        elif name == "demo":  # and at the same time the embedded AWS's; the demo repeats a failure
+        elif name == "demo":  # also the embedded AWS's, at the same time; the demo repeats failures
             embedded = [sys.executable, "-m", "xorack.local.environment"]
             with subprocess.Popen(embedded, cwd=ROOT, stdout=subprocess.DEVNULL):
                 environment(name, "--same-python" in options)

@@ -11,7 +11,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from xorack.cdk import Acker  # isort: skip - before aws_cdk, as it finds Node
+from xorack.cdk import Acker  # isort: skip - before aws_cdk, because it finds Node
 
 from aws_cdk import (
     App,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from xorack.cdk import Acker, Network, Settings  # isort: skip - before aws_cdk, as it finds Node
+from xorack.cdk import Acker, Network, Settings  # isort: skip - before aws_cdk, because it finds Node
 
 from aws_cdk import (
     App,
@@ -54,7 +54,7 @@ class Warehouse(Stack):
         acker.grant_send(aws_iam.Role(self, "Loader", assumed_by=glue))
         acker.grant_read(aws_iam.Role(self, "Support", assumed_by=people))
 
-        # One queue gets the loaded files, and another one the failed files. Dead letters are
+        # One queue gets the loaded files, and another queue the failed files. Dead letters are
         # messages that your subscriber fails three times, and events that cannot be delivered.
         two_weeks = Duration.days(14)
         unheard = aws_sqs.Queue(self, "Unheard", enforce_ssl=True, retention_period=two_weeks)

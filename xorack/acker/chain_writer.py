@@ -103,10 +103,10 @@ class Application:
     """
 
     tag: str
-    requests: Sequence[Request]  # all for this tag, sorted by `in_order`
-    cached: CachedChain | None = None  # the chain if it is known; None: read it first
-    must_exist: bool = False  # raise TagNotFound instead of starting a chain
-    fresh_ids: bool = False  # the ids were made for this call, so no mark of them is spilled
+    requests: Sequence[Request]  # all requests are for this tag, and sorted by `in_order`
+    cached: CachedChain | None = None  # the chain if it is known; None means: read it first
+    must_exist: bool = False  # True: raise TagNotFound instead of starting a chain
+    fresh_ids: bool = False  # True: the ids were made for this call, so their marks are not spilled
     sent_at: Sequence[int | None] | None = None  # see `xorack.core.transitions.apply`
     retry: Retry | None = None
     outcomes: list[RequestOutcome] = field(default_factory=list)
@@ -152,7 +152,8 @@ class Application:
 
     def begin_write(self, before: Chain | None, after: Chain) -> None:
         if after.final and not (before and before.final):
-            self._ends.add(_end_of(after))  # before the write, because its response may be lost
+            # Remember this before the write, because its response may be lost.
+            self._ends.add(_end_of(after))
 
     def lose_write(self, after: Chain) -> None:
         self._ends.discard(_end_of(after))
@@ -381,7 +382,8 @@ class ChainWriter:
         # Marks of ends are not counted, so it is unknown which of these marks were spilled since
         # then.
         if generation == chain.generation and chain.spilled <= count and not chain.end_levels:
-            return marks  # the marks spilled since then were in the item, and were searched there
+            # Marks that were spilled since then were in the item, where the search found them.
+            return marks
         ours = {position - batch.first for position, _ in work.unknown}
         inline = split_marks(chain.marks)
         keys = dict.fromkeys(
@@ -447,7 +449,7 @@ class ChainWriter:
                     break
                 chain = conflict.chain
                 if conflict.maybe_ours:
-                    break  # the SDK's retry may have met its own write, so this is counted
+                    break  # the SDK's retry may have met its own write, so the late request counts
         return chain
 
     def mark_reported(

@@ -80,7 +80,8 @@ class BatchResult:
     request has used. ``repeated`` counts the duplicates that are creates of ended chains."""
     created: int = 0
     ended: Counter[str] = field(default_factory=Counter)  # chains by status
-    latencies_ms: list[int] = field(default_factory=list)  # from create to ack, of each acked chain
+    # The time from create to ack of each acked chain.
+    latencies_ms: list[int] = field(default_factory=list)
     events: int = 0  # published events
     events_pending: int = 0  # events that the sweeper has to publish
     dropped: int = 0  # ends that are older than the retention and have no parent any more

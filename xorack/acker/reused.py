@@ -40,7 +40,7 @@ def _lost_children(request: Request, chain: Chain | None) -> list[int]:
     """
     if chain is None or chain.spilled or not request.starts:
         return []
-    from xorack.core.peeling import peel  # few batches need it
+    from xorack.core.peeling import peel  # imported here: few batches need it
 
     outstanding, complete = peel(chain.stamp)
     if not complete:

@@ -69,7 +69,7 @@ def queue_client(queue_url: str, region: str | None = None, endpoint_url: str | 
     except NoRegionError:
         expected = "a region, as neither the queue's URL nor the environment names one"
         raise ArgumentError("region", None, expected) from None
-    except InvalidRegionError as error:  # it may also come from the environment
+    except InvalidRegionError as error:  # an invalid region may also come from the environment
         problem = f"expected a region such as eu-west-1: {error}"
         raise ArgumentError("region", problem=problem) from None
     except ValueError:
@@ -141,7 +141,7 @@ def send(
     """
     if isinstance(requests, (str, Mapping)) or not isinstance(requests, Iterable):
         raise ArgumentError("requests", requests, "an iterable of requests")
-    counter = count()  # counts the requests while they are consumed
+    counter = count()  # `number` counts the requests while they are consumed
     groups: dict[str | None, Iterable[Request | str]] = {}
     if callable(group):
         by_group: dict[str | None, list[Request | str]] = defaultdict(list)

@@ -22,14 +22,14 @@ from typing import Any, Final
 from xorack.core.errors import StateError
 
 _LIBRARY: Final = Path(__file__).resolve().parents[1]
-_IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # setup.py creates it
+_IN_WHEEL: Final = _LIBRARY / "local" / "app" / "assembly"  # setup.py creates this folder
 LAMBDA_PYTHON: Final = (3, 13)
 """The Python version of the functions' runtime."""
 _HANDLERS: Final = ("lambda_src.consumer", "lambda_src.sweeper")
 _FOR_TYPES_ALONE: Final = [f"xorack.{name}" for name in ("client", "compat")]
 """Modules that are imported only under `TYPE_CHECKING`, which the finder does not know."""
 _PACKAGES: Final = ("aws-lambda-powertools==3.37.0", "jmespath==1.1.0", "typing_extensions==4.16.0")
-_NOT_USED: Final = "aws_lambda_powertools/event_handler"  # web APIs, with 1.4 MB of JavaScript
+_NOT_USED: Final = "aws_lambda_powertools/event_handler"  # for web APIs; 1.4 MB of JavaScript
 
 
 @lru_cache(maxsize=1)
@@ -87,7 +87,7 @@ def find_python(version: tuple[int, int]) -> str | None:
         candidate = Path(folder, "python{}.{}".format(*version))
         if not os.access(candidate, os.X_OK):
             continue
-        # The program may be a stub, such as that of pyenv for a version that is not active.
+        # The program may be a stub, such as pyenv's stub for a version that is not active.
         command = [str(candidate), "-c", "import sys; print(*sys.version_info[:2])"]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.stdout.split() == [str(part) for part in version]:

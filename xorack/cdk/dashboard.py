@@ -24,7 +24,7 @@ def create_dashboard(scope: Construct, acker: AckerParts) -> aws_cloudwatch.Dash
         # The name has the region, because the dashboards of all regions share one list.
         dashboard_name=Fn.join("-", [acker.name, Aws.REGION]),
         default_interval=Duration.hours(3),
-        widgets=[widgets],  # CloudWatch wraps the row
+        widgets=[widgets],  # CloudWatch wraps the row of alarms
     )
 
 

@@ -89,7 +89,8 @@ class AckEvents(Construct):
             enabled=False,
             event_pattern=aws_events.EventPattern(source=["xorack.bus-exists"]),
         )
-        if bus.env.account != stack.account:  # only the deployment knows whether they are equal
+        # Only the deployment knows whether the accounts are equal.
+        if bus.env.account != stack.account:
             same = Fn.condition_equals(bus.env.account, Aws.ACCOUNT_ID)
             resource: Any = rule.node.default_child
             resource.cfn_options.condition = CfnCondition(self, "BusIsHere", expression=same)
@@ -110,7 +111,7 @@ class AckEvents(Construct):
                 "ArnNotEquals": {"aws:PrincipalArn": arns},
             },
         )
-        bus: Any = self.bus  # created by the acker, so its policy can be changed
+        bus: Any = self.bus  # the acker created this bus, so its policy can be changed
         bus.add_to_resource_policy(statement)
 
     def rule(

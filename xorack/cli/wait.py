@@ -141,7 +141,7 @@ def _print_window(store: DynamoDBStore, tag: str, *, as_json: bool) -> bool:
 
 
 def _print_counts(counts: ChainCounts, *, as_json: bool) -> None:
-    """Print the counts in one line, and the first failed chains on stderr, or all as JSON."""
+    """Print the counts in one line and failed chains on stderr, or print both as JSON."""
     if as_json:
         screen.print_json({"ended": not counts.unfinished, **counts.to_dict()})
         return

@@ -52,7 +52,8 @@ def _tag(layer: Mapping[str, Any]) -> str | None:
     if "detail-type" in layer:
         if layer.get("source") == "aws.s3" and (tag := _object(layer.get("detail"), str)):
             return tag
-        return "/".join((layer["source"], layer["id"]))  # raises TypeError unless both are texts
+        # Raises TypeError unless both values are texts.
+        return "/".join((layer["source"], layer["id"]))
     if _is_sqs(layer) and (message_id := layer.get("messageId") or layer.get("MessageId")):
         return f"sqs/{message_id}"
     return f"sns/{layer['MessageId']}" if _is_sns(layer) else None

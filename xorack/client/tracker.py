@@ -72,7 +72,7 @@ def _cleaned(name: str, value: Any) -> Any:
     if name == "missing" and isinstance(value, Iterable):
         return tuple(value)  # several requests need the ids, and an iterator yields them once
     if name in ("missing", "missing_count") or (name, value) == ("text", None):
-        return value  # the request itself checks it
+        return value  # the request itself checks the value
     if not isinstance(value, str):
         raise ArgumentError(name, value, "a string")
     data = value.replace("\0", "").encode("utf-8", "backslashreplace")[:MAX_REASON_BYTES]
@@ -395,7 +395,7 @@ class Tracker:
         """
         outer = _BATCHES.get()
         if self in outer and outer[self].add([]):
-            yield  # in a nested block, the outer block sends
+            yield  # in a nested block, the outer block sends the requests
             return
         collected, reset = _Collected(), None
         # A signal handler may raise between any two lines. A batch that stays open would swallow

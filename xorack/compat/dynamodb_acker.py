@@ -27,7 +27,7 @@ class _Call(NamedTuple):
     """A call of a thread that waits until its request is applied."""
 
     request: Request
-    is_fresh: bool  # its id was made for this call
+    is_fresh: bool  # the request's id was made for this call
     result: Future[Stamp]
 
 
@@ -182,7 +182,7 @@ class DynamoDBAcker:
             except TagNotFound:
                 if retry.attempt == 1:
                     raise
-                return None  # an earlier attempt has deleted it, and its response was lost
+                return None  # an earlier attempt has deleted the chain, and its response was lost
 
     def _is_unwatched(self) -> bool:
         """Return whether no sweeper can watch the table, because it has no index of deadlines."""

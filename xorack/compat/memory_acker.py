@@ -35,7 +35,8 @@ class Acker(EventEmitter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._chains: dict[str, tuple[int, int]] = {}  # tag to length in bytes, XOR of stamps
+        # By tag: the length in bytes, and the XOR of the stamps.
+        self._chains: dict[str, tuple[int, int]] = {}
         self._guard = threading.Lock()
 
     @property

@@ -66,13 +66,13 @@ def outstanding_of(chain: Chain) -> tuple[list[int], bool, int]:
 
     If the stamp names no unit, the units come from a note. The number is then 0.
     """
-    from xorack.core.peeling import peel  # few invocations see a chain fail
+    from xorack.core.peeling import peel  # imported here: few invocations see a chain fail
 
     ids, complete = peel(chain.stamp)
     if not ids and (noted := noted_units(chain)):
         return noted, False, 0
-    # Three plain ids may cancel out. An attacker may choose ids whose stamp is that of a smaller
-    # set.
+    # Three plain ids may cancel out. An attacker may choose ids whose stamp equals the stamp of a
+    # smaller set.
     enough = len(ids) >= chain.counts.outstanding and len(chain.stamp) != PLAIN_LENGTH
     return sorted(ids), complete and enough, len(ids)
 

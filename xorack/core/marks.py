@@ -82,7 +82,8 @@ class MarkRun(NamedTuple):
 
     @property
     def _count(self) -> int:
-        return max(1, int(_GROWTH**self.level) // 4)  # on average at most 224 marks or 3.6 KB each
+        # On average, a bucket has at most 224 marks, or 3.6 KB.
+        return max(1, int(_GROWTH**self.level) // 4)
 
     def bucket_for(self, key: bytes) -> Bucket:
         """Return the bucket of a mark. The key may be the complete mark."""
@@ -153,7 +154,8 @@ def mark_key(request_id: str) -> bytes:
     return blake2b(request_id.encode(), digest_size=MARK_KEY_BYTES).digest()
 
 
-_SHARED = 1 << 4 * MARK_KEY_BYTES  # a bit in the middle, so that the bucket stays the same
+# A bit in the middle of the key, so that the mark's bucket stays the same.
+_SHARED = 1 << 4 * MARK_KEY_BYTES
 
 
 def step_id(unit: int) -> str:
@@ -236,7 +238,7 @@ def mark_of(request: Request) -> bytes:
     checksum = _checksum_without_stamp(request.op, request.started, request.finished)
     if request.stamp is not None:
         checksum = crc32(request.stamp, checksum)
-    if request.op != "stamp":  # a stamp has no other fields
+    if request.op != "stamp":  # a stamp has no other fields in its content
         options = (request.timeout, request.idle_timeout, request.detail, request.reason)
         parents = [parent.to_json() for parent in request.parents]
         values = (request.note, request.tolerated_units, parents, request.fail_parent)

@@ -113,7 +113,8 @@ def _os_errors_named() -> Iterator[None]:
 
 def state_folder(instance: str = "") -> Path:
     """Return the user's folder for `xorack local`, or for the instance of this name."""
-    configured = os.environ.get("XDG_STATE_HOME", "")  # ignored if relative, as XDG specifies
+    # A relative path is ignored, as XDG specifies.
+    configured = os.environ.get("XDG_STATE_HOME", "")
     state = Path(configured) if os.path.isabs(configured) else Path.home() / ".local" / "state"
     return state / "xorack" / f"local{instance and f'-{instance}'}"
 
@@ -226,7 +227,7 @@ def _pid(home: Path) -> int:
     """Return the id of the process that holds the folder's lock, or 0."""
     with suppress(FileNotFoundError, NotADirectoryError), (home / "running").open() as file:
         try:
-            # The lock is shared, so that two callers do not take each other for the process.
+            # The lock is shared. Otherwise two callers could take each other for the embedded AWS.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return int(file.read() or 0)

@@ -134,7 +134,7 @@ class EmbeddedAWS(ClientCache):
         if self._folder is not None:
             self._folder.mkdir(mode=0o700)
         self._directory = directory = self._folder or Path(tempfile.mkdtemp(prefix="xorack-aws-"))
-        # Functions must find the modules of their own code, and not those of the checkout.
+        # Functions must find the modules of their own code, and not the modules of the checkout.
         excluded = ("PYTHON", "VIRTUAL_ENV", "MINISTACK_")
         environ = {
             **{n: v for n, v in isolated(os.environ).items() if not n.startswith(excluded)},
@@ -188,7 +188,7 @@ class EmbeddedAWS(ClientCache):
         assert self._process.stdin is not None
         with self._process.stdin as pipe:
             pipe.write(b"run on\n")
-        self._process.returncode = 0  # so that Python does not wait for it
+        self._process.returncode = 0  # so that Python does not wait for the process
         self._process = self._directory = None
 
     def stop(self) -> None:
@@ -202,7 +202,7 @@ class EmbeddedAWS(ClientCache):
         self.port = self._requested_port
         if process is not None:
             with process, suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)  # the process and its workers
+                os.killpg(process.pid, signal.SIGKILL)  # kills the process and its workers
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
 

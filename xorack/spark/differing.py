@@ -81,7 +81,7 @@ class Differing(NamedTuple):
 
     def find(self, source: DataFrame) -> Difference:
         """Find the difference between the output and a source that is what was started."""
-        is_told = {*self.rows.chain} <= {*self.rows.unit}  # then equal units are in equal chains
+        is_told = {*self.rows.chain} <= {*self.rows.unit}  # if so, equal units are in equal chains
         if not is_told and (chains := self._changed_chains(source)):
             return self.unknown(f"the source is not what was started: {chains}")
         given = self.rows, self.evidence, self.totals, source, self.frames, self.keep
@@ -156,7 +156,8 @@ class Differing(NamedTuple):
             "sum(missing)",
             "sum(surplus)",
         )
-        if both != [facts.missing, facts.surplus]:  # rows of chains that were not started
+        # The difference includes rows of chains that were not started.
+        if both != [facts.missing, facts.surplus]:
             return self.all_open(found)
         if not left:
             noted = self._noted(sums).withColumn(

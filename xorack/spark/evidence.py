@@ -80,7 +80,8 @@ def _opened(spark: SparkSession, output: str | Snapshot) -> DataFrame:
     except AnalysisException:
         if not storage.is_pattern(output):
             raise
-        frame = reader.parquet(output.translate(units.GLOB))  # a folder with such a name
+        # Read a folder whose name looks like a pattern.
+        frame = reader.parquet(output.translate(units.GLOB))
         _ = frame.schema
     return frame
 

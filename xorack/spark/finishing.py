@@ -163,7 +163,8 @@ def _of_run(rows: RowNames, header: Header, evidence: Evidence, job: Job, keep: 
         return differing.all_open(differing.unknown(keys=keys))
     before = {name: tuple(facts) for name, facts in header.get("files", {}).items()}
     is_changed = not before or files_started(source) != before
-    is_changed |= evidence.totals == summary.totals  # only the chains differ
+    # The units are equal, so only their chains differ.
+    is_changed |= evidence.totals == summary.totals
     if is_changed and (lost := differing.input_lost(source)) is not None:
         return lost
     if (at_start := tables.at_start(rows.tracking.spark, header, given)) is not None:

@@ -140,7 +140,7 @@ def metrics_of(observation: Observation) -> dict[str, Any] | None:
         with suppress(Exception):
             got.append(dict(observation.get))
 
-    # If no action runs the frame, a classic session waits for ever for its observation.
+    # A classic session would wait for ever for an observation that no action runs.
     thread = threading.Thread(target=get, daemon=True)
     thread.start()
     thread.join(_PATIENCE_SECONDS)

@@ -63,5 +63,5 @@ def readable(option: str, problem: str, mask: Collection[str] = ()) -> Iterator[
     except XorAckError:
         raise
     except Exception as error:  # noqa: BLE001 - of Java
-        cause = None if mask else error  # its text has unmasked paths
+        cause = None if mask else error  # the error's text has unmasked paths
         raise ArgumentError(option, problem=f"{problem}: {one_line(error, mask)}") from cause

@@ -46,7 +46,8 @@ class Record:
     def __init__(self, spark: SparkSession, label: str, name: str, batch_id: int | None) -> None:
         """Use the record in the folder of a label, which need not exist."""
         self._spark, self._label = spark, label
-        self._pattern = label.translate(GLOB)  # Spark reads patterns
+        # Spark reads paths as patterns, so special characters are escaped.
+        self._pattern = label.translate(GLOB)
         self._of = {"name": name, "batch": batch_id}
         self._name = f"name={name}"
         self._place = self._name if batch_id is None else f"{self._name}/batch={batch_id}"

@@ -310,7 +310,7 @@ class TrackedRows(Rows):
         finished = outcome.finished
         if finished is None:
             return sent
-        requests = stamps(finished.chains)  # advance keeps a record without chains
+        requests = stamps(finished.chains)  # `advance` keeps a record without chains
         stamped = send_frame(requests, queue, finished.number) if finished.number else SendReport()
         if stamped.requests < finished.number:
             lost = finished.number - stamped.requests

@@ -113,7 +113,7 @@ def check_open(rows: RowNames) -> None:
     if rows.batch_id is not None or rows.tracking.keep_open:
         return
     state, start = _read(rows.tracking), Start(_id_of(rows, "start"), rows.name)
-    if start.id not in state.starts:  # `_checked` decides about a start with a text
+    if start.id not in state.starts:  # `_checked` checks a start that has its text
         _check_open(rows.tracking, start, state)
 
 

@@ -92,7 +92,7 @@ def keep_record(
                 f"{before.chains:,} chains before, and now others: {summary.count:,} in "
                 f"{summary.chains:,}; use another run_id"
             )
-        with suppress(StateError):  # a corrupt record is recreated
+        with suppress(StateError):  # recreate a corrupt record
             rows.record.check(header)
             return header
     source = {

@@ -65,7 +65,8 @@ def files_read(frame: DataFrame) -> list[str]:
     The result lacks the files of micro-batches and caches, because Spark does not name them.
     """
     given: Any = frame
-    if hasattr(given, "_jdf"):  # one call, because a call for each of 20,000 files takes seconds
+    # Make one call, because a call for each of 20,000 files takes seconds.
+    if hasattr(given, "_jdf"):
         texts = given.sparkSession._jvm.org.apache.hadoop.util.StringUtils
         uris = texts.join("\n", given._jdf.inputFiles()).splitlines()
     else:
@@ -111,7 +112,7 @@ def files_below(spark: SparkSession, places: Iterable[str]) -> Files:
     try:
         listed = reader.load(escaped).select("path", "length", F.unix_millis("modificationTime"))
         return {_plain(path): (size, time) for path, size, time in listed.collect()}
-    except AnalysisException:  # a folder does not exist
+    except AnalysisException:  # one of the folders does not exist
         return {}
 
 
@@ -156,7 +157,7 @@ def write_text(spark: SparkSession, folder: str, text: str) -> None:
     system, path = _hadoop(spark, folder)
     place = system.makeQualified(path).toString()
     name, data = f"part-{uuid4().hex}.txt", f"{text}\n".encode()
-    # If the process dies, it leaves a draft, and not a part of a text.
+    # If the process dies, it leaves a draft, and never a part of a text.
     if place.startswith(_LOCAL):  # Hadoop starts processes here, to set permissions
         local = Path(place.removeprefix(_LOCAL))
         local.mkdir(parents=True, exist_ok=True)

@@ -82,7 +82,8 @@ def other_keys(rows: RowNames, header: Header, evidence: Evidence, source: DataF
         if difference := _chain_difference(rows, header, frame, source):
             return difference
     problem = misplaced(rows, outputs, started)
-    if problem or totals.count != started.count:  # rows are missing or surplus in any form
+    # No form explains the difference, because rows are missing or surplus.
+    if problem or totals.count != started.count:
         return problem
     if units.has_columns(source, rows.unit):
         problem = _form(rows, source, totals, _SIDES)

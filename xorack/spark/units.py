@@ -76,7 +76,8 @@ def comparable(frame: DataFrame, characters: int) -> dict[str, Column]:
             continue
         if type_ == "string":
             column = F.left(column, F.lit(characters))
-        elif type_.startswith(("date", "timestamp")):  # years that Python supports
+        # Limit dates to the years that Python supports.
+        elif type_.startswith(("date", "timestamp")):
             least, most = (F.lit(f"{year}-01-01").cast(type_) for year in ("0002", "9999"))
             column = F.when(column.isNotNull(), F.least(F.greatest(column, least), most))
         kind = type_.partition("(")[0]
@@ -198,7 +199,7 @@ _FORMS: dict[str, Forms] = {
     "timestamp_ntz": (_wall_micros, lambda column: _iso(_wall_micros(column))),
     "decimal": (plain_decimal, plain_decimal),
 }
-KEY_TYPES = frozenset(_FORMS)  # of columns that can distinguish units and chains
+KEY_TYPES = frozenset(_FORMS)  # the types of columns that can distinguish units and chains
 
 
 def is_deterministic(frame: DataFrame) -> bool:
