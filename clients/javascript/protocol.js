@@ -252,9 +252,15 @@ function isJson(value, depth) {
   );
 }
 
-/** Return JSON text, in which a bigint is an integer. */
-export const toJson = (value) =>
-  JSON.stringify(value, (_, one) => (typeof one === "bigint" ? JSON.rawJSON(String(one)) : one));
+/** Return JSON text, in which a bigint is an integer; or undefined if a number is not finite. */
+export function toJson(value) {
+  let isFinite = true;
+  const text = JSON.stringify(value, (_, one) => {
+    isFinite &&= typeof one !== "number" || Number.isFinite(one);
+    return typeof one === "bigint" ? JSON.rawJSON(String(one)) : one;
+  });
+  return isFinite ? text : undefined;
+}
 
 export function checkDetail(detail) {
   const expected =

@@ -54,8 +54,9 @@ def fan_out(
 
     Raises:
         SendError: Some messages were not accepted. Let the step raise, and run it again.
-        ArgumentError: Two messages have the same name, or an element is not a pair. There is not
-            exactly one queue, stream or topic, or no client for the topic.
+        ArgumentError: Two messages have the same name, an element is not a pair, or a body is not
+            JSON. The group is invalid. There is not exactly one queue, stream or topic, or no
+            client for the topic.
     """
     places = {"queue_url": queue_url, "stream": stream, "topic": topic}
     if sum(place is not None for place in places.values()) != 1:
@@ -64,18 +65,20 @@ def fan_out(
     if stream is not None:
         return put_records(stream, _fields(step, made, group), client)
     if topic is not None:
-        return _produce(topic, made, client, group)
+        return _produce(topic, _texts(step, made), client, group)
     is_fifo = str(queue_url).endswith(".fifo")
-    if is_fifo and group is None:
+    if group is None and is_fifo:
         raise ArgumentError("group", group, "the message group, because a FIFO queue needs it")
+    if not (group is None or isinstance(group, str)):
+        raise ArgumentError("group", group, "the message group, a string")
     entries = (
         make_message(
-            _text(body),
+            body,
             group,
             {NAME: None if token is None else str(token)},
             _deduplication_id(token) if is_fifo else None,
         )
-        for body, token in made
+        for body, token in _texts(step, made)
     )
     return send_messages(queue_url or "", entries, client).messages
 
@@ -103,8 +106,20 @@ def _messages(step: Step | None, messages: Any) -> _Made:
         yield body, None if step is None else step.child(*parts)
 
 
-def _text(body: Any) -> str:
-    return body if isinstance(body, str) else json.dumps(body)
+def _texts(step: Step | None, made: _Made) -> Iterator[tuple[str, Token | None]]:
+    """Yield the text of each message with its token."""
+    for body, token in made:
+        yield body if isinstance(body, str) else _json(step, body), token
+
+
+def _json(step: Step | None, body: Any) -> str:
+    """Return a body as JSON. ``NaN`` is refused too, because other languages cannot read it."""
+    try:
+        return json.dumps(body, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        visible = step.name_for_errors(body) if step else body
+        expected = "a body that is a string or a JSON value"
+        raise ArgumentError("messages", visible, expected) from None
 
 
 def _fields(step: Step | None, made: _Made, group: str | None) -> Iterator[dict[str, Any]]:
@@ -113,7 +128,7 @@ def _fields(step: Step | None, made: _Made, group: str | None) -> Iterator[dict[
         if not isinstance(body, Mapping):
             visible = step.name_for_errors(body) if step else body
             raise ArgumentError("messages", visible, "a mapping, to which a token is added")
-        data = json.dumps({**body, **({} if token is None else {NAME: token.to_json()})})
+        data = _json(step, {**body, **({} if token is None else {NAME: token.to_json()})})
         yield {"Data": data.encode(), "PartitionKey": group or str(number)}
 
 
@@ -132,7 +147,7 @@ def _produce(topic: str, made: _Made, producer: Any, key: str | None) -> int:
     for body, token in made:
         sent += 1
         headers = None if token is None else {NAME: str(token).encode()}
-        value = _text(body).encode()
+        value = body.encode()
         while True:
             try:
                 producer.produce(topic, value, key=key, headers=headers, on_delivery=delivered)
