@@ -37,20 +37,13 @@ def test_a_reader_that_closes_at_once(stack, sqs, capsys, monkeypatch, command, 
     assert [line for line in lines if not line.startswith("in the queues: ")] == []
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [("xorack dead-letters s", ["send", "show"]), ("xorack redrive --al", ["--all"])],
-)
-def test_the_shell_completes_commands_and_options(words, expected):
+def test_the_shell_completes_commands():
     """docs/operations.md says how a shell asks for it; click answers."""
-    variables = {"_XORACK_COMPLETE": "bash_complete", "COMP_WORDS": words}
-    variables["COMP_CWORD"] = str(words.count(" "))
-    ran = subprocess.run(
-        [Path(sys.executable).with_name("xorack")],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert [line.partition(",")[2] for line in ran.stdout.splitlines()] == expected
+    variables = {
+        "_XORACK_COMPLETE": "bash_complete",
+        "COMP_WORDS": "xorack dead-letters s",
+        "COMP_CWORD": "2",
+    }
+    program = Path(sys.executable).with_name("xorack")
+    out = subprocess.check_output([program], env={**os.environ, **variables}, text=True)
+    assert out.split() == ["plain,send", "plain,show"]

@@ -138,21 +138,6 @@ def cut_off(count):
     raise Killed
 
 
-INVALID = [(None, False), *((token, True) for token in ("", "no token", '{"v": 2}'))]
-
-
-@pytest.mark.parametrize(("token", "invalid"), INVALID)
-def test_a_message_without_a_valid_token_fails_alone(work, functions, token, invalid):
-    work.start("a")
-    event, handled = work.receive(), []
-    attributes = {"xorack": {"stringValue": token, "dataType": "String"}} if invalid else {}
-    changed = {"messageId": "m", "messageAttributes": attributes}
-    event["Records"].append({**event["Records"][0], **changed})
-    handler = handler_of(work, lambda *_: handled.append(1), required=not invalid)
-    assert failures(handler(event, Context())) == ["m"]
-    assert (len(handled), acked(functions)) == (1, 2)
-
-
 @pytest.fixture
 def clock(monkeypatch):
     """The clock of what is known of ended chains, in seconds."""

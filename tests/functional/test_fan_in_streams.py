@@ -16,7 +16,6 @@ from xorack.core.errors import ArgumentError
 
 EVENTS = Path(__file__).parents[1] / "data" / "events"
 ORDERED = ["kinesis", "dynamodb", "msk", "fifo"]
-ALL = [*ORDERED, "kafka", "sqs"]
 
 
 @pytest.fixture
@@ -66,25 +65,6 @@ def started(tracker, service, tag="é/t"):
         for number, record in enumerate(records_in(event)):
             with_token(record, step.child(number))
     return event
-
-
-class Worker:
-    """Remembers the records that it saw; the first attempt of some fails."""
-
-    def __init__(self, tracker, service, failing=()):
-        self.seen, self.failing = [], [*failing]
-        bodies = service == "kinesis"
-        self.handler = fan_in(tracker, bodies=bodies)(self.handle)
-
-    def handle(self, record, step):
-        assert step is not None
-        self.seen.append(id_of(record.raw_event))
-        if self.seen[-1] in self.failing:
-            self.failing.remove(self.seen[-1])
-            raise OSError("a bad day")
-
-    def __call__(self, event):
-        return self.handler(event, Context())
 
 
 @pytest.mark.parametrize("service", ORDERED)

@@ -8,7 +8,6 @@ from botocore.exceptions import ClientError
 from lambda_src import environment
 from tests.support.faults import failing
 from tests.support.functions import Context, acked, chain, message
-from xorack import DynamoDBAcker, errors
 from xorack.acker.chain_writer import ChainWriter
 from xorack.aws import dynamodb_store
 from xorack.core.errors import UnavailableError
@@ -104,20 +103,3 @@ def test_an_unreadable_retention_fails_the_invocation(functions, monkeypatch, co
         functions.consume(BODY)
     assert functions.item("t") is None
     assert functions.consume(BODY) == []
-
-
-def test_a_deletion_loses_no_pending_event(aws, functions, clock):
-    acker = DynamoDBAcker(aws.table_name, client=aws.client("dynamodb"))
-    acker.create("t", b"\1")
-    acker.stamp("t", b"\1")
-    with pytest.raises(errors.StateError, match="'t' has ended and its event is not published"):
-        acker.delete("t")
-    clock.days = 0.1
-    functions.sweep()
-    assert functions.events().keys() == {"t"}
-    acker.delete("t")
-    assert functions.item("t") is None
-    acker.create("t", b"\1")
-    acker.stamp("t", b"\1")
-    acker.delete("t", force=True)
-    assert functions.item("t") is None

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 import warnings
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -62,15 +61,6 @@ def test_a_step_that_ran_twice_with_other_children_says_which_nobody_tracks(trac
     assert error == reason.format(f"step-{root.unit:016x}", others)
     cause = DeadMessage.read(letter | {"ReceiptHandle": "r"}).cause
     assert cause == reason.replace("'{}'", "…")
-
-
-def test_the_ids_of_units_may_be_the_same_in_another_chain():
-    """Such a group is another one; the simulation has steps of several units and chains."""
-    a, b = Token(1, ("one",)), Token(2, ("two",))
-    d, e = replace(a, tags=("two",)), replace(b, tags=("one",))
-    tracker = Tracker("queue", FakeQueue())
-    with tracker.step(d, e) as one, tracker.step(a, b) as other:
-        assert one.child("x") != other.child("x")
 
 
 @pytest.mark.slow

@@ -347,9 +347,6 @@ def test_a_metric_that_nobody_emits_is_an_error(mine, stack):
             one.metric(name)
 
 
-KINDS = [("settings", "a Settings"), ("table", "an ITable"), ("alarm_topic", "an ITopic")]
-
-
 def test_a_resource_in_another_region_is_rejected(here):
     for number, (argument, arn, place) in enumerate(
         (

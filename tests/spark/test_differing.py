@@ -174,16 +174,6 @@ def test_threads_beside_a_users_query(run):
     own.unpersist()
 
 
-def test_ten_thousand_names_in_one_driver(run):
-    """The frame of the first name is still there when its output differs."""
-    output = billed(run, run.read().where("line <> 7"))
-    other = run.read()
-    for number in range(10_000):
-        run.tracking.jobs.remember(f"{run.run_id}/n{number}", other)
-    error, _, _ = finish(run, output)
-    assert named(error) == [(order, 7) for order in (4, 5, 6)]
-
-
 def test_a_partition_that_a_dynamic_overwrite_left_from_yesterday(run, configure):
     """Only the rows of that partition are replaced by others; the error does not say all."""
     configure("spark.sql.sources.partitionOverwriteMode", "dynamic")

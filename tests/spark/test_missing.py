@@ -21,7 +21,6 @@ from xorack.spark.missing import why
 ORDERS, SIZE = 60, 6
 SEEDS = range(*map(int, os.environ.get("RANDOM_JOBS", "0:10").split(":")))
 """Random jobs: RANDOM_JOBS=0:1000 runs a thousand."""
-LINES = [(order, line) for order in range(ORDERS) for line in range(SIZE)]
 
 
 def lines_of(spark):

@@ -111,19 +111,6 @@ def test_keys_of_another_type_or_form(run, name, kind, configure):
     assert (caught.value.missing, operations(run)) == ([], {"note"})
 
 
-CHAINS = {
-    "padding": ("padded", "rtrim(padded)", f"padded is string {IN} without spaces at its end in"),
-    "CHAR": ("sku", None, "sku is string in the output and without spaces at its end in what"),
-    "case": ("upper", "lower(upper)", f"upper is string {IN} in lower case in the output"),
-    "a time zone": (
-        "at",
-        "from_utc_timestamp(at, 'Europe/Helsinki')",
-        f"at is timestamp {IN} in another time zone than that of the session in the output",
-    ),
-    "a time as text": ("at", "string(at)", f"at is timestamp {IN} string in the output"),
-}
-
-
 @pytest.mark.slow
 def test_equal_values_of_other_types_are_equal(run):
     rows = lines(run, "price", "even")

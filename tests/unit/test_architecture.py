@@ -49,16 +49,6 @@ HOUSE = [
 ]
 """The folders, the highest first. A folder imports only from folders further down, and itself."""
 
-FOUNDATION = {
-    "xorack/cdk",
-    "xorack/acker",
-    "xorack/client",
-    "xorack/aws",
-    "xorack/errors",
-    "xorack/core",
-}
-"""What runs in AWS and in producers. These folders could become packages of their own."""
-
 FLOOR = {folder: number for number, folder in enumerate(reversed(HOUSE))}
 PACKAGE_FLOOR = FLOOR["xorack/compat"]
 """Names of the package itself, such as ``xorack.traced``, come from the highest of its classes."""
@@ -117,12 +107,6 @@ def test_a_folder_imports_only_from_folders_below(folder):
         and FLOOR.get(other, PACKAGE_FLOOR) >= FLOOR[folder]
     ]
     assert upwards == []
-
-
-def test_the_foundation_imports_nothing_above_it():
-    """It knows nothing of Spark, operators, the page and this machine."""
-    found = {folder_of(module) for folder in FOUNDATION for module in imported_by(folder)}
-    assert found - FOUNDATION == {None}
 
 
 @pytest.mark.parametrize("folder", FLOOR)

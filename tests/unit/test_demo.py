@@ -9,14 +9,9 @@ import textwrap
 from contextlib import suppress
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from demo.database import (
-    DemoFailed,
-)
-from demo.loss import MISTAKES, lose_words, rows_in
+from demo.database import DemoFailed
 from demo.run import work_folder
 from tests.support.events import eventually
 from xorack.cdk.code import handlers_closure
@@ -128,41 +123,3 @@ def test_a_folder_of_others_is_named_and_left_alone(tmp_path):
                 pass
         assert (work / "words" / "x").exists()
     assert (tmp_path / "own" / "words" / "poem.txt").read_text() == "mine"
-
-
-# -- lost words ------------------------------------------------------------------------------------
-
-WORDS = [
-    *({"file": "a", "position": at, "word": f"a{at}"} for at in range(6)),
-    {"file": "bad", "position": 0, "word": "lost already"},
-    {"file": "bad", "position": -1, "word": None},
-    {"file": "c", "position": 0, "word": "c0"},
-    *({"file": "d", "position": at, "word": f"d{at}"} for at in range(3)),
-]
-
-
-@pytest.fixture
-def written(tmp_path):
-    """A folder as split leaves it; the words of a file are in several parts."""
-    schema = pa.schema({"file": pa.string(), "position": pa.int64(), "word": pa.string()})
-    (tmp_path / "words").mkdir()
-    for part, rows in enumerate((WORDS[:4], WORDS[4:], [])):
-        path = tmp_path / "words" / f"part-0000{part}.parquet"
-        pq.write_table(pa.Table.from_pylist(rows, schema), path)
-    files = [{"file": name, "error": "?" if name == "bad" else None} for name in (*"acd", "bad")]
-    (tmp_path / "files").mkdir()
-    pq.write_table(pa.Table.from_pylist(files), tmp_path / "files" / "part-00000.parquet")
-    return tmp_path
-
-
-@pytest.mark.parametrize("number", [1, 3, 11])
-def test_each_mistake_loses_just_the_row_that_is_told(written, number):
-    lost = lose_words(written, number)
-    parts = sorted((written / "words").iterdir())
-    left = [row for part in parts for row in pq.ParquetFile(part).read().to_pylist()]
-    gone = {(word.file, word.position, word.word) for word in lost}
-    assert left == [row for row in WORDS if (*row.values(),) not in gone]
-    assert len({word.file for word in lost}) == len(lost) == min(number, 3)
-    assert "bad" not in {word.file for word in lost}
-    assert {word.mistake for word in lost} == {*[*MISTAKES][: len(lost)]}
-    assert rows_in(written) == len(WORDS) - len(lost)

@@ -42,14 +42,6 @@ def test_an_events_ids_are_named_at_each_level(tokens):
     assert [names[id_of(tokens[path])] for path in paths] == [*map(list, paths)]
 
 
-def test_an_id_that_no_candidate_explains_has_none(tokens):
-    oil, other = tokens["oil"].unit, unit_id("another")
-    assert names_of([oil, other - 2**64], ["oil"], TAG) == {
-        f"{oil:016x}": "oil",
-        f"{other:016x}": None,
-    }
-
-
 def test_the_root_has_its_own_name(tokens):
     assert names_of([f"{unit_id(TAG):016X}"], [], TAG) == {f"{unit_id(TAG):016x}": TAG}
     root = unit_id("bucket", "key")

@@ -115,14 +115,6 @@ def test_a_child_can_fail_its_parent_at_once_also_by_its_deadline(world):
     assert sorted(world.tags()) == ["c", "p"]
 
 
-def test_ends_come_before_the_creates_of_their_parents_and_copies_count_once(world):
-    ends = [request for n in range(3) for request in child(f"c{n}", parent_of("p", name=f"u{n}"))]
-    world.consume(message(*ends))
-    assert status(world, "p") == "pending"
-    world.consume(message(create("p", "u0", "u1", "u2")))
-    assert status(world, "p") == "acked"
-
-
 def test_ends_that_share_a_parent_share_writes(world):
     names = [f"u{n}" for n in range(100)]
     world.consume(message(create("p", *names)))
@@ -167,15 +159,6 @@ def test_two_generations_of_a_child_are_two_units(world):
         world.consume(message(*child("c", parent_of("p", name=name))))
         del world.store.chains["c"]
     assert status(world, "p") == "acked"
-
-
-def test_the_end_of_an_old_child_starts_no_parent_again(world):
-    first = message(create("c", parents=[parent_of("p")], timeout=60 * 86_400))
-    world.consume(first)
-    world.now += 31 * DAY
-    world.consume(message(finish("c")))
-    assert "p" not in world.store.chains
-    assert world.store.chains["c"].pending_reports == ()
 
 
 def test_an_end_that_was_pending_for_the_retention_is_dropped_and_counted(world):

@@ -65,33 +65,6 @@ def test_the_condition_of_missing_rows_and_exact_counts(is_lost, condition):
     assert len(str(reasons).splitlines()) == len(reasons.findings)
 
 
-def shop(seed, products=20):
-    """Return rows of products, which have a price, a maker, and a country of origin."""
-    draw = random.Random(seed)
-    kinds = [
-        (draw.randrange(5, 200), draw.choice("abcdef"), draw.choice("xyz")) for _ in range(products)
-    ]
-    rows = []
-    for number in range(3_000):
-        product = draw.randrange(products)
-        price, maker, origin = kinds[product]
-        order = number // 6
-        rows.append(
-            {
-                "order": order,
-                "line": number % 6,
-                "product": f"p{product}",
-                "price": price,
-                "maker": maker,
-                "origin": origin,
-                "city": draw.choice("ABCDEFGHIJ"),
-                "day": date(2026, 1, 1) + timedelta(order % 30),
-                "amount": draw.randrange(90),
-            }
-        )
-    return rows, draw
-
-
 def test_columns_that_are_no_properties_give_way():
     """A task takes many products: chance puts a few of them into one task."""
     rows = [{"sku": f"s{n % 20}", "task": n % 20 % 4} for n in range(400)]

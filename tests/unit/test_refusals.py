@@ -87,21 +87,6 @@ def test_a_slow_bus_holds_up_no_callback(functions):
     assert "waits" in functions.tasks.tasks
 
 
-def test_no_callback_waits_for_a_bus_that_is_down(functions):
-    """Its first try failed, and the events of many chains wait since before."""
-    functions.bus.dead = True
-    for number in range(1_000):
-        ended(functions, f"e{number}")
-    ended(functions, "waits", token="waits")
-    functions.sweep()
-    assert "waits" in functions.tasks.tasks
-    # Its event waits with the others then.
-    functions.bus.dead = False
-    for _ in functions.sweep_each_minute(4):
-        pass
-    assert len(set(published(functions))) == 1_001
-
-
 def test_a_token_is_gone_with_its_delivery_and_in_no_log(functions, caplog):
     caplog.set_level("DEBUG")
     secret, refused = "AQCEAAAAKgAAAAMAAAAA", f"{BAD}AQCEAAAAKgAAAAMAAAAA"
