@@ -16,10 +16,11 @@ from aws_cdk import (
     aws_iam,
     aws_kms,
     aws_lambda,
+    aws_sns,
     aws_sqs,
     aws_stepfunctions,
 )
-from aws_cdk.aws_events_targets import LambdaFunction, SqsQueue
+from aws_cdk.aws_events_targets import LambdaFunction, SfnStateMachine, SqsQueue
 
 from infra.synth import ROOT
 from xorack.cdk.acker import Acker
@@ -63,6 +64,10 @@ def for_two_weeks(stack: Stack, name: str) -> aws_sqs.Queue:
 
 def redrive_to(queue: aws_sqs.Queue) -> dict[str, Any]:
     return {"dead_letter_queue": aws_sqs.DeadLetterQueue(queue=queue, max_receive_count=3)}
+
+
+def imported_bus(stack: Stack) -> aws_events.IEventBus:
+    return aws_events.EventBus.from_event_bus_arn(stack, "All", OUR_BUS)
 
 
 def imported(stack: Stack, name: str, arn: str = OUR_QUEUE) -> aws_sqs.IQueue:
@@ -322,8 +327,16 @@ def test_an_imported_acker_has_the_metrics_of_its_account_and_region(here):
     there = {name: arn.replace("1" * 12, "2" * 12) for name, arn in ELSEWHERE.items()}
     metric = Acker.from_attributes(here, "There", **there, service="xorack").metric_failed()
     assert (metric.account, metric.region) == ("2" * 12, "eu-west-1")
-    with pytest.raises(ValueError, match=r"queue_arn: .* is in the account 1{12}, expected 2{12}"):
-        Acker.from_attributes(here, "Mixed", **{**there, "queue_arn": OUR_QUEUE})
+    for number, name in enumerate(("queue_arn", "dead_letters_arn")):
+        line = rf"{name}: .* is in the account 1{{12}}, expected 2{{12}}, where table_arn is"
+        with pytest.raises(ValueError, match=line):
+            Acker.from_attributes(here, f"Mixed{number}", **{**there, name: OUR_QUEUE})
+    with pytest.raises(ValueError, match="encryption_key_arn: Mine/Alias/Key is an alias"):
+        Acker.from_attributes(
+            here, "Alias", **ELSEWHERE, encryption_key_arn=OUR_KEY.replace("key/", "alias/")
+        )
+    with pytest.raises(TypeError, match="role_names is 'acker': expected a list of names"):
+        Acker.from_attributes(here, "Roles", **ELSEWHERE, role_names="acker")
     bus = OUR_BUS.replace("eu-west-1", "us-east-1")
     far = Acker.from_attributes(here, "Far", **{**ELSEWHERE, "event_bus_arn": bus})
     with pytest.raises(ValueError, match=r"rule: .* is in the region us-east-1, expected eu"):
@@ -362,11 +375,19 @@ def test_a_resource_in_another_region_is_rejected(here):
         there = imported(here, f"There{number}", arn)
         with pytest.raises(ValueError, match=f"{argument}: Mine/There{number} is in the {place}"):
             Acker(here, f"Acker{number}", **{argument: there})
+    # Without a role, nobody knows who would get the permission.
+    unknown = aws_lambda.Function.from_function_arn(
+        here, "Unknown", "arn:aws:lambda:eu-west-1:111111111111:function:f"
+    )
+    with pytest.raises(RuntimeError, match="Mine/Unknown, resource imported without a role"):
+        Acker(here, "Reader").grant_read(unknown)
     topic = Settings(alarm_topic_arn="arn:aws:sns:us-east-1:111111111111:alarms")
     with pytest.raises(
         ValueError, match=r"alarm_topic: .* is in the region us-east-1, expected eu"
     ):
         Acker(here, "Alarmed", settings=topic)
+    with pytest.raises(ValueError, match=r"alarm_topic: Mine/Topic was passed, and the setting"):
+        Acker(here, "Twice", settings=topic, alarm_topic=aws_sns.Topic(here, "Topic"))
 
 
 def test_the_deployment_fails_if_an_imported_bus_of_the_account_does_not_exist(here, stack):
@@ -463,6 +484,18 @@ CANNOT_WORK = [
         "dead_letters: Mine/Letters accepts 262144 bytes, expected at least 1048576",
     ),
     (
+        lambda s: {"queue": Acker(s, "First").queue},
+        "queue: another acker uses Mine/First/Stamps/Queue: give each its own",
+    ),
+    (
+        lambda s: {"encryption_key": aws_kms.Key.from_key_arn(s, "K", OUR_KEY[:-8] + "alias/a")},
+        "encryption_key: Mine/K is an alias, expected its",
+    ),
+    (
+        lambda s: {"service": "orders/prod", "bus": imported_bus(s)},
+        "service: 'orders/prod', expected 1 to 128 letters, digits, _ and -, because the bus",
+    ),
+    (
         lambda s: {"dead_letters": aws_sqs.Queue(s, "Letters")},
         "dead_letters: .* 345600 seconds, expected more than the",
     ),
@@ -534,8 +567,6 @@ def test_a_stack_with_the_targets_and_the_waiting_executions_depends_on_the_acke
         handler="index.handler",
         code=aws_lambda.Code.from_inline("handler = print"),
     )
-    acker.grant_send(function)
-    acker.grant_resume(function)
     acker.events.rule("Both", targets=[LambdaFunction(function)], scope=other)
     machine = aws_stepfunctions.StateMachine(
         other,
@@ -544,8 +575,10 @@ def test_a_stack_with_the_targets_and_the_waiting_executions_depends_on_the_acke
             aws_stepfunctions.Pass(other, "Pass")
         ),
     )
-    acker.grant_send(machine)
-    acker.grant_resume(machine)
+    for waiting in (function, machine):
+        acker.grant_send(waiting)
+        acker.grant_resume(waiting)
+    acker.events.rule("Next", targets=[SfnStateMachine(machine)])
     app.synth()
     assert [one.node.id for one in other.dependencies] == ["Acker"]
     assert stack.dependencies == []
@@ -560,5 +593,5 @@ def test_a_stack_with_the_targets_and_the_waiting_executions_depends_on_the_acke
     ]
     assert len(attached) == 4
     assert sum("ConsumerPythonRole" in role for role in attached) == 2
-    assert len(template.of("AWS::Events::Rule")) == 2
+    assert len(template.of("AWS::Events::Rule")) == 3
     assert Template.of_stack(stack).environment("consumer")["RESUME"] == "step_functions,lambda"

@@ -108,6 +108,7 @@ def test_values_of_the_cdk_are_the_numbers_and_the_text_of_the_command_line():
     assert dataclasses.replace(given, tracing=True).log_retention_days == 7
     for wrong, line in (
         ({"retention_days": Duration.hours(492)}, "days: 20.5, expected a whole number from 19"),
+        ({"default_timeout_seconds": Duration.millis(1500)}, "seconds: 1.5, expected a whole"),
         ({"default_timeout_seconds": Duration.days(4000)}, "345600000, expected a whole number"),
         ({"removal_policy": RemovalPolicy.SNAPSHOT}, "'snapshot', expected one of retain, destroy"),
         ({"log_retention_days": RetentionDays.INFINITE}, "'INFINITE', expected one of 1, 3, 5"),

@@ -30,6 +30,9 @@ from xorack.cdk.table import adopt_table, create_table, key_of
 from xorack.cdk.validation import (
     as_text,
     check_arguments,
+    check_key,
+    check_service,
+    claim,
     has_own_policy,
     is_known_to_differ,
     warn_if_nothing_is_attached,
@@ -128,6 +131,8 @@ class Acker(AckerParts):
         check_arguments(self, {"settings": settings, **resources, **others, "role": role})
         self.encryption_key = key = encryption_key
         self.network = network
+        if service is not None:
+            check_service(service)
         self.name = name = service or name_of(self)
         self.service = None if settings.monitoring == "minimal" else name
         self._partition_key = settings.partition_key
@@ -156,6 +161,7 @@ class Acker(AckerParts):
         self.table = adopted or create_table(chains, settings, key)
         self.table_key = key_of(self.table, key)
         self.queue, self.dead_letters = create_queues(queues, settings, key, queue, dead_letters)
+        claim(table=self.table, queue=self.queue, dead_letters=self.dead_letters)
 
     def _create_functions(self, role: cdk.aws_iam.IRole | None) -> None:
         """Create the consumer and the sweeper, each with a new role or with the user's role."""
@@ -191,8 +197,14 @@ class Acker(AckerParts):
 
     def _topic(self, scope: Construct, topic: _Topic) -> _Topic:
         """Return the topic for alarms, after allowing alarms to use it; warn if there is none."""
-        if topic is None and self.settings.alarm_topic_arn:
-            topic = cdk.aws_sns.Topic.from_topic_arn(scope, "Topic", self.settings.alarm_topic_arn)
+        arn = self.settings.alarm_topic_arn
+        if topic is not None and arn is not None:
+            raise ValueError(
+                f"alarm_topic: {topic.node.path} was passed, and the setting `alarm_topic_arn` is "
+                f"{arn!r}: expected only one of the two"
+            )
+        if arn:
+            topic = cdk.aws_sns.Topic.from_topic_arn(scope, "Topic", arn)
         if topic is not None:
             check_arguments(self, {"alarm_topic": topic})
             allow_alarms_to_use(topic, self)
@@ -239,10 +251,14 @@ class Acker(AckerParts):
                 self, "Acker", table_arn=…, queue_arn=…, event_bus_arn=…, service="xorack"
             ).grant_send(loader)
         """
-        place = place_of(scope, table_arn, queue_arn)
+        if isinstance(role_names, str):
+            raise TypeError(f"role_names is {role_names!r}: expected a list of names")
+        place = place_of(scope, table_arn, queue_arn=queue_arn, dead_letters_arn=dead_letters_arn)
         acker = IAcker(scope, construct_id, partition_key, policies_ready, place)
         acker.service, arn, acker.role_names = service, encryption_key_arn, role_names
         key = cdk.aws_kms.Key.from_key_arn(acker, "Key", arn) if arn else None
+        if key is not None:
+            check_key("encryption_key_arn", key)
         acker.table_key = key
         acker.table = cdk.aws_dynamodb.Table.from_table_attributes(
             acker, "Table", table_arn=table_arn, encryption_key=key

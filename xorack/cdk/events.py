@@ -30,11 +30,12 @@ def name_for(bus: aws_events.IEventBus, caller: Construct) -> str:
 
 
 def _stack_of_targets(targets: Sequence[Any]) -> Stack | None:
-    """Return the stack of the first target that is a queue or a topic of this app."""
+    """Return the stack of the first target that is a queue, topic or state machine of this app."""
     for target in targets:
-        resource = getattr(target, "queue", None) or getattr(target, "topic", None)
-        if resource is not None and has_own_policy(resource):
-            return Stack.of(resource)
+        for attribute in ("queue", "topic", "machine"):
+            resource = getattr(target, attribute, None)
+            if resource is not None and has_own_policy(resource):
+                return Stack.of(resource)
     return None
 
 
@@ -124,16 +125,17 @@ class AckEvents(Construct):
     ) -> aws_events.Rule:
         """Send events of this acker's ended chains to targets.
 
-        A rule for a queue or a topic in another stack of the app is created in that stack. So only
-        that stack depends on the acker's stack, and the acker's stack does not depend on it.
+        A rule for a queue, a topic or a state machine in another stack of the app is created in
+        that stack. So only that stack depends on the acker's stack, and the acker's stack does not
+        depend on it.
 
         Args:
             construct_id: The id of the rule, unique on this bus.
             targets: The receivers of the events.
             statuses: `acked`, `failed` or both.
             scope: The scope in which to create the rule. By default, the scope of the acker, or the
-                stack of the targets' queue or topic. For functions in another stack, pass that
-                stack.
+                stack of the targets' queue, topic or state machine. For functions in another stack,
+                pass that stack.
 
         Raises:
             ValueError: `statuses` is empty or has an unknown status. Or the bus is in another

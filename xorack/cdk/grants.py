@@ -41,16 +41,18 @@ _METRICS: Final = frozenset(
 )
 
 
-def place_of(scope: Construct, table_arn: str, queue_arn: str) -> cdk.ArnComponents:
+def place_of(scope: Construct, table_arn: str, **queue_arns: str | None) -> cdk.ArnComponents:
     """Return the account and region of an imported acker: None where its ARNs are tokens.
 
     Raises:
-        ValueError: The table and the queue are known to be in different places.
+        ValueError: The table and a queue are known to be in different places.
     """
     stack, formats = cdk.Stack.of(scope), cdk.ArnFormat
     table = stack.split_arn(table_arn, formats.SLASH_RESOURCE_NAME)
-    queue = stack.split_arn(queue_arn, formats.NO_RESOURCE_NAME)
-    check_place(f"queue_arn: {queue_arn!r}", queue, table, ", where table_arn is")
+    for name, arn in queue_arns.items():
+        if arn is not None:
+            queue = stack.split_arn(arn, formats.NO_RESOURCE_NAME)
+            check_place(f"{name}: {arn!r}", queue, table, ", where table_arn is")
     return table
 
 

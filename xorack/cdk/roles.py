@@ -78,11 +78,15 @@ def name_policy(role: cdk.aws_iam.IRole) -> None:
     The CDK's name is the same for equal paths in two stacks. A role has only one inline policy of a
     name, so the second stack would replace the policy of the first stack.
     """
-    policy: Any = role.node.try_find_child("Policy")
-    if policy is not None:  # a closed or an immutable role has no policy of the stack
+    # A closed or an immutable role has no policy of the stack. The construct id of a policy depends
+    # on a feature flag of the CDK.
+    for policy in role.node.children:
+        if not isinstance(policy, cdk.aws_iam.Policy):
+            continue
         stack_uuid = cdk.Fn.select(2, cdk.Fn.split("/", cdk.Aws.STACK_ID))
         name = cdk.Fn.join("-", ["xorack", stack_uuid, role.node.addr])
-        policy.node.default_child.policy_name = name
+        resource: Any = policy.node.default_child
+        resource.policy_name = name
 
 
 def grant_to(

@@ -293,10 +293,11 @@ def _plain(name: str, value: Any) -> Any:
         case "Duration" if name.endswith("_days") and is_token(value):
             return value  # the unit of a token cannot be changed
         case "Duration":
-            seconds = value.to_seconds()
-            if name.endswith("_days"):
-                return seconds / _DAY if seconds % _DAY else seconds // _DAY
-            return seconds
+            amount = value.to_seconds(integral=False)
+            if is_token(amount):
+                return amount
+            amount /= _DAY if name.endswith("_days") else 1
+            return int(amount) if amount.is_integer() else amount
         case "RemovalPolicy":
             # The acker's `retain` already means RETAIN_ON_UPDATE_OR_DELETE.
             return value.name.lower().removesuffix("_on_update_or_delete")

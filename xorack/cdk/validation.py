@@ -6,6 +6,7 @@ denied.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ def check_kind(name: str, value: object) -> None:
         raise TypeError(f"{name} is {value!r}: expected {kind}")
 
 
+_CLAIMED: Final = "UsedByAcker"
+"""The id of a construct in each resource that an acker uses."""
 _PLACES: Final = ("account", "region")
 _OF_THE_ACCOUNT: Final = ("queue", "dead_letters", "role")
 """Arguments that must be in the stack's account. For others, alarms have no metrics of a queue, and
@@ -67,11 +70,32 @@ def check_place(
 
 def check_key(name: str, key: aws_kms.IKey) -> None:
     """Raise ValueError for an alias, because a role's statement on an alias has no effect."""
-    if hasattr(key, "alias_name"):
+    if hasattr(key, "alias_name") or ":alias/" in key.key_arn:
         raise ValueError(
             f"{name}: {key.node.path} is an alias, expected its key (by its ARN, or "
             "`Key.from_lookup`), because a role's permission on an alias has no effect"
         )
+
+
+def check_service(service: str) -> None:
+    """Raise ValueError if a bus or a dashboard cannot have this name."""
+    is_known = not Token.is_unresolved(service)
+    if is_known and not re.fullmatch("[A-Za-z0-9_-]{1,128}", service):
+        raise ValueError(
+            f"service: {service!r}, expected 1 to 128 letters, digits, _ and -, because the bus "
+            "and the dashboard have this name"
+        )
+
+
+def claim(**resources: Any) -> None:
+    """Mark the resources of an acker; raise ValueError if another acker has one of them."""
+    for name, resource in resources.items():
+        if resource.node.try_find_child(_CLAIMED) is not None:
+            raise ValueError(
+                f"{name}: another acker uses {resource.node.path}: give each its own, because "
+                "two ackers would each get a part of its contents"
+            )
+        Construct(resource, _CLAIMED)
 
 
 def warn_if_nothing_is_attached(
@@ -110,7 +134,8 @@ def is_external(grantee: aws_iam.IGrantable, account: str) -> bool:
     permissions.
     """
     principal = grantee.grant_principal
-    principal_account = principal.principal_account
+    # A function or state machine that was imported by its ARN has an unknown principal.
+    principal_account = getattr(principal, "principal_account", None)
     # A role, user or group is a construct. An ARN or an account has no policy that can be extended.
     return (
         not hasattr(principal, "node")
