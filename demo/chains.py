@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +63,15 @@ class RunMonitor:
         """Wait until the run's chain has ended with its event published; return whether it has."""
         return self._wait_for(
             lambda: self.chain.final and not self.chain.reports.event_pending, patience_seconds
+        )
+
+    def wait_for_notes(self, tags: Sequence[str], patience_seconds: float) -> bool:
+        """Wait until each of these chains has a note, which names its missing units.
+
+        The queue has no order, so the notes may be applied after other requests of their job.
+        """
+        return self._wait_for(
+            lambda: all(chain.note for chain in self.store.read(tags).values()), patience_seconds
         )
 
     def _wait_for(self, has_come: Callable[[], bool], patience_seconds: float) -> bool:

@@ -104,7 +104,8 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        return not self.unacked and not self.uncounted
+        is_named = len(self.named) == self.count["missing"]
+        return is_named and not self.unacked and not self.uncounted
 
 
 def print_result(out: Console, result: Result) -> None:
@@ -119,7 +120,7 @@ def print_result(out: Console, result: Result) -> None:
     out.print(Text(f"the counts of {plural(count['distinct'], 'word')}: {result.counts}"))
     if result.uncounted:
         out.print(Text(f"{result.uncounted:,} words are neither counted nor missing", "bold red"))
-    if result.named:
+    if result.count["missing"]:
         _print_losses(out, result)
     for tag, reason in result.unacked[:_SHOWN_LINES]:
         out.print(Text(f"not acked: {printable(tag)}: {printable(reason)}", style="red"))
@@ -144,6 +145,8 @@ def _print_losses(out: Console, result: Result) -> None:
         ("xorack", f"{lost} lost; the events of the failed files name {len(result.named):,}"),
     ):
         out.print(Text.assemble((f"{check:<13}", "bold"), says))
+    if not result.named:
+        return
     out.print()
     words = result.named[:_SHOWN_LINES]
     cells = [

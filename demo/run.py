@@ -207,6 +207,7 @@ class Demo:
                 f"not every file ended besides the {_files(lost)} with lost words: this is a defect"
             )
         if tags:
+            monitor.wait_for_notes(tags, _PATIENCE_SECONDS)
             self.display.say("end", f"the deadline of {_files(lost)} is moved to now")
             end_chains(self.stack, tags, lambda seconds: monitor.wait(seconds, files))
         if monitor.failed:

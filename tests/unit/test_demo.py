@@ -6,15 +6,23 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from demo.chains import RunMonitor
 from demo.database import DemoFailed
+from demo.display import Result, print_result
+from demo.loss import LostWord
 from demo.run import work_folder
+from tests.support.chains import changed, make_chain
 from tests.support.events import eventually
+from tests.support.memory_store import MemoryStore
 from xorack.cdk.code import handlers_closure
+from xorack.cli import screen
 from xorack.errors import LocalError
 from xorack.local import assembly
 from xorack.local.program import run_program
@@ -123,3 +131,30 @@ def test_a_folder_of_others_is_named_and_left_alone(tmp_path):
                 pass
         assert (work / "words" / "x").exists()
     assert (tmp_path / "own" / "words" / "poem.txt").read_text() == "mine"
+
+
+def test_the_demo_waits_for_the_notes_that_name_the_lost_words():
+    """The queue has no order: a note may come after the last request that ends a chain."""
+    store = MemoryStore()
+    store.chains = {tag: make_chain(tag) for tag in ("demo/file/a", "demo/file/b")}
+
+    def note(store=store):
+        for tag in store.chains:
+            time.sleep(0.3)
+            store.chains[tag] = changed(store.chains[tag], note='{"missing": ["07"]}')
+
+    with RunMonitor(store, 2, lambda *_: None) as monitor, ThreadPoolExecutor() as pool:
+        pool.submit(note)
+        assert monitor.wait_for_notes([*store.chains], 10)
+        assert all(chain.note for chain in store.chains.values())
+
+
+@pytest.mark.parametrize("named", [[], [LostWord("a.py", 7, "whale", "paging: OFFSET skipped it")]])
+def test_a_demo_whose_events_name_fewer_words_than_were_lost_is_not_good(capsys, named):
+    count = {"words": 9, "missing": 1, "distinct": 9}
+    split = {"files": 2, "words": 10}
+    result = Result(split, count, 1, [], named, 9, {}, "counts")
+    print_result(screen.console(), result)
+    said = f"xorack       1 word lost; the events of the failed files name {len(named)}"
+    assert said in capsys.readouterr().out
+    assert result.is_good == bool(named)
