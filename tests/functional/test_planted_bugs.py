@@ -6,7 +6,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from tests.support.chains import changed
-from tests.support.cli import deliver, named_lines, store
+from tests.support.cli import apply, deliver, named_lines, store
+from tests.support.dead_letters import put
+from tests.support.functions import message
 from tests.support.services import Message
 from xorack import Token, Tracker, traced, unit_id
 from xorack.aws.clock import milliseconds
@@ -167,12 +169,12 @@ def worker_of_the_first_step_is_gone(plant):
     plant.later(TAG)
 
 
-def job_that_did_not_finish(plant):
+def job_that_did_not_finish(plant, tag=TAG, hours=2):
     stamp = traced(12345)
-    create = Request("create", TAG, "c", stamp, 400, timeout=3600)
+    create = Request("create", tag, "c", stamp, 400, timeout=3600)
     for body in pack([create]):
         plant.sqs.send_message(QueueUrl=plant.stack.queue_url, MessageBody=body)
-    plant.later(TAG)
+    plant.later(tag, hours)
 
 
 def rows_that_a_job_lost(plant):
@@ -196,6 +198,31 @@ def twice_a_day(plant):
     plant.tracker.start(TAG)
     plant.tracker.start(TAG, detail={"attempt": 2})
     plant.consume()
+
+
+def job_of_a_run_that_did_not_finish(plant):
+    """No row of three orders was finished, and two orders were withdrawn."""
+    for number in range(5):
+        job_that_did_not_finish(plant, f"run/order/{number}", hours=2 if number < 3 else 0)
+    plant.consume()
+    failed = [Request.fail(f"run/order/{n}", "f", f"order {n} was withdrawn") for n in (3, 4)]
+    apply(plant.stack, *failed)
+    return "--run", "run"
+
+
+def messages_after_the_end_of_a_run(plant):
+    """All chains are acked; two requests came late, and two others were rejected."""
+    for number in range(2):
+        tag = f"run/order/{number}"
+        token = plant.tracker.start(tag)
+        plant.work(token)
+        plant.consume()
+        apply(plant.stack, Request.stamp_(tag, "late", finishes=[number + 1]))
+        body = message(Request.stamp_(tag, "again", finishes=[number + 1]))
+        put(
+            plant.stack, body, error=f"id: 'again-{number}' is used, at 2026-01-31T10:0{number}:00Z"
+        )
+    return "--run", "run"
 
 
 BUGS = {
@@ -228,12 +255,22 @@ BUGS = {
     job_that_did_not_finish: ["none of its 400 units was finished: the job that finishes them"],
     rows_that_a_job_lost: ["a sender noted: all 400 rows have sku = NULL; 400 units missing"],
     malformed_request: ["1 dead letter of it: malformed: requests[0].timeout: '1h'"],
+    job_of_a_run_that_did_not_finish: [
+        "3 timed out: none of its 400 units was finished: the job that finishes them",
+        "3  timed out\n2  order … was withdrawn",
+    ],
+    messages_after_the_end_of_a_run: [
+        "2  rejected: id: '…' is used, at …",
+        "2  late requests",
+    ],
     twice_a_day: ["acked: all of its units are finished; 1 repeated create came after its end"],
 }
+SAID = "why", "reasons", "outstanding", "dead letters", "after end"
 LEADS = {
     # What would lead away from the cause, and was said.
     swallowed_messages: ["silent", "none of its"],
-    job_that_did_not_finish: ["child", "workers' logs"],
+    job_that_did_not_finish: ["child", "workers"],
+    job_of_a_run_that_did_not_finish: ["child", "workers"],
     rows_that_a_job_lost: ["silent", "none of its"],
 }
 
@@ -241,9 +278,9 @@ LEADS = {
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
 def test_what_is_said_leads_to_the_bug(stack, xorack, tmp_path, bug):
     (names := tmp_path / "names.txt").write_text("oil\nwick\nlamp\n")
-    tag = bug(Plant(stack)) or TAG
-    _, out, _ = xorack("explain", tag, "--among", names)
-    said = named_lines(out)
-    why = "\n".join([*said["why"], *said.get("outstanding", [])])
+    chains = bug(Plant(stack)) or TAG
+    arguments = [chains] if isinstance(chains, str) else chains
+    said = named_lines(xorack("explain", *arguments, "--among", names)[1])
+    why = "\n".join(line for name in SAID for line in said.get(name, ()))
     assert [words for words in BUGS[bug] if words not in why] == [], why
     assert [words for words in LEADS.get(bug, []) if words in why] == []

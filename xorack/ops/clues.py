@@ -132,6 +132,8 @@ def _silent(status: ChainStatus) -> str:
     chain, begin = status.chain, status.begin
     if begin is None or chain.status == "pending" or chain.counts.finished > 1:
         return ""
+    if _nothing_finished(status):  # of a job, whose rows have neither a queue nor workers
+        return ""
     begin = max(begin, chain.first_seen_at or 0)  # the create may have waited in the queue
     silent_since = max(chain.last_stamp_at or begin, begin)
     silent_ms = (chain.ended_at or status.now) - silent_since
