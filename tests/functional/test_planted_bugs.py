@@ -108,6 +108,22 @@ def splitter_that_ran_twice(plant):
     plant.consume()
 
 
+def worker_with_a_name_of_its_own(plant):
+    """A worker makes its token from the line's name, which it writes in another way."""
+    token = plant.tracker.start(TAG, timeout=3600)
+    plant.split(token, *LINES)
+    for number in range(5):
+        plant.work(plant.tracker.step(token).child("LINE", number))
+    plant.later(TAG)
+
+
+def worker_that_hangs(plant):
+    """The same is seen if a message expires, or is never sent back from a dead-letter queue."""
+    for token in plant.split(plant.tracker.start(TAG, timeout=3600), *LINES)[1:]:
+        plant.work(token)
+    plant.later(TAG)
+
+
 def two_producers_with_one_tag(plant):
     plant.tracker.start(TAG, timeout=3600, detail={"shop": "Nantucket"})
     plant.tracker.start(TAG, timeout=7200, detail={"shop": "New Bedford"})
@@ -225,6 +241,16 @@ def messages_after_the_end_of_a_run(plant):
     return "--run", "run"
 
 
+def disabled_rule(plant):
+    plant.work(plant.tracker.start(TAG))
+    plant.consume()
+
+
+def producer_that_nothing_follows(plant):
+    """A consumer that has just stopped; no metric knows it yet."""
+    plant.tracker.start(TAG)
+
+
 BUGS = {
     swallowed_messages: [
         "3 of 6 chains of run order failed for the same reason",
@@ -235,14 +261,21 @@ BUGS = {
     ],
     other_children_on_a_retry: [
         "2 units finished that no step started",
-        "or was repeated with other children",
+        "or their step was repeated with other children",
+    ],
+    worker_with_a_name_of_its_own: [
+        "5 units finished that no step started: a worker used other names",
+        "5 of these finished, but no step started them",
+    ],
+    worker_that_hangs: [
+        "1 of 6 units did not finish: their messages wait, expired or are dead letters in the queue"
     ],
     splitter_that_ran_twice: ["1 dead letter of it: rejected: id: 'step-", "token passed on"],
     two_producers_with_one_tag: ["1 dead letter of it: rejected: ", "already exists"],
     wrong_queue_of_the_producer: [f"stack xorack has no chain '{TAG}'", "to another queue"],
     wrong_queue_of_the_workers: [
-        "its first step ended, but none of its 5 children: their workers did not run, refused the "
-        "token, or sent to another queue",
+        "its first step ended, but none of its 5 children: their workers did not run, got no "
+        "token, refused it, or sent to another queue",
         "silent since its first second: check your queue and workers",
     ],
     stopped_consumer: [
@@ -264,6 +297,8 @@ BUGS = {
         "2  late requests",
     ],
     twice_a_day: ["acked: all of its units are finished; 1 repeated create came after its end"],
+    disabled_rule: ["its event is published: if none arrived, check the rule on the bus"],
+    producer_that_nothing_follows: ["1 message waits in the acker's queue: if it stays"],
 }
 SAID = "why", "reasons", "outstanding", "dead letters", "after end"
 LEADS = {

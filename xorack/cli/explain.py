@@ -89,6 +89,8 @@ def _explain_chain(target: Target, tag: str, candidates: Sequence[Candidate], as
     facts += listed("why", [each.text for each in why])
     if status is not None and status.chain.status != "acked":
         names = names_of_chain(status, candidates)
-        facts += listed("outstanding", sorted(name_text(name) for name in names.values()))
+        units = sorted(name_text(name) for name in names.values())
+        units += [status.outstanding_note] if status.unstarted_units else []
+        facts += listed("outstanding", units)
     screen.print_properties(facts)
     return int(status is None)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xorack.core.chain import NEVER_CREATED, TIMED_OUT
+from xorack.core.event import outstanding_units
 from xorack.core.hashing import unit_id
 from xorack.core.text import plural, span
 from xorack.ops.status import ChainStatus
@@ -44,18 +45,6 @@ def clues_of(status: ChainStatus) -> list[Clue]:
     return []
 
 
-def unstarted_units(status: ChainStatus) -> int:
-    """Return the number of finished units that no step started, if it is known.
-
-    The stamp names both outstanding units and units that were finished without a start. The
-    difference of the two numbers follows from the counts.
-    """
-    surplus = status.chain.counts.finished - status.chain.counts.started
-    if not status.chain.counts.started or not status.outstanding_complete:
-        return max(0, surplus)
-    return max(0, (len(status.outstanding) + surplus) // 2)
-
-
 def _not_created(status: ChainStatus) -> str:
     chain = status.chain
     if chain.status != "pending" and chain.reason != NEVER_CREATED:
@@ -66,10 +55,12 @@ def _not_created(status: ChainStatus) -> str:
 
 
 def _not_started(status: ChainStatus) -> str:
-    count = unstarted_units(status)
+    count = status.unstarted_units
     if not count or status.chain.status == "pending":
         return ""
     why = "their step was killed after publishing, or was repeated with other children"
+    if len(status.outstanding) >= 2 * count:  # as many units were started and not finished
+        why = "a worker used other names, or their step was repeated with other children"
     if not status.chain.final:
         why += ", or its message is still in the queue"
     return f"{plural(count, 'unit')} finished that no step started: {why}"
@@ -116,7 +107,7 @@ def _no_child(status: ChainStatus) -> str:
     if counts.finished != 1 or counts.started < 2 or _is_first_step_open(status):
         return ""
     children = plural(counts.started - 1, "child", "children")
-    why = "their workers did not run, refused the token, or sent to another queue"
+    why = "their workers did not run, got no token, refused it, or sent to another queue"
     return f"its first step ended, but none of its {children}: {why}"
 
 
@@ -126,6 +117,15 @@ def _nothing_finished(status: ChainStatus) -> str:
         return ""
     why = "the job that finishes them did not run, or failed before its end"
     return f"none of its {counts.started:,} units was finished: {why}"
+
+
+def _unfinished(status: ChainStatus) -> str:
+    chain, left = status.chain, outstanding_units(status.chain)
+    if chain.reason != TIMED_OUT or chain.counts.finished < 2 or not left or chain.children:
+        return ""
+    units = f"{left:,} of {plural(chain.counts.started, 'unit')} did not finish"
+    queue = "their messages wait, expired or are dead letters in the queue of the workers"
+    return f"{units}: {queue}, or a worker dropped them or still runs"
 
 
 def _silent(status: ChainStatus) -> str:
@@ -156,6 +156,7 @@ _LIKELY: dict[str, _Find] = {
     "first_step": _first_step,
     "no_child": _no_child,
     "nothing_finished": _nothing_finished,
+    "unfinished": _unfinished,
     "silent": _silent,
 }
 """Clues for chains about which nothing else is known."""

@@ -52,6 +52,8 @@ def explain_chain(
         end = status.tolerance or "all of its units are finished"
         late = f"; {status.after_end} came after its end" if status.after_end else ""
         why.insert(0, Clue("acked", f"acked: {end}{late}"))
+    if chain.final:
+        why += _of_event(status)
     return why
 
 
@@ -86,6 +88,14 @@ def _of_family(status: ChainStatus, children: Sequence[ChainStatus]) -> list[Clu
     return why
 
 
+def _of_event(status: ChainStatus) -> list[Clue]:
+    """Return where the event is, unless a failure explains more."""
+    if status.chain.reports.event_pending:
+        return [Clue("event", "its event is not published yet: the sweeper tries each minute")]
+    text = "its event is published: if none arrived, check the rule on the bus, and its target"
+    return [Clue("event", text)] if status.chain.status == "acked" else []
+
+
 def _of_letters(letters: Sequence[DeadMessage]) -> list[Clue]:
     counts = count_causes(map(letter_text, letters))
     return [
@@ -98,8 +108,9 @@ def of_backlog(backlog: Backlog | None) -> list[Clue]:
     """Return the state of the queue, because waiting messages change the chain once applied."""
     if backlog is None or not backlog.waiting:
         return []
-    waits = "waits" if backlog.waiting == 1 else "wait"
+    waits, they = ("waits", "it stays") if backlog.waiting == 1 else ("wait", "they stay")
     text = f"{plural(backlog.waiting, 'message')} {waits} in the acker's queue"
+    text += f": if {they}, the consumer does not run"
     return [Clue("queue", backlog.stuck_text or text)]
 
 

@@ -195,10 +195,23 @@ class ChainStatus:
         return self._outstanding[1]
 
     @property
+    def unstarted_units(self) -> int:
+        """The number of finished units that no step started, if it is known.
+
+        The stamp names both outstanding units and units that were finished without a start. The
+        difference of the two numbers follows from the counts.
+        """
+        surplus = self.chain.counts.finished - self.chain.counts.started
+        if not self.chain.counts.started or not self.outstanding_complete:
+            return max(0, surplus)
+        return max(0, (len(self.outstanding) + surplus) // 2)
+
+    @property
     def outstanding_note(self) -> str:
-        """A text on the outstanding units without a name; empty if all of them have a name."""
+        """What the ids of the outstanding units do not tell; empty if there is no more."""
         if self.outstanding_complete:
-            return ""
+            unstarted = self.unstarted_units
+            return f"{unstarted:,} of these finished, but no step started them" * bool(unstarted)
         left, cells = outstanding_units(self.chain) or 0, TRACED_LENGTHS.get(len(self.chain.stamp))
         more = [(size, named) for size, named in _NAMED.items() if cells and size > cells]
         hints = [f": stamps of cells={size} name {n:,}" for size, n in more if n >= left > 0]
