@@ -125,6 +125,17 @@ def queue(stack, url="QueueUrl", **attributes):
 
 
 @contextmanager
+def elsewhere(stack):
+    """Let SQS move dead letters to a queue that is not the stack's."""
+    sqs = stack.client("sqs")
+    url = sqs.create_queue(QueueName="elsewhere")["QueueUrl"]
+    arn = stack.outputs["QueueArn"].rpartition(":")[0] + ":elsewhere"
+    with queue(stack, RedrivePolicy=json.dumps({**redrive(stack), "deadLetterTargetArn": arn})):
+        yield
+    sqs.delete_queue(QueueUrl=url)
+
+
+@contextmanager
 def letter(stack):
     sqs, url = stack.client("sqs"), stack.dead_letter_queue_url
     sqs.send_message(QueueUrl=url, MessageBody="bad")
@@ -197,31 +208,36 @@ def point_alias(client, function, version):
 
 
 @contextmanager
-def variables(stack, output, **changes):
-    """Deploy a version with other variables, as a wrong update would."""
-    client, function = stack.client("lambda"), stack.outputs[output]
-    before = client.get_alias(FunctionName=function, Name=ALIAS)["FunctionVersion"]
-    now = client.get_function_configuration(FunctionName=function)["Environment"]["Variables"]
-    client.update_function_configuration(
-        FunctionName=function, Environment={"Variables": {**now, **changes}}
-    )
-    client.get_waiter("function_updated_v2").wait(FunctionName=function, WaiterConfig={"Delay": 1})
-    point_alias(client, function, client.publish_version(FunctionName=function)["Version"])
+def function(stack, output, **changes):
+    """Deploy a version with another configuration, as a wrong update would."""
+    client, name = stack.client("lambda"), stack.outputs[output]
+    before = client.get_alias(FunctionName=name, Name=ALIAS)["FunctionVersion"]
+    now = client.get_function_configuration(FunctionName=name)
+    client.update_function_configuration(FunctionName=name, **changes)
+    client.get_waiter("function_updated_v2").wait(FunctionName=name, WaiterConfig={"Delay": 1})
+    point_alias(client, name, client.publish_version(FunctionName=name)["Version"])
     yield
-    client.update_function_configuration(FunctionName=function, Environment={"Variables": now})
-    point_alias(client, function, before)
+    client.update_function_configuration(FunctionName=name, **{key: now[key] for key in changes})
+    point_alias(client, name, before)
+
+
+def variables(stack, output, **changes):
+    name = stack.outputs[output]
+    now = stack.client("lambda").get_function_configuration(FunctionName=name)
+    variables = {**now["Environment"]["Variables"], **changes}
+    return function(stack, output, Environment={"Variables": variables})
 
 
 @contextmanager
-def schedule(stack, *, disabled):
+def schedule(stack, *, has_target=True, **changes):
     events, name = stack.client("events"), rule_of_sweeper(stack)
     (target,) = events.list_targets_by_rule(Rule=name)["Targets"]
-    if disabled:
-        events.disable_rule(Name=name)
-    else:
+    usual = {"Name": name, "ScheduleExpression": "rate(1 minute)", "State": "ENABLED"}
+    events.put_rule(**{**usual, **changes})
+    if not has_target:
         events.remove_targets(Rule=name, Ids=[target["Id"]])
     yield
-    events.enable_rule(Name=name)
+    events.put_rule(**usual)
     events.put_targets(Rule=name, Targets=[target])
 
 
@@ -279,13 +295,17 @@ def errors(stack):
     )
 
 
-ELSEWHERE = json.dumps({"deadLetterTargetArn": "arn:aws:sqs:us-east-1:123456789012:elsewhere"})
+def filtered(*patterns):
+    return {"FilterCriteria": {"Filters": [{"Pattern": pattern} for pattern in patterns]}}
+
+
 BREAKS = {
     "no redrive policy": ("queue", lambda s: queue(s, RedrivePolicy="")),
     "few receives": (
         "queue",
         lambda s: queue(s, RedrivePolicy=json.dumps({**redrive(s), "maxReceiveCount": 3})),
     ),
+    "dead letters elsewhere": ("queue", elsewhere),
     "small messages": ("queue", lambda s: queue(s, MaximumMessageSize="1024")),
     "plain messages": ("queue", lambda s: queue(s, SqsManagedSseEnabled="false")),
     "a dead letter": ("dead letters", letter),
@@ -293,6 +313,7 @@ BREAKS = {
         "dead letters",
         lambda s: queue(s, "DeadLetterQueueUrl", MaximumMessageSize="262144"),
     ),
+    "a delay": ("queue", lambda s: queue(s, DelaySeconds="900")),
     "a disabled key": ("keys", key),
     "a short visibility time-out": (
         "visibility time-out",
@@ -302,6 +323,7 @@ BREAKS = {
         "retention",
         lambda s: queue(s, "DeadLetterQueueUrl", MessageRetentionPeriod="86400"),
     ),
+    "messages for a minute": ("retention", lambda s: queue(s, MessageRetentionPeriod="60")),
     "messages for 14 days": ("retention", lambda s: queue(s, MessageRetentionPeriod="1209600")),
     "chains for a day": (
         "retention",
@@ -321,13 +343,28 @@ BREAKS = {
             {"FunctionResponseTypes": ["ReportBatchItemFailures"]},
         ),
     ),
+    "a filter that deletes messages": (
+        "event source mapping",
+        lambda s: mapping(s, filtered('{"body": {"tag": ["a"]}}'), filtered()),
+    ),
+    "code that no alias names": (
+        "event source mapping",
+        lambda s: mapping(
+            s,
+            {"FunctionName": s.outputs["ConsumerName"]},
+            {"FunctionName": f"{s.outputs['ConsumerName']}:{ALIAS}"},
+        ),
+    ),
     "a second mapping": ("event source mapping", thief),
     "a consumer that may not run": ("consumer", lambda s: concurrency(s, "ConsumerName")),
     "a sweeper that may not run": ("sweeper", lambda s: concurrency(s, "SweeperName")),
+    "a small memory": ("consumer", lambda s: function(s, "ConsumerName", MemorySize=128)),
+    "a short time-out": ("sweeper", lambda s: function(s, "SweeperName", Timeout=3)),
     "another table": ("consumer", lambda s: variables(s, "ConsumerName", TABLE_NAME="another")),
     "another bus": ("sweeper", lambda s: variables(s, "SweeperName", EVENT_BUS_NAME="misspelt")),
-    "a disabled schedule": ("schedule", lambda s: schedule(s, disabled=True)),
-    "a schedule without a target": ("schedule", lambda s: schedule(s, disabled=False)),
+    "a disabled schedule": ("schedule", lambda s: schedule(s, State="DISABLED")),
+    "a schedule without a target": ("schedule", lambda s: schedule(s, has_target=False)),
+    "a sweep a day": ("schedule", lambda s: schedule(s, ScheduleExpression="rate(1 day)")),
     "a disabled rule": ("rules", lambda s: rule(s, target=True, state="DISABLED")),
     "a rule without a target": ("rules", lambda s: rule(s, target=False)),
     "a deleted alarm": ("alarms", lambda s: alarm(s, delete=True)),

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from tests.support.chains import changed
 from tests.support.cli import check_schema
 from tests.support.events import eventually
+from xorack.aws.stack import DescribedStack
 from xorack.cli import main, options
 from xorack.core.errors import StateError
 from xorack.core.event import event_detail
@@ -19,6 +20,7 @@ from xorack.core.request import Request
 from xorack.core.transitions import apply, expire
 from xorack.ops.doctor import report, subscription
 from xorack.ops.doctor.load import Load, Sent
+from xorack.ops.doctor.reading import Reader
 from xorack.ops.doctor.subscription import Subscription
 from xorack.ops.doctor.verify import Received, TrialResult
 
@@ -55,6 +57,34 @@ def test_what_the_protocol_makes_of_a_load_has_no_violation(honest):
     lines = list(report.chart(figures, 60))
     acked = sum(not plan.lost for plan in honest.plans)
     assert f"  from     1 s  {'█' * 34} {acked}" in lines
+
+
+class Alarms:
+    """A client of a stack with so many alarms, and one whose creation failed."""
+
+    def __init__(self, count):
+        self.names = [f"alarm-{number}" for number in range(count)]
+
+    def can_paginate(self, _):
+        return False
+
+    def list_stack_resources(self, StackName):
+        kind = {"ResourceType": "AWS::CloudWatch::Alarm"}
+        resources = [{**kind, "PhysicalResourceId": name} for name in self.names]
+        return {"StackResourceSummaries": [*resources, kind]}
+
+    def describe_alarms(self, AlarmNames, AlarmTypes):
+        assert 0 < len(AlarmNames) <= 100  # without names, AWS answers with all of the account
+        description = "Runbook: docs/operations.md#queuebehind"
+        alarms = [{"AlarmName": name, "AlarmDescription": description} for name in AlarmNames]
+        return {"MetricAlarms": alarms}
+
+
+@pytest.mark.parametrize("count", [0, 150])
+def test_the_alarms_of_the_stack_alone_are_read(count):
+    stack = DescribedStack("orders", "CREATE_COMPLETE", {})
+    alarms = Reader(stack, lambda _: Alarms(count))._alarms()
+    assert (len(alarms["present"]), alarms["gone"]) == (count, [])
 
 
 def forged(outcome, tag, *, event=(), detail=(), item=(), events=1):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from xorack.aws.schema import EXPIRES_AT
+from xorack.aws.schema import ALIAS, EXPIRES_AT
 from xorack.aws.table_check import check_definition, check_state
 from xorack.core.errors import ArgumentError
 from xorack.core.message import MAX_BODY_BYTES
@@ -23,8 +23,12 @@ _FEW_RECEIVES: Final = 10
 """With fewer receives, a queue gives messages up during an outage of a few minutes."""
 _SENDER_BYTES: Final = 250_000
 """The size up to which clients fill messages by default."""
+_MEMORY_MB, _SECONDS = 512, 10
+"""The smallest settings of a function. With less, a large batch fails, or no write starts."""
 _EXPECTED_ALARM: Final = "ChainsFailed"
 """The doctor itself makes a chain fail, which sets off this alarm."""
+_SWEEPS: Final = "rate(1 minute)"
+_DAY: Final = 86_400  # seconds
 _TRANSIENT: Final = ("Enabled", "Enabling", "Updating", "Creating")
 EXAMINATIONS: Final[list[Examination]] = []
 
@@ -56,8 +60,10 @@ def _is_plain(queue: Mapping[str, str]) -> bool:
 def _outputs(facts: Facts) -> Any:
     stack = facts["stack"]
     missing = [name for name in _OUTPUTS if name not in stack.outputs]
-    text = f"the stack {stack.name} has no output {', '.join(missing)}"
-    return f"stack {stack.name}, {stack.status}", {text: missing}
+    return f"stack {stack.name}, {stack.status}", {
+        f"the stack {stack.name} has no output {', '.join(missing)}": missing,
+        f"the stack {stack.name} is {stack.status}": stack.status.endswith("FAILED"),
+    }
 
 
 @_examination("permissions", "caller", advice="ask for the policy of docs/doctor.md")
@@ -76,6 +82,7 @@ def _queue(facts: Facts) -> Any:
     target = redrive.get("deadLetterTargetArn", "").rpartition(":")[2]
     expected = facts["stack"].outputs.get("DeadLetterQueueUrl", "").rpartition("/")[2]
     receives, size = int(redrive.get("maxReceiveCount", 0)), int(queue["MaximumMessageSize"])
+    delay = int(queue.get("DelaySeconds", 0))
     waiting = plural(_depth(queue), "message")
     return f"{waiting} waiting, given up after {receives} receives", {
         f"no redrive policy, expected one to {expected}, as bad messages are lost": not redrive,
@@ -83,6 +90,7 @@ def _queue(facts: Facts) -> Any:
         f"maxReceiveCount {receives}, expected 100, at least {_FEW_RECEIVES}": redrive
         and receives < _FEW_RECEIVES,
         f"MaximumMessageSize {size}, expected {MAX_BODY_BYTES}": size < _SENDER_BYTES,
+        f"DelaySeconds {delay}, expected 0, as each ack waits for so long": delay,
         "messages are not encrypted, expected SqsManagedSseEnabled true": _is_plain(queue),
     }
 
@@ -161,11 +169,14 @@ def _function(name: str) -> _Judge:
             if variables.get(variable) not in map(outputs.get, names)
         ]
         reserved = facts[f"{name} concurrency"].get("ReservedConcurrentExecutions")
-        return f"version {function['Version']}, {function['MemorySize']} MB, {state}", {
+        memory, seconds = function["MemorySize"], function["Timeout"]
+        return f"version {function['Version']}, {memory} MB, {state}", {
             f"it is {state}: {function.get('StateReason')}": state not in ("Active", "Inactive"),
             "its last update failed": function.get("LastUpdateStatus") == "Failed",
             "its reserved concurrency is 0, expected more or none": reserved == 0,
             f"its variables {', '.join(wrong)} are not the stack's resources": wrong,
+            f"its memory is {memory} MB, expected at least {_MEMORY_MB}": memory < _MEMORY_MB,
+            f"its time-out is {seconds} s, expected at least {_SECONDS}": seconds < _SECONDS,
         }
 
     return judge
@@ -200,12 +211,15 @@ def _errors(facts: Facts) -> Any:
 @_examination("event source mapping", "mappings", "consumer", advice="correct it, or deploy again")
 def _mapping(facts: Facts) -> Any:
     mappings, consumer = facts["mappings"], facts["stack"].outputs.get("ConsumerName", "")
-    ours = [each for each in mappings if f":{consumer}:" in f"{each['FunctionArn']}:"]
-    first = ours[0] if ours else {"State": "Enabled", "FunctionResponseTypes": [_REPORT]}
+    target = f"{consumer}:{ALIAS}"
+    ours = [each for each in mappings if each["FunctionArn"].endswith(f":{target}")]
+    first: Any = ours[0] if ours else {"State": "Enabled", "FunctionResponseTypes": [_REPORT]}
     last = str(first.get("LastProcessingResult", ""))
+    filters = first.get("FilterCriteria", {}).get("Filters")
     return f"{first['State']}: up to {first.get('BatchSize')} messages a batch", {
-        "no mapping polls the queue for the consumer": not ours,
+        f"no mapping polls the queue for {target}": not ours,
         "another function takes messages from the queue": len(mappings) > len(ours),
+        "it has a filter, so Lambda deletes messages that it does not match": filters,
         f"it is {first['State']}, so it does not poll the queue": first["State"] not in _TRANSIENT,
         f"without {_REPORT}, one bad message repeats its entire batch": _REPORT
         not in first.get("FunctionResponseTypes", ()),
@@ -235,10 +249,13 @@ def _visibility(facts: Facts) -> Any:
 def _retention(facts: Facts) -> Any:
     variables = facts["consumer"].get("Environment", {}).get("Variables", {})
     kept, dead = (int(facts[name]["MessageRetentionPeriod"]) for name in ("queue", "dead letters"))
-    chains = int(variables.get("RETENTION_SECONDS") or 30 * 86_400)
-    pending = int(variables.get("PENDING_TIMEOUT_SECONDS") or 14 * 86_400)
+    chains, pending = (
+        int(value) if (value := variables.get(f"{name}_SECONDS", "")).isdecimal() else default
+        for name, default in (("RETENTION", 30 * _DAY), ("PENDING_TIMEOUT", 14 * _DAY))
+    )
     lives = f"messages {_days(kept)}, dead letters {_days(dead)}, chains {_days(chains)}"
     return lives, {
+        f"{lives}, but a longer outage loses messages, expected a day or more": kept < _DAY,
         f"{lives}, expected dead letters to be kept longer than messages": dead <= kept,
         f"{lives}, so a late message may start an expired chain again": kept + dead > chains
         and dead > kept,
@@ -252,11 +269,14 @@ def _retention(facts: Facts) -> Any:
 )
 def _schedule(facts: Facts) -> Any:
     rules = facts["schedule"]
-    enabled = [rule for rule in rules.values() if rule["State"] == "ENABLED"]
-    rate = ", ".join(rule.get("ScheduleExpression", "") for rule in enabled)
-    return f"the sweeper runs at {rate}", {
+    rates = [
+        rule.get("ScheduleExpression", "") for rule in rules.values() if rule["State"] == "ENABLED"
+    ]
+    rate = f"the sweeper runs at {', '.join(rates)}"
+    return rate, {
         "no rule invokes the sweeper": not rules,
-        f"the rule {', '.join(rules)} is disabled": rules and not enabled,
+        f"the rule {', '.join(rules)} is disabled": rules and not rates,
+        f"{rate}, expected {_SWEEPS}": rates and _SWEEPS not in rates,
         "EventBridge may not invoke the sweeper": "events.amazonaws.com" not in facts["permission"],
     }
 

@@ -20,6 +20,8 @@ from xorack.ops.doctor.check import Facts, Unread
 
 RECENT = timedelta(minutes=15)
 """The checks count the functions' errors of this time. Causes of older ones may be repaired."""
+_ALARMS = 100
+"""The most names of alarms in a call."""
 _RUNBOOK = "docs/operations.md#"
 """The description of each of the acker's alarms has this text. Other alarms do not have it."""
 _DENIED = re.compile("AccessDenied|AuthorizationError|NotAuthorized|UnauthorizedOperation")
@@ -156,16 +158,17 @@ class Reader:
         return {name: self._call("events", "describe_rule", Name=name) for name in names}
 
     def _rules(self, bus: str | None) -> dict[str, Any]:
-        """Read the state and the targets of the bus's rules for chains' events."""
-        where = {"EventBusName": bus}
-        return {
-            rule["Name"]: (
-                rule["State"],
-                self._call("events", "list_targets_by_rule", Rule=rule["Name"], **where)["Targets"],
-            )
-            for rule in self._call("events", "list_rules", **where)["Rules"]
-            if SOURCE in json.loads(rule.get("EventPattern", "{}")).get("source", [])
-        }
+        """Read the state and the targets of the bus's rules for events of the table's chains."""
+        where, table = {"EventBusName": bus}, self._stack.outputs.get("TableArn")
+        rules = {}
+        for rule in self._call("events", "list_rules", **where)["Rules"]:
+            pattern = json.loads(rule.get("EventPattern", "{}"))
+            is_for_chains = SOURCE in pattern.get("source", [])
+            if is_for_chains and table in pattern.get("resources", [table]):
+                name = rule["Name"]
+                targets = self._call("events", "list_targets_by_rule", Rule=name, **where)
+                rules[name] = (rule["State"], targets["Targets"])
+        return rules
 
     def _alarms(self) -> dict[str, Any]:
         """Read the stack's alarms that have a runbook."""
@@ -175,10 +178,13 @@ class Reader:
             resource["PhysicalResourceId"]
             for resource in resources["StackResourceSummaries"]
             if re.fullmatch("AWS::CloudWatch::.*Alarm", resource["ResourceType"])
+            and "PhysicalResourceId" in resource  # its creation may have failed
         ]
-        wanted = {"AlarmNames": names[:100], "AlarmTypes": ["MetricAlarm", "CompositeAlarm"]}
-        answer = self._call("cloudwatch", "describe_alarms", **wanted)
-        alarms = [*answer.get("MetricAlarms", ()), *answer.get("CompositeAlarms", ())]
+        kinds, alarms = ["MetricAlarm", "CompositeAlarm"], []
+        for first in range(0, len(names), _ALARMS):
+            wanted = {"AlarmNames": names[first : first + _ALARMS], "AlarmTypes": kinds}
+            answer = self._call("cloudwatch", "describe_alarms", **wanted)
+            alarms += [*answer.get("MetricAlarms", ()), *answer.get("CompositeAlarms", ())]
         present = [alarm for alarm in alarms if _RUNBOOK in alarm.get("AlarmDescription", "")]
         gone = sorted({*names} - {alarm["AlarmName"] for alarm in alarms})
         return {"present": present, "gone": gone}
