@@ -13,7 +13,7 @@ from tests.support.runbook import Shell, commands
 from tests.support.subscriber import subscribe
 from xorack.aws.sqs import send
 from xorack.core.message import pack
-from xorack.local.deploy import deploy
+from xorack.local.deploy import _upload_assets, deploy
 from xorack.local.embedded import EmbeddedAWS
 
 pytestmark = pytest.mark.slow
@@ -64,9 +64,8 @@ class Operator(Shell):
             for name in json.loads(body).get("Parameters", {})
         ]
         # As the CDK does: a call takes at most 51,200 bytes.
-        s3, key = self.client("s3"), f"{name}-update.template.json"
-        bucket = s3.list_buckets()["Buckets"][0]["Name"]
-        s3.put_object(Bucket=bucket, Key=key, Body=body.encode())
+        key, bucket = f"{name}-update.template.json", _upload_assets(self.embedded, template.parent)
+        self.client("s3").put_object(Bucket=bucket, Key=key, Body=body.encode())
         cloudformation.update_stack(
             StackName=name,
             TemplateURL=f"{self.embedded.endpoint_url}/{bucket}/{key}",

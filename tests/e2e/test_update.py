@@ -1,6 +1,8 @@
 """A running stack is updated while chains run, and a deployment that fails is rolled back."""
 
+import shutil
 import threading
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import WaiterError
@@ -11,6 +13,7 @@ from tests.support.events import eventually
 from tests.support.functions import chain
 from tests.support.subscriber import subscribe
 from xorack.aws.sqs import send
+from xorack.cdk import code
 from xorack.local.embedded import EmbeddedAWS
 
 pytestmark = pytest.mark.slow
@@ -20,7 +23,8 @@ UPDATES = (
     "-c retention_days=40 -c default_timeout_seconds=3600",
     "-c mask=customer -c monitoring=full",
 )
-"""Settings of three updates: of the mapping, of times that items depend on, of what is kept."""
+"""Settings of three updates: of the mapping, of times that items depend on, of what is kept. The
+last one also has code with more shards of the index."""
 
 
 @pytest.fixture
@@ -67,8 +71,36 @@ def is_empty(stack):
     )
 
 
-def test_every_chain_is_acked_while_the_stack_is_updated_three_times(operator):
-    stack, events = operator.stack, subscribe(operator.stack)
+def code_hashes(operator):
+    """The hashes of the code that the functions run."""
+    functions = operator.client("lambda")
+    return {
+        functions.get_function_configuration(
+            FunctionName=operator.stack.outputs[f"{name}Name"], Qualifier="live"
+        )["CodeSha256"]
+        for name in ("Consumer", "Sweeper")
+    }
+
+
+def code_with_more_shards(folder):
+    """A copy of the functions' code with twice as many shards of the index of deadlines."""
+    copied = shutil.copytree(code.assemble_code(), folder, ignore=shutil.ignore_patterns("*.pyc"))
+    schema = copied / "xorack" / "aws" / "schema.py"
+    before = schema.read_text(encoding="utf-8")
+    after = before.replace("DUE_SHARDS: Final = 40", "DUE_SHARDS: Final = 80")
+    assert after != before
+    schema.write_text(after, encoding="utf-8")
+    return copied
+
+
+def test_every_chain_is_acked_while_the_stack_is_updated_three_times(
+    operator, tmp_path, monkeypatch
+):
+    stack, events, rules = operator.stack, subscribe(operator.stack), operator.client("events")
+    # A chain that is overdue since before the updates. No sweep ends it before they are done.
+    (schedule,) = rules.list_rules()["Rules"]
+    rules.disable_rule(Name=schedule["Name"])
+    operator.send([*chain("overdue", 1, timeout=1)][:2])
     load, done, functions = Load(stack), [], operator.client("lambda")
     (mapping,) = functions.list_event_source_mappings()["EventSourceMappings"]
     for number, settings in enumerate(UPDATES):
@@ -78,6 +110,9 @@ def test_every_chain_is_acked_while_the_stack_is_updated_three_times(operator):
             assert eventually(lambda: not is_empty(stack))
         elif number == 2:
             functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
+            grown = code_with_more_shards(tmp_path / "grown")
+            monkeypatch.setattr(code, "assemble_code", Mock(return_value=grown))
+            hashes = code_hashes(operator)
         done.append(len(load.tags))
         operator.settings |= dict(
             pair.split("=") for pair in settings.removeprefix("-c ").split(" -c ")
@@ -90,6 +125,10 @@ def test_every_chain_is_acked_while_the_stack_is_updated_three_times(operator):
     assert {event["detail-type"] for copies in received.values() for event in copies} == {"acked"}
     assert all(len({one["detail"]["id"] for one in copies}) == 1 for copies in received.values())
     assert eventually(lambda: is_empty(stack))
+    assert not hashes & code_hashes(operator)
+    functions.invoke(FunctionName=f"{stack.outputs['SweeperName']}:live")
+    (ended,) = operator.events(events, "overdue")["overdue"]
+    assert (ended["detail-type"], ended["detail"]["reason"]) == ("failed", "timed out")
     first, last = received[tags[0]][0], received[tags[-1]][0]
     assert first["detail"]["detail"] == {"customer": "Ahab"} != last["detail"]["detail"]
     # The table remembers the retention that holds for what was sent before.
