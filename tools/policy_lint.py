@@ -74,7 +74,7 @@ class Answer:
 
 
 def answers() -> list[Answer]:
-    rows = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text(encoding="utf-8"))
+    rows = yaml.safe_load(Path(__file__).with_name("policy-lint.yml").read_text(encoding="utf-8"))
     return [Answer(**row) for row in rows]
 
 
