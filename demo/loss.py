@@ -93,7 +93,7 @@ def _skip_row(part: Path, row: int) -> None:
     """Read the rows page by page. Before the second page, another program deletes a row."""
     table = ParquetFile(part).read()
     first, second = table.slice(0, row), table.slice(row)
-    # OFFSET counts rows. After a row before it was deleted, the page begins one row too late.
+    # OFFSET counts rows. If an earlier row was deleted, the page begins one row too late.
     write_table(pa.concat_tables([first, second.slice(1)]), part)
 
 

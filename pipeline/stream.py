@@ -147,7 +147,7 @@ def _check_places(arguments: Namespace) -> None:
     for option, place in (("--out", out), ("--records", arguments.records)):
         if f"{place}/".startswith(f"{files.rstrip('/')}/"):
             raise JobError(f"{option} {place} is inside --files {files}, which is read: move it")
-    # With a pattern, Spark does not read a sink's log, which names the complete files.
+    # If the path is a pattern, Spark ignores the sink's log, which names the complete files.
     if out != out.translate(GLOB):
         raise JobError(
             f"--out {out} has characters of Spark's patterns, *?[]{{}}\\: use another name"

@@ -138,7 +138,7 @@ def main() -> int:
     try:
         if name == "uv":
             uv(*options)
-        elif name == "demo":  # also the embedded AWS's, at the same time; the demo repeats failures
+        elif name == "demo":  # the demo also needs the embedded AWS's environment
             embedded = [sys.executable, "-m", "xorack.local.environment"]
             with subprocess.Popen(embedded, cwd=ROOT, stdout=subprocess.DEVNULL):
                 environment(name, "--same-python" in options)

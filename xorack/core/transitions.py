@@ -476,7 +476,7 @@ def _with_ends(children: dict[str, Any], ends: Sequence[Request]) -> str:
     for end in ends:
         children["acked" if end.op == "stamp" else "failed"] += 1
         named = [*tags, end.child]
-        # The event escapes characters, and Step Functions takes 32 KiB.
+        # Tags grow in the event, which escapes characters, and Step Functions takes only 32 KiB.
         has_room = len(named) <= _MAX_FAILED and len(json.dumps(named)) <= _MAX_FAILED_BYTES
         if end.op != "stamp" and has_room:
             tags.append(end.child)

@@ -105,7 +105,7 @@ def _of_letters(letters: Sequence[DeadMessage]) -> list[Clue]:
 
 
 def of_backlog(backlog: Backlog | None) -> list[Clue]:
-    """Return the state of the queue, because waiting messages change the chain once applied."""
+    """Return the state of the queue, whose waiting messages may still change the chain."""
     if backlog is None or not backlog.waiting:
         return []
     waits, they = ("waits", "it stays") if backlog.waiting == 1 else ("wait", "they stay")
