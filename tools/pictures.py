@@ -55,7 +55,7 @@ _CHAINS = (
     ("invoices/2026/03/INV-884120.pdf", 34, 31, 12, 228, 5, 3),
     ("invoices/2026/03/INV-884121.pdf", 12, 0, 11, 229, 300, 12),
     ("billing/retry/9f31", 3, 0, 7, 233, 410, 3),
-    ("sensors/lisbon/2026-03-02T08", 0, 0, 4, 236, 9, 2),  # senders report no counts
+    ("sensors/lisbon/2026-03-02T08", 0, 0, 4, 236, 9, 2),  # no counts
 )
 _PENDING = "billing/retry/9f31"
 
