@@ -184,9 +184,8 @@ class DynamoDBStore(MarkBuckets):
         except ClientError as error:
             if not condition_failed(error):
                 raise
-            return self.earlier_retentions(
-                record=True
-            )  # another instance has recorded the retention first
+            # Another instance has recorded the retention first.
+            return self.earlier_retentions(record=True)
         return earlier, True
 
     def due_page(self, now: int, shard: int, after: Any = None) -> DuePage:

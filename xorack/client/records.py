@@ -83,8 +83,7 @@ def _header(headers: Any) -> Any:
     for header in headers if isinstance(headers, list) else ():
         if isinstance(header, Mapping):
             value = header.get(NAME, value)
-    with suppress(
-        TypeError
-    ):  # the value is not a list of bytes, which are signed if they come from Java
+    # The bytes are signed if they come from Java. A value that is not a list of bytes stays.
+    with suppress(TypeError):
         return value and bytes(number & 0xFF for number in value)
     return value

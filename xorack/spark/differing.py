@@ -38,7 +38,7 @@ _MAX_EXAMPLES = 5
 _UNREAD = """
     if(verdict = 'agree', '{1}', format_string(
         '%,d of %,d units of {0} are not in what the job read', missing_count, started))"""
-_UNPUBLISHED = "all units of {} are in the output, which is not published: other chains lack some"
+_UNPUBLISHED = "all units of {} are in the output, which is not published: other chains lack units"
 _DIFFERS = """
     CASE WHEN missing IS NULL THEN 'no unit of this chain differs, but the output does'
     WHEN missing > 0 AND surplus > 0 THEN format_string(
@@ -50,7 +50,7 @@ _DIFFERS = """
 _NO_IDS = "bigint(NULL) AS missing_count", "CAST(NULL AS array<string>) AS ids"
 _BY_CHAIN = """
     CASE WHEN found = started
-    THEN format_string('%,d of %,d units of {0} are in the output, but others', found, started)
+    THEN format_string('%,d of %,d units of {0} are in the output, but different units', found, started)
     ELSE format_string('%,d of %,d units of {0} are in the output', found, started) END"""
 
 

@@ -125,7 +125,7 @@ def _warn_of_units(rows: RowNames, frame: DataFrame, count: int) -> None:
             problems.append(
                 f"the unit columns {', '.join(rows.unit)} do not identify a row: {units:,} units "
                 f"occur more than once, in {of_rows:,} of {count:,} rows, and no row of these has "
-                "a name if it is lost; add columns that tell rows apart"
+                "a name if it is lost; add columns that distinguish the rows"
             )
     for problem in problems:
         warnings.warn(f"{rows.name}: {problem}", stacklevel=4)

@@ -38,12 +38,8 @@ WHEN octet_length({{tag}}) > {MAX_TAG_BYTES}
 ELSE {{tag}} END"""
 GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]{}"})
 """For `str.translate`: turns a path into a pattern of Hadoop that matches only this path."""
-INTEGERS = (
-    "tinyint",
-    "smallint",
-    "int",
-    "bigint",
-)  # Equal numbers must give equal units and tags, so one form is chosen.
+# Integers of all sizes have the same units and tags.
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _SUITABLE = "an integer, boolean, string, binary, date, timestamp, timestamp_ntz or decimal"
 
 

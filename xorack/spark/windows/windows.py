@@ -139,9 +139,8 @@ class Windows(Rows):
         frame = open_output(self.tracking, source, "source")
         header = {} if written is None else source_of(self, source, frame)
         evidence = collect_evidence(self, header, written, observed)
-        if (
-            observed is not None
-        ):  # the groups of the output determine missing rows only if the frame is computed again
+        # The groups of the output determine missing rows only if the frame is computed again.
+        if observed is not None:
             evidence = evidence._replace(outputs=[observed.source])
         bounds: Bounds = {}, {}
         if self.of is not None:
