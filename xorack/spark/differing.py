@@ -50,7 +50,8 @@ _DIFFERS = """
 _NO_IDS = "bigint(NULL) AS missing_count", "CAST(NULL AS array<string>) AS ids"
 _BY_CHAIN = """
     CASE WHEN found = started
-    THEN format_string('%,d of %,d units of {0} are in the output, but different units', found, started)
+    THEN format_string(
+        '%,d of %,d units of {0} are in the output, but different units', found, started)
     ELSE format_string('%,d of %,d units of {0} are in the output', found, started) END"""
 
 
