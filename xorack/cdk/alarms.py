@@ -170,7 +170,7 @@ def table_metrics(
 
 
 def _received_and_deleted(settings: Settings) -> tuple[int, int, int]:
-    """Return periods for an alarm. A long batch is received in one period and deleted later."""
+    """Return `_Row.out_of` for an alarm, long enough for a batch that is deleted in a later period."""
     attempt_seconds = settings.function_timeout_seconds + settings.batch_window_seconds
     datapoints = 2 + -(-attempt_seconds // 300)
     return datapoints, datapoints + 2, 5

@@ -81,7 +81,7 @@ class Record:
         return header
 
     def write_header(self, header: Header, *, of_name: bool = False) -> None:
-        """Write the record's header. With `of_name`, write the header for all batches of the name."""
+        """Write the record's header. With `of_name`, write the header of all batches of a name."""
         place = self._name if of_name else self._place
         text = json.dumps({**header, **self._of})
         write_text(self._spark, f"{self._label}/{place}/summary", text)

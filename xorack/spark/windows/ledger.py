@@ -346,7 +346,7 @@ def find_window(store: _Store, name: str, ends: Ends, starts: Ends) -> Window:
 
 
 def open_window(store: _Store, window: Window) -> WindowStatus:
-    """Keep a window of `find_window`, and return its status. It decides which requests to send."""
+    """Keep a window of `find_window`. Return its status, which decides which requests to send."""
     if window not in store.windows():
         store.keep_window(window)
     # The window is stored before the proofs are read. `prove` has the same order.
