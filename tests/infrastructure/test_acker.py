@@ -485,7 +485,7 @@ CANNOT_WORK = [
     ),
     (
         lambda s: {"queue": Acker(s, "First").queue},
-        "queue: another acker uses Mine/First/Stamps/Queue: give each its own",
+        "queue: another acker uses Mine/First/Stamps/Queue: give each acker its own",
     ),
     (
         lambda s: {"encryption_key": aws_kms.Key.from_key_arn(s, "K", OUR_KEY[:-8] + "alias/a")},

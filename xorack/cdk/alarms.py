@@ -170,7 +170,7 @@ def table_metrics(
 
 
 def _received_and_deleted(settings: Settings) -> tuple[int, int, int]:
-    """Return `_Row.out_of` of an alarm. A batch may be deleted in a later period than its receive."""
+    """Return `_Row.out_of` for an alarm, because a batch may be deleted in a later period."""
     attempt_seconds = settings.function_timeout_seconds + settings.batch_window_seconds
     datapoints = 2 + -(-attempt_seconds // 300)
     return datapoints, datapoints + 2, 5

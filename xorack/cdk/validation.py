@@ -92,8 +92,8 @@ def claim(**resources: Any) -> None:
     for name, resource in resources.items():
         if resource.node.try_find_child(_CLAIMED) is not None:
             raise ValueError(
-                f"{name}: another acker uses {resource.node.path}: give each its own, because "
-                "two ackers would each get a part of its contents"
+                f"{name}: another acker uses {resource.node.path}: give each acker its own, "
+                "because two ackers would each get a part of the contents"
             )
         Construct(resource, _CLAIMED)
 

@@ -208,7 +208,7 @@ class ChainStatus:
 
     @property
     def outstanding_note(self) -> str:
-        """What the ids of the outstanding units do not tell; empty if there is no more."""
+        """A text on outstanding units that their ids do not show; empty if there is none."""
         if self.outstanding_complete:
             unstarted = self.unstarted_units
             return f"{unstarted:,} of these finished, but no step started them" * bool(unstarted)

@@ -90,7 +90,7 @@ def _queue(facts: Facts) -> Any:
         f"maxReceiveCount {receives}, expected 100, at least {_FEW_RECEIVES}": redrive
         and receives < _FEW_RECEIVES,
         f"MaximumMessageSize {size}, expected {MAX_BODY_BYTES}": size < _SENDER_BYTES,
-        f"DelaySeconds {delay}, expected 0, as each ack waits for so long": delay,
+        f"DelaySeconds {delay}, expected 0, because each ack waits for this time": delay,
         "messages are not encrypted, expected SqsManagedSseEnabled true": _is_plain(queue),
     }
 
