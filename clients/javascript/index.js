@@ -19,6 +19,11 @@ import {
 } from "./protocol.js";
 import { checkWork, finished, groupId, sdkSend, sendAll, Tracker } from "./tracker.js";
 
+if (!Map.groupBy) {
+  // npm only warns of `engines`, and a later TypeError would not name the cause.
+  throw new StateError(`xorack needs Node 22.12 or later, and this is ${process.version}`);
+}
+
 export {
   ArgumentError,
   BatchError,

@@ -157,6 +157,14 @@ def test_the_package_works_from_a_path_with_the_sdk_of_the_program(linked):
     check_program(linked)
 
 
+def test_a_node_that_is_too_old_is_named(linked):
+    """Map.groupBy is what Node 20 lacks."""
+    program = "delete Map.groupBy; import('xorack').catch((error) => console.log(error.message))"
+    version = call(node(), "--version").strip()
+    said = call(node(), "--eval", program, cwd=linked)
+    assert said == f"xorack needs Node 22.12 or later, and this is {version}\n"
+
+
 def test_the_package_that_is_published_works_and_has_the_types_of_its_names(project):
     files = packed(project)
     assert files == [
