@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 from xorack.aws.clock import milliseconds
 from xorack.aws.dynamodb_store import DynamoDBStore
+from xorack.core.chain import Chain
 from xorack.core.errors import NotAChainError
+from xorack.core.ports import OnInvalid
 from xorack.ops.explain import Cause, causes
 from xorack.ops.similar_texts import cause_of
-from xorack.ops.snapshot import read_snapshot
 from xorack.ops.status import ChainStatus
 
 GROUPS = {"unfinished": ("open", "pending"), "failed": ("failed",), "acked": ("acked",)}
@@ -28,6 +29,8 @@ OVERDUE = "overdue"
 MAX_SHOWN = 50
 SEARCHED = 5_000
 """The most items that are read for a page. Chains of 2 KB make 10 MB, or 1,250 read units."""
+_READS_PER_CHAIN = 4
+"""Index entries read for each requested chain, because some chains only have pending events."""
 _HOUR_MS = 3_600_000
 
 
@@ -140,6 +143,20 @@ def read_chains(
         causes=tuple(causes([*statuses.values()]) if counts["failed"] else ()),
         hour=_last_hour(statuses.values(), at),
     )
+
+
+def nearest_deadlines(store: DynamoDBStore, least: int, on_invalid: OnInvalid) -> list[Chain]:
+    """Return at least this many of the unfinished chains with the nearest deadlines, if they exist.
+
+    They are at the beginning of the index of deadlines, among chains that only have pending events.
+    Chains without a deadline, which only the direct API creates, are not in the index.
+    """
+    tags, chains = store.first_due(least * _READS_PER_CHAIN), list[Chain]()
+    while tags and len(chains) < least:
+        read = store.read(tags[:least], on_invalid).values()
+        chains += [chain for chain in read if not chain.final]
+        tags = tags[least:]
+    return chains
 
 
 def _last_hour(chains: Iterable[ChainStatus], at: int) -> Hour | None:
