@@ -201,6 +201,21 @@ def test_a_lost_connection_is_shown_and_ends(aws, browser):
         page.close()
 
 
+def test_a_stopped_consumer_is_said_and_a_slash_begins_a_search(aws, visit, web):
+    now = [0.0]
+    web.site.letters._backlog.clock = lambda: now[0]
+    aws.client("sqs").send_message(QueueUrl=aws.queue_url, MessageBody="{}")
+    page = visit()
+    expect(page.locator("#connection")).to_have_text(re.compile("^Live"))
+    now[0] = 61.0
+    page.clock.fast_forward(REFRESH_MS)
+    alarm = re.compile("^the consumer takes no messages · [0-9:]{8}Z$")
+    expect(page.locator("#connection")).to_have_text(alarm)
+    expect(page.locator("#connection")).to_have_class("lost")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "text"
+
+
 PATHS = (
     "",
     "?group=failed&prefix=f",

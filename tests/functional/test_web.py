@@ -4,6 +4,7 @@ import html
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta, timezone
 from urllib.parse import quote, unquote
 
 import pytest
@@ -18,7 +19,9 @@ from xorack import traced, unit_id, xor
 from xorack.core.hashing import child_id
 from xorack.core.message import pack
 from xorack.core.request import Request
+from xorack.ops import browse
 from xorack.ops.status import read_status
+from xorack.web.page import pages
 from xorack.web.page import site as site_module
 from xorack.web.page.site import Site
 
@@ -67,6 +70,68 @@ def test_chains_are_listed_unfinished_first_and_filtered(web, chains):
         page = request(web, f"?{query}")
         assert tags(page) == [chains[n] for n in expected], query
         assert ("No chains whose tag begins with “%25”." in page.text) == (not expected)
+
+
+def test_each_number_and_cause_of_the_first_screen_leads_to_what_it_counts(aws, web, sqs):
+    empty = request(web).text
+    assert "Each chain appears here as soon as its create is applied" in empty
+    assert "No dead-lettered messages" in request(web, "dead-letters").text
+    for run, reason in (("a", "row {} is bad"), ("b", "the disk is full")):
+        for number in range(6):
+            start(aws, f"{run}/{number}")
+            fail(aws, f"{run}/{number}", reason.format(number))
+    start(aws, "overdue", timeout=0.001)
+    put_messages(aws, failed=(1, 2))
+    aws.client("sqs").send_message(QueueUrl=aws.queue_url, MessageBody="{}")
+    page = request(web).text
+    links = dict(re.findall(r'<a href="([^"]*)"><b class="num[^"]*">(\d+</b> [^<]*)', page))
+    assert {target: number.replace("</b>", "") for target, number in links.items()} == {
+        "./?group=failed": "12 failed",
+        "./?group=overdue": "1 overdue",
+        "./?group=unfinished": "1 waiting in the queue",
+        "dead-letters": "2 dead letters",
+    }
+    assert tags(request(web, "?group=overdue")) == ["overdue"]
+    causes = re.findall(r'<li><a href="./([^"]*)"><span class="num">6</span> failed</a>', page)
+    shown = [{*tags(request(web, html.unescape(cause)))} for cause in causes]
+    assert sorted(map(sorted, shown)) == [[f"{run}/{n}" for n in range(6)] for run in "ab"]
+    for text in ("at most 12 in one", "−60 min", "now</span>", 'class="late"'):
+        assert text in page, text
+
+
+def test_a_stopped_consumer_is_an_alarm_after_a_minute(aws, web):
+    now = [0.0]
+    web.site.letters._backlog.clock = lambda: now[0]
+    aws.client("sqs").send_message(QueueUrl=aws.queue_url, MessageBody="{}")
+    assert "data-alarm" not in request(web).text
+    now[0] = 61.0
+    for path in ("", "dead-letters", "windows"):
+        page = request(web, path).text
+        assert 'data-alarm="the consumer takes no messages"' in page
+        assert (
+            "The consumer takes no messages: 1 message in the queue, the oldest for 1 min" in page
+        )
+
+
+def test_an_ended_chain_has_no_deadline_and_leads_to_its_likes(web, chains):
+    for tag in chains:
+        page = request(web, f"chain?tag={quote(tag, safe='')}").text
+        assert ("Deadline</b>" in page) == (tag in ("soon", "late"))
+    page = request(web, "chain?tag=run%2Ffailed").text
+    (likes,) = re.findall(r'<a href="./([^"]*)">chains that failed for the same reason', page)
+    assert tags(request(web, html.unescape(likes))) == ["run/failed"]
+
+
+def test_local_times_are_beside_utc():
+    assert pages.local_time(0, timezone.utc) == ""
+    assert pages.local_time(0, timezone(timedelta(hours=2), "CEST")) == "Thu 02:00:00 CEST"
+
+
+def test_a_large_table_shows_the_nearest_deadlines_first(aws, web, monkeypatch):
+    monkeypatch.setattr(browse.read_chains, "__defaults__", (50, 1))
+    for number in range(4):
+        start(aws, f"t{number}", timeout=1000 * (4 - number))
+    assert tags(request(web)) == ["t3", "t2", "t1", "t0"]
 
 
 def test_any_part_of_a_chain_is_searched(aws, web, chains):

@@ -112,10 +112,9 @@ def read_chains(
     statuses = {chain.tag: ChainStatus(chain, at) for chain in part.chains}
     is_first = not query.prefix and not query.after
     if is_first and part.after and query.group in ("", "unfinished", OVERDUE):
-        snapshot = read_snapshot(store, 2 * shown)
         # These consistent reads may be newer than the scan.
-        statuses.update((each.chain.tag, ChainStatus(each.chain, at)) for each in snapshot.chains)
-        invalid += snapshot.invalid
+        nearest = nearest_deadlines(store, 2 * shown, invalid.append)
+        statuses.update((chain.tag, ChainStatus(chain, at)) for chain in nearest)
     statuses = {tag: status for tag, status in statuses.items() if _is_wanted(status, query)}
     names = {status: group for group, statuses in GROUPS.items() for status in statuses}
     counts = Counter(names[each.chain.status] for each in statuses.values())
