@@ -1,7 +1,8 @@
 """Broken versions of the code, which the simulation must catch.
 
 A row names a mutant and replaces one function or table; rows of one name belong together. A
-replacement gets the function that it replaces, then the arguments of the call.
+replacement gets the function that it replaces, then the arguments of the call. The slow mutants are
+those that no unit test catches.
 """
 
 import json
@@ -15,33 +16,27 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-from botocore.exceptions import ClientError
-
 from lambda_src.environment import Invocation
 from tests.simulation.world import EPOCH
 from tests.support.chains import changed
 from tests.support.mutants import Replaced
 from xorack.acker import parents
-from xorack.acker.chain_writer import Application, CachedChain, ChainWriter
+from xorack.acker.chain_writer import CachedChain, ChainWriter
 from xorack.acker.consumer import Consumer, _Done, _Run
 from xorack.acker.outbox import Outbox
 from xorack.acker.parallel import Workers
-from xorack.acker.sweeper import Sweeper, _Walk
+from xorack.acker.sweeper import _Walk
 from xorack.aws import dynamodb_store, item, schema
-from xorack.aws.callbacks import CALLBACK_SERVICES, CallbackSender
+from xorack.aws.callbacks import CALLBACK_SERVICES
 from xorack.aws.dynamodb_store import DynamoDBStore
-from xorack.aws.eventbridge import BusCheck, EventBus
-from xorack.aws.mark_buckets import MarkBuckets
+from xorack.aws.eventbridge import EventBus
 from xorack.aws.retry import RetryPolicy
-from xorack.aws.sqs import send_rejected
 from xorack.aws.table import Table
-from xorack.client.tracker import Step
 from xorack.core import event, marks, transitions
-from xorack.core.budget import Budget, TimeOuts
 from xorack.core.chain import EVENT, PARENTS, Chain
 from xorack.core.marks import MARK_BYTES, MARK_KEY_BYTES, split_marks
 from xorack.core.ports import Failure
-from xorack.core.request import Request, _check_reserved_id
+from xorack.core.request import Request
 from xorack.core.transitions import VERDICTS
 from xorack.errors import ConflictError, UnavailableError
 
@@ -187,26 +182,6 @@ def _publish_first(write, store, before, after):
     write(store, before, after)
 
 
-def _consumer_publishes(write, consumer, run, work, **named):
-    result = write(consumer, run, work, **named)
-    ended = work.is_done and work.chain is not None and work.chain.final
-    if ended and any(kind == "applied" for _, kind, _ in work.outcomes):
-        consumer.outbox.publish([changed(work.chain, event_pending=True)])
-    return result
-
-
-def _note_end(expire, writer, chain):
-    after = expire(writer, chain)
-    if after is not None and after.final and not chain.final:
-        vars(writer).setdefault("ended", []).append(changed(after, event_pending=True))
-    return after
-
-
-def _sweeper_publishes(report, sweeper, *call):
-    sweeper.outbox.publish(vars(sweeper.writer).pop("ended", []))
-    return report(sweeper, *call)
-
-
 def _mark_first(publish, outbox, chains, *only):
     for chain in chains:
         with suppress(Exception):
@@ -222,22 +197,11 @@ def _first_of_all(mark, chain, *call, refused, **named):
     return mark(chain, *call, refused=refused, **named)
 
 
-def _resume_in_vain(resume, *call):
-    with suppress(ClientError):
-        resume(*call)
-    return {}
-
-
 def _delete_at_zero(write, store, before, after):
     if after.status == "acked" and not after.reports.event_pending:
         store.table.call("delete_item", Key=store.table.key(after.tag))
     else:
         write(store, before, after)
-
-
-def _fail_unpublished(publish, consumer, run, pending):
-    for tag, failure in consumer.outbox.publish(pending).pending.items():
-        run.fail(Application(tag, []), failure.reason)
 
 
 def _conflict_is_another(after_conflict, writer, work, conflict, retry):
@@ -251,33 +215,9 @@ def _miss_nearer_deadline(schedule, chain):
     return after if chain.due_at is None or after.due_at is None else chain
 
 
-def _tolerate_failed(fold, old, *call):
-    after = fold(old, *call)
-    return replace(after, failing=None) if after.counts.tolerated_units else after
-
-
-def _created_at_the_write(fold, old, effects, now, limits):
-    after = fold(old, effects, now, limits)
-    return replace(after, created_at=now) if after.created_at != old.created_at else after
-
-
-def _tolerate_at_zero(tolerated, chain, now):
-    return tolerated(chain, now) or (
-        chain.counts.within_tolerance
-        and transitions._is_overdue(chain, now)
-        and not any(chain.stamp)
-    )
-
-
 def _more_tolerant(chain):
     counts = chain.counts
     return replace(chain, counts=replace(counts, tolerated_units=counts.tolerated_units + 1))
-
-
-def _tolerate_by_counts(_, chain, now):
-    """Take the word of the counts, from which a finish without its start hides a unit."""
-    overdue = transitions._is_overdue(chain, now) and any(chain.stamp)
-    return overdue and not chain.failing and chain.counts.within_tolerance
 
 
 def _count_again(count, consumer, run, work):
@@ -295,27 +235,6 @@ def frozen_first_seen(fold, old, *call):
     after = fold(old, *call)
     first = old.first_seen_at is None and after.created_at is not None
     return replace(after, first_seen_at=EPOCH) if first else after
-
-
-def _first_of_several(child, step, *parts, **named):
-    other = copy(step)
-    other.tokens = step.tokens[:1]
-    return child(other, *parts, **named)
-
-
-def _first_starts(requests, step):
-    """Return a request a unit, of which the first of a chain starts the children."""
-    if len(step.tokens) == 1:
-        return requests(step)
-    split, children = [], tuple(step._children)
-    for tag in step.tags:
-        starts = children
-        for token in step.tokens:
-            if tag in token.tags:
-                ids = {"starts": starts, "finishes": [token.unit], "cells": token.stamp_cells}
-                split.append(Request.stamp_(tag, marks.step_id(token.unit), **ids))
-                starts = ()
-    return split
 
 
 def _in_vain_is_delivered(mark, chain, delivered, *, now, refused=None):
@@ -420,11 +339,6 @@ _FAST: tuple[_Row, ...] = (
         lambda encode, chain, key, retention_ms: encode(chain, key, 0),
     ),
     (
-        "calls take their time whatever is left",
-        TimeOuts.within.__func__,
-        lambda within, cls, seconds: cls(3.0, 10.0),
-    ),
-    (
         "too much outstanding is tolerated",
         transitions._is_tolerated,
         lambda tolerated, chain, now: tolerated(_more_tolerant(chain), now),
@@ -471,12 +385,7 @@ _FAST: tuple[_Row, ...] = (
     ),
     ("a retried task is not resumed", transitions._has_new_callback, lambda *_: False),
 )
-_MONTHS: tuple[_Row, ...] = (
-    (
-        "a tombstone is kept no longer than messages are taken",
-        item.encode,
-        lambda encode, chain, key, retention_ms: encode(chain, key, retention_ms // 2),
-    ),
+_SLOW: tuple[_Row, ...] = (
     (
         "what comes late does not prolong the tombstone",
         item.encode,
@@ -488,31 +397,6 @@ _MONTHS: tuple[_Row, ...] = (
                 if n == schema.EXPIRES_AT
             },
         },
-    ),
-    (
-        "a deletion takes a chain whose event is pending",
-        DynamoDBStore.delete,
-        lambda delete, *call, **named: delete(*call, **{**named, "force": True}),
-    ),
-)
-_SLOW: tuple[_Row, ...] = (
-    ("a unit that the counts hide is tolerated", transitions._is_tolerated, _tolerate_by_counts),
-    ("a chain that a sender failed is tolerated", transitions._fold, _tolerate_failed),
-    ("a chain is as old as its first write", transitions._fold, _created_at_the_write),
-    (
-        "a zero stamp with unequal counts is tolerated",
-        transitions._is_overdue_at_zero,
-        lambda at_zero, chain, now: at_zero(chain, now) and not chain.counts.within_tolerance,
-    ),
-    ("a zero stamp with unequal counts is tolerated", transitions._is_tolerated, _tolerate_at_zero),
-    ("the first unit of a group starts its children", Step.requests, _first_starts),
-    ("a step of one unit finishes what one of several did", marks.unit_of_step, lambda *_: None),
-    (
-        "a step of several units finishes what one of one did",
-        transitions._new_units,
-        lambda new, request, mark, seen: new(
-            request, mark, {key: one for key, one in seen.items() if one == marks.NO_CONTENT}
-        ),
     ),
     (
         "spilled marks of units are not looked up",
@@ -534,54 +418,9 @@ _SLOW: tuple[_Row, ...] = (
         transitions.mark_reported,
         _in_vain_is_delivered,
     ),
-    (
-        "a due chain is failed though its deadline is later",
-        transitions._is_overdue,
-        lambda _, chain, now: chain.effective_deadline is not None,
-    ),
     ("the mark is written before the XOR", DynamoDBStore.write, _mark_before_xor),
-    (
-        "no event is pending, whoever ends the chain publishes it",
-        transitions._run,
-        lambda run, chain, *call: changed(
-            run(chain, *call), event_pending=chain.reports.event_pending
-        ),
-    ),
-    (
-        "no event is pending, whoever ends the chain publishes it",
-        Consumer._write,
-        _consumer_publishes,
-    ),
-    ("no event is pending, whoever ends the chain publishes it", ChainWriter.expire, _note_end),
-    (
-        "no event is pending, whoever ends the chain publishes it",
-        Sweeper._report,
-        _sweeper_publishes,
-    ),
-    (
-        "what was delivered as one report counts for all",
-        transitions.mark_reported,
-        lambda mark, chain, _, **named: mark(chain, chain.pending_reports, **named),
-    ),
-    (
-        "the sweeper forgets who waits once the event is published",
-        transitions.mark_reported,
-        lambda mark, *call, **named: replace(mark(*call, **named), due_at=None),
-    ),
     ("the first refusal is the last", patch.object(transitions, "_GIVE_UP_MS", 0)),
     ("the first refusal of a report counts for all", transitions.mark_reported, _first_of_all),
-    (
-        "the refusal of a report is forgotten",
-        transitions.mark_reported,
-        lambda mark, chain, *call, **named: changed(mark(chain, *call, **named), refused=None),
-    ),
-    ("an error of a service counts as a resumed task", CallbackSender._resume, _resume_in_vain),
-    (
-        "failed entries of PutEvents are ignored",
-        EventBus._put_events,
-        lambda put, *call: {n: one for n, one in put(*call).items() if one.kind == "no_time"},
-    ),
-    ("a bus that was not asked for exists", BusCheck.ensure, lambda ensure, check, *call: None),
     ("an expiry overwrites what came in between", ChainWriter.expire, _overwrite),
     ("the write's condition leaves the version out", _CONDITION, _leave_out("version")),
     (
@@ -608,17 +447,7 @@ _SLOW: tuple[_Row, ...] = (
         lambda put, *call: setattr(call[0], "later", partial(put, *call)),
     ),
     ("marks leave the chain before they are copied", DynamoDBStore.write, _write_then_spill),
-    (
-        "keys that a batch read did not process are forgotten",
-        Table.call,
-        lambda call, *of, **named: {**call(*of, **named), "UnprocessedKeys": {}},
-    ),
     ("a lost response is retried blindly", ChainWriter._attempt, _blind_retry),
-    (
-        "a dead letter that could not be sent is forgotten",
-        send_rejected,
-        lambda send, *call: send(*call) and [],
-    ),
     (
         "our own write is taken for another's at the last attempt",
         ChainWriter._after_conflict,
@@ -647,69 +476,9 @@ _SLOW: tuple[_Row, ...] = (
     ("the write's condition leaves the nonce out", _CONDITION, _leave_out("nonce")),
     ("the write's condition leaves the nonce out", transitions._fold, frozen_first_seen),
     (
-        "a pending chain ends at its deadline",
-        Chain.effective_deadline.fget,
-        lambda deadline, chain: deadline(
-            replace(chain, status="open") if chain.status == "pending" else chain
-        ),
-    ),
-    (
-        "spilled marks expire at the first deadline",
-        ChainWriter.keep_marks,
-        lambda _, writer, after: after,
-    ),
-    (
-        "the marks of one bucket only are prolonged",
-        marks.all_buckets,
-        lambda every, spilled: list(every(spilled))[-1:],
-    ),
-    (
-        "marks do not move to the run that takes them",
-        marks.changes_of,
-        lambda changes, *call: ([], changes(*call)[1]),
-    ),
-    (
-        "spilled marks are looked up in the newest run only",
-        marks.buckets_of,
-        lambda every, *call: list(every(*call))[-1:],
-    ),
-    (
-        "a bucket's marks are replaced",
-        MarkBuckets._update,
-        lambda update, buckets, chain, bucket, expression, *call: update(
-            buckets,
-            chain,
-            bucket,
-            expression.replace(" ADD #marks :marks", ", #marks = :marks"),
-            *call,
-        ),
-    ),
-    ("an event that is not published fails its message", Consumer._publish, _fail_unpublished),
-    (
-        "an event that was not accepted is marked as published",
-        Outbox._deliver,
-        lambda deliver, *call: deliver(*call) and {},
-    ),
-    (
-        "the sweeper publishes no events",
-        Sweeper._report,
-        lambda run, sweeper, report, *call: report == "event" or run(sweeper, report, *call),
-    ),
-    (
-        "any request may have the id of a unit's step",
-        _check_reserved_id,
-        lambda *_: None,
-    ),
-    ("a child of several units is that of the first", Step.child, _first_of_several),
-    (
         "a refused report is made whenever its chain is read",
         Chain.due_reports,
         lambda _, chain, now: list(chain.pending_reports),
-    ),
-    (
-        "nothing is reserved for the last call",
-        Budget.left,
-        lambda left, budget: budget.seconds_left(),
     ),
 )
 
@@ -717,5 +486,5 @@ FAST = {name for name, *_ in _FAST}
 """One mutant of each law, among the soonest caught: `make test` runs these."""
 MUTANTS: dict[str, list[AbstractContextManager[Any]]] = {}
 """The effect of each mutant to its replacements."""
-for _name, *_row in _FAST + _MONTHS + _SLOW:
+for _name, *_row in _FAST + _SLOW:
     MUTANTS.setdefault(_name, []).append(Replaced(*_row) if len(_row) > 1 else _row[0])

@@ -32,13 +32,9 @@ CAUGHT_BY = {
 """Seeds of mutants that few schedules catch, or that one schedule must always catch."""
 
 
-QUICK = FAST - {"calls take their time whatever is left"}
-"""The mutants of `make test`: one schedule with calls that take their time takes half a minute."""
-
-
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MUTANTS],
+    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in MUTANTS],
 )
 def test_a_mutant_is_caught(name):
     seeds = [CAUGHT_BY[name]] if name in CAUGHT_BY else ORDER
