@@ -235,7 +235,7 @@ class Consumer:
         outbox: Outbox,
         send_rejected: Callable[[Sequence[Rejected]], list[int]],
     ) -> None:
-        """Use the time budget of the writer for writes, and that of the outbox for reports.
+        """Use the writer's time budget for writes, and the outbox's time budget for reports.
 
         ``send_rejected`` sends dead letters and returns the positions of those that were not sent.
         """
@@ -270,7 +270,7 @@ class Consumer:
         return run.result
 
     def _parse(self, message: Message, letters: _DeadLetters) -> list[_Entry]:
-        """Return the valid requests of a message, and add the invalid ones to the dead letters."""
+        """Return the valid requests of a message, and add invalid requests to the dead letters."""
         if message.sent_at is not None and message.sent_at < self.writer.oldest():
             # The chain's tombstone may have expired, so a repetition would not be detected.
             expected = "a time within the retention of finished chains"
@@ -408,7 +408,7 @@ class Consumer:
             result.latencies_ms.append(max(0, ended_at - created_at))
 
     def _send_rejected(self, run: _Run) -> None:
-        """Send rejected requests to the dead-letter queue, even those of failed messages."""
+        """Send rejected requests to the dead-letter queue, even requests of failed messages."""
         letters = run.letters.close()
         if not letters:
             return

@@ -160,7 +160,7 @@ class Sweeper:
     """One sweep of the table."""
 
     def __init__(self, writer: ChainWriter, outbox: Outbox) -> None:
-        """Use the time budget of the writer for deadlines, and that of the outbox for reports."""
+        """Use the writer's time budget for deadlines, and the outbox's time budget for reports."""
         self.writer, self.reporter = writer, outbox.writer
         callbacks = sorted(outbox.publishers.keys() - {EVENT})
         self.reports = [PARENTS, *callbacks, *outbox.publishers.keys() & {EVENT}]
@@ -190,7 +190,7 @@ class Sweeper:
         return self.result
 
     def _report(self, report: str, reserve: float) -> None:
-        """Make the pending reports of one kind, and count those that stay pending."""
+        """Make the pending reports of one kind, and count the reports that stay pending."""
         places = [place.partitions() for place in schema.places_of(report)]
         walk = _Walk(self.reporter, places)
         if report == PARENTS:

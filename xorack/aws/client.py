@@ -191,7 +191,7 @@ def send_entries(
     policy: RetryPolicy,
     budget: Budget,
 ) -> dict[_Key, Failure]:
-    """Send the entries of one batch call by key, and retry those that were not accepted.
+    """Send the entries of one batch call by key, and retry entries that were not accepted.
 
     ``send`` makes one call, and returns the entries that were not accepted although the response
     was 200. Returns the failures of the entries that were never accepted.

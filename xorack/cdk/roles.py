@@ -92,7 +92,7 @@ def name_policy(role: cdk.aws_iam.IRole) -> None:
 def grant_to(
     roles: Sequence[cdk.aws_iam.IRole], statement: cdk.aws_iam.PolicyStatement
 ) -> cdk.aws_iam.Grant:
-    """Add one of the acker's own permissions to roles, even to closed ones."""
+    """Add one of the acker's own permissions to roles, even to closed roles."""
     closed: Any = [role for role in roles if isinstance(role, ClosedRole)]
     for role in closed:
         role.is_closed = False

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line with these arguments, or with those of the process.
+    """Run the command line with these arguments, or with the arguments of the process.
 
     Returns:
         The exit status: 0; 1 after a failure; 2 for invalid arguments; 3 after a time-out of

@@ -60,7 +60,7 @@ _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(min|[smhd])")
 
 @dataclass(frozen=True)
 class Target:
-    """The resources that the options name: a table or a queue, or else those of the stack."""
+    """The resources that the options name: a table or a queue, or else the stack's resources."""
 
     stack: str
     region: str | None

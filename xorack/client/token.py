@@ -153,7 +153,7 @@ class Keys:
     """The keys of tokens. Without keys, tokens have no MAC, and no MAC is verified."""
 
     def __init__(self, keys: TokenKey | None = None) -> None:
-        """Use these keys, or by default those of the environment.
+        """Use these keys, or by default the keys of the environment.
 
         Raises:
             ArgumentError: A key is too short, or there are more than two. The error shows no key.

@@ -138,7 +138,7 @@ def find_reasons(
     handicaps: Mapping[str, float] = MappingProxyType({}),
     ranges: Collection[str] = (),
 ) -> Reasons:
-    """Find the conditions that distinguish missing rows from others.
+    """Find the conditions that distinguish missing rows from other rows.
 
     A condition is found if nearly all missing rows and at most half of the other rows meet it, or
     if only missing rows meet it. The probability of such counts by chance has to be at most 1 %.

@@ -381,7 +381,7 @@ _RANKS: dict[Op, int] = {"create": 0, "note": 1, "fail": 2}
 
 
 def in_order(requests: Iterable[_Entry], request_of: Callable[[_Entry], Request]) -> list[_Entry]:
-    """Return requests in the order in which they take effect: creates, notes, fails, others.
+    """Return requests in the order in which they take effect: creates, notes, fails, the rest.
 
     A create comes first because it decides the length of stamps. Notes come before fails, because
     an ended chain takes no note.

@@ -71,7 +71,7 @@ def _counts(client: Any, queue_url: str) -> tuple[int, int]:
 
 
 def depth(client: Any, queue_url: str) -> int:
-    """Return how many messages a queue has: visible, in flight and delayed ones."""
+    """Return how many messages a queue has: visible, in-flight and delayed messages."""
     return _counts(client, queue_url)[0]
 
 

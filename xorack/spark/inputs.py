@@ -1,4 +1,4 @@
-"""The files of an input: check that Spark reads all of them, and find those that changed."""
+"""The files of an input: check that Spark reads all of them, and find changed files."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Record:
 
 
 def _headers(spark: SparkSession, place: str) -> list[Header]:
-    """Read the headers of records in the folders of a pattern, except corrupt ones."""
+    """Read the headers of records in the folders of a pattern, except corrupt headers."""
     found = json_texts(spark, f"{place}/summary")
     return [header for header in found if isinstance(header, dict) and "starts" in header]
 

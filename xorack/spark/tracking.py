@@ -18,7 +18,7 @@ _NAME = r"[A-Za-z0-9_-]{1,64}", "1 to 64 letters, digits, '_' or '-'"
 
 
 class Tracking(RunOptions):
-    """A run of Spark jobs whose rows are tracked; its options are those of `RunOptions`.
+    """A run of Spark jobs whose rows are tracked, with the options of `RunOptions`.
 
     Examples:
         >>> tracking = Tracking(spark, url, "2026-01-31", "s3://b/records")  # doctest: +SKIP

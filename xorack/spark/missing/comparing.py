@@ -197,7 +197,7 @@ _COUNTS = {
 
 
 def compare_units(comparison: Comparison, others: Sequence[DataFrame]) -> ByUnit:
-    """Compare the units of a source with those of frames with a column ``unit``, in one Spark job.
+    """Compare the units of a source and of frames with a column ``unit``, in one Spark job.
 
     Equal units are summed up to one row, so that the result is small.
     """

@@ -67,7 +67,7 @@ class _Sides(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MissingRows(Facts):
-    """The rows of a source that are missing from an output; its attributes are those of `Facts`.
+    """The rows of a source that are missing from an output, with the attributes of `Facts`.
 
     Without a proof, `missing` and `surplus` are the smallest numbers that the counts allow.
     """
