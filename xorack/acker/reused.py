@@ -29,7 +29,8 @@ def explain_reused_id(error: Exception | None, request: Request, chain: Chain | 
     named = " and ".join(f"{unit:016x}" for unit in units[:_NAMED])
     more = f" and {len(units) - _NAMED} more" if len(units) > _NAMED else ""
     verb = "was" if len(units) == 1 else "were"
-    # All ids share one pair of quotes, because dead letters are grouped without quoted texts.
+    # All ids are in one pair of quotes, because dead letters are grouped by reasons without the
+    # quoted parts.
     return f"{text}; '{named}{more}' {verb} started by the rejected request only"
 
 
