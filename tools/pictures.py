@@ -173,7 +173,7 @@ def take_demo() -> None:
     if status:
         sys.exit(status)
     drawn.print("[bold green]$[/] [bold]make demo LOSE=3", highlight=False)
-    output = ran.export_text(styles=True).partition("an event, as EventBridge delivers it")[0]
+    output = ran.export_text(styles=True).partition("the event of the run, as EventBridge")[0]
     for line in output.removesuffix("\x1b[1m").rstrip().splitlines():
         if not _LEFT_OUT.match(Text.from_ansi(line).plain):
             # The duration of a step depends on the machine, so it is left out.

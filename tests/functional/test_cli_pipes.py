@@ -37,6 +37,14 @@ def test_a_reader_that_closes_at_once(stack, sqs, capsys, monkeypatch, command, 
     assert [line for line in lines if not line.startswith("in the queues: ")] == []
 
 
+def test_a_full_disk_is_one_line():
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        command = [sys.executable, "-m", "xorack", "--help"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    said = b"error: cannot write: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
 def test_the_shell_completes_commands():
     """docs/operations.md says how a shell asks for it; click answers."""
     variables = {

@@ -16,7 +16,7 @@ import pytest
 from tests.support.cli import check_schema
 from xorack.cli.commands import cli
 from xorack.errors import LocalError
-from xorack.local import background, environment, java
+from xorack.local import background, java
 from xorack.local.background import Background
 
 QUEUES = "http://127.0.0.1:1/123456789012"
@@ -165,30 +165,6 @@ def test_one_of_several_is_named(running, monkeypatch, xorack):
     assert (named.exists(), running.exists()) == (False, True)
     monkeypatch.setenv("XORACK_LOCAL_NAME", "../x")
     assert xorack("--local", "list")[0] == 2
-
-
-def test_purge_removes_the_cache_unless_one_runs(home, xorack, monkeypatch, tmp_path):
-    cache = tmp_path / "cache" / "xorack"
-    (cache / "ministack-1" / "bin").mkdir(parents=True)
-    (cache / "ministack-1.lock").touch()
-    others = tmp_path / "others"
-    others.mkdir()
-    (tmp_path / "link").symlink_to(others)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(environment, "default_directory", lambda: tmp_path / "link")
-    used = home.parents[1] / "local-orders" / "aws"
-    used.mkdir(parents=True)
-    (used / "running").write_text(str(STATE.pid))
-    with (used / "running").open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        status, out, (line,) = xorack("local", "purge")
-        assert (status, out) == (1, [])
-        assert line.endswith("uses the cache: run `xorack local stop --name orders` first")
-        assert (cache / "ministack-1").is_dir()
-    gone = [f"removed {cache / 'ministack-1'}", f"removed {tmp_path / 'link'}"]
-    assert xorack("local", "purge") == (0, gone, [])
-    assert ([*cache.iterdir()], others.is_dir()) == ([], True)
-    assert xorack("local", "purge") == (0, [], [])
 
 
 @pytest.mark.parametrize("by", ["option", "variable"])

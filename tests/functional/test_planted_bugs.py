@@ -294,7 +294,7 @@ BUGS = {
     ],
     messages_after_the_end_of_a_run: [
         "2  rejected: id: '…' is used, at …",
-        "2  late requests",
+        "2 late requests",
     ],
     twice_a_day: ["acked: all of its units are finished; 1 repeated create came after its end"],
     disabled_rule: ["its event is published: if none arrived, check the rule on the bus"],

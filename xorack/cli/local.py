@@ -138,16 +138,6 @@ def stop(instance: str) -> None:
     screen.say("stopped" if stopped else "not running")
 
 
-@local.command(epilog="Example: xorack local purge")
-def purge() -> None:
-    """Remove the files that starts have installed and synthesised.
-
-    The next start installs them again. This command fails while an embedded AWS runs.
-    """
-    for path in background.purge():
-        screen.say(f"removed {path}")
-
-
 @local.command(epilog="Example: xorack local env > local.sh")
 @_name_option
 def env(instance: str) -> None:

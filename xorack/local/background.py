@@ -190,22 +190,6 @@ def stop(notify: Notify = lambda _: None, instance: str = "") -> bool:
         return _remove(_home(instance))
 
 
-@_os_errors_named()
-def purge() -> list[Path]:
-    """Remove the files that starts have installed and synthesised, and return their paths.
-
-    Raises:
-        LocalError: An embedded AWS of this user runs, which needs these files.
-    """
-    for home in state_folder().parent.glob("local*/aws"):
-        if pid := _pid(home):
-            stop_ = _command("stop", home.parent.name.partition("-")[2])
-            raise LocalError(f"process {pid} uses the cache: run `{stop_}` first")
-    folders = [*environment.cache_folder().glob("*"), environment.default_directory()]
-    paths = dict.fromkeys(path for path in folders if path.suffix != ".lock")
-    return [path for path in paths if environment.remove(path)]
-
-
 def _remove(home: Path) -> bool:
     """End the process if it runs, and remove its files; return whether it ran."""
     ran = pid = _pid(home)

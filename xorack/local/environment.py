@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -76,17 +75,6 @@ def ensure(
     except OSError as error:
         raise LocalError(f"cannot make {directory}: {error}") from error
     return python
-
-
-def remove(path: Path) -> bool:
-    """Remove a folder or file of the cache with its lock; return whether it existed."""
-    exists = path.is_symlink() or path.exists()
-    if path.is_symlink() or not path.is_dir():  # a link may lead to another checkout's folder
-        path.unlink(missing_ok=True)
-    else:
-        shutil.rmtree(path)
-    Path(f"{path}.lock").unlink(missing_ok=True)
-    return exists
 
 
 def _fingerprint(requirements: Path) -> str:

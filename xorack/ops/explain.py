@@ -201,7 +201,7 @@ class RunExplanation:
         """Return facts on dead letters and late requests, which matter even for acked chains."""
         return [
             *_counted_lines("dead letters", count_causes(map(letter_text, self.letters))),
-            *_counted_lines("after end", self.after_end),
+            *listed("after end", [plural(n, name[:-1]) for name, n in self.after_end.items()]),
         ]
 
     def _outstanding_lines(self) -> list[tuple[str, str]]:
