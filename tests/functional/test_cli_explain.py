@@ -153,6 +153,9 @@ def test_a_parent_leads_to_its_failed_child_and_back(stack, xorack):
     assert "1 of 1 chain failed: the file cannot be read" in why
     why = lines_of(xorack("explain", file))["why"]
     assert f"it is a unit of {day}, which cannot be acked without it" in why
+    apply(stack, Request.fail(day, "f", "the day is over"))
+    failure = f"{day}: the day is over; 0 acked, 1 failed: {file}"
+    assert xorack("wait", day) == (1, ["1 chain: 1 failed"], [failure])
     (found,) = map(json.loads, xorack("show", day, "--json")[1])
     assert found["children"] == {"acked": 0, "failed": 1, "failed_tags": [file]}
     assert (found["open_units"], found["parent_tags"]) == (0, [])

@@ -10,7 +10,7 @@ from typing import Any
 from xorack.core.errors import ArgumentError, NotAChainError
 from xorack.core.ports import ChainStore
 from xorack.core.request import validate_tag
-from xorack.ops.status import STATUSES
+from xorack.ops.status import STATUSES, ChainStatus
 
 _MAX_FAILURES = 10
 
@@ -27,10 +27,10 @@ class ChainCounts:
     failures: list[tuple[str, str]] = field(default_factory=list)
     not_found: list[str] = field(default_factory=list)
 
-    def add(self, status: str, tag: str, reason: str | None) -> None:
+    def add(self, status: str, tag: str, reason: str) -> None:
         self.by_status[status] += 1
         if status in ("failed", "invalid") and len(self.failures) < _MAX_FAILURES:
-            self.failures.append((tag, reason or ""))
+            self.failures.append((tag, reason))
 
     @property
     def chains(self) -> int:
@@ -62,7 +62,8 @@ def count_named(store: ChainStore, tags: Iterable[str]) -> ChainCounts:
     invalid: list[NotAChainError] = []
     chains = store.read(tags, invalid.append)
     for chain in chains.values():
-        counts.add(chain.status, chain.tag, chain.reason)
+        reasons = filter(None, (chain.reason, ChainStatus(chain, 0).children_text))
+        counts.add(chain.status, chain.tag, "; ".join(reasons))
     for error in invalid:
         counts.add("invalid", str(error.tag), error.reason)
     found = chains.keys() | {str(error.tag) for error in invalid}
