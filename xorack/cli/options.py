@@ -7,7 +7,6 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -31,17 +30,7 @@ _LETTERS = 1_000
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-class Number(click.FloatRange):
-    """A number within a range. click would accept NaN in every range."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail("nan is not a number", param, ctx)
-        return number
-
-
-class Duration(Number):
+class Duration(click.FloatRange):
     """A duration in seconds, or with units: ``90``, ``30m``, ``1h30m``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -49,9 +38,13 @@ class Duration(Number):
         parts = _DURATION_PART.findall(text)
         if parts and not _DURATION_PART.sub("", text).strip():
             value = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-        with suppress(ValueError):
-            return super().convert(float(value), param, ctx)
-        return self.fail(f"{shown(text)}, expected seconds, or 30m, 2h, 1d12h", param, ctx)
+        try:
+            seconds = float(value)
+        except ValueError:
+            self.fail(f"{shown(text)}, expected seconds, or 30m, 2h, 1d12h", param, ctx)
+        if math.isnan(seconds):  # click would accept it in every range
+            self.fail("nan is not a number", param, ctx)
+        return super().convert(seconds, param, ctx)
 
 
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}

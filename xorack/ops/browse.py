@@ -6,7 +6,6 @@ table, and a position leads to the next part.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -38,16 +37,14 @@ _HOUR_MS = 3_600_000
 class Query:
     """The chains of a page, and their order. They belong to a group of `GROUPS`, `OVERDUE` or all.
 
-    `text` is a part of the tag, the detail, the reason or the note. `detail` is a part of the
-    detail's JSON, or ``name=value``. `cause` is the cause of failed chains: see `cause_of`. The
-    part of the table begins after the key `after`. Earlier pages have shown `skip` chains of this
-    part.
+    `text` is a part of the tag, the detail, the reason or the note. `cause` is the cause of failed
+    chains: see `cause_of`. The part of the table begins after the key `after`. Earlier pages have
+    shown `skip` chains of this part.
     """
 
     group: str = ""
     prefix: str = ""
     text: str = ""
-    detail: str = ""
     cause: str = ""
     order: str = ""
     after: str = ""
@@ -177,20 +174,11 @@ def _last_hour(chains: Iterable[ChainStatus], at: int) -> Hour | None:
 def _is_wanted(status: ChainStatus, query: Query) -> bool:
     """Return whether a chain meets all conditions of a query except the group."""
     chain = status.chain
-    if query.detail and not _has(status.detail or {}, query.detail):
-        return False
     if query.cause and (chain.status != "failed" or cause_of(status.reason or "") != query.cause):
         return False
     texts = (chain.tag, chain.detail, status.reason, status.note_text)
     wanted = query.text.lower()
     return not wanted or any(wanted in text.lower() for text in texts if text)
-
-
-def _has(detail: Mapping[str, Any], wanted: str) -> bool:
-    name, _, value = wanted.partition("=")
-    if name in detail and value:
-        return value in (detail[name], json.dumps(detail[name], ensure_ascii=False))
-    return wanted in json.dumps(detail, ensure_ascii=False)
 
 
 def _by_urgency(status: ChainStatus) -> tuple[Any, ...]:

@@ -205,7 +205,7 @@ class Site:
             raise ArgumentError("order", order, " or ".join(filter(None, ORDERS)))
         if not (skip.isascii() and skip.isdecimal() and len(skip) < 10):
             raise ArgumentError("skip", skip, "a number of chains")
-        names = ("prefix", "text", "detail", "cause", "after")
+        names = ("prefix", "text", "cause", "after")
         texts = {name: fields.get(name, "") for name in names}
         page = read_chains(self.store, Query(group=group, order=order, skip=int(skip), **texts))
         frame = self._frame(self._naming.names_in_list)
